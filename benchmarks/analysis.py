@@ -52,7 +52,14 @@ FRAMES = (
     "pods.frame",
     "advice",
 )
-TOOLS = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats", "memory_profile", "pod_viewer")
+TOOLS = (
+    "overview_page",
+    "input_pipeline_analyzer",
+    "framework_op_stats",
+    "kernel_stats",
+    "memory_profile",
+    "pod_viewer",
+)
 OURS = """
 import operator, sys, time
 import pandas, nbprof.profiles.load
@@ -127,8 +134,20 @@ def contestants(peer: str, frames: tuple[str, ...]) -> list[Contestant]:
     """nbprof first, then XProf where it is installed."""
     out = [Contestant("nbprof", sys.executable, OURS, (",".join(frames),), {"NBPROF_CACHE": "0"})]
     if has(peer, "xprof.convert"):
-        for name, code in (("xprof, one after the other", XPROF), ("xprof, each first", XPROF_EACH)):
-            out.append(Contestant(name, peer, code + TELL, (",".join(TOOLS),), {"TF_CPP_MIN_LOG_LEVEL": "3"}, fresh_folder=True))
+        for name, code in (
+            ("xprof, one after the other", XPROF),
+            ("xprof, each first", XPROF_EACH),
+        ):
+            out.append(
+                Contestant(
+                    name,
+                    peer,
+                    code + TELL,
+                    (",".join(TOOLS),),
+                    {"TF_CPP_MIN_LOG_LEVEL": "3"},
+                    fresh_folder=True,
+                )
+            )
     return out
 
 
@@ -147,7 +166,9 @@ def compare(path: Path, given: argparse.Namespace, scratch: Path) -> Iterator[st
             contestant.runs.append(contestant.measure(path, scratch))
     ours = taking[0].runs
     if manifest is not None:
-        assert manifest["events"] == ours[0].events, f"nbprof read {ours[0].events:,} of {manifest['events']:,} events of {path.name}"
+        assert manifest["events"] == ours[0].events, (
+            f"nbprof read {ours[0].events:,} of {manifest['events']:,} events of {path.name}"
+        )
     for contestant in taking:
         runs = contestant.runs
         assert isinstance(runs[0].rows, list)
@@ -179,8 +200,12 @@ def inputs(given: argparse.Namespace) -> Iterator[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("inputs", nargs="*", type=Path, help="files made by replicate.py, or any XSpace file")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "inputs", nargs="*", type=Path, help="files made by replicate.py, or any XSpace file"
+    )
     parser.add_argument("--seeds", help="tf, jax, or files; tf,jax where no input is given")
     parser.add_argument("--events", default="1M")
     parser.add_argument("--repeats", type=int, default=5)
@@ -195,7 +220,11 @@ def main() -> None:
     for path in inputs(given):
         if given.frames:
             print(path.name, flush=True)
-            subprocess.run([sys.executable, "-W", "ignore", "-c", EACH, str(path), ",".join(FRAMES)], check=True, env=alone())
+            subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", EACH, str(path), ",".join(FRAMES)],
+                check=True,
+                env=alone(),
+            )
             continue
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
             for line in compare(path.resolve(), given, Path(scratch)):
@@ -208,7 +237,10 @@ def main() -> None:
 def alone() -> dict[str, str]:
     """The environment of a child that finds this checkout and keeps nothing."""
     here = str(Path(__file__).resolve().parents[1])
-    return os.environ | {"NBPROF_CACHE": "0", "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))}
+    return os.environ | {
+        "NBPROF_CACHE": "0",
+        "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")])),
+    }
 
 
 if __name__ == "__main__":

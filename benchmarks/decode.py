@@ -119,7 +119,9 @@ class Contestant:
                 [self.python, "-W", "ignore", "-c", self.code + DONE, str(target), *self.args],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=environment() | self.env | ({"NBPROF_CACHE_DIR": str(folder / "cache")} if self.fresh_cache else {}),
+                env=environment()
+                | self.env
+                | ({"NBPROF_CACHE_DIR": str(folder / "cache")} if self.fresh_cache else {}),
                 cwd=HERE.parent,
             )
             assert process.stdout is not None
@@ -130,11 +132,19 @@ class Contestant:
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode:
                 last = process.stderr.read().decode().strip().splitlines()[-1:]
-                raise SystemExit(f"{self.name} did not read {path.name}: exit {process.returncode}, {last}")
+                raise SystemExit(
+                    f"{self.name} did not read {path.name}: exit {process.returncode}, {last}"
+                )
             told = json.loads(out.splitlines()[-1])
             kb = usage.ru_maxrss / (1024 if sys.platform == "darwin" else 1)
             return Run(
-                ended - began, told["at"] - began, told["call"], usage.ru_utime + usage.ru_stime, kb / 1000, told["events"], told["rows"]
+                ended - began,
+                told["at"] - began,
+                told["call"],
+                usage.ru_utime + usage.ru_stime,
+                kb / 1000,
+                told["events"],
+                told["rows"],
             )
         finally:
             shutil.rmtree(folder)
@@ -159,7 +169,9 @@ def number(text: str) -> int:
 
 def has(python: str, module: str) -> bool:
     try:
-        return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+        return (
+            subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+        )
     except OSError:
         return False
 
@@ -168,13 +180,28 @@ def contestants(kind: str, peer: str, cache: Path) -> tuple[list[Contestant], li
     """Who takes part, ourselves first, and sentences on who is missing."""
     ours = [
         Contestant("nbprof", sys.executable, OURS, env={"NBPROF_CACHE": "0"}),
-        Contestant("nbprof, filling its cache", sys.executable, OURS, env={"NBPROF_CACHE": "1"}, fresh_cache=True),
-        Contestant("nbprof, second open", sys.executable, OURS, env={"NBPROF_CACHE": "1", "NBPROF_CACHE_DIR": str(cache)}),
+        Contestant(
+            "nbprof, filling its cache",
+            sys.executable,
+            OURS,
+            env={"NBPROF_CACHE": "1"},
+            fresh_cache=True,
+        ),
+        Contestant(
+            "nbprof, second open",
+            sys.executable,
+            OURS,
+            env={"NBPROF_CACHE": "1", "NBPROF_CACHE_DIR": str(cache)},
+        ),
     ]
     missing = []
     if kind == "xspace":
         if has(peer, "xprof.convert"):
-            ours.append(Contestant("xprof", peer, XPROF, fresh_folder=True, env={"TF_CPP_MIN_LOG_LEVEL": "3"}))
+            ours.append(
+                Contestant(
+                    "xprof", peer, XPROF, fresh_folder=True, env={"TF_CPP_MIN_LOG_LEVEL": "3"}
+                )
+            )
         else:
             missing.append(f"XProf is missing: {peer} has no package xprof.")
     elif has(peer, "hta"):
@@ -191,10 +218,14 @@ def contestants(kind: str, peer: str, cache: Path) -> tuple[list[Contestant], li
 def check(contestant: Contestant, run: Run, manifest: dict[str, int], path: Path) -> None:
     """Both sides did the work: all events, and ops out of them."""
     assert run.rows or not manifest.get("ops", 1), f"{contestant.name} found no ops in {path.name}"
-    expected = manifest["slices"] + manifest["instants"] if "slices" in manifest else manifest["events"]
+    expected = (
+        manifest["slices"] + manifest["instants"] if "slices" in manifest else manifest["events"]
+    )
     if contestant.name.startswith("nbprof"):
         # A mark of the whole trace may lie outside of all slices; it is not drawn then.
-        assert expected - run.events in (0, 1), f"{contestant.name} read {run.events:,} of {expected:,} events of {path.name}"
+        assert expected - run.events in (0, 1), (
+            f"{contestant.name} read {run.events:,} of {expected:,} events of {path.name}"
+        )
 
 
 def spread(values: list[float], digits: int = 2) -> str:
@@ -233,10 +264,14 @@ def compare(path: Path, kind: str, given: argparse.Namespace, scratch: Path) -> 
     shutil.rmtree(cache, ignore_errors=True)
 
 
-def row(path: Path, manifest: dict[str, int], contestant: Contestant, ours: list[Run]) -> Iterator[str]:
+def row(
+    path: Path, manifest: dict[str, int], contestant: Contestant, ours: list[Run]
+) -> Iterator[str]:
     runs = contestant.runs
     yield path.name
-    yield f"{manifest['events']:,}" + (f" ({runs[0].events:,} kept)" if contestant.name.startswith("HTA") else "")
+    yield f"{manifest['events']:,}" + (
+        f" ({runs[0].events:,} kept)" if contestant.name.startswith("HTA") else ""
+    )
     yield contestant.name
     yield spread([r.exit for r in runs])
     yield spread([r.frame for r in runs])
@@ -282,21 +317,46 @@ def inputs(given: argparse.Namespace, kind: str) -> Iterator[Path]:
 def make(target: Path, seed: str, events: int, python: str) -> None:
     if not target.with_name(target.name + ".manifest.json").exists():
         own = "tensorflow" if seed == "tf" else seed
-        recorder = sys.executable if seed in ("tf", "jax", "torch") and has(sys.executable, own) else python
-        code = [sys.executable, str(HERE / "replicate.py"), str(target), "--seed", seed, "--events", str(events), "--python", recorder]
+        recorder = (
+            sys.executable
+            if seed in ("tf", "jax", "torch") and has(sys.executable, own)
+            else python
+        )
+        code = [
+            sys.executable,
+            str(HERE / "replicate.py"),
+            str(target),
+            "--seed",
+            seed,
+            "--events",
+            str(events),
+            "--python",
+            recorder,
+        ]
         if subprocess.run(code).returncode:
-            raise SystemExit(f"{target.name} could not be made; see above. Give a file to replicate: --xspace-seed, --kineto-seed.")
+            raise SystemExit(
+                f"{target.name} could not be made; see above. Give a file to replicate: --xspace-seed, --kineto-seed."
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("inputs", nargs="*", type=Path, help="files made by replicate.py; made here if left out")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "inputs", nargs="*", type=Path, help="files made by replicate.py; made here if left out"
+    )
     parser.add_argument("--sizes", default="100k,1M")
     parser.add_argument("--kinds", default="xspace,kineto")
     parser.add_argument("--xspace-seed", default="tf")
     parser.add_argument("--kineto-seed", default="torch")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--patience", type=float, default=30.0, help="a reader that takes more seconds than this is run twice")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=30.0,
+        help="a reader that takes more seconds than this is run twice",
+    )
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--folder", type=Path, default=Path("build/bench"))
     parser.add_argument("--out", type=Path, help="also writes the table here")

@@ -25,7 +25,12 @@ from nbprof.formats.msprof import msprof
 from tests.support import ascend_db
 from tests.support.msprof import Task
 
-_KINDS = (("MatMulV2", "AI_CORE"), ("TransData", "AI_VECTOR_CORE"), ("Add", "AI_CORE"), ("Cast", "AI_VECTOR_CORE"))
+_KINDS = (
+    ("MatMulV2", "AI_CORE"),
+    ("TransData", "AI_VECTOR_CORE"),
+    ("Add", "AI_CORE"),
+    ("Cast", "AI_VECTOR_CORE"),
+)
 
 
 def tasks(count: int) -> list[Task]:
@@ -34,19 +39,42 @@ def tasks(count: int) -> list[Task]:
     for i in range(count):
         kind, core = _KINDS[i % len(_KINDS)]
         start = Decimal(12 * i)
-        out.append(Task(f"layer{i % 200}/{kind}", kind, start, Decimal(9), core, stream=2 + i % 3, task=i % 65536))
+        out.append(
+            Task(
+                f"layer{i % 200}/{kind}",
+                kind,
+                start,
+                Decimal(9),
+                core,
+                stream=2 + i % 3,
+                task=i % 65536,
+            )
+        )
         if i % 50 == 0:
-            out.append(Task(f"hcom_allReduce__{i}", "hcom_allReduce_", start, Decimal(30), "COMMUNICATION", stream=None))
+            out.append(
+                Task(
+                    f"hcom_allReduce__{i}",
+                    "hcom_allReduce_",
+                    start,
+                    Decimal(30),
+                    "COMMUNICATION",
+                    stream=None,
+                )
+            )
     return out
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--operators", type=number, default=150_000)
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = ascend_db.main(Path(folder) / "ascend_pytorch_profiler_0.db", tasks(given.operators), steps=20)
+        path = ascend_db.main(
+            Path(folder) / "ascend_pytorch_profiler_0.db", tasks(given.operators), steps=20
+        )
         size = path.stat().st_size / 1e6
         walls, processors, events = [], [], 0
         for _ in range(given.repeats + 1):

@@ -52,13 +52,19 @@ def make(path: Path, events: int) -> None:
     with sqlite3.connect(path) as db:
         for table, row in tables.items():
             names = made.COLUMNS[table].split()
-            db.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(names))})", ([row(i).get(n) for n in names] for i in rows))
+            db.executemany(
+                f"INSERT INTO {table} VALUES ({','.join('?' * len(names))})",
+                ([row(i).get(n) for n in names] for i in rows),
+            )
     db.close()
 
 
 def fetched(path: Path) -> int:
     """All rows of the three tables, in the columns that our reader takes."""
-    columns = {**reader.COLUMNS, _NVTX: ("start", "end", "eventType", "text", "textId", "globalTid", "category", "domainId")}
+    columns = {
+        **reader.COLUMNS,
+        _NVTX: ("start", "end", "eventType", "text", "textId", "globalTid", "category", "domainId"),
+    }
     with sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True) as db:
         found = 0
         for table in (reader.KERNELS, reader.CALLS, _NVTX):
@@ -77,12 +83,16 @@ def measure(what: str, run: Callable[[], int], megabytes: float, repeats: int) -
         times.append(time.process_time() - began)
     middle = statistics.median(times)
     spread = f"{middle:.2f} s ({min(times):.2f}–{max(times):.2f})"
-    print(f"| {what} | {count:,} | {spread} | {megabytes / middle:,.0f} | {count / middle / 1e6:.2f} |")
+    print(
+        f"| {what} | {count:,} | {spread} | {megabytes / middle:,.0f} | {count / middle / 1e6:.2f} |"
+    )
 
 
 def main() -> None:
     """Makes the file and measures both."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--events", type=int, default=1_200_000)
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
@@ -90,8 +100,15 @@ def main() -> None:
         path = Path(folder) / "report1.sqlite"
         make(path, given.events)
         size = path.stat().st_size / 1e6
-        print(f"{size:.1f} MB\n\n| read by | events | CPU time | MB/s | million events/s |\n|---|---|---|---|---|")
-        measure("nbprof, to the trace", lambda: len(reader.read([LocalFile(path)]).events), size, given.repeats)
+        print(
+            f"{size:.1f} MB\n\n| read by | events | CPU time | MB/s | million events/s |\n|---|---|---|---|---|"
+        )
+        measure(
+            "nbprof, to the trace",
+            lambda: len(reader.read([LocalFile(path)]).events),
+            size,
+            given.repeats,
+        )
         measure("sqlite3, to tuples", lambda: fetched(path), size, given.repeats)
 
 

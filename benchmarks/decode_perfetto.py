@@ -51,11 +51,21 @@ def packets(slices: int, *, args: bool) -> list[bytes]:
     rng = random.Random(1)
     tracks = [rng.getrandbits(64) for _ in range(8)]
     out = [
-        content(1, whole(10, 7) + content(60, whole(1, uuid) + content(4, whole(1, 100) + whole(2, 101 + i) + content(5, b"worker"))))
+        content(
+            1,
+            whole(10, 7)
+            + content(
+                60,
+                whole(1, uuid)
+                + content(4, whole(1, 100) + whole(2, 101 + i) + content(5, b"worker")),
+            ),
+        )
         for i, uuid in enumerate(tracks)
     ]
     names = b"".join(content(2, whole(1, i) + content(2, b"op %d" % i)) for i in range(1, 201))
-    names += content(1, whole(1, 1) + content(2, b"work")) + content(3, whole(1, 1) + content(2, b"number"))
+    names += content(1, whole(1, 1) + content(2, b"work")) + content(
+        3, whole(1, 1) + content(2, b"number")
+    )
     out.append(content(1, whole(10, 7) + whole(13, 1) + content(12, names)))
     tail = whole(10, 7) + whole(13, 2)
     now, begun, open_ = 1_700_000_000_000_000, 0, [0] * len(tracks)
@@ -65,7 +75,12 @@ def packets(slices: int, *, args: bool) -> list[bytes]:
         if begun < slices and (open_[at] < 2 or (open_[at] < 6 and rng.random() < 0.5)):
             begun += 1
             open_[at] += 1
-            event = whole(9, 1) + whole(11, tracks[at]) + whole(10, rng.randrange(200) + 1) + whole(3, 1)
+            event = (
+                whole(9, 1)
+                + whole(11, tracks[at])
+                + whole(10, rng.randrange(200) + 1)
+                + whole(3, 1)
+            )
             if args:
                 event += content(4, whole(1, 1) + whole(4, begun))
         elif open_[at]:
@@ -86,11 +101,15 @@ def compressed(parts: list[bytes]) -> bytes:
             ends.append(at)
             block = at
     bounds = [0, *ends, len(data)]
-    return b"".join(content(1, content(50, zlib.compress(data[a:b]))) for a, b in pairwise(bounds) if b > a)
+    return b"".join(
+        content(1, content(50, zlib.compress(data[a:b]))) for a, b in pairwise(bounds) if b > a
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--slices", type=number, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--args", action="store_true")
@@ -112,7 +131,9 @@ def main() -> None:
             assert not trace.receipt.lines
         # The first one also imports, and asks the system for memory.
         walls, processors = walls[1:], processors[1:]
-        print(f"{given.slices:,} slices, {len(parts):,} packets, {size:,.1f} MB ({path.stat().st_size / 1e6:,.1f} MB on the disk)")
+        print(
+            f"{given.slices:,} slices, {len(parts):,} packets, {size:,.1f} MB ({path.stat().st_size / 1e6:,.1f} MB on the disk)"
+        )
         print(f"{spread(walls)} s, of the processor {spread(processors)} s")
         print(f"{size / statistics.median(walls):,.0f} MB/s ({size / min(walls):,.0f} at best)")
 

@@ -22,7 +22,9 @@ from tests.support import rocprof
 
 def main() -> None:
     """Prints a line for each format."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=8000)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
@@ -35,7 +37,10 @@ def main() -> None:
     }
     for name, make in forms.items():
         with tempfile.TemporaryDirectory() as folder:
-            files = [LocalFile(rocprof.write(Path(folder), {key: data}) / key) for key, data in make().items()]
+            files = [
+                LocalFile(rocprof.write(Path(folder), {key: data}) / key)
+                for key, data in make().items()
+            ]
             size = sum(file.size or 0 for file in files)
             best, events = float("inf"), 0
             for _ in range(options.repeats):
@@ -43,7 +48,9 @@ def main() -> None:
                 events = len(reader.read(files).events)
                 best = min(best, time.process_time() - began)
         rate, pace = size / 1e6 / best, events / best / 1e6
-        print(f"{name:20} {size / 1e6:8.1f} MB {events:10,} events {best:7.2f} s {rate:7.1f} MB/s {pace:6.2f} M events/s")
+        print(
+            f"{name:20} {size / 1e6:8.1f} MB {events:10,} events {best:7.2f} s {rate:7.1f} MB/s {pace:6.2f} M events/s"
+        )
 
 
 if __name__ == "__main__":

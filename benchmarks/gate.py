@@ -43,7 +43,9 @@ KINDS = ("slower", "unknown", "fine")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("how", choices=("real", "simulated"))
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--planted", type=int, default=100)
@@ -51,7 +53,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--step-ms", type=float, default=3.0)
     parser.add_argument("--slower", type=float, default=5.0, help="percent")
-    parser.add_argument("--allowed", type=float, default=0.0, help="percent; as much as is planted when left out")
+    parser.add_argument(
+        "--allowed", type=float, default=0.0, help="percent; as much as is planted when left out"
+    )
     parser.add_argument("--recorded", action="store_true")
     parser.add_argument("--all-cores", action="store_true")
     parser.add_argument("--between-repeats", type=float, default=1.0, help="percent")
@@ -78,27 +82,45 @@ def real(options: argparse.Namespace) -> None:
         if number % 50 == 49:
             print(f"{number + 1} runs, {time.perf_counter() - began:.0f} s", flush=True)
     total = options.repeats * (len(runs) + len(planted))
-    print(f"{total} repeats; {busy} more were disturbed by other processes, {sum(not run for run in runs + planted)} runs wholly")
+    print(
+        f"{total} repeats; {busy} more were disturbed by other processes, {sum(not run for run in runs + planted)} runs wholly"
+    )
     print("percent of runs: those drawn from the whole time as the baseline, then the first ones")
     heading()
     rng = np.random.default_rng(1)
     good = [number for number, run in enumerate(runs) if run]
     for count in OF_BASELINE:
         row(
-            "drawn", count, [[_drawn(rng, runs, good, count, skip, mine, options) for skip, mine in each] for each in _sides(runs, planted)]
+            "drawn",
+            count,
+            [
+                [_drawn(rng, runs, good, count, skip, mine, options) for skip, mine in each]
+                for each in _sides(runs, planted)
+            ],
         )
         base = [runs[number] for number in good[:count]]
         late = list(enumerate(runs))[good[count - 1] + 1 :]
-        row("first", count, [[verdict(base, mine, options) for _, mine in each] for each in (late, _sides(runs, planted)[1])])
+        row(
+            "first",
+            count,
+            [
+                [verdict(base, mine, options) for _, mine in each]
+                for each in (late, _sides(runs, planted)[1])
+            ],
+        )
     within, between, session = scatter([run for run in runs if len(run) > 1])
-    print(f"typical step: within a recording {within:.2f} %, between repeats {between:.2f} %, between runs {session:.2f} %")
+    print(
+        f"typical step: within a recording {within:.2f} %, between repeats {between:.2f} %, between runs {session:.2f} %"
+    )
 
 
 def _sides(runs, planted):
     return list(enumerate(runs)), [(-1, mine) for mine in planted]
 
 
-def _drawn(rng, runs, good, count: int, skip: int, mine: list[Repeat], options: argparse.Namespace) -> str:
+def _drawn(
+    rng, runs, good, count: int, skip: int, mine: list[Repeat], options: argparse.Namespace
+) -> str:
     others = rng.permutation([number for number in good if number != skip])[:count]
     return verdict([runs[number] for number in others], mine, options)
 
@@ -115,7 +137,10 @@ def heading() -> None:
 
 def row(name: str, count: int, sides: list[list[str]]) -> None:
     counts = [(Counter(side), len(side)) for side in sides]
-    cells = ["  ".join(f"{100 * found[kind] / max(whole, 1):7.1f}" for kind in KINDS) for found, whole in counts]
+    cells = [
+        "  ".join(f"{100 * found[kind] / max(whole, 1):7.1f}" for kind in KINDS)
+        for found, whole in counts
+    ]
     print(f"{name:9} {count:5} |            {cells[0]} |          {cells[1]}", flush=True)
 
 
@@ -174,7 +199,9 @@ def scatter(runs: list[list[Repeat]]) -> tuple[float, float, float]:
     level = np.mean([one.typical for run in runs for one in run])
     error = np.mean([one.typical_error**2 for run in runs for one in run])
     between = np.mean([np.var([one.typical for one in run], ddof=1) for run in runs])
-    session = np.var([np.mean([one.typical for one in run]) for run in runs], ddof=1) - between / len(runs[0])
+    session = np.var(
+        [np.mean([one.typical for one in run]) for run in runs], ddof=1
+    ) - between / len(runs[0])
     steps = runs[0][0].steps
     parts = error * steps, max(between - error, 0.0), max(session, 0.0)
     within, between, session = (100 * float(np.sqrt(part)) / level for part in parts)
@@ -183,17 +210,25 @@ def scatter(runs: list[list[Repeat]]) -> tuple[float, float, float]:
 
 def simulated(options: argparse.Namespace) -> None:
     rng = np.random.default_rng(1)
-    print(f"within a recording {options.within} %, between repeats {options.between_repeats} %, between runs {options.between_runs} %")
+    print(
+        f"within a recording {options.within} %, between repeats {options.between_repeats} %, between runs {options.between_runs} %"
+    )
     heading()
 
     def run(level: float) -> list[Repeat]:
         level *= 1 + options.between_runs / 100 * rng.standard_normal()
         levels = level * (1 + options.between_repeats / 100 * rng.standard_normal(options.repeats))
-        return [repeat(one * (1 + options.within / 100 * rng.standard_normal(options.steps))) for one in levels]
+        return [
+            repeat(one * (1 + options.within / 100 * rng.standard_normal(options.steps)))
+            for one in levels
+        ]
 
     for count in OF_BASELINE:
         sides = [
-            [verdict([run(1.0) for _ in range(count)], run(level), options) for _ in range(options.draws)]
+            [
+                verdict([run(1.0) for _ in range(count)], run(level), options)
+                for _ in range(options.draws)
+            ]
             for level in (1.0, 1 + options.slower / 100)
         ]
         row("simulated", count, sides)

@@ -62,20 +62,40 @@ def of_torch() -> tuple[dict[str, tuple[Loop, int]], dict[str, Way]]:
         def __init__(self) -> None:
             super().__init__()
             layer = nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True)
-            self.layers, self.out = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False), nn.Linear(1024, 1000)
+            self.layers, self.out = (
+                nn.TransformerEncoder(layer, 6, enable_nested_tensor=False),
+                nn.Linear(1024, 1000),
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.out(self.layers(x).mean(1))
 
-    small = [part for _ in range(40) for part in (nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU())]
+    small = [
+        part for _ in range(40) for part in (nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU())
+    ]
     loops = {
-        "small ops": (fit(nn.Sequential(*small, nn.Linear(256, 1000)), torch.randn(256, 256), 1000), 15),
+        "small ops": (
+            fit(nn.Sequential(*small, nn.Linear(256, 1000)), torch.randn(256, 256), 1000),
+            15,
+        ),
         "small ops, each step waits": (
-            fit(nn.Sequential(nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 1000)), torch.randn(256, 1024), 1000, wait_each=True),
+            fit(
+                nn.Sequential(nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 1000)),
+                torch.randn(256, 1024),
+                1000,
+                wait_each=True,
+            ),
             50,
         ),
         "transformer": (fit(Encoder(), torch.randn(16, 512, 1024), 1000), 15),
-        "large products": (fit(nn.Sequential(nn.Linear(8192, 8192), nn.Linear(8192, 8192)), torch.randn(8192, 8192), 8192), 15),
+        "large products": (
+            fit(
+                nn.Sequential(nn.Linear(8192, 8192), nn.Linear(8192, 8192)),
+                torch.randn(8192, 8192),
+                8192,
+            ),
+            15,
+        ),
     }
     recorded = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     ways: dict[str, Way] = {
@@ -83,7 +103,9 @@ def of_torch() -> tuple[dict[str, tuple[Loop, int]], dict[str, Way]]:
         "GPU alone": lambda _: profile(activities=recorded[-1:]),
         "PyTorch's profiler": lambda _: profile(activities=recorded, record_shapes=True),
         "nbprof": lambda folder: nbprof.profile(logdir=folder, backend="torch"),
-        "nbprof, no samples": lambda folder: nbprof.profile(logdir=folder, backend="torch", sampling=False),
+        "nbprof, no samples": lambda folder: nbprof.profile(
+            logdir=folder, backend="torch", sampling=False
+        ),
         "bare again": lambda _: nullcontext(),
     }
     return loops, ways
@@ -105,7 +127,10 @@ def of_jax() -> tuple[dict[str, tuple[Loop, int]], dict[str, Way]]:
         return [w - 1e-3 * slope for w, slope in zip(weights, slopes, strict=True)], value
 
     def fit(size: int, layers: int, rows: int, *, wait: bool) -> Loop:
-        weights, x = [jnp.full((size, size), 1e-3, jnp.bfloat16)] * layers, jnp.ones((rows, size), jnp.bfloat16)
+        weights, x = (
+            [jnp.full((size, size), 1e-3, jnp.bfloat16)] * layers,
+            jnp.ones((rows, size), jnp.bfloat16),
+        )
 
         def loop(steps: int) -> None:
             mine, value = weights, None
@@ -131,14 +156,18 @@ def of_jax() -> tuple[dict[str, tuple[Loop, int]], dict[str, Way]]:
         "bare": lambda _: nullcontext(),
         "JAX's profiler": plain,
         "nbprof": lambda folder: nbprof.profile(logdir=folder, backend="jax"),
-        "nbprof, no samples": lambda folder: nbprof.profile(logdir=folder, backend="jax", sampling=False),
+        "nbprof, no samples": lambda folder: nbprof.profile(
+            logdir=folder, backend="jax", sampling=False
+        ),
         "bare again": lambda _: nullcontext(),
     }
     return loops, ways
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("framework", choices=["torch", "jax"])
     loops, ways = of_torch() if parser.parse_args().framework == "torch" else of_jax()
     for name, (loop, steps) in loops.items():

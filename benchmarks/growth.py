@@ -45,7 +45,10 @@ GROWN = {
         "steps": (1, 100, 100_000),
     },
 }
-TITLES = {"xspace": "XSpace (TensorFlow, one GPU)", "kineto": "Kineto (PyTorch, one GPU, `.json.gz`)"}
+TITLES = {
+    "xspace": "XSpace (TensorFlow, one GPU)",
+    "kineto": "Kineto (PyTorch, one GPU, `.json.gz`)",
+}
 SUFFIX = {"xspace": ".xplane.pb", "kineto": ".json.gz"}
 WORTH = 0.03
 """Of the whole output: what takes less is not named."""
@@ -79,15 +82,36 @@ class Spent:
         from nbprof.tools import register
 
         get = Memo.get
-        Memo.get = lambda memo, name, compute: get(memo, name, lambda: self.timed(f"`{name}`", compute))  # type: ignore[method-assign]
+        Memo.get = lambda memo, name, compute: get(
+            memo, name, lambda: self.timed(f"`{name}`", compute)
+        )  # type: ignore[method-assign]
         for tab, tool in register.tools().items():
-            for name in ("has", "payload", "beside", "label", "count", "follows", "first", "omissions", "picture", "chart"):
+            for name in (
+                "has",
+                "payload",
+                "beside",
+                "label",
+                "count",
+                "follows",
+                "first",
+                "omissions",
+                "picture",
+                "chart",
+            ):
                 if call := getattr(tool, name):
                     label = "picture" if name in ("picture", "chart") else f"tab {tab}"
-                    object.__setattr__(tool, name, lambda *a, call=call, label=label: self.timed(label, lambda: call(*a)))
+                    object.__setattr__(
+                        tool,
+                        name,
+                        lambda *a, call=call, label=label: self.timed(label, lambda: call(*a)),
+                    )
         for owner, name, label in ((codec, "pack", "packing"), (mimebundle, "static_html", "HTML")):
             call = getattr(owner, name)
-            setattr(owner, name, lambda *a, call=call, label=label, **k: self.timed(label, lambda: call(*a, **k)))
+            setattr(
+                owner,
+                name,
+                lambda *a, call=call, label=label, **k: self.timed(label, lambda: call(*a, **k)),
+            )
 
 
 def opened(path: str) -> dict[str, Any]:
@@ -137,18 +161,31 @@ def measured(form: str, size: dict[str, int], folder: Path, repeats: int) -> dic
     subprocess.run([sys.executable, "-c", make], check=True, cwd=Path(__file__).parent)
     runs = []
     for _ in range(repeats):
-        out = subprocess.run([sys.executable, __file__, "--one", str(path)], check=True, capture_output=True, text=True)
+        out = subprocess.run(
+            [sys.executable, __file__, "--one", str(path)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         runs.append(json.loads(out.stdout))
     path.unlink()
     best = min(runs, key=lambda run: run["load"] + run["whole"])
     least = {part: min(run["parts"].get(part, 0.0) for run in runs) for part in best["parts"]}
-    return {**best, **{k: min(run[k] for run in runs) for k in ("load", "first", "whole")}, "parts": least}
+    return {
+        **best,
+        **{k: min(run[k] for run in runs) for k in ("load", "first", "whole")},
+        "parts": least,
+    }
 
 
-def exponent(of: Callable[[dict[str, Any]], float], before: tuple[int, dict], after: tuple[int, dict]) -> float:
+def exponent(
+    of: Callable[[dict[str, Any]], float], before: tuple[int, dict], after: tuple[int, dict]
+) -> float:
     """By what power of the size a figure grows from one point to the next."""
     low, high = of(before[1]), of(after[1])
-    return math.log(high / low) / math.log(after[0] / before[0]) if low > 0 and high > 0 else math.nan
+    return (
+        math.log(high / low) / math.log(after[0] / before[0]) if low > 0 and high > 0 else math.nan
+    )
 
 
 def fastest(before: tuple[int, dict], after: tuple[int, dict]) -> tuple[str, float]:
@@ -180,13 +217,18 @@ def table(axis: str, points: list[tuple[int, dict[str, Any]]]) -> list[str]:
     """One size against what it costs, as Markdown."""
     fixed = ", ".join(f"{value:,} {name}" for name, value in BASE.items() if name != axis)
     out = [f"#### {axis.capitalize()}, with {fixed}", ""]
-    out += [f"| {axis} | load | first picture | complete output | exponents | peak memory, MB | takes most | grows fastest |"]
+    out += [
+        f"| {axis} | load | first picture | complete output | exponents | peak memory, MB | takes most | grows fastest |"
+    ]
     out += ["|---:|---:|---:|---:|---|---:|---|---|"]
     for at, point in enumerate(points):
         size, run = point
         powers = quick = "–"
         if at:
-            powers = ", ".join(power(exponent(lambda r, k=k: r[k], points[at - 1], point)) for k in ("load", "first", "whole"))
+            powers = ", ".join(
+                power(exponent(lambda r, k=k: r[k], points[at - 1], point))
+                for k in ("load", "first", "whole")
+            )
             part, grows = fastest(points[at - 1], point)
             quick = f"{part} {power(grows)}"
         peak = f"{run['memory']:,.0f}"
@@ -196,13 +238,19 @@ def table(axis: str, points: list[tuple[int, dict[str, Any]]]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--only", nargs="+", choices=BASE, default=list(BASE))
     parser.add_argument("--format", nargs="+", choices=TITLES, default=list(TITLES), dest="formats")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--largest", type=int, default=10_000_000, help="no point is larger than that")
-    parser.add_argument("--parts", type=int, default=0, help="also the parts of each point that take most, so many")
+    parser.add_argument(
+        "--largest", type=int, default=10_000_000, help="no point is larger than that"
+    )
+    parser.add_argument(
+        "--parts", type=int, default=0, help="also the parts of each point that take most, so many"
+    )
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     if given.one:
@@ -224,8 +272,14 @@ def main() -> None:
                         seen[key] = measured(form, sizes, Path(name), given.repeats)
                     points.append((size, seen[key]))
                     if given.parts:
-                        parts = sorted(seen[key]["parts"].items(), key=lambda item: -item[1])[: given.parts]
-                        print(f"{form} {axis} {size:,}: " + ", ".join(f"{part} {took:.3f}" for part, took in parts), flush=True)
+                        parts = sorted(seen[key]["parts"].items(), key=lambda item: -item[1])[
+                            : given.parts
+                        ]
+                        print(
+                            f"{form} {axis} {size:,}: "
+                            + ", ".join(f"{part} {took:.3f}" for part, took in parts),
+                            flush=True,
+                        )
                 made = table(axis, points)
                 print("\n".join(made), flush=True)
                 lines += made

@@ -53,7 +53,9 @@ print(json.dumps([time.perf_counter() - began, len(a.t.get_trace(0)), len(launch
 
 def measure(python: str, code: str, path: Path) -> list[float]:
     """Seconds, events and works of one fresh process."""
-    done = subprocess.run([python, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"{python} failed on {path}:\n{done.stderr[-2000:]}")
     out: list[float] = json.loads(done.stdout.splitlines()[-1])
@@ -62,17 +64,29 @@ def measure(python: str, code: str, path: Path) -> list[float]:
 
 def main() -> None:
     """Measures both in turn and prints a line each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", type=Path)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--peer-python", default=sys.executable)
     asked = parser.parse_args()
-    pairs = [(measure(sys.executable, OURS, asked.file), measure(asked.peer_python, HTA, asked.file)) for _ in range(asked.repeats)]
-    for name, rows in (("nbprof", [ours for ours, _ in pairs]), ("HTA", [theirs for _, theirs in pairs])):
+    pairs = [
+        (measure(sys.executable, OURS, asked.file), measure(asked.peer_python, HTA, asked.file))
+        for _ in range(asked.repeats)
+    ]
+    for name, rows in (
+        ("nbprof", [ours for ours, _ in pairs]),
+        ("HTA", [theirs for _, theirs in pairs]),
+    ):
         seconds = [row[0] for row in rows]
-        print(f"{name:<8} {statistics.median(seconds):7.2f} s ({min(seconds):.2f}–{max(seconds):.2f}), {rows[0][1]:,} events kept")
+        print(
+            f"{name:<8} {statistics.median(seconds):7.2f} s ({min(seconds):.2f}–{max(seconds):.2f}), {rows[0][1]:,} events kept"
+        )
     ratio = [theirs[0] / ours[0] for ours, theirs in pairs]
-    print(f"HTA takes {statistics.median(ratio):.1f} times as long ({min(ratio):.1f}–{max(ratio):.1f}); {pairs[0][0][2]:,.0f} works")
+    print(
+        f"HTA takes {statistics.median(ratio):.1f} times as long ({min(ratio):.1f}–{max(ratio):.1f}); {pairs[0][0][2]:,.0f} works"
+    )
 
 
 if __name__ == "__main__":

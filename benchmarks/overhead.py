@@ -61,7 +61,12 @@ if __name__ == "__main__" and "--all-cores" not in sys.argv:
     # Before a framework is imported: its pools have as many threads as there are cores then.
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+    for name in (
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "TF_NUM_INTRAOP_THREADS",
+        "TF_NUM_INTEROP_THREADS",
+    ):
         os.environ[name] = "1"
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -113,7 +118,13 @@ class KerasCell:
         def data(batch, batches):
             images = rng.random((min(batch * batches, 4096), 28, 28, 1), dtype=np.float32)
             labels = rng.integers(0, 10, len(images))
-            return tf.data.Dataset.from_tensor_slices((images, labels)).repeat().batch(batch).take(batches).prefetch(2)
+            return (
+                tf.data.Dataset.from_tensor_slices((images, labels))
+                .repeat()
+                .batch(batch)
+                .take(batches)
+                .prefetch(2)
+            )
 
         layers = keras.layers
         self.model = keras.Sequential(
@@ -197,7 +208,9 @@ class TorchCell(LayersCell):
     def _build(self, layers: int) -> None:
         torch = self._torch
         nn = torch.nn
-        self.model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(layers)])
+        self.model = nn.Sequential(
+            *[nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(layers)]
+        )
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
         self.batch = torch.ones(32, 256)
 
@@ -239,7 +252,9 @@ class JaxCell(LayersCell):
             return jnp.mean(x**2)
 
         def train_step(weights, x):
-            return [w - 1e-3 * g for w, g in zip(weights, self._jax.grad(loss)(weights, x), strict=True)]
+            return [
+                w - 1e-3 * g for w, g in zip(weights, self._jax.grad(loss)(weights, x), strict=True)
+            ]
 
         self.train_step = self._jax.jit(train_step)
         self.weights = [jnp.eye(256)] * layers
@@ -285,11 +300,17 @@ def framework(cell, folder):
 
 
 def nbprof(cell, folder):
-    session = Session(Options(backend=cell.backend, logdir=folder), on_step=lambda _: time.monotonic()).start()
+    session = Session(
+        Options(backend=cell.backend, logdir=folder), on_step=lambda _: time.monotonic()
+    ).start()
     took = cell.loop()
     recording = session.stop()
     assert recording is not None, session.failure
-    assert recording.info.steps_marked == recording.info.steps_seen == (0 if cell.backend == "jax" else cell.steps)
+    assert (
+        recording.info.steps_marked
+        == recording.info.steps_seen
+        == (0 if cell.backend == "jax" else cell.steps)
+    )
     return took
 
 
@@ -307,7 +328,9 @@ class Page:
 
     def draw(self, data):
         content = {"data": data, "metadata": {}, "transient": {"display_id": "strip"}}
-        self.session.send(self.socket, "update_display_data", content, parent={}, ident=b"display_data")
+        self.session.send(
+            self.socket, "update_display_data", content, parent={}, ident=b"display_data"
+        )
 
 
 def strip(cell, folder):
@@ -324,7 +347,11 @@ def strip(cell, folder):
     strip_cpu.append(shown[0].cpu_s / (time.perf_counter() - begin))
     recording = session.stop()
     assert recording is not None, session.failure
-    assert recording.info.steps_marked == recording.info.steps_seen == (0 if cell.backend == "jax" else cell.steps)
+    assert (
+        recording.info.steps_marked
+        == recording.info.steps_seen
+        == (0 if cell.backend == "jax" else cell.steps)
+    )
     return took
 
 
@@ -366,13 +393,19 @@ def own(cell, folder):
     for owner, name, function in calls:
         setattr(owner, name, timing(function))
     try:
-        session, begun = spent(Session(Options(backend=cell.backend, logdir=folder), on_step=lambda _: time.monotonic()).start)
+        session, begun = spent(
+            Session(
+                Options(backend=cell.backend, logdir=folder), on_step=lambda _: time.monotonic()
+            ).start
+        )
         cell.loop()
         _, ended = spent(session.stop)
     finally:
         for owner, name, function in calls:
             setattr(owner, name, function)
-    session = Session(Options(backend=cell.backend, logdir=folder), on_step=lambda _: time.monotonic()).start()
+    session = Session(
+        Options(backend=cell.backend, logdir=folder), on_step=lambda _: time.monotonic()
+    ).start()
     count, clock = 2000, session.clock
     begin = time.process_time()
     if cell.backend == "torch":
@@ -400,7 +433,9 @@ def of_own_code(cell, turns, whole):
     parts = parts[1:]
     begun, ended, step = (statistics.median(part[i] for part in parts) for i in range(3))
     shares = [(a + b + cell.steps * c) / whole for a, b, c in parts]
-    print(f"nbprof's own code, CPU: {1e3 * begun:.1f} ms at the begin, {1e6 * step:.1f} us a step, {1e3 * ended:.1f} ms at the end")
+    print(
+        f"nbprof's own code, CPU: {1e3 * begun:.1f} ms at the begin, {1e6 * step:.1f} us a step, {1e3 * ended:.1f} ms at the end"
+    )
     told("of the cell, 1 + ", [1 + share for share in shares], 0.02)
 
 
@@ -448,7 +483,13 @@ def told(label, ratios, bound):
 
 
 def said(label, middle, low, high, bound):
-    verdict = f"below {bound:.3%}" if high <= 1 + bound else f"ABOVE {bound:.3%}" if low > 1 + bound else "not resolved"
+    verdict = (
+        f"below {bound:.3%}"
+        if high <= 1 + bound
+        else f"ABOVE {bound:.3%}"
+        if low > 1 + bound
+        else "not resolved"
+    )
     print(f"  {label:<22} {middle:8.4f}  [{low:.4f}, {high:.4f}]  {verdict}")
 
 
@@ -458,7 +499,11 @@ def compare(times, upper, lower, title, bound):
     for at, label in enumerate(FIGURES):
         told(label, [a[at] / b[at] for a, b in zip(times[upper], times[lower], strict=True)], bound)
     for at, label in ((1, "loop, CPU, low quarter"), (3, "cell, CPU, low quarter")):
-        said(label, *low_quarters(*([turn[at] for turn in times[way]] for way in (upper, lower))), bound)
+        said(
+            label,
+            *low_quarters(*([turn[at] for turn in times[way]] for way in (upper, lower))),
+            bound,
+        )
 
 
 def take_turns(cell, ways, turns):
@@ -508,7 +553,9 @@ def short_cells(cell, minutes, series=4000):
     # By way: fixed part and step of each turn.
     first, ours, second = np.array(turns).transpose(1, 2, 0)
     drawn = rng.integers(len(turns), size=(series, len(turns)))
-    print(f"CPU time that nbprof adds to the framework's profiler, {len(turns)} turns of {cell.steps} steps; mean of the middle [95 %]:")
+    print(
+        f"CPU time that nbprof adds to the framework's profiler, {len(turns)} turns of {cell.steps} steps; mean of the middle [95 %]:"
+    )
 
     def added(more, base, seconds, rows):
         """Of a cell whose steps take so long: what is added, by what there is."""
@@ -522,10 +569,18 @@ def short_cells(cell, minutes, series=4000):
     base = (first + second) / 2
     for i, label, unit in ((0, "begin and end, ms", 1e3), (1, "a step, us", 1e6)):
         least = [unit * value for value in bounds(lambda rows, i=i: middle((ours - base)[i][rows]))]
-        print(f"  {label:<22} {least[0]:8.2f}  [{least[1]:.2f}, {least[2]:.2f}] of {unit * middle(base[i]):.2f}")
+        print(
+            f"  {label:<22} {least[0]:8.2f}  [{least[1]:.2f}, {least[2]:.2f}] of {unit * middle(base[i]):.2f}"
+        )
     for seconds in (1, 10):
-        for label, more, less in (("nbprof", ours - base, base), ("control", second - first, first)):
-            values = (1 + value for value in bounds(lambda rows, m=more, b=less, s=seconds: added(m, b, s, rows)))
+        for label, more, less in (
+            ("nbprof", ours - base, base),
+            ("control", second - first, first),
+        ):
+            values = (
+                1 + value
+                for value in bounds(lambda rows, m=more, b=less, s=seconds: added(m, b, s, rows))
+            )
             said(f"cell of {seconds} s, {label}", *values, 0.02)
 
 
@@ -535,8 +590,13 @@ def recorded(cell, turns):
     compare(times, framework, bare, "framework profiler / bare", 0.02)
     compare(times, strip, nbprof, "nbprof with its strip / without", 0.005)
     of_own_code(cell, turns, statistics.median(t[3] for t in times[framework]))
-    print("cell, wall, median seconds: " + ", ".join(f"{w.__name__} {statistics.median(t[4] for t in times[w]):.3f}" for w in times))
-    print(f"the thread of the strip: median {statistics.median(strip_cpu):.3%} of a core, max {max(strip_cpu):.3%}")
+    print(
+        "cell, wall, median seconds: "
+        + ", ".join(f"{w.__name__} {statistics.median(t[4] for t in times[w]):.3f}" for w in times)
+    )
+    print(
+        f"the thread of the strip: median {statistics.median(strip_cpu):.3%} of a core, max {max(strip_cpu):.3%}"
+    )
 
 
 class Shells:
@@ -637,7 +697,9 @@ def sampling(turns, turn_s):
     rng = np.random.default_rng(0)
     print(f"sampler of Python stacks: {turns} turns of {turn_s:g} s; median [95 %]")
     for loop in (holds_the_gil, releases_the_gil, tiny_steps):
-        count = fitted(lambda size, loop=loop: 1e3 * sampled_turn(loop, size, 0.0, 1.0)[1], 1e3 * turn_s, 10)
+        count = fitted(
+            lambda size, loop=loop: 1e3 * sampled_turn(loop, size, 0.0, 1.0)[1], 1e3 * turn_s, 10
+        )
         taken = {way: [] for way in ways}
         for _ in range(turns):
             for at in rng.permutation(len(ways)):
@@ -653,7 +715,11 @@ def sampling(turns, turn_s):
             middle_cost, low, high = interval(list(1e6 * cost))
             print(f"  {label}, a sample: {middle_cost:.0f} us [{low:.0f}, {high:.0f}]")
             # A second of the loop has so many samples.
-            said(f"{label}, by sample", *(1 + rate * each / 1e6 for each in (middle_cost, low, high)), 0.005)
+            said(
+                f"{label}, by sample",
+                *(1 + rate * each / 1e6 for each in (middle_cost, low, high)),
+                0.005,
+            )
 
 
 def idle(cell, turns, step_ms, when):
@@ -665,19 +731,33 @@ def idle(cell, turns, step_ms, when):
         ("more of an empty cell, over one second", shells.of_a_cell(), 1.0),
         (f"nbprof.steps left in the code, over {step_ms:g} ms", of_steps_left_in(), step_ms / 1e3),
     ):
-        print(f"  CPU, {label}: {1e6 * middle:.1f} us [{1e6 * low:.1f}, {1e6 * high:.1f}], {middle / whole:.4%} [{high / whole:.4%}]")
+        print(
+            f"  CPU, {label}: {1e6 * middle:.1f} us [{1e6 * low:.1f}, {1e6 * high:.1f}], {middle / whole:.4%} [{high / whole:.4%}]"
+        )
     return times[plain]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--framework", choices=(*CELLS, "all"), default="tensorflow")
     parser.add_argument("--step-ms", type=float, default=5.0)
     parser.add_argument("--turns", type=int, default=15)
-    parser.add_argument("--turn-s", type=float, default=1.0, help="how long the bare loop of a turn is to take")
-    parser.add_argument("--only", choices=("recorded", "cell", "own", "idle", "sampling"), default=None)
-    parser.add_argument("--minutes", type=float, default=2.2, help="for how long --only cell takes turns")
-    parser.add_argument("--all-cores", action="store_true", help="all cores, and as many threads as the framework likes")
+    parser.add_argument(
+        "--turn-s", type=float, default=1.0, help="how long the bare loop of a turn is to take"
+    )
+    parser.add_argument(
+        "--only", choices=("recorded", "cell", "own", "idle", "sampling"), default=None
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=2.2, help="for how long --only cell takes turns"
+    )
+    parser.add_argument(
+        "--all-cores",
+        action="store_true",
+        help="all cores, and as many threads as the framework likes",
+    )
     given = parser.parse_args()
     if given.only == "sampling":
         sampling(given.turns, given.turn_s)
@@ -690,7 +770,9 @@ def main():
     steps = max(8, round(1e3 * given.turn_s / given.step_ms))
     cell = CELLS[given.framework](given.step_ms, steps)
     where = "all cores" if given.all_cores else "one core, one thread"
-    print(f"{given.framework}: {steps} steps of {given.step_ms:g} ms ({cell.size}), {given.turns} turns, {where}; median [95 %]")
+    print(
+        f"{given.framework}: {steps} steps of {given.step_ms:g} ms ({cell.size}), {given.turns} turns, {where}; median [95 %]"
+    )
     # Turns in which nothing is recorded have less scatter to average, and a smaller bound to resolve.
     if given.only == "own":
         whole = take_turns(cell, (framework,), given.turns)[framework]
@@ -716,7 +798,10 @@ def main():
         # Not in turns: a recording cannot be taken back.
         ratios = [a[0] / statistics.median(b[0] for b in before) for a in after]
         told("step, after / before", ratios, 0.001)
-    print("threads of nbprof left: " + (", ".join(t.name for t in threading.enumerate() if "nbprof" in t.name) or "none"))
+    print(
+        "threads of nbprof left: "
+        + (", ".join(t.name for t in threading.enumerate() if "nbprof" in t.name) or "none")
+    )
 
 
 if __name__ == "__main__":

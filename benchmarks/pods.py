@@ -91,9 +91,13 @@ def write(seed: Path, folder: Path, hosts: int) -> int:
     out.mkdir(parents=True)
     for number in range(hosts):
         if seed.name.endswith(".xplane.pb"):
-            (out / f"host{number:04d}.xplane.pb").write_bytes(xspace(data, f"host{number:04d}", random_))
+            (out / f"host{number:04d}.xplane.pb").write_bytes(
+                xspace(data, f"host{number:04d}", random_)
+            )
         else:
-            (out / f"rank{number:04d}.1700000000000.pt.trace.json.gz").write_bytes(kineto(data, number, hosts, random_))
+            (out / f"rank{number:04d}.1700000000000.pt.trace.json.gz").write_bytes(
+                kineto(data, number, hosts, random_)
+            )
     return sum(path.stat().st_size for path in out.iterdir())
 
 
@@ -101,9 +105,15 @@ def opened(folder: Path, workers: str, cache: Path | None) -> dict[str, float]:
     """The figures of two processes that open them, each with a cache of its own; memory and workers are those of the dashboard."""
     out: dict[str, float] = {}
     for asks in ("verdict", "dashboard"):
-        kept = {"NBPROF_CACHE": "off"} if cache is None else {"NBPROF_CACHE": "on", "NBPROF_CACHE_DIR": str(cache / asks)}
+        kept = (
+            {"NBPROF_CACHE": "off"}
+            if cache is None
+            else {"NBPROF_CACHE": "on", "NBPROF_CACHE_DIR": str(cache / asks)}
+        )
         command = [sys.executable, "-c", OURS, str(folder), workers, asks]
-        made = subprocess.run(command, env={**os.environ, **kept}, capture_output=True, text=True, check=False)
+        made = subprocess.run(
+            command, env={**os.environ, **kept}, capture_output=True, text=True, check=False
+        )
         if made.returncode:
             sys.exit(made.stderr)
         out |= json.loads(made.stdout.splitlines()[-1])
@@ -111,16 +121,31 @@ def opened(folder: Path, workers: str, cache: Path | None) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--hosts", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seed", type=Path, nargs="+", help="XSpace files and PyTorch traces, one after the other")
+    parser.add_argument(
+        "--seed", type=Path, nargs="+", help="XSpace files and PyTorch traces, one after the other"
+    )
     parser.add_argument("--peer", action="store_true", help="read them at once, too")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         from to_dashboard import record
 
-        heads = ("hosts", "MB", "how", "verdict s", "stragglers", "dashboard", "output MB", "client MB", "ms/host", "in all s")
+        heads = (
+            "hosts",
+            "MB",
+            "how",
+            "verdict s",
+            "stragglers",
+            "dashboard",
+            "output MB",
+            "client MB",
+            "ms/host",
+            "in all s",
+        )
         print(" ".join(f"{head:>10}" for head in heads))
         for seed, hosts in product(asked.seed or [record(Path(place))], asked.hosts):
             folder = Path(tempfile.mkdtemp(dir=place))
@@ -128,7 +153,10 @@ def main() -> None:
             # Files that were written a moment ago may change unseen: they would be hashed when they are opened again.
             time.sleep(3)
             ways = [("apart", str(asked.workers), cache), ("again", str(asked.workers), cache)]
-            for how, workers, kept in [*ways, *([("at once", "joint", None)] if asked.peer else [])]:
+            for how, workers, kept in [
+                *ways,
+                *([("at once", "joint", None)] if asked.peer else []),
+            ]:
                 began = time.perf_counter()
                 found = opened(folder / "pod", workers, kept)
                 cells = [
@@ -137,8 +165,17 @@ def main() -> None:
                     how,
                     *(f"{found[key]:.1f}" for key in ("verdict_s", "stragglers_s", "dashboard_s")),
                 ]
-                cells += [f"{found['output_mb']:.2f}", f"{found['client_mb']:.0f}", f"{1000 * found['workers_s'] / hosts:.0f}"]
-                print(" ".join(f"{cell:>10}" for cell in [*cells, f"{time.perf_counter() - began:.1f}"]), flush=True)
+                cells += [
+                    f"{found['output_mb']:.2f}",
+                    f"{found['client_mb']:.0f}",
+                    f"{1000 * found['workers_s'] / hosts:.0f}",
+                ]
+                print(
+                    " ".join(
+                        f"{cell:>10}" for cell in [*cells, f"{time.perf_counter() - began:.1f}"]
+                    ),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -82,7 +82,9 @@ def record(framework: str, folder: Path, python: str = sys.executable) -> Path:
     code, pattern = SEEDS[framework]
     done = subprocess.run([python, "-c", code, str(folder)], capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"No seed could be recorded with {framework}: {done.stderr.strip().splitlines()[-1]} (--python names another one)")
+        raise SystemExit(
+            f"No seed could be recorded with {framework}: {done.stderr.strip().splitlines()[-1]} (--python names another one)"
+        )
     return next(folder.rglob(pattern))
 
 
@@ -113,7 +115,9 @@ def make(seed: str, target: Path, events: int, python: str = sys.executable) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("target", type=Path)
     parser.add_argument("--seed", required=True)
     parser.add_argument("--events", type=float, default=1e6)

@@ -132,16 +132,27 @@ def replicate(seed: Path, target: Path, events: int) -> dict[str, int]:
     once = []
     many: list[dict] = []
     for raw, what in found:
-        if what.get("ph") == "M" or what.get("cat") == "Trace" or what.get("pid") in ("Traces", "", "Spans"):
+        if (
+            what.get("ph") == "M"
+            or what.get("cat") == "Trace"
+            or what.get("pid") in ("Traces", "", "Spans")
+        ):
             once.append(raw)
             continue
         if many:
             template.text(",\n  ")
         event(template, raw, what)
         many.append(what)
-    times = [(float(w["ts"]), float(w["ts"]) + float(w.get("dur", 0))) for w in many if float(w["ts"]) > 0]
+    times = [
+        (float(w["ts"]), float(w["ts"]) + float(w.get("dur", 0)))
+        for w in many
+        if float(w["ts"]) > 0
+    ]
     # Instants and slices of the far past or future would tear the replicas apart: the middle of the recording counts.
-    begin, end = np.percentile([t[0] for t in times], 0.01), np.percentile([t[1] for t in times], 99.99)
+    begin, end = (
+        np.percentile([t[0] for t in times], 0.01),
+        np.percentile([t[1] for t in times], 99.99),
+    )
     base, kind = np.array(template.base, np.int64), np.array(template.kind)
     step = np.zeros(len(base), np.int64)
     for name in set(template.kind) - {"ts", "suffix"}:
@@ -159,7 +170,9 @@ def replicate(seed: Path, target: Path, events: int) -> dict[str, int]:
                 values[at] = f"_{replica:05d}" if replica else ""
             file.write((text % tuple(values) + ",\n  ").encode())
         file.write((",\n  ".join(once) + "\n  " + tail).encode())
-    grown = replicas * len({f for f, g in zip(np.cumsum(kind == "suffix"), kind == "suffix", strict=True) if g})
+    grown = replicas * len(
+        {f for f, g in zip(np.cumsum(kind == "suffix"), kind == "suffix", strict=True) if g}
+    )
     return {
         "events": len(many) * replicas + len(once),
         "replicas": replicas,

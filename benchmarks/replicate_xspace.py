@@ -28,7 +28,19 @@ SHARE = 10
 SUFFIX = "_{:05d}"
 NUMBER_WIDTH = 7
 NONE, LINEAR, TABLE, STAT_LENGTH, EVENT_LENGTH = range(5)
-SHIFTED = {"correlation_id", "group_id", "step_num", "element_id", "step_id", "request_id", "run_id", "launch_id", "id", "_p", "_c"}
+SHIFTED = {
+    "correlation_id",
+    "group_id",
+    "step_num",
+    "element_id",
+    "step_id",
+    "request_id",
+    "run_id",
+    "launch_id",
+    "id",
+    "_p",
+    "_c",
+}
 """Stats that number things of one step or launch; all others mean the same thing in every replica."""
 FROM_ZERO = {"group_id", "step_num"}
 """Numbers of which 0 is one like any other; elsewhere it means none."""
@@ -165,12 +177,18 @@ class Template:
         self.const_start = np.cumsum(self.const_length) - self.const_length
         self.token_of_byte = np.repeat(np.arange(len(self.pieces)), self.const_length)
         self.kind = np.array(self.kinds, np.uint8)
-        self.base_value, self.step_value = np.array(self.base, np.uint64), np.array(self.step, np.uint64)
+        self.base_value, self.step_value = (
+            np.array(self.base, np.uint64),
+            np.array(self.step, np.uint64),
+        )
         self.table = np.flatnonzero(self.kind == TABLE)
         self.table_index = self.base_value[self.table].astype(np.int64)
         ends = np.zeros(len(self.kinds), np.int64)
         ends[list(self.ends)] = list(self.ends.values())
-        self.lengths = [(np.flatnonzero(self.kind == k), ends[self.kind == k]) for k in (STAT_LENGTH, EVENT_LENGTH)]
+        self.lengths = [
+            (np.flatnonzero(self.kind == k), ends[self.kind == k])
+            for k in (STAT_LENGTH, EVENT_LENGTH)
+        ]
         self.patch = np.array(self.patches, np.int64)
         self.fillers = self.kind != NONE
 
@@ -179,7 +197,9 @@ class Template:
         for k, digit in enumerate(f"{replica:05d}"[-5:]):
             self.blob[self.patch + k] = ord(digit)
         for at, base, step in self.numbers:
-            self.blob[at : at + NUMBER_WIDTH] = np.frombuffer(f"{base + step * replica:0{NUMBER_WIDTH}d}".encode(), np.uint8)
+            self.blob[at : at + NUMBER_WIDTH] = np.frombuffer(
+                f"{base + step * replica:0{NUMBER_WIDTH}d}".encode(), np.uint8
+            )
         value = self.base_value + self.step_value * np.uint64(replica)
         value[self.table] = table[self.table_index]
         size = np.searchsorted(THRESHOLDS, value, side="right") + 1
@@ -199,7 +219,9 @@ class Template:
         for k in range(int(size.max(initial=0))):
             rows = np.flatnonzero(size > k)
             byte = (value[rows] >> np.uint64(7 * k)) & np.uint64(0x7F)
-            out[at[rows] + k] = byte.astype(np.uint8) | np.where(size[rows] > k + 1, 0x80, 0).astype(np.uint8)
+            out[at[rows] + k] = byte.astype(np.uint8) | np.where(
+                size[rows] > k + 1, 0x80, 0
+            ).astype(np.uint8)
         return out.tobytes()
 
 
@@ -215,7 +237,10 @@ class PlaneSeed:
             if number in (4, 5):
                 content = bytes(one(bytes(value), 2, b""))
                 self.metas[number][int(one(bytes(value), 1)) or int(one(content, 1))] = content
-        self.names = {number: {i: bytes(one(m, 2, b"")).decode() for i, m in table.items()} for number, table in self.metas.items()}
+        self.names = {
+            number: {i: bytes(one(m, 2, b"")).decode() for i, m in table.items()}
+            for number, table in self.metas.items()
+        }
         self.lines = [bytes(value) for n, _, value, _ in self.rest if n == 3]
         self.growing: list[tuple[int, int, str]] = []
         """(4 for an event name or 5 for a string, its number in the seed, its text with a place for the replica)."""
@@ -241,14 +266,22 @@ class PlaneSeed:
                         if n == 4:
                             name = self.names[5].get(int(one(bytes(stat), 1)), "")
                             if name in SHIFTED:
-                                yield from ((name, int(v)) for k, _, v, _ in fields(bytes(stat)) if k in (3, 4))
+                                yield from (
+                                    (name, int(v))
+                                    for k, _, v, _ in fields(bytes(stat))
+                                    if k in (3, 4)
+                                )
 
     def growth(self, number: int, ident: int, steps: int) -> int | None:
         """The slot of a name (4) or string (5) that is new in every replica; None for one that stays."""
         if (number, ident) in self.slot:
             return self.slot[number, ident]
         text = self.names[number].get(ident, "")
-        pattern = f"\1{text}" if self.device and text.isdigit() and number == 4 and steps else grown(text, self.device)
+        pattern = (
+            f"\1{text}"
+            if self.device and text.isdigit() and number == 4 and steps
+            else grown(text, self.device)
+        )
         if pattern is None:
             return None
         self.slot[number, ident] = len(self.growing)
@@ -289,14 +322,26 @@ class PlaneSeed:
         out.freeze()
         return out
 
-    def stat(self, out: Template, stat: bytes, raw: bytes, steps: dict[str, int], iterator: bool) -> None:
+    def stat(
+        self, out: Template, stat: bytes, raw: bytes, steps: dict[str, int], iterator: bool
+    ) -> None:
         name = self.names[5].get(int(one(stat, 1)), "")
         parts = list(fields(stat))
         value = next(((n, v) for n, _, v, _ in parts if n != 1), None)
         slot = pattern = None
         shift = 0
-        step = re.fullmatch(rb"(.*?)(\d+)", bytes(value[1])) if value and value[0] == 5 and name == "step_name" else None
-        if value and value[0] in (3, 4) and name in steps and (value[1] or name in FROM_ZERO) and not (iterator and name == "id"):
+        step = (
+            re.fullmatch(rb"(.*?)(\d+)", bytes(value[1]))
+            if value and value[0] == 5 and name == "step_name"
+            else None
+        )
+        if (
+            value
+            and value[0] in (3, 4)
+            and name in steps
+            and (value[1] or name in FROM_ZERO)
+            and not (iterator and name == "id")
+        ):
             shift = steps[name]
         elif value and value[0] == 7 and name in TEXTS:
             slot = self.growth(5, int(value[1]), 0)
@@ -327,7 +372,9 @@ class PlaneSeed:
                 out.hole(LINEAR, int(content), shift)
         out.close(token)
 
-    def write(self, replicas: int, shift_ps: int, steps: dict[str, int]) -> tuple[list[bytes], int, dict[int, int]]:
+    def write(
+        self, replicas: int, shift_ps: int, steps: dict[str, int]
+    ) -> tuple[list[bytes], int, dict[int, int]]:
         """The plane's content in pieces, its events, and how many names (4) and strings (5) were added."""
         next_id = {n: max(table, default=0) + 1 for n, table in self.metas.items()}
         added: dict[int, list[bytes]] = {4: [], 5: []}
@@ -345,7 +392,9 @@ class PlaneSeed:
                 next_id[number] += 1
                 tables[replica, slot] = new
                 body = varint(8) + varint(new) + chunk(2, text.encode())
-                body += b"".join(raw for n, _, _, raw in fields(self.metas[number][ident]) if n not in (1, 2))
+                body += b"".join(
+                    raw for n, _, _, raw in fields(self.metas[number][ident]) if n not in (1, 2)
+                )
                 added[number].append(chunk(number, varint(8) + varint(new) + chunk(2, body)))
         out: list[bytes] = []
         events = line_no = 0
@@ -359,14 +408,30 @@ class PlaneSeed:
                     elif n != 4:
                         head += field_bytes
                 template = self.line_templates[line_no]
-                parts = [template.render(r, tables[r]) for r in range(replicas)] if template.events else []
+                parts = (
+                    [template.render(r, tables[r]) for r in range(replicas)]
+                    if template.events
+                    else []
+                )
                 line_no += 1
                 events += template.events * replicas
-                out += [varint(3 << 3 | LENGTH) + varint(len(head) + sum(map(len, parts))) + head, *parts]
-            elif number == 6 and self.names[5].get(int(one(bytes(value), 1))) == "profile_stop_time":
+                out += [
+                    varint(3 << 3 | LENGTH) + varint(len(head) + sum(map(len, parts))) + head,
+                    *parts,
+                ]
+            elif (
+                number == 6 and self.names[5].get(int(one(bytes(value), 1))) == "profile_stop_time"
+            ):
                 stop = [(n, int(v)) for n, w, v, _ in fields(bytes(value)) if w == VARINT]
                 later = (replicas - 1) * (shift_ps // 1000)
-                out.append(chunk(6, b"".join(varint(n << 3) + varint(v + (later if n != 1 else 0)) for n, v in stop)))
+                out.append(
+                    chunk(
+                        6,
+                        b"".join(
+                            varint(n << 3) + varint(v + (later if n != 1 else 0)) for n, v in stop
+                        ),
+                    )
+                )
             else:
                 out.append(raw)
             if number in added and (i + 1 == len(ordered) or ordered[i + 1][0] != number):
@@ -386,15 +451,27 @@ def replicate(seed: Path, target: Path, events: int) -> dict[str, int]:
     for plane in planes:
         for name, value in plane.ids():
             ids.setdefault(name, []).append(value if name in PAIRS else signed(value))
-    steps = {name: max(values) - min(values) + 1 for name, values in ids.items() if name not in PAIRS}
+    steps = {
+        name: max(values) - min(values) + 1 for name, values in ids.items() if name not in PAIRS
+    }
     # Producer and consumer meet by number. Counters of a thread, low halves of a word, move on; hashes take any shift.
     low = max((v & 0xFFFFFFFF for name in PAIRS for v in ids.get(name, [])), default=0)
-    steps |= {name: low + 1 if low < 1 << 31 else 0x9E3779B97F4A7C15 for name in PAIRS if name in ids}
+    steps |= {
+        name: low + 1 if low < 1 << 31 else 0x9E3779B97F4A7C15 for name in PAIRS if name in ids
+    }
     for plane in planes:
         plane.templates(shift_ps, steps)
     seeded = sum(t.events for plane in planes for t in plane.line_templates)
     replicas = max(1, round(events / seeded))
-    written = {"events": 0, "replicas": replicas, "seed_events": seeded, "names": 0, "strings": 0, "planes": 0, "lines": 0}
+    written = {
+        "events": 0,
+        "replicas": replicas,
+        "seed_events": seeded,
+        "names": 0,
+        "strings": 0,
+        "planes": 0,
+        "lines": 0,
+    }
     waiting = iter(planes)
     with target.open("wb") as file:
         for number, _, raw in top:

@@ -72,8 +72,19 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", f"--port={port}"]
-        command += [f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={TOKEN}", "--ServerApp.jpserver_extensions=nbprof=True"]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_server",
+            "--no-browser",
+            "--allow-root",
+            f"--port={port}",
+        ]
+        command += [
+            f"--ServerApp.root_dir={folder}",
+            f"--IdentityProvider.token={TOKEN}",
+            "--ServerApp.jpserver_extensions=nbprof=True",
+        ]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=quiet(), cwd=folder)
         out_of = cls(folder, process, f"http://127.0.0.1:{port}/")
@@ -112,7 +123,11 @@ class Server:
 
     async def ask(self, name: str, version: str, question: dict[str, Any]) -> dict[str, Any]:
         """An unpacked answer about a profile that is open."""
-        answer = codec.unpack(await self.fetch("nbprof/api/ask", {"path": name, "version": version, "request": question}))
+        answer = codec.unpack(
+            await self.fetch(
+                "nbprof/api/ask", {"path": name, "version": version, "request": question}
+            )
+        )
         if not answer["ok"]:
             raise SystemExit(answer["error"])
         return answer
@@ -121,7 +136,9 @@ class Server:
         """Bytes of the server, and of all its processes; what they share counts once for each."""
         try:
             own = psutil.Process(self.process.pid)
-            return own.memory_info().rss, sum(child.memory_info().rss for child in own.children(recursive=True))
+            return own.memory_info().rss, sum(
+                child.memory_info().rss for child in own.children(recursive=True)
+            )
         except psutil.Error:
             return 0, 0
 
@@ -142,7 +159,9 @@ class Beside:
             await asyncio.sleep(LOOK_S)
 
 
-async def client(server: Server, name: str, version: str, ways: list[dict[str, Any]], think: float, seed: int) -> list[float]:
+async def client(
+    server: Server, name: str, version: str, ways: list[dict[str, Any]], think: float, seed: int
+) -> list[float]:
     """The latencies, ms, of one who pages."""
     chance = random.Random(seed)
     out = []
@@ -154,7 +173,9 @@ async def client(server: Server, name: str, version: str, ways: list[dict[str, A
     return out
 
 
-def way(rows: list[tuple[int, int]], span: float, width: int, count: int, seed: int) -> list[dict[str, Any]]:
+def way(
+    rows: list[tuple[int, int]], span: float, width: int, count: int, seed: int
+) -> list[dict[str, Any]]:
     """So many requests of one who begins somewhere else."""
     every = list(windows(span, width))
     start = random.Random(seed).randrange(len(every))
@@ -173,7 +194,11 @@ async def measured(server: Server, work: Any) -> tuple[Any, Beside]:
             pinger.terminate()
             pinger.wait()
             told.seek(0)
-            beside.pings += [float(text) for text in told.read().decode().splitlines(keepends=True) if text.endswith("\n")]
+            beside.pings += [
+                float(text)
+                for text in told.read().decode().splitlines(keepends=True)
+                if text.endswith("\n")
+            ]
 
 
 def line(told: list[float]) -> str:
@@ -185,9 +210,14 @@ def sizes(found: list[int]) -> str:
 
 
 async def run(path: Path, given: argparse.Namespace) -> list[str]:
-    AsyncHTTPClient.configure("tornado.simple_httpclient.SimpleAsyncHTTPClient", max_clients=1000, max_body_size=1 << 30)
+    AsyncHTTPClient.configure(
+        "tornado.simple_httpclient.SimpleAsyncHTTPClient", max_clients=1000, max_body_size=1 << 30
+    )
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        folder, copies = Path(scratch) / "root", [f"copy{i}{''.join(path.suffixes[-2:])}" for i in range(100)]
+        folder, copies = (
+            Path(scratch) / "root",
+            [f"copy{i}{''.join(path.suffixes[-2:])}" for i in range(100)],
+        )
         folder.mkdir()
         shutil.copyfile(path, folder / path.name)
         for copy in copies:
@@ -201,20 +231,28 @@ async def run(path: Path, given: argparse.Namespace) -> list[str]:
             server.process.wait()
 
 
-async def all_of_it(server: Server, name: str, copies: list[str], given: argparse.Namespace) -> list[str]:
+async def all_of_it(
+    server: Server, name: str, copies: list[str], given: argparse.Namespace
+) -> list[str]:
     _, rest = await measured(server, asyncio.sleep(3))
     head, first_s = await server.open(name)
     version = head["version"]
     told = await server.ask(name, version, {"ask": "open"})
     lanes = [lane for lane in told["lanes"] if lane["kind"] != "counter"]
-    rows = [(int(lane["id"]), depth) for lane in lanes for depth in range(max(int(lane.get("depths") or 1), 1))][: given.rows]
+    rows = [
+        (int(lane["id"]), depth)
+        for lane in lanes
+        for depth in range(max(int(lane.get("depths") or 1), 1))
+    ][: given.rows]
     span = float(told["end_ns"])
     await server.ask(name, version, way(rows, span, given.width, 1, 0)[0])
 
     def ways(seed: int) -> list[dict[str, Any]]:
         return way(rows, span, given.width, given.requests, seed)
 
-    alone, beside_one = await measured(server, client(server, name, version, ways(0), given.think, 0))
+    alone, beside_one = await measured(
+        server, client(server, name, version, ways(0), given.think, 0)
+    )
     opened: list[float] = []
 
     async def openings() -> None:
@@ -225,7 +263,10 @@ async def all_of_it(server: Server, name: str, copies: list[str], given: argpars
         opening = asyncio.create_task(openings())
         try:
             return await asyncio.gather(
-                *(client(server, name, version, ways(seed), given.think, seed) for seed in range(1, given.clients + 1))
+                *(
+                    client(server, name, version, ways(seed), given.think, seed)
+                    for seed in range(1, given.clients + 1)
+                )
             )
         finally:
             opening.cancel()
@@ -238,7 +279,11 @@ async def all_of_it(server: Server, name: str, copies: list[str], given: argpars
     watched = (rest, beside_one, beside_many)
     more = f"{statistics.median(flat) / statistics.median(alone):.1f} times the median"
     worst = f"{percentile(flat, 95) / percentile(alone, 95):.1f} times the 95th percentile"
-    beside = f"beside all clients {statistics.median(opened):.1f} s ({len(opened)} of them)" if opened else "none ended beside all clients"
+    beside = (
+        f"beside all clients {statistics.median(opened):.1f} s ({len(opened)} of them)"
+        if opened
+        else "none ended beside all clients"
+    )
     return [
         f"{name}: {int(told['total']):,} events, {len(rows)} rows in {given.width} px, {given.think:g} s between requests",
         f"  one client alone, {len(alone)} requests: {line(alone)}",
@@ -254,13 +299,17 @@ async def all_of_it(server: Server, name: str, copies: list[str], given: argpars
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("input", nargs="?", type=Path)
     parser.add_argument("--seed", default="tf", help="tf, jax, or a file, where no input is given")
     parser.add_argument("--events", default="1M")
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--requests", type=int, default=40, help="of each client")
-    parser.add_argument("--think", type=float, default=0.1, help="seconds between an answer and the next request")
+    parser.add_argument(
+        "--think", type=float, default=0.1, help="seconds between an answer and the next request"
+    )
     parser.add_argument("--width", type=int, default=1400)
     parser.add_argument("--rows", type=int, default=33)
     parser.add_argument("--folder", type=Path, default=Path("build/bench"))
@@ -268,7 +317,9 @@ def main() -> None:
     given = parser.parse_args()
     path = given.input
     if path is None:
-        path = given.folder / f"xspace-{Path(given.seed).name.split('.')[0]}-{given.events}.xplane.pb"
+        path = (
+            given.folder / f"xspace-{Path(given.seed).name.split('.')[0]}-{given.events}.xplane.pb"
+        )
         make(path, given.seed, number(given.events), sys.executable)
     # The last opening is left in its midst.
     logging.disable(logging.ERROR)

@@ -20,8 +20,15 @@ STAGES = {
     "find files": ["nbprof.profiles.load.find"],
     "read bytes": ["nbprof.core.files.LocalFile.read"],
     "decode": ["nbprof.formats.xspace.xspace.read", "nbprof.formats.chrome.chrome.read"],
-    "interpret": ["nbprof.dialects.xplane.xplane.interpret", "nbprof.dialects.chrome.chrome.interpret"],
-    "nest": ["nbprof.core.nesting.parents", "nbprof.core.nesting.depths", "nbprof.core.nesting.self_times"],
+    "interpret": [
+        "nbprof.dialects.xplane.xplane.interpret",
+        "nbprof.dialects.chrome.chrome.interpret",
+    ],
+    "nest": [
+        "nbprof.core.nesting.parents",
+        "nbprof.core.nesting.depths",
+        "nbprof.core.nesting.self_times",
+    ],
     "op stats": ["nbprof.analysis.ops.ops.host_self_times", "nbprof.analysis.ops.ops.frames"],
 }
 
@@ -81,7 +88,9 @@ def stages(path: Path) -> None:
         done = time.perf_counter()
     spent["the rest"] = done - began - sum(spent.values())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-    print(f"{path.name}: {profile.receipt.events:,} events, {rows:,} rows, {done - began:.2f} s, peak {peak:,.0f} MB")
+    print(
+        f"{path.name}: {profile.receipt.events:,} events, {rows:,} rows, {done - began:.2f} s, peak {peak:,.0f} MB"
+    )
     print("  " + ", ".join(f"{label} {seconds:.3f}" for label, seconds in spent.items()))
     if absent:
         print("  not there: " + ", ".join(absent))

@@ -97,7 +97,9 @@ class Cells:
 
 def number(field: int, values: np.ndarray | int, rows: int) -> Cells:
     tag = Cells.same(varint(field << 3 | VARINT), rows)
-    return Cells.beside(tag, Cells.same(varint(values), rows) if isinstance(values, int) else Cells.varints(values))
+    return Cells.beside(
+        tag, Cells.same(varint(values), rows) if isinstance(values, int) else Cells.varints(values)
+    )
 
 
 @dataclass
@@ -117,10 +119,20 @@ class Kind:
 
         n = len(at)
         parts = [number(1, of(self.name), n), number(2, self.start[at] * 1000, n)]
-        parts.append(number(3, self.duration * 1000 if isinstance(self.duration, int) else self.duration[at] * 1000, n))
+        parts.append(
+            number(
+                3,
+                self.duration * 1000
+                if isinstance(self.duration, int)
+                else self.duration[at] * 1000,
+                n,
+            )
+        )
         for field, stats in ((4, self.stats), (7, self.texts)):
             for stat, values in stats.items():
-                parts.append(Cells.beside(number(1, stat, n), number(field, of(values), n)).message(4))
+                parts.append(
+                    Cells.beside(number(1, stat, n), number(field, of(values), n)).message(4)
+                )
         return Cells.beside(*parts).message(4)
 
 
@@ -158,13 +170,24 @@ class Plane:
     ) -> None:
         lanes = np.broadcast_to(lane, start.shape)
         given = {self.text(k): v for k, v in stats.items()}
-        self.kinds.append(Kind(lanes, start, duration, name, given, {self.text(k): v for k, v in (texts or {}).items()}))
+        self.kinds.append(
+            Kind(
+                lanes,
+                start,
+                duration,
+                name,
+                given,
+                {self.text(k): v for k, v in (texts or {}).items()},
+            )
+        )
 
     def write(self, lanes: list[str]) -> Iterator[bytes]:
         """The plane in pieces, its lines as they are named."""
         kind = np.repeat(np.arange(len(self.kinds)), [len(k.start) for k in self.kinds])
         at = np.concatenate([np.arange(len(k.start)) for k in self.kinds])
-        lane, start = (np.concatenate([getattr(k, column) for k in self.kinds]) for column in ("lane", "start"))
+        lane, start = (
+            np.concatenate([getattr(k, column) for k in self.kinds]) for column in ("lane", "start")
+        )
         order = np.lexsort((start, lane))
         kind, at, lane = kind[order], at[order], lane[order]
         blocks, sizes = [], np.zeros(len(kind), np.int64)
@@ -173,13 +196,21 @@ class Plane:
             of = {k: np.flatnonzero(kind[begin:end] == k) for k in np.unique(kind[begin:end])}
             made = {k: self.kinds[k].rows(at[begin:end][rows]) for k, rows in of.items()}
             width = max(m.cells.shape[1] for m in made.values())
-            cells, there = np.zeros((end - begin, width), np.uint8), np.zeros((end - begin, width), bool)
+            cells, there = (
+                np.zeros((end - begin, width), np.uint8),
+                np.zeros((end - begin, width), bool),
+            )
             for k, rows in of.items():
-                cells[rows, : made[k].cells.shape[1]], there[rows, : made[k].cells.shape[1]] = made[k].cells, made[k].there
+                cells[rows, : made[k].cells.shape[1]], there[rows, : made[k].cells.shape[1]] = (
+                    made[k].cells,
+                    made[k].there,
+                )
             data, sizes[begin:end] = Cells(cells, there).bytes()
             blocks.append(data)
         whole = memoryview(b"".join(blocks))
-        ends = np.concatenate([[0], np.cumsum(sizes)])[np.searchsorted(lane, np.arange(len(lanes) + 1))]
+        ends = np.concatenate([[0], np.cumsum(sizes)])[
+            np.searchsorted(lane, np.arange(len(lanes) + 1))
+        ]
         parts: list[bytes | memoryview] = [chunk(2, self.name.encode())]
         for i, name in enumerate(lanes):
             head = varint(8) + varint(i + 1) + chunk(2, name.encode())
@@ -189,7 +220,10 @@ class Plane:
             for i, name in enumerate(names[1:], 1):
                 ident = varint(8) + varint(i)
                 parts.append(chunk(field, ident + chunk(2, ident + chunk(2, name.encode()))))
-        parts += [chunk(6, varint(8) + varint(self.known[k]) + varint(4 << 3) + varint(v)) for k, v in self.facts.items()]
+        parts += [
+            chunk(6, varint(8) + varint(self.known[k]) + varint(4 << 3) + varint(v))
+            for k, v in self.facts.items()
+        ]
         yield varint(1 << 3 | LENGTH) + varint(sum(map(len, parts)))
         yield from parts
 
@@ -197,46 +231,127 @@ class Plane:
 def write_xspace(path: Path, events: int, names: int, lanes: int, steps: int) -> None:
     """An XSpace file as TensorFlow writes it on a GPU."""
     w = Work(events, names, lanes, steps, in_a_step=7, in_a_unit=5)
-    facts = {"compute_cap_major": 8, "compute_cap_minor": 0, "memory_size": 2**34, "core_count": 108}
+    facts = {
+        "compute_cap_major": 8,
+        "compute_cap_minor": 0,
+        "memory_size": 2**34,
+        "core_count": 108,
+    }
     host, gpu = Plane("/host:CPU"), Plane("/device:GPU:0", facts)
     for name in facts:
         gpu.text(name)
     ops = [f"model/layer_{i}/MatMul:MatMul" for i in range(w.names)]
     host_op, host_text = host.named(*ops), host.text(*ops)
-    gpu_text, kernel = gpu.text(*ops), gpu.named(*(f"gemm_{i}<float, {64 << i % 3}>(float const*, float*)" for i in range(w.names)))
+    gpu_text, kernel = (
+        gpu.text(*ops),
+        gpu.named(
+            *(f"gemm_{i}<float, {64 << i % 3}>(float const*, float*)" for i in range(w.names))
+        ),
+    )
     python, input_thread, begin = w.threads, w.threads + 1, w.step_start
     frame = w.step_ns - SLOT_NS // 2
     host.add(python, begin, frame, host.named("train"), step_num=w.step, _r=1)
     host.add(python, begin, SLOT_NS, host.named("IteratorGetNext"))
-    host.add(python, begin + SLOT_NS, SLOT_NS // 2, host.named("FunctionRun"), _pt=1, _p=w.step + 1, id=w.step + 1)
+    host.add(
+        python,
+        begin + SLOT_NS,
+        SLOT_NS // 2,
+        host.named("FunctionRun"),
+        _pt=1,
+        _p=w.step + 1,
+        id=w.step + 1,
+    )
     copy = {"correlation_id": w.units + w.step + 1}
-    host.add(python, begin + SLOT_NS * 3 // 2, SLOT_NS // 4, host.named("cuMemcpyHtoDAsync"), **copy)
-    host.add(input_thread, begin, SLOT_NS * 9 // 10, host.named("Iterator::Root"), id=11, parent_id=0)
-    host.add(input_thread, begin, SLOT_NS * 8 // 10, host.named("Iterator::Root::Map"), id=12, parent_id=11)
+    host.add(
+        python, begin + SLOT_NS * 3 // 2, SLOT_NS // 4, host.named("cuMemcpyHtoDAsync"), **copy
+    )
+    host.add(
+        input_thread, begin, SLOT_NS * 9 // 10, host.named("Iterator::Root"), id=11, parent_id=0
+    )
+    host.add(
+        input_thread,
+        begin,
+        SLOT_NS * 8 // 10,
+        host.named("Iterator::Root::Map"),
+        id=12,
+        parent_id=11,
+    )
     step = w.unit * w.steps // w.units
     host.add(w.thread, w.op_start, w.op_ns, host_op + w.name, _ct=1, _c=step + 1)
     launch = {"correlation_id": w.unit + 1}
-    host.add(w.thread, w.op_start + SLOT_NS // 20, SLOT_NS // 10, host.named("cuLaunchKernel"), **launch)
-    memory = {"requested_bytes": w.size, "allocation_bytes": w.size, "bytes_reserved": 0, "addr": 4096 * (1 + w.unit % ALIVE)}
+    host.add(
+        w.thread, w.op_start + SLOT_NS // 20, SLOT_NS // 10, host.named("cuLaunchKernel"), **launch
+    )
+    memory = {
+        "requested_bytes": w.size,
+        "allocation_bytes": w.size,
+        "bytes_reserved": 0,
+        "addr": 4096 * (1 + w.unit % ALIVE),
+    }
     most = int(w.held.max())
-    memory |= {"bytes_allocated": w.held, "bytes_available": 2**34 - w.held, "peak_bytes_in_use": most, "data_type": 1}
+    memory |= {
+        "bytes_allocated": w.held,
+        "bytes_available": 2**34 - w.held,
+        "peak_bytes_in_use": most,
+        "data_type": 1,
+    }
     allocator: dict[str, np.ndarray | int] = {"allocator_name": host.text("GPU_0_bfc")}
-    asked = {**allocator, "tf_op": host_text + w.name, "region_type": host.text("output"), "shape": host.text("[64,64]")}
-    host.add(w.thread, w.op_start + SLOT_NS // 4, 0, host.named("MemoryAllocation"), asked, **memory)
+    asked = {
+        **allocator,
+        "tf_op": host_text + w.name,
+        "region_type": host.text("output"),
+        "shape": host.text("[64,64]"),
+    }
+    host.add(
+        w.thread, w.op_start + SLOT_NS // 4, 0, host.named("MemoryAllocation"), asked, **memory
+    )
     # Given back when the unit has run that takes its place.
     freed = w.unit[: max(0, w.units - ALIVE)]
     later = freed + ALIVE
     back = {k: v if isinstance(v, int) else v[freed] for k, v in memory.items()}
-    back |= {"bytes_allocated": w.held[later] - w.size[later], "bytes_available": 2**34 - w.held[later] + w.size[later]}
-    host.add(w.thread[later], w.op_start[later] + SLOT_NS // 5, 0, host.named("MemoryDeallocation"), allocator, **back)
-    details = gpu.text("regs:32 static_shared:1024 dynamic_shared:0 grid:64,1,1 block:128,1,1 occ_pct:75")
-    gpu.add(w.stream, w.kernel_start, w.kernel_ns, kernel + w.name, {"tf_op": gpu_text + w.name, "kernel_details": details}, **launch)
+    back |= {
+        "bytes_allocated": w.held[later] - w.size[later],
+        "bytes_available": 2**34 - w.held[later] + w.size[later],
+    }
+    host.add(
+        w.thread[later],
+        w.op_start[later] + SLOT_NS // 5,
+        0,
+        host.named("MemoryDeallocation"),
+        allocator,
+        **back,
+    )
+    details = gpu.text(
+        "regs:32 static_shared:1024 dynamic_shared:0 grid:64,1,1 block:128,1,1 occ_pct:75"
+    )
+    gpu.add(
+        w.stream,
+        w.kernel_start,
+        w.kernel_ns,
+        kernel + w.name,
+        {"tf_op": gpu_text + w.name, "kernel_details": details},
+        **launch,
+    )
     h2d = gpu.text("kind_src:pageable kind_dst:device size:65536 dest:0 async:1")
-    gpu.add(w.streams, begin + SLOT_NS * 7 // 4, SLOT_NS // 5, gpu.named("MemcpyH2D"), {"memcpy_details": h2d}, **copy)
+    gpu.add(
+        w.streams,
+        begin + SLOT_NS * 7 // 4,
+        SLOT_NS // 5,
+        gpu.named("MemcpyH2D"),
+        {"memcpy_details": h2d},
+        **copy,
+    )
     with path.open("wb") as file:
         pool = [f"tf_Compute/{i + 1}" for i in range(w.threads)]
         file.writelines(host.write([*pool, "python3", "tf_data_iterator_resource/1"]))
-        file.writelines(gpu.write([*(f"Stream #{i + 16}(Compute)" for i in range(w.streams)), f"Stream #{w.streams + 16}(MemcpyH2D)"]))
+        file.writelines(
+            gpu.write(
+                [
+                    *(f"Stream #{i + 16}(Compute)" for i in range(w.streams)),
+                    f"Stream #{w.streams + 16}(MemcpyH2D)",
+                ]
+            )
+        )
         file.write(chunk(4, b"host-a"))
 
 
@@ -277,15 +392,30 @@ def write_kineto(path: Path, events: int, names: int, lanes: int, steps: int) ->
         (w.unit + 1, w.stream + 7, kernel),
         (w.thread + 100, op + 5, w.held, w.size, 4096 * (1 + w.unit % ALIVE), w.unit),
     ]
-    note = event("user_annotation", "ProfilerStep#%d", w.step_ns - SLOT_NS // 2, external, tid=str(main))
+    note = event(
+        "user_annotation", "ProfilerStep#%d", w.step_ns - SLOT_NS // 2, external, tid=str(main)
+    )
     with gzip.open(path, "wt", compresslevel=1) as file:
-        file.write('{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 17179869184,')
-        file.write(' "computeMajor": 8, "computeMinor": 0, "warpSize": 32, "numSms": 108}],\n"traceEvents": [\n')
-        file.write('{"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "ts": 0, "args": {"name": "python"}}')
+        file.write(
+            '{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 17179869184,'
+        )
+        file.write(
+            ' "computeMajor": 8, "computeMinor": 0, "warpSize": 32, "numSms": 108}],\n"traceEvents": [\n'
+        )
+        file.write(
+            '{"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "ts": 0, "args": {"name": "python"}}'
+        )
         texts = ",\n" + ",\n".join(a_unit)
         for first in range(0, w.units, BLOCK):
             part = slice(first, first + BLOCK)
-            rows = zip(*(column[part].tolist() for columns in of_unit for column in columns), strict=True)
+            rows = zip(
+                *(column[part].tolist() for columns in of_unit for column in columns), strict=True
+            )
             file.writelines(texts % row for row in rows)
-        file.writelines(",\n" + note % row for row in zip(w.step.tolist(), begin.tolist(), (w.units + 1 + w.step).tolist(), strict=True))
+        file.writelines(
+            ",\n" + note % row
+            for row in zip(
+                w.step.tolist(), begin.tolist(), (w.units + 1 + w.step).tolist(), strict=True
+            )
+        )
         file.write("\n]}\n")

@@ -59,7 +59,10 @@ def request(rows: list[tuple[int, int]], start: float, end: float, width: int) -
     return {
         "ask": "tiles",
         "level": level,
-        "want": [[lane, depth, depth, math.floor(start / tile), math.floor(end / tile)] for lane, depth in rows],
+        "want": [
+            [lane, depth, depth, math.floor(start / tile), math.floor(end / tile)]
+            for lane, depth in rows
+        ],
     }
 
 
@@ -71,9 +74,13 @@ def every_event_once(index: Index, tracks: Tracks) -> None:
     level = max(math.ceil(math.log2(span / 512)), 0) + 1
     total = 0
     for lane in tracks.lanes:
-        total += int(tiles(index, {"level": level, "want": [[lane.id, 0, 65535, 0, 0]]})["count"].sum())
+        total += int(
+            tiles(index, {"level": level, "want": [[lane.id, 0, 65535, 0, 0]]})["count"].sum()
+        )
     if total != len(tracks.events) + len(tracks.extra):
-        raise SystemExit(f"The tiles have {total:,} events, the profile has {len(tracks.events) + len(tracks.extra):,}.")
+        raise SystemExit(
+            f"The tiles have {total:,} events, the profile has {len(tracks.events) + len(tracks.extra):,}."
+        )
 
 
 def masked(tracks: Tracks, start: float, end: float) -> float:
@@ -131,7 +138,10 @@ def child(path: str, width: int, most_rows: int) -> dict[str, Any]:
         if k % 16 == 0:
             looked.append(masked(drawn, start, end))
     # Of a permutation only the pages of lanes of several levels are ever written.
-    nested = sum(int((stack.bounds[1:] - stack.bounds[:-1])[~stack.flat].sum()) * 4 for stack in (index.main.stack, index.extra.stack))
+    nested = sum(
+        int((stack.bounds[1:] - stack.bounds[:-1])[~stack.flat].sum()) * 4
+        for stack in (index.main.stack, index.extra.stack)
+    )
     levels = 0 if index.main.stack.level is events.depth else index.main.stack.level.nbytes
     return {
         "events": len(events),
@@ -165,7 +175,9 @@ def report(path: str, runs: list[dict[str, Any]]) -> str:
     return "\n".join(
         [
             f"{Path(path).name}: {one['events']:,} events, {one['rows']:,} rows",
-            "  s       " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in steps.items()) + f"; load to first tiles {first:.3f}",
+            "  s       "
+            + ", ".join(f"{name} {seconds:.3f}" for name, seconds in steps.items())
+            + f"; load to first tiles {first:.3f}",
             f"  memory  {one['bytes']:.1f} B an event for rows and blocks, {one['nesting_bytes']:.1f} for parents and depths",
             (
                 f"  tiles   {len(took):,} requests: median {median * 1e3:.1f} ms, p95 {percentile(took, 95) * 1e3:.1f}, "
@@ -181,7 +193,9 @@ def report(path: str, runs: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", nargs="+")
     parser.add_argument("--width", type=int, default=1400, help="pixels of the window")
     parser.add_argument("--rows", type=int, default=33, help="rows on the screen")
@@ -195,8 +209,19 @@ def main() -> None:
         runs = []
         # The first load may have to read the file; it does not count.
         for _ in range(args.repeats + 1):
-            command = [sys.executable, __file__, path, "--child", f"--width={args.width}", f"--rows={args.rows}"]
-            runs.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
+            command = [
+                sys.executable,
+                __file__,
+                path,
+                "--child",
+                f"--width={args.width}",
+                f"--rows={args.rows}",
+            ]
+            runs.append(
+                json.loads(
+                    subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                )
+            )
         print(report(path, runs[1:]), flush=True)
 
 

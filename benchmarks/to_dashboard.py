@@ -63,7 +63,9 @@ print(time.perf_counter() - imported)
 
 
 def fresh(code: str, *args: str) -> list[float]:
-    out = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code, *args], capture_output=True, text=True, check=True
+    )
     return [float(x) for x in out.stdout.split()]
 
 
@@ -91,7 +93,11 @@ def synthetic(folder: Path) -> Path:
 
 def draw(path: Path, folder: Path) -> float | None:
     """Seconds from navigation to the drawn dashboard, for the saved page; None without Chromium."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -102,14 +108,20 @@ def draw(path: Path, folder: Path) -> float | None:
     # In a process of its own: those that this one starts later would have its peak memory as theirs.
     subprocess.run([sys.executable, "-c", SAVE, str(path), str(page_path)], check=True)
     with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = p.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page()
         times = []
         for _ in range(4):
             began = time.perf_counter()
             page.goto(page_path.as_uri())
-            page.wait_for_function("() => [...document.querySelectorAll('*')].some(e => e.shadowRoot?.querySelector('.nbp [role=tab]'))")
-            page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            page.wait_for_function(
+                "() => [...document.querySelectorAll('*')].some(e => e.shadowRoot?.querySelector('.nbp [role=tab]'))"
+            )
+            page.evaluate(
+                "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+            )
             times.append(time.perf_counter() - began)
         browser.close()
     return statistics.median(times[1:])
@@ -129,7 +141,9 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 
-def measure(name: str, path: Path, folder: Path, repeats: int, *, drawing: bool, peer: bool) -> None:
+def measure(
+    name: str, path: Path, folder: Path, repeats: int, *, drawing: bool, peer: bool
+) -> None:
     rows, peers = [], []
     for _ in range(repeats):
         rows.append(fresh(OURS, str(path)))
@@ -142,7 +156,9 @@ def measure(name: str, path: Path, folder: Path, repeats: int, *, drawing: bool,
     print(f"{name}: {int(events):,} events, output {size / 1000:,.0f} kB, peak {peak:,.0f} MB")
     shown = "not measured" if drawn is None else f"{drawn:.2f} s"
     print(f"  read {read:.2f} s ({read_cpu:.2f}), then")
-    print(f"  first picture {first:.2f} s ({first_cpu:.2f}), output {whole:.2f} s ({whole_cpu:.2f})")
+    print(
+        f"  first picture {first:.2f} s ({first_cpu:.2f}), output {whole:.2f} s ({whole_cpu:.2f})"
+    )
     print(f"  draw {shown}; {read + whole + (drawn or 0.0):.2f} s in all")
     if peers:
         for label, at in (("first picture", 4), ("whole output", 6)):
@@ -151,7 +167,9 @@ def measure(name: str, path: Path, folder: Path, repeats: int, *, drawing: bool,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("profiles", nargs="*", type=Path)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-drawing", action="store_true")
@@ -164,7 +182,9 @@ def main() -> None:
         profiles = options.profiles or [record(folder / "run"), synthetic(folder)]
         for path in profiles:
             peer = path.name.endswith(".xplane.pb") and not options.no_peer
-            measure(path.name, path, folder, options.repeats, drawing=not options.no_drawing, peer=peer)
+            measure(
+                path.name, path, folder, options.repeats, drawing=not options.no_drawing, peer=peer
+            )
 
 
 if __name__ == "__main__":

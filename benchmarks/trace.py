@@ -221,7 +221,9 @@ def move(page: object) -> None:
         page.mouse.move(left + box["width"] * (0.8 if sign > 0 else 0.2), top + 200)
         page.mouse.down()
         for i in range(30):
-            page.mouse.move(left + box["width"] * (0.8 - 0.02 * i if sign > 0 else 0.2 + 0.02 * i), top + 200)
+            page.mouse.move(
+                left + box["width"] * (0.8 - 0.02 * i if sign > 0 else 0.2 + 0.02 * i), top + 200
+            )
             page.wait_for_timeout(16)
         page.mouse.up()
     strip = page.locator(".trace canvas.strip").first.bounding_box()
@@ -238,24 +240,38 @@ def ours(path: Path, width: int) -> dict[str, float]:
     """Everything measured of one file; seconds, milliseconds and MB as the keys say."""
     from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         raise SystemExit("Chromium is missing.")
     warm(path)
     host = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", HOST, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=quiet()
+        [sys.executable, "-W", "ignore", "-c", HOST, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=quiet(),
     )
     try:
         assert host.stdout is not None
         base = f"http://127.0.0.1:{int(host.stdout.readline())}"
         with sync_playwright() as p:
-            browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"])
+            browser = p.chromium.launch(
+                executable_path=chromium,
+                args=["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"],
+            )
             page = browser.new_page(viewport={"width": width, "height": 900})
             page.goto(base)
             page.wait_for_function("() => window.ready")
             chrome = renderers(os.getpid())
             page.evaluate("() => globalThis.gc?.()")
-            before, heap = process_memory(chrome), page.evaluate("() => performance.memory.usedJSHeapSize")
+            before, heap = (
+                process_memory(chrome),
+                page.evaluate("() => performance.memory.usedJSHeapSize"),
+            )
             page.evaluate("() => window.start()")
             page.wait_for_function(DRAWN, polling=10, timeout=120_000)
             first = page.evaluate("() => performance.now() - window.began")
@@ -264,7 +280,10 @@ def ours(path: Path, width: int) -> dict[str, float]:
             move(page)
             frames = page.evaluate("() => { window.watching = false; return window.frames; }")
             tiles = page.evaluate("() => window.tiles")
-            after, heap_after = process_memory(chrome), page.evaluate("() => performance.memory.usedJSHeapSize")
+            after, heap_after = (
+                process_memory(chrome),
+                page.evaluate("() => performance.memory.usedJSHeapSize"),
+            )
             told = page.evaluate("() => fetch('/told').then((reply) => reply.json())")
             browser.close()
     finally:
@@ -310,7 +329,13 @@ def xprof(peer: str, path: Path) -> dict[str, float] | None:
         target = Path(folder) / path.name
         os.link(path, target)
         warm(path)
-        out = subprocess.run([peer, "-W", "ignore", "-c", XPROF, str(target)], capture_output=True, text=True, check=True, env=quiet())
+        out = subprocess.run(
+            [peer, "-W", "ignore", "-c", XPROF, str(target)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=quiet(),
+        )
     told = json.loads(out.stdout.splitlines()[-1])
     times = [1000 * s for s in told["times"]]
     return {
@@ -355,7 +380,9 @@ def table(path: Path, mine: dict[str, float], theirs: dict[str, float] | None) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("inputs", nargs="*", type=Path)
     parser.add_argument("--seeds", help="tf, jax, or files; tf,jax where no input is given")
     parser.add_argument("--events", default="10M")
@@ -367,7 +394,9 @@ def main() -> None:
     paths = list(given.inputs)
     if not paths or given.seeds is not None:
         for seed in (given.seeds or "tf,jax").split(","):
-            target = given.folder / f"xspace-{Path(seed).name.split('.')[0]}-{given.events}.xplane.pb"
+            target = (
+                given.folder / f"xspace-{Path(seed).name.split('.')[0]}-{given.events}.xplane.pb"
+            )
             make(target, seed, number(given.events), given.peer_python)
             paths.append(target)
     lines = []

@@ -55,7 +55,9 @@ def info() -> Info:
     """Where the cache is, what it has and how large it may get."""
     folder = Folder(location())
     entries = folder.entries()
-    return Info(str(folder.path), enabled(), len(entries), sum(e.bytes for e in entries), folder.limit())
+    return Info(
+        str(folder.path), enabled(), len(entries), sum(e.bytes for e in entries), folder.limit()
+    )
 
 
 def clear() -> int:

@@ -77,9 +77,13 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
             batches = (batches, batches)
         for each in declared(Options):
             if each.option.not_in_callback and each.name in options:
-                raise CaptureError(f"nbprof.keras.Callback has no option {each.name!r}: {each.option.not_in_callback}")
+                raise CaptureError(
+                    f"nbprof.keras.Callback has no option {each.name!r}: {each.option.not_in_callback}"
+                )
         if batches is None:
-            raise CaptureError("nbprof.keras.Callback needs the batches to record, for example batches=(10, 15)")
+            raise CaptureError(
+                "nbprof.keras.Callback needs the batches to record, for example batches=(10, 15)"
+            )
         try:
             self._options: Options = options_of({**options, "steps": batches, "logdir": logdir})
         except CaptureError as error:
@@ -148,7 +152,9 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         from nbprof.capture.session import Session, active
 
         if active() is not None:
-            self._say("nbprof: a recording is already running; the callback's batches are part of it")
+            self._say(
+                "nbprof: a recording is already running; the callback's batches are part of it"
+            )
             return
         try:
             session = Session(self._options, source="import keras", batches_of=kind).start()
@@ -187,12 +193,18 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
                 return
             self.runs.append(recording.path)
             which = f"batches {first} to {last}" if last is not None else f"batches from {first} on"
-            ended = f"; {loop.name} ended after batch {session.clock.counted}" if last is not None and session.clock.counted < last else ""
+            ended = (
+                f"; {loop.name} ended after batch {session.clock.counted}"
+                if last is not None and session.clock.counted < last
+                else ""
+            )
             failed = f"; {recording.info.error}" if error is not None else ""
             where = f'{recording.path}; nbprof.load("{recording.path}") opens the run'
             self._say(f"nbprof: {which} of {loop.name} are recorded in {where}{ended}{failed}")
         except Exception as fault:
-            self._say(f"nbprof: the recording of {loop.name} could not be finished ({type(fault).__name__}: {fault})")
+            self._say(
+                f"nbprof: the recording of {loop.name} could not be finished ({type(fault).__name__}: {fault})"
+            )
 
 
 def _signature() -> inspect.Signature:
@@ -216,7 +228,11 @@ class _Loop:
         self._thread = threading.get_ident()
         self._frames = [id(frame) for frame in frames]
         # Where those around the function that calls the callbacks are as long as that runs; Keras' own handle what leaves it.
-        self._at = {id(frame): frame.f_lasti for frame in frames[2:] if not str(frame.f_globals.get("__name__")).startswith("keras.")}
+        self._at = {
+            id(frame): frame.f_lasti
+            for frame in frames[2:]
+            if not str(frame.f_globals.get("__name__")).startswith("keras.")
+        }
 
     @classmethod
     def around(cls, kind: str, frame: FrameType | None) -> _Loop:
@@ -232,7 +248,9 @@ class _Loop:
 
     def runs(self, inner: _Loop) -> bool:
         """Whether this loop is still running, around `inner`: the function that called its callbacks is among the callers."""
-        return self._thread != inner._thread or (len(self._frames) > 1 and self._frames[1] in inner._frames)
+        return self._thread != inner._thread or (
+            len(self._frames) > 1 and self._frames[1] in inner._frames
+        )
 
     def left_by(self, error: BaseException) -> bool:
         """Whether an exception came out of the call of the loop; one of later may have ended the cell."""
@@ -246,14 +264,18 @@ class _Loop:
 
     def is_of(self, kind: str, frame: FrameType | None) -> bool:
         """Whether it is this loop that tells of its end."""
-        return kind == self.kind and frame is not None and id(frame.f_locals.get("self")) == self._of
+        return (
+            kind == self.kind and frame is not None and id(frame.f_locals.get("self")) == self._of
+        )
 
 
 def _left(reference: weakref.ref[Callback], error: BaseException | None = None) -> None:
     callback = reference()
     if callback is not None and callback._running is not None:
         loop = callback._running
-        callback.close(error if error is not None and loop.left_by(error) else LeftEarlyError(loop.name))
+        callback.close(
+            error if error is not None and loop.left_by(error) else LeftEarlyError(loop.name)
+        )
 
 
 def _after_cell(callback: Callback) -> None:

@@ -28,7 +28,9 @@ from nbprof.core.errors import CaptureError
 __all__ = ["TraceHandler", "schedule", "trace_handler"]
 
 
-def schedule(*, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1, skip_first: int = 0) -> Callable[[int], Any]:
+def schedule(
+    *, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1, skip_first: int = 0
+) -> Callable[[int], Any]:
     """Which steps ``torch.profiler.profile(schedule=...)`` records: not `wait`, then, warmed up by `warmup`, `active`; all `repeat` times.
 
     Unlike ``torch.profiler.schedule``, it records once by default instead of repeating until training ends.
@@ -55,11 +57,19 @@ def schedule(*, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1
     --------
     >>> nbprof.torch.schedule(wait=10, warmup=2, active=5)  # doctest: +SKIP
     """
-    given: dict[str, Any] = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
+    given: dict[str, Any] = {
+        "wait": wait,
+        "warmup": warmup,
+        "active": active,
+        "repeat": repeat,
+        "skip_first": skip_first,
+    }
     for name, value in given.items():
         least = 1 if name == "active" else 0
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise CaptureError(f"{name} must be a number of {'cycles' if name == 'repeat' else 'steps'} of at least {least}, not {value!r}")
+            raise CaptureError(
+                f"{name} must be a number of {'cycles' if name == 'repeat' else 'steps'} of at least {least}, not {value!r}"
+            )
     import torch.profiler
 
     with warnings.catch_warnings():
@@ -96,7 +106,11 @@ class TraceHandler:
         try:
             torch_trace.export(profiler, path)
         except (OSError, RuntimeError) as error:
-            warnings.warn(f"nbprof: the trace could not be written to {self._logdir}: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"nbprof: the trace could not be written to {self._logdir}: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
             return
         self.paths.append(path)
 
@@ -123,5 +137,7 @@ def trace_handler(logdir: str | os.PathLike[str], *, worker: str = "") -> TraceH
     >>> torch.profiler.profile(on_trace_ready=nbprof.torch.trace_handler("logs"))  # doctest: +SKIP
     """
     if any(sign in str(worker) for sign in "/\\:\0"):
-        raise CaptureError(f"a worker's name is part of a file name, so it cannot contain / \\ or :, as in {worker!r}")
+        raise CaptureError(
+            f"a worker's name is part of a file name, so it cannot contain / \\ or :, as in {worker!r}"
+        )
     return TraceHandler(logdir, str(worker))

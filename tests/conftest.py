@@ -26,8 +26,19 @@ settings.load_profile("nbprof")
 sys.modules["rfc3987_syntax"] = None
 
 LONGEST = [
-    *("capture/test_robust.py", "analysis/test_invariants.py", "capture/test_torch.py", "capture/test_jax.py", "magic/test_cell.py"),
-    *("magic/test_frameworks.py", "capture/test_probe_state.py", "magic/test_probe.py", "formats/test_chrome_real.py"),
+    *(
+        "capture/test_robust.py",
+        "analysis/test_invariants.py",
+        "capture/test_torch.py",
+        "capture/test_jax.py",
+        "magic/test_cell.py",
+    ),
+    *(
+        "magic/test_frameworks.py",
+        "capture/test_probe_state.py",
+        "magic/test_probe.py",
+        "formats/test_chrome_real.py",
+    ),
     *(
         "capture/test_keras_callback.py",
         "capture/test_windows_real.py",
@@ -35,9 +46,27 @@ LONGEST = [
         "magic/test_options.py",
         "magic/test_interrupts.py",
     ),
-    *("analysis/test_hosts.py", "capture/test_torch_scripts.py", "capture/remote/test_real_workers.py", "parity/test_live.py"),
-    *("e2e/test_document.py", "e2e/test_lab.py", "e2e/test_page.py", "e2e/test_live.py", "e2e/test_cells.py", "e2e/test_notebook7.py"),
-    *("e2e/test_strip.py", "e2e/test_runs.py", "e2e/test_widgets.py", "e2e/test_capture_form.py", "e2e/test_outputs.py"),
+    *(
+        "analysis/test_hosts.py",
+        "capture/test_torch_scripts.py",
+        "capture/remote/test_real_workers.py",
+        "parity/test_live.py",
+    ),
+    *(
+        "e2e/test_document.py",
+        "e2e/test_lab.py",
+        "e2e/test_page.py",
+        "e2e/test_live.py",
+        "e2e/test_cells.py",
+        "e2e/test_notebook7.py",
+    ),
+    *(
+        "e2e/test_strip.py",
+        "e2e/test_runs.py",
+        "e2e/test_widgets.py",
+        "e2e/test_capture_form.py",
+        "e2e/test_outputs.py",
+    ),
     *("e2e/test_compare.py", "e2e/test_help.py"),
 ]
 """The files that take longest, the longest first, be they of few tests."""
@@ -108,4 +137,11 @@ def pytest_collection_modifyitems(items):
     # The longest file comes first, of the others and of these, so that no worker is left alone with it at the end.
     counts = Counter(item.path for item in items)
     ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: ("e2e" in item.path.parts, ranks.get(item.path, len(ranks)), -counts[item.path], item.path))
+    items.sort(
+        key=lambda item: (
+            "e2e" in item.path.parts,
+            ranks.get(item.path, len(ranks)),
+            -counts[item.path],
+            item.path,
+        )
+    )

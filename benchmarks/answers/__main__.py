@@ -43,7 +43,9 @@ def ask(script: str, argument: str, environment: Mapping[str, str]) -> dict[str,
     command = [sys.executable, str(HERE / script), argument]
     variables = {**os.environ, **CPU_ONLY, **environment}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=variables, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, env=variables, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"failed": f"took more than {TIMEOUT_S} s"}
     answers = [line for line in done.stdout.splitlines() if line.startswith('{"')]
@@ -99,29 +101,41 @@ def chosen(which: str, only: str) -> list[Cell] | list[files.Recorded]:
         return [item for item in files.RECORDED if only in item.name]
     if which == "synthetic":
         return [item for item in files.SYNTHETIC if only in item.name]
-    return [cell for cell in CELLS.values() if cell.unseen == (which == "unseen") and only in cell.name]
+    return [
+        cell for cell in CELLS.values() if cell.unseen == (which == "unseen") and only in cell.name
+    ]
 
 
 def store(path: Path, sets: Mapping[str, Mapping[str, Share]]) -> None:
     """Writes the figures and what was wrong, and says which are worse than those of the file."""
     before = json.loads(path.read_text())["figures"] if path.exists() else {}
-    figures = {which: {key: share.percent for key, share in shares.items()} for which, shares in sets.items()}
+    figures = {
+        which: {key: share.percent for key, share in shares.items()}
+        for which, shares in sets.items()
+    }
     for which, numbers in figures.items():
         for key, value in numbers.items():
             old = before.get(which, {}).get(key)
             if value is not None and old is not None and value < old:
                 print(f"\nworse than before: {FIGURES[key]} of {which} {old:.1f} → {value:.1f}")
-    wrong = {which: {key: share.wrong for key, share in shares.items() if share.wrong} for which, shares in sets.items()}
+    wrong = {
+        which: {key: share.wrong for key, share in shares.items() if share.wrong}
+        for which, shares in sets.items()
+    }
     content = {"version": nbprof.__version__, "figures": figures, "wrong": wrong}
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--set", choices=SETS, action="append", help="only these; may be repeated")
     parser.add_argument("--only", default="", help="part of the name of cells or files")
     parser.add_argument("--list", action="store_true", help="print the names, and run nothing")
-    parser.add_argument("--store", type=Path, help="file of the figures, compared with what it holds")
+    parser.add_argument(
+        "--store", type=Path, help="file of the figures, compared with what it holds"
+    )
     args = parser.parse_args()
     shares: dict[str, dict[str, Share]] = {}
     for which in args.set or SETS:

@@ -10,7 +10,14 @@ import pandas as pd
 TOP = 1
 """Rows of the Python frames that count as named."""
 
-NOTHING = {"unit": None, "count": 0, "unit_ms": None, "verdict": "none", "text": "no profile", "python": None}
+NOTHING = {
+    "unit": None,
+    "count": 0,
+    "unit_ms": None,
+    "verdict": "none",
+    "text": "no profile",
+    "python": None,
+}
 """The answer where nothing was recorded."""
 
 
@@ -67,7 +74,9 @@ def row_text(row: dict[Any, Any], source: str) -> str:
     texts = [str(value) for value in row.values() if isinstance(value, str)]
     number = row.get("line")
     lines = source.splitlines()
-    in_cell = any("cell" in text.lower() or "ipykernel" in text or "ipython-input" in text for text in texts)
+    in_cell = any(
+        "cell" in text.lower() or "ipykernel" in text or "ipython-input" in text for text in texts
+    )
     if in_cell and isinstance(number, int) and 1 <= number <= len(lines):
         texts.append(lines[number - 1].strip())
     return " | ".join(texts)

@@ -96,7 +96,11 @@ seconds = perf_counter() - began
 """,
         RECORDING,
         COMPUTE,
-        (TORCH, "deep = nn.Sequential(*[nn.Linear(512, 2048), nn.Linear(2048, 512)] * 20)", "deep(x)"),
+        (
+            TORCH,
+            "deep = nn.Sequential(*[nn.Linear(512, 2048), nn.Linear(2048, 512)] * 20)",
+            "deep(x)",
+        ),
     ),
     Cell(
         "torch/SGD by hand",

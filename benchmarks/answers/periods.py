@@ -29,18 +29,37 @@ class Writer:
         self.events: list[dict[str, Any]] = []
         self._launches = 0
 
-    def add(self, name: str, category: str, start: float, duration: float, thread: int = THREAD, **args: Any) -> None:
+    def add(
+        self,
+        name: str,
+        category: str,
+        start: float,
+        duration: float,
+        thread: int = THREAD,
+        **args: Any,
+    ) -> None:
         """An event of a thread, or of a stream where the category is one of the device."""
         process = DEVICE if category in ("kernel", "gpu_memcpy") else HOST
         times = {"ts": round(start, 3), "dur": round(duration, 3)}
         place = {"pid": process, "tid": thread}
-        self.events.append({"ph": "X", "cat": category, "name": name, **place, **times, "args": args})
+        self.events.append(
+            {"ph": "X", "cat": category, "name": name, **place, **times, "args": args}
+        )
 
     def kernel(self, name: str, start: float, duration: float, stream: int = STREAM) -> None:
         """A kernel with its launch, 20 µs earlier."""
         self._launches += 1
         self.add("cudaLaunchKernel", "cuda_runtime", start - 20, 2, correlation=self._launches)
-        self.add(name, "kernel", start, duration, stream, device=DEVICE, stream=stream, correlation=self._launches)
+        self.add(
+            name,
+            "kernel",
+            start,
+            duration,
+            stream,
+            device=DEVICE,
+            stream=stream,
+            correlation=self._launches,
+        )
 
     def jitter(self, value: float, by: float) -> float:
         """The value, up to this share more or less."""
@@ -48,7 +67,9 @@ class Writer:
 
     def text(self) -> str:
         device = {"id": DEVICE, "name": "NVIDIA A100", "totalGlobalMem": 1 << 35}
-        return json.dumps({"schemaVersion": 1, "deviceProperties": [device], "traceEvents": self.events})
+        return json.dumps(
+            {"schemaVersion": 1, "deviceProperties": [device], "traceEvents": self.events}
+        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +130,14 @@ def write_nsys(writer: Writer, path: Path) -> Path:
 
     export = nsys.Export()
     nsys.facts(export, 0)
-    export.add("TARGET_INFO_CUDA_DEVICE", gpuId=0, cudaId=DEVICE, pid=4321, uuid="GPU-0", numMultiprocessors=108)
+    export.add(
+        "TARGET_INFO_CUDA_DEVICE",
+        gpuId=0,
+        cudaId=DEVICE,
+        pid=4321,
+        uuid="GPU-0",
+        numMultiprocessors=108,
+    )
     launch = 0
     for event in writer.events:
         start = round(event["ts"] * nsys.US)
@@ -126,7 +154,10 @@ def write_nsys(writer: Writer, path: Path) -> Path:
 
 def names(count: int) -> list[str]:
     """Names of kernels, the same ones from the first for any count."""
-    return [f"void {OPERATIONS[k % len(OPERATIONS)]}_kernel<{k}>(float*, float*, int)" for k in range(count)]
+    return [
+        f"void {OPERATIONS[k % len(OPERATIONS)]}_kernel<{k}>(float*, float*, int)"
+        for k in range(count)
+    ]
 
 
 @dataclass(frozen=True)
@@ -167,7 +198,9 @@ class Repeats:
                 if writer.random.random() < self.dropped:
                     continue
                 begin = start + turn * self.period + place * slot
-                writer.kernel(shown, begin, min(slot * 0.95, writer.jitter(0.85 * slot, self.jitter)), stream)
+                writer.kernel(
+                    shown, begin, min(slot * 0.95, writer.jitter(0.85 * slot, self.jitter)), stream
+                )
         return start + self.times * self.period
 
 
@@ -211,7 +244,12 @@ def _(writer: Writer) -> None:
 def _(writer: Writer) -> None:
     Repeats(names(30), 20, 3000).write(writer)
     for k in range(35):
-        writer.kernel(f"void copy_kernel<{k % 4}>()", 1000 + k * 1700 + writer.random.random() * 300, 120, stream=20)
+        writer.kernel(
+            f"void copy_kernel<{k % 4}>()",
+            1000 + k * 1700 + writer.random.random() * 300,
+            120,
+            stream=20,
+        )
 
 
 @story("kernels/two in a hundred replaced", loop(40), 2500)
@@ -235,7 +273,16 @@ def _(writer: Writer) -> None:
         correlation = k + 1
         writer.add("cudaLaunchKernel", "cuda_runtime", 1000 + 50 * k, 4, correlation=correlation)
         name = names(5)[k % 5]
-        writer.add(name, "kernel", 1100 + 450 * k, 440, STREAM, device=DEVICE, stream=STREAM, correlation=correlation)
+        writer.add(
+            name,
+            "kernel",
+            1100 + 450 * k,
+            440,
+            STREAM,
+            device=DEVICE,
+            stream=STREAM,
+            correlation=correlation,
+        )
 
 
 @story("kernels/layers of a model, the last of its own size", loop(40), 4500)
@@ -266,13 +313,20 @@ def _(writer: Writer) -> None:
 def _(writer: Writer) -> None:
     for turn in range(10):
         for k in range(89):
-            writer.add(f"aten::op_{k % 61}", "cpu_op", 1000 + 8900 * turn + 100 * k, writer.jitter(85, 0.1))
+            writer.add(
+                f"aten::op_{k % 61}", "cpu_op", 1000 + 8900 * turn + 100 * k, writer.jitter(85, 0.1)
+            )
 
 
 @story("ops/no repetition", RECORDING, None)
 def _(writer: Writer) -> None:
     for k in range(500):
-        writer.add(f"aten::op_{writer.random.randrange(50)}", "cpu_op", 1000 + 100 * k, writer.jitter(85, 0.1))
+        writer.add(
+            f"aten::op_{writer.random.randrange(50)}",
+            "cpu_op",
+            1000 + 100 * k,
+            writer.jitter(85, 0.1),
+        )
 
 
 Labels = Callable[[int], Mapping[str, float]]
@@ -293,7 +347,12 @@ def ranges(
             writer.add(label, category, begin, share * period)
             slot = share * period / 6
             for k in range(5):
-                writer.add(f"aten::op_{writer.random.randrange(40)}", "cpu_op", begin + slot * k + 5, slot * 0.7)
+                writer.add(
+                    f"aten::op_{writer.random.randrange(40)}",
+                    "cpu_op",
+                    begin + slot * k + 5,
+                    slot * 0.7,
+                )
                 writer.kernel(writer.random.choice(names(40)), begin + slot * k + 30, slot * 0.6)
             begin += share * period
 

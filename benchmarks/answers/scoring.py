@@ -69,7 +69,9 @@ class Share:
         return f"{self.good} of {self.of} ({self.percent:.0f} %)" if self.of else "–"
 
 
-def judge(truth: Truth, said: Mapping[str, Any], unit_ms: float | None = None) -> dict[str, Outcome]:
+def judge(
+    truth: Truth, said: Mapping[str, Any], unit_ms: float | None = None
+) -> dict[str, Outcome]:
     """Which parts of an answer are right; a part that is not judged is left out.
 
     Parameters
@@ -107,7 +109,9 @@ def judge(truth: Truth, said: Mapping[str, Any], unit_ms: float | None = None) -
     if truth.named:
         rows = said.get("python") or []
         found = any(name in row for name in truth.named for row in rows)
-        parts["named"] = Outcome(found, f"{'; '.join(rows) or 'nothing sampled'}, not {truth.named[0]}")
+        parts["named"] = Outcome(
+            found, f"{'; '.join(rows) or 'nothing sampled'}, not {truth.named[0]}"
+        )
     return parts
 
 

@@ -175,7 +175,10 @@ seconds = perf_counter() - began
 """,
     loop(20),
     COMPUTE,
-    (TORCH, "critic = nn.Sequential(nn.Linear(10, 2048), nn.ReLU(), nn.Linear(2048, 512), nn.Linear(512, 1))"),
+    (
+        TORCH,
+        "critic = nn.Sequential(nn.Linear(10, 2048), nn.ReLU(), nn.Linear(2048, 512), nn.Linear(512, 1))",
+    ),
 )
 add(
     "torch/many tiny ops",

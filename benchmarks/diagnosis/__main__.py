@@ -33,7 +33,11 @@ HERE = Path(__file__).parent
 def record(name: str) -> dict[str, Any]:
     """What `record.py` prints of a program. Raises RuntimeError with what it wrote when it fails."""
     done = subprocess.run(
-        [sys.executable, str(HERE / "record.py"), name], capture_output=True, text=True, timeout=300, env=dict(os.environ)
+        [sys.executable, str(HERE / "record.py"), name],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=dict(os.environ),
     )
     if done.returncode:
         raise RuntimeError(f"{name} failed:\n{done.stderr[-2000:]}")
@@ -42,10 +46,14 @@ def record(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="part of the name of programs")
     parser.add_argument("--turns", type=int, default=1, help="how often each program is recorded")
-    parser.add_argument("--store", type=Path, help="file of the figures, compared with what it holds")
+    parser.add_argument(
+        "--store", type=Path, help="file of the figures, compared with what it holds"
+    )
     args = parser.parse_args()
     programs, measured = {}, {}
     for turn in range(args.turns):
@@ -58,9 +66,14 @@ def main() -> None:
             one = each["as_is"]
             step = f"{one['step_ms']:.2f}" if one["step_ms"] else "no"
             said = [finding["rule"] for finding in one["found"]]
-            print(f"{key}: {one['steps']} steps of {step} ms (clock {one['clock_ms']:.2f}); {one['verdict']}; {said}", flush=True)
+            print(
+                f"{key}: {one['steps']} steps of {step} ms (clock {one['clock_ms']:.2f}); {one['verdict']}; {said}",
+                flush=True,
+            )
     figures = score(programs, measured)
-    print(f"\nnbprof {nbprof.__version__}, {len({p.name for p in programs.values()})} programs\n\n{table(figures)}")
+    print(
+        f"\nnbprof {nbprof.__version__}, {len({p.name for p in programs.values()})} programs\n\n{table(figures)}"
+    )
     for key, value in figures.items():
         if isinstance(value, Share) and value.bad:
             print(f"\nnot {key}:\n" + "\n".join(f"  {bad}" for bad in value.bad))
@@ -70,14 +83,29 @@ def main() -> None:
 
 def store(path: Path, figures: dict[str, Share | float | None]) -> None:
     """Writes the figures and what was wrong, and says which figures are worse than those of the file."""
-    numbers = {key: value.percent if isinstance(value, Share) else value for key, value in figures.items()}
+    numbers = {
+        key: value.percent if isinstance(value, Share) else value for key, value in figures.items()
+    }
     before = json.loads(path.read_text())["figures"] if path.exists() else {}
     for key, value in numbers.items():
         old = before.get(key)
-        if value is not None and old is not None and (value > old if key == "step_error_percent" else value < old):
+        if (
+            value is not None
+            and old is not None
+            and (value > old if key == "step_error_percent" else value < old)
+        ):
             print(f"\nworse than before: {key} {old:.1f} → {value:.1f}")
-    wrong = {key: value.bad for key, value in figures.items() if isinstance(value, Share) and value.bad}
-    path.write_text(json.dumps({"version": nbprof.__version__, "figures": numbers, "wrong": wrong}, indent=1, ensure_ascii=False) + "\n")
+    wrong = {
+        key: value.bad for key, value in figures.items() if isinstance(value, Share) and value.bad
+    }
+    path.write_text(
+        json.dumps(
+            {"version": nbprof.__version__, "figures": numbers, "wrong": wrong},
+            indent=1,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from programs import COMPILE, COMPUTE, HOST, INPUT, OUTSIDE_OPS, PYTHON, Loop, busy, control, planted
+from programs import (
+    COMPILE,
+    COMPUTE,
+    HOST,
+    INPUT,
+    OUTSIDE_OPS,
+    PYTHON,
+    Loop,
+    busy,
+    control,
+    planted,
+)
 
 import nbprof
 
@@ -18,7 +29,10 @@ RNG = np.random.default_rng(0)
 
 
 def weights(*sizes: int) -> list[tuple[jax.Array, jax.Array]]:
-    return [(jnp.asarray(RNG.normal(0, 0.05, (a, b)), jnp.float32), jnp.zeros(b)) for a, b in pairwise(sizes)]
+    return [
+        (jnp.asarray(RNG.normal(0, 0.05, (a, b)), jnp.float32), jnp.zeros(b))
+        for a, b in pairwise(sizes)
+    ]
 
 
 def forward(params: Any, x: jax.Array) -> jax.Array:
@@ -33,17 +47,30 @@ def loss_of(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
     return -picked.mean()
 
 
-def update(params: Any, x: jax.Array, y: jax.Array, loss: Callable[..., jax.Array] = loss_of) -> tuple[Any, jax.Array]:
+def update(
+    params: Any, x: jax.Array, y: jax.Array, loss: Callable[..., jax.Array] = loss_of
+) -> tuple[Any, jax.Array]:
     value, grads = jax.value_and_grad(loss)(params, x, y)
     return jax.tree.map(lambda p, g: p - 1e-3 * g, params, grads), value
 
 
 def ready(*shape: int) -> list[tuple[Any, Any]]:
     """Four batches on the device."""
-    return [(jnp.asarray(RNG.normal(size=shape), jnp.float32), jnp.asarray(RNG.integers(0, 10, shape[0]))) for _ in range(4)]
+    return [
+        (
+            jnp.asarray(RNG.normal(size=shape), jnp.float32),
+            jnp.asarray(RNG.integers(0, 10, shape[0])),
+        )
+        for _ in range(4)
+    ]
 
 
-def fit(step: Any, params: Any, batches: Callable[[], Any], extra: Callable[[int, Any], object] = lambda *_: None) -> Loop:
+def fit(
+    step: Any,
+    params: Any,
+    batches: Callable[[], Any],
+    extra: Callable[[int, Any], object] = lambda *_: None,
+) -> Loop:
     """The ordinary loop; the parameters stay from call to call."""
     kept = [params]
 
@@ -77,7 +104,9 @@ def _() -> Loop:
 def _() -> Loop:
     def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
         kernel, (w, b) = params
-        x = jax.lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        x = jax.lax.conv_general_dilated(
+            x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
         x = jax.nn.relu(x).mean((1, 2))
         return -jnp.take_along_axis(jax.nn.log_softmax(x @ w + b), y[:, None], 1).mean()
 
@@ -95,7 +124,9 @@ def _() -> Loop:
             return jnp.tanh(at @ wx + h @ wh + b), None
 
         last, _ = jax.lax.scan(cell, jnp.zeros((x.shape[0], 128)), x.swapaxes(0, 1))
-        return -jnp.take_along_axis(jax.nn.log_softmax(last @ out[0] + out[1]), y[:, None], 1).mean()
+        return -jnp.take_along_axis(
+            jax.nn.log_softmax(last @ out[0] + out[1]), y[:, None], 1
+        ).mean()
 
     some = ready(64, 30, 32)
     params = (weights(32, 128)[0], weights(128, 128)[0], weights(128, 10)[0])
@@ -112,7 +143,9 @@ def _() -> Loop:
         for x, y in islice(cycle(some), steps):
             params, _ = step(params, x, y)
         # Compiled anew in each call, while the last steps still run.
-        jax.jit(lambda p: jax.tree.reduce(lambda a, b: a + b.sum(), p, 0.0))(params).block_until_ready()
+        jax.jit(lambda p: jax.tree.reduce(lambda a, b: a + b.sum(), p, 0.0))(
+            params
+        ).block_until_ready()
         kept[0] = params
 
     return loop
@@ -153,7 +186,10 @@ def _() -> Loop:
         return -jnp.take_along_axis(jax.nn.log_softmax(mixed @ out), y[:, None], 1).mean()
 
     some = ready(256, 256)
-    params = (jnp.asarray(RNG.normal(0, 0.1, (24, 256, 64)), jnp.float32), jnp.asarray(RNG.normal(0, 0.1, (64, 10)), jnp.float32))
+    params = (
+        jnp.asarray(RNG.normal(0, 0.1, (24, 256, 64)), jnp.float32),
+        jnp.asarray(RNG.normal(0, 0.1, (64, 10)), jnp.float32),
+    )
     return fit(jax.jit(lambda p, x, y: update(p, x, y, loss)), params, lambda: cycle(some))
 
 
@@ -175,10 +211,20 @@ def _(mended: bool) -> Loop:
             yield pair
 
     step = jax.jit(update)
-    return fit(step, weights(*MLP), lambda: nbprof.steps(batches()), lambda _, value: value.block_until_ready())
+    return fit(
+        step,
+        weights(*MLP),
+        lambda: nbprof.steps(batches()),
+        lambda _, value: value.block_until_ready(),
+    )
 
 
-@planted("jax/batch made in the loop, marked", "each batch is made on the host when it is asked for", INPUT, "input_ahead")
+@planted(
+    "jax/batch made in the loop, marked",
+    "each batch is made on the host when it is asked for",
+    INPUT,
+    "input_ahead",
+)
 def _(mended: bool) -> Loop:
     some = [(np.asarray(x), np.asarray(y)) for x, y in ready(256, 256)]
 
@@ -188,10 +234,21 @@ def _(mended: bool) -> Loop:
                 busy(0.03)
             yield x, y
 
-    return fit(jax.jit(update), weights(*MLP), lambda: nbprof.steps(batches()), lambda _, value: value.block_until_ready())
+    return fit(
+        jax.jit(update),
+        weights(*MLP),
+        lambda: nbprof.steps(batches()),
+        lambda _, value: value.block_until_ready(),
+    )
 
 
-@planted("jax/shapes change", "the last dimension of the batch changes, so that each step compiles", COMPILE, "compile", steps=12)
+@planted(
+    "jax/shapes change",
+    "the last dimension of the batch changes, so that each step compiles",
+    COMPILE,
+    "compile",
+    steps=12,
+)
 def _(mended: bool) -> Loop:
     step, count = jax.jit(update), [100]
 
@@ -203,10 +260,19 @@ def _(mended: bool) -> Loop:
     return fit(step, weights(256, 1024, 1024, 10), lambda: nbprof.steps(batches()))
 
 
-@planted("jax/static argument changes", "a Python value that changes is a static argument", COMPILE, "compile", steps=12)
+@planted(
+    "jax/static argument changes",
+    "a Python value that changes is a static argument",
+    COMPILE,
+    "compile",
+    steps=12,
+)
 def _(mended: bool) -> Loop:
     some, count, kept = ready(128, 256), [0.0], [weights(256, 1024, 1024, 10)]
-    step = jax.jit(lambda p, x, y, rate: (jax.tree.map(lambda a: a * rate, update(p, x, y)[0]), None), static_argnums=() if mended else 3)
+    step = jax.jit(
+        lambda p, x, y, rate: (jax.tree.map(lambda a: a * rate, update(p, x, y)[0]), None),
+        static_argnums=() if mended else 3,
+    )
 
     def loop(steps: int) -> None:
         params = kept[0]
@@ -219,7 +285,13 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("jax/jit in the loop", "the step is wrapped in jax.jit again in each round", COMPILE, "compile", steps=12)
+@planted(
+    "jax/jit in the loop",
+    "the step is wrapped in jax.jit again in each round",
+    COMPILE,
+    "compile",
+    steps=12,
+)
 def _(mended: bool) -> Loop:
     some, once = ready(128, 256), jax.jit(update)
     return fit(
@@ -232,10 +304,21 @@ def _(mended: bool) -> Loop:
 @planted("jax/no jit", "the step is not compiled", HOST, "jit", steps=12)
 def _(mended: bool) -> Loop:
     some = ready(256, 256)
-    return fit(jax.jit(update) if mended else update, weights(256, 256, 256, 10), lambda: nbprof.steps(cycle(some)))
+    return fit(
+        jax.jit(update) if mended else update,
+        weights(256, 256, 256, 10),
+        lambda: nbprof.steps(cycle(some)),
+    )
 
 
-@planted("jax/python in the step, marked", "each step writes a log in Python", PYTHON, *OUTSIDE_OPS, "host_bound", "between_steps")
+@planted(
+    "jax/python in the step, marked",
+    "each step writes a log in Python",
+    PYTHON,
+    *OUTSIDE_OPS,
+    "host_bound",
+    "between_steps",
+)
 def _(mended: bool) -> Loop:
     some = ready(64, 64)
     return fit(
@@ -244,15 +327,31 @@ def _(mended: bool) -> Loop:
     )  # fmt: skip
 
 
-@planted("jax/python between the runs", "each step writes a log in Python", PYTHON, *OUTSIDE_OPS, "host_bound", "between_steps")
+@planted(
+    "jax/python between the runs",
+    "each step writes a log in Python",
+    PYTHON,
+    *OUTSIDE_OPS,
+    "host_bound",
+    "between_steps",
+)
 def _(mended: bool) -> Loop:
     some = ready(128, 256)
     return fit(
-        jax.jit(update), weights(256, 256, 10), lambda: cycle(some), lambda _, value: (value.block_until_ready(), mended or busy(0.01))
+        jax.jit(update),
+        weights(256, 256, 10),
+        lambda: cycle(some),
+        lambda _, value: (value.block_until_ready(), mended or busy(0.01)),
     )
 
 
-@planted("jax/log now and then, marked", "every fifth step writes a log in Python", COMPUTE | PYTHON, "periodic", also=OUTSIDE_OPS)
+@planted(
+    "jax/log now and then, marked",
+    "every fifth step writes a log in Python",
+    COMPUTE | PYTHON,
+    "periodic",
+    also=OUTSIDE_OPS,
+)
 def _(mended: bool) -> Loop:
     def extra(i: int, value: Any) -> None:
         value.block_until_ready()
@@ -271,13 +370,25 @@ def _(mended: bool) -> Loop:
 
     def step(params: Any, x: jax.Array, y: jax.Array) -> Any:
         params, value = update(params, x, y)
-        return params, value if mended else jax.pure_callback(slow, jax.ShapeDtypeStruct((), jnp.float32), value)
+        return params, value if mended else jax.pure_callback(
+            slow, jax.ShapeDtypeStruct((), jnp.float32), value
+        )
 
     some = ready(128, 256)
-    return fit(jax.jit(step), weights(256, 256, 10), lambda: nbprof.steps(cycle(some)), lambda _, value: value.block_until_ready())
+    return fit(
+        jax.jit(step),
+        weights(256, 256, 10),
+        lambda: nbprof.steps(cycle(some)),
+        lambda _, value: value.block_until_ready(),
+    )
 
 
-@planted("jax/large array copied", "a constant array is copied to the device in each step", INPUT, "arrays_copied")
+@planted(
+    "jax/large array copied",
+    "a constant array is copied to the device in each step",
+    INPUT,
+    "arrays_copied",
+)
 def _(mended: bool) -> Loop:
     table = RNG.normal(size=(4096, 2048)).astype(np.float32)
     on_device = jnp.asarray(table)
@@ -295,7 +406,13 @@ def _(mended: bool) -> Loop:
     )
 
 
-@planted("jax/unrolled layers", "layers that are alike are unrolled in a Python loop", COMPUTE, "unrolled", steps=30)
+@planted(
+    "jax/unrolled layers",
+    "layers that are alike are unrolled in a Python loop",
+    COMPUTE,
+    "unrolled",
+    steps=30,
+)
 def _(mended: bool) -> Loop:
     def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
         w, out = params
@@ -307,11 +424,20 @@ def _(mended: bool) -> Loop:
         return -jnp.take_along_axis(jax.nn.log_softmax(x @ out), y[:, None], 1).mean()
 
     some = ready(128, 64)
-    params = (jnp.asarray(RNG.normal(0, 0.1, (40, 64, 64)), jnp.float32), jnp.asarray(RNG.normal(0, 0.1, (64, 10)), jnp.float32))
+    params = (
+        jnp.asarray(RNG.normal(0, 0.1, (40, 64, 64)), jnp.float32),
+        jnp.asarray(RNG.normal(0, 0.1, (64, 10)), jnp.float32),
+    )
     return fit(jax.jit(lambda p, x, y: update(p, x, y, loss)), params, lambda: cycle(some))
 
 
-@planted("jax/unrolled time steps", "a recurrent layer is a Python loop over its time steps", COMPUTE, "unrolled", steps=30)
+@planted(
+    "jax/unrolled time steps",
+    "a recurrent layer is a Python loop over its time steps",
+    COMPUTE,
+    "unrolled",
+    steps=30,
+)
 def _(mended: bool) -> Loop:
     def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
         (wx, _), (wh, b), out = params
@@ -332,14 +458,31 @@ def _(mended: bool) -> Loop:
     return fit(jax.jit(lambda p, x, y: update(p, x, y, loss)), params, lambda: cycle(some))
 
 
-@planted("jax/tiny batches", "a batch is too small for what a step costs besides", HOST, "tiny_batch", also=OUTSIDE_OPS)
+@planted(
+    "jax/tiny batches",
+    "a batch is too small for what a step costs besides",
+    HOST,
+    "tiny_batch",
+    also=OUTSIDE_OPS,
+)
 def _(mended: bool) -> Loop:
     some = ready(1024 if mended else 2, 64)
     return fit(jax.jit(update), weights(64, 64, 64, 64, 64, 64, 10), lambda: cycle(some))
 
 
-@planted("jax/tiny batches, marked", "a batch is too small for what a step costs besides", HOST, "tiny_batch", also=OUTSIDE_OPS)
+@planted(
+    "jax/tiny batches, marked",
+    "a batch is too small for what a step costs besides",
+    HOST,
+    "tiny_batch",
+    also=OUTSIDE_OPS,
+)
 def _(mended: bool) -> Loop:
     some = ready(1024 if mended else 2, 64)
     step = jax.jit(update)
-    return fit(step, weights(64, 64, 64, 64, 10), lambda: nbprof.steps(cycle(some)), lambda _, value: value.block_until_ready())
+    return fit(
+        step,
+        weights(64, 64, 64, 64, 10),
+        lambda: nbprof.steps(cycle(some)),
+        lambda _, value: value.block_until_ready(),
+    )

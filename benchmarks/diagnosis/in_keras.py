@@ -13,7 +13,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
-from programs import COMPILE, COMPUTE, HOST, INPUT, OUTSIDE_OPS, PYTHON, Loop, busy, control, planted
+from programs import (
+    COMPILE,
+    COMPUTE,
+    HOST,
+    INPUT,
+    OUTSIDE_OPS,
+    PYTHON,
+    Loop,
+    busy,
+    control,
+    planted,
+)
 
 import nbprof
 
@@ -23,7 +34,14 @@ AUTO = tf.data.AUTOTUNE
 
 
 def mlp(width: int = 512, inputs: int = 256) -> keras.Model:
-    return keras.Sequential([layers.Input((inputs,)), layers.Dense(width, "relu"), layers.Dense(width, "relu"), layers.Dense(10)])
+    return keras.Sequential(
+        [
+            layers.Input((inputs,)),
+            layers.Dense(width, "relu"),
+            layers.Dense(width, "relu"),
+            layers.Dense(10),
+        ]
+    )
 
 
 def cnn() -> keras.Model:
@@ -45,7 +63,9 @@ class Clock(keras.callbacks.Callback):
         self.end = time.perf_counter()
 
 
-def fit(model: keras.Model, data: Callable[[int], Any], callbacks: tuple[Any, ...] = (), **compiled: Any) -> Loop:
+def fit(
+    model: keras.Model, data: Callable[[int], Any], callbacks: tuple[Any, ...] = (), **compiled: Any
+) -> Loop:
     """`model.fit` on what `data(steps)` gives, for so many steps."""
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), **compiled)
 
@@ -115,9 +135,19 @@ def _() -> Loop:
 @control("keras/embedding", COMPUTE)
 def _() -> Loop:
     model = keras.Sequential(
-        [layers.Input((40,)), layers.Embedding(5000, 64), layers.Flatten(), layers.Dense(512, "relu"), layers.Dense(10)]
+        [
+            layers.Input((40,)),
+            layers.Embedding(5000, 64),
+            layers.Flatten(),
+            layers.Dense(512, "relu"),
+            layers.Dense(10),
+        ]
     )
-    data = pairs(256, 40).map(lambda x, y: (tf.cast(tf.abs(x) * 1000, tf.int32) % 5000, y), AUTO).prefetch(AUTO)
+    data = (
+        pairs(256, 40)
+        .map(lambda x, y: (tf.cast(tf.abs(x) * 1000, tf.int32) % 5000, y), AUTO)
+        .prefetch(AUTO)
+    )
     return fit(model, data.take)
 
 
@@ -166,7 +196,13 @@ def custom(
     def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = loss_of(y, model(x, training=True))
-        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+        optimizer.apply_gradients(
+            zip(
+                tape.gradient(loss, model.trainable_variables),
+                model.trainable_variables,
+                strict=True,
+            )
+        )
         return report(loss)
 
     run = tf.function(step) if compiled else step
@@ -184,7 +220,13 @@ def custom(
     return loop
 
 
-@planted("keras/serial map", "a map that waits for each item runs one call at a time", INPUT, "map_serial", "input_bottleneck")
+@planted(
+    "keras/serial map",
+    "a map that waits for each item runs one call at a time",
+    INPUT,
+    "map_serial",
+    "input_bottleneck",
+)
 def _(mended: bool) -> Loop:
     items = pairs(16, 256).unbatch().map(sleeping(0.001), AUTO if mended else None)
     options = tf.data.Options()
@@ -192,7 +234,9 @@ def _(mended: bool) -> Loop:
     return fit(mlp(), items.batch(16).prefetch(AUTO).with_options(options).take)
 
 
-@planted("keras/slow storage", "each batch waits for its file", INPUT, "map_serial", "input_bottleneck")
+@planted(
+    "keras/slow storage", "each batch waits for its file", INPUT, "map_serial", "input_bottleneck"
+)
 def _(mended: bool) -> Loop:
     data = pairs(64, 256).map(sleeping(0.02), 8 if mended else None)
     options = tf.data.Options()
@@ -237,7 +281,9 @@ def _(mended: bool) -> Loop:
     return fit(mlp(64, 4096), data.take)
 
 
-@planted("keras/generator", "a Python generator makes each item", INPUT, "input_bottleneck", "map_serial")
+@planted(
+    "keras/generator", "a Python generator makes each item", INPUT, "input_bottleneck", "map_serial"
+)
 def _(mended: bool) -> Loop:
     x, y = RNG.normal(size=(64, 256)).astype(np.float32), np.zeros(64, np.int64)
 
@@ -248,7 +294,11 @@ def _(mended: bool) -> Loop:
                 yield pair
 
     signature = (tf.TensorSpec((256,), tf.float32), tf.TensorSpec((), tf.int64))
-    data = pairs(32, 256) if mended else tf.data.Dataset.from_generator(items, output_signature=signature).batch(32)
+    data = (
+        pairs(32, 256)
+        if mended
+        else tf.data.Dataset.from_generator(items, output_signature=signature).batch(32)
+    )
     return fit(mlp(), data.prefetch(AUTO).take)
 
 
@@ -264,8 +314,14 @@ def _(mended: bool) -> Loop:
 def _(mended: bool) -> Loop:
     class Data(keras.utils.PyDataset):
         def __init__(self, steps: int) -> None:
-            super().__init__(workers=8 if mended else 1, use_multiprocessing=False, max_queue_size=16)
-            self.steps, self.x, self.y = steps, RNG.normal(size=(64, 256)).astype(np.float32), np.zeros(64, np.int64)
+            super().__init__(
+                workers=8 if mended else 1, use_multiprocessing=False, max_queue_size=16
+            )
+            self.steps, self.x, self.y = (
+                steps,
+                RNG.normal(size=(64, 256)).astype(np.float32),
+                np.zeros(64, np.int64),
+            )
 
         def __len__(self) -> int:
             return self.steps
@@ -293,7 +349,13 @@ def _(mended: bool) -> Loop:
     return fit(mlp(64, 64), data.prefetch(AUTO).take)
 
 
-@planted("keras/slow callback", "a callback works for long after each batch", PYTHON, *OUTSIDE_OPS, "between_steps")
+@planted(
+    "keras/slow callback",
+    "a callback works for long after each batch",
+    PYTHON,
+    *OUTSIDE_OPS,
+    "between_steps",
+)
 def _(mended: bool) -> Loop:
     class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
@@ -303,7 +365,13 @@ def _(mended: bool) -> Loop:
     return fit(mlp(512), cached(256, 256).take, (Slow(),))
 
 
-@planted("keras/checkpoint now and then", "a callback works for long every fifth batch", COMPUTE | PYTHON, "periodic", also=OUTSIDE_OPS)
+@planted(
+    "keras/checkpoint now and then",
+    "a callback works for long every fifth batch",
+    COMPUTE | PYTHON,
+    "periodic",
+    also=OUTSIDE_OPS,
+)
 def _(mended: bool) -> Loop:
     class Save(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
@@ -313,17 +381,36 @@ def _(mended: bool) -> Loop:
     return fit(mlp(512), cached(256, 256).take, (Save(),))
 
 
-@planted("keras/run_eagerly", "the model is not compiled into a graph", HOST, "eager", "host_bound", steps=15)
+@planted(
+    "keras/run_eagerly",
+    "the model is not compiled into a graph",
+    HOST,
+    "eager",
+    "host_bound",
+    steps=15,
+)
 def _(mended: bool) -> Loop:
     return fit(mlp(256), cached(128, 256).take, run_eagerly=not mended)
 
 
-@planted("keras/tiny batches", "a batch is too small for what a step costs besides", HOST, also=OUTSIDE_OPS)
+@planted(
+    "keras/tiny batches",
+    "a batch is too small for what a step costs besides",
+    HOST,
+    also=OUTSIDE_OPS,
+)
 def _(mended: bool) -> Loop:
     return fit(mlp(64), pairs(256 if mended else 1, 256).prefetch(AUTO).take)
 
 
-@planted("tensorflow/eager loop", "the step of a custom loop is no tf.function", HOST, "eager", "host_bound", steps=15)
+@planted(
+    "tensorflow/eager loop",
+    "the step of a custom loop is no tf.function",
+    HOST,
+    "eager",
+    "host_bound",
+    steps=15,
+)
 def _(mended: bool) -> Loop:
     return custom(mlp(512), cached(128, 256), compiled=mended)
 
@@ -355,24 +442,46 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("tensorflow/python in the step", "each step writes a log in Python", PYTHON, *OUTSIDE_OPS, "between_steps")
+@planted(
+    "tensorflow/python in the step",
+    "each step writes a log in Python",
+    PYTHON,
+    *OUTSIDE_OPS,
+    "between_steps",
+)
 def _(mended: bool) -> Loop:
     return custom(mlp(768), cached(256, 256), extra=lambda: mended or busy(0.03))
 
 
-@planted("tensorflow/host callback", "each step calls back into Python", HOST | COMPUTE, "host_callback")
+@planted(
+    "tensorflow/host callback", "each step calls back into Python", HOST | COMPUTE, "host_callback"
+)
 def _(mended: bool) -> Loop:
     def slow(loss: tf.Tensor) -> tf.Tensor:
         busy(0.01)
         return loss
 
-    return custom(mlp(768), cached(256, 256), report=lambda loss: loss if mended else tf.py_function(slow, [loss], tf.float32))
+    return custom(
+        mlp(768),
+        cached(256, 256),
+        report=lambda loss: loss if mended else tf.py_function(slow, [loss], tf.float32),
+    )
 
 
 @planted(
-    "tensorflow/slow input of a custom loop", "the loop waits for a map that waits for its file", INPUT, "map_serial", "input_bottleneck"
+    "tensorflow/slow input of a custom loop",
+    "the loop waits for a map that waits for its file",
+    INPUT,
+    "map_serial",
+    "input_bottleneck",
 )
 def _(mended: bool) -> Loop:
     options = tf.data.Options()
     options.threading.private_threadpool_size = 16
-    return custom(mlp(), pairs(64, 256).map(sleeping(0.02), 8 if mended else None).prefetch(AUTO).with_options(options))
+    return custom(
+        mlp(),
+        pairs(64, 256)
+        .map(sleeping(0.02), 8 if mended else None)
+        .prefetch(AUTO)
+        .with_options(options),
+    )

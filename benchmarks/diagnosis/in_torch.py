@@ -33,7 +33,12 @@ def cnn(channels: int = 16) -> nn.Module:
     )  # fmt: skip
 
 
-def fit(model: nn.Module, batches: Callable[[], Any], optimizer: str = "SGD", extra: Callable[[int], object] = lambda _: None) -> Loop:
+def fit(
+    model: nn.Module,
+    batches: Callable[[], Any],
+    optimizer: str = "SGD",
+    extra: Callable[[int], object] = lambda _: None,
+) -> Loop:
     """The ordinary loop. `batches()` iterates over pairs for ever; `extra(i)` is what a loop does besides."""
     optim = getattr(torch.optim, optimizer)(model.parameters(), lr=1e-3)
 
@@ -50,7 +55,9 @@ def fit(model: nn.Module, batches: Callable[[], Any], optimizer: str = "SGD", ex
 
 def ready(*shape: int, classes: int = 10, dtype: torch.dtype = torch.float32) -> Callable[[], Any]:
     """Four batches that lie in memory, for ever."""
-    some = [(torch.randn(*shape, dtype=dtype), torch.randint(0, classes, (shape[0],))) for _ in range(4)]
+    some = [
+        (torch.randn(*shape, dtype=dtype), torch.randint(0, classes, (shape[0],))) for _ in range(4)
+    ]
     return lambda: cycle(some)
 
 
@@ -86,7 +93,9 @@ def _() -> Loop:
 
 @control("torch/embedding", COMPUTE)
 def _() -> Loop:
-    model = nn.Sequential(nn.EmbeddingBag(5000, 128), nn.Linear(128, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    model = nn.Sequential(
+        nn.EmbeddingBag(5000, 128), nn.Linear(128, 1024), nn.ReLU(), nn.Linear(1024, 10)
+    )
     some = [(torch.randint(0, 5000, (1024, 40)), torch.randint(0, 10, (1024,))) for _ in range(4)]
     return fit(model, lambda: cycle(some))
 
@@ -107,7 +116,11 @@ def _() -> Loop:
 @control("torch/transformer", COMPUTE)
 def _() -> Loop:
     layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True)
-    model = nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Flatten(), nn.Linear(128 * 32, 10))
+    model = nn.Sequential(
+        nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        nn.Flatten(),
+        nn.Linear(128 * 32, 10),
+    )
     return fit(model, ready(16, 32, 128), "AdamW")
 
 
@@ -164,27 +177,49 @@ def _() -> Loop:
 # Input.
 
 
-@planted("torch/slow items in the process", "items are read one by one in the training process", INPUT, "loader_in_process")
+@planted(
+    "torch/slow items in the process",
+    "items are read one by one in the training process",
+    INPUT,
+    "loader_in_process",
+)
 def _(mended: bool) -> Loop:
     loader = DataLoader(
-        Items((256,), sleep=0.001), 16, num_workers=4 if mended else 0, persistent_workers=mended, prefetch_factor=8 if mended else None
+        Items((256,), sleep=0.001),
+        16,
+        num_workers=4 if mended else 0,
+        persistent_workers=mended,
+        prefetch_factor=8 if mended else None,
     )
     return fit(mlp(768), lambda: iter(loader))
 
 
 @planted("torch/one worker", "one worker does not keep up", INPUT, "loader_workers")
 def _(mended: bool) -> Loop:
-    loader = DataLoader(Items((256,), sleep=0.002), 16, num_workers=6 if mended else 1, persistent_workers=True, prefetch_factor=4)
+    loader = DataLoader(
+        Items((256,), sleep=0.002),
+        16,
+        num_workers=6 if mended else 1,
+        persistent_workers=True,
+        prefetch_factor=4,
+    )
     return fit(mlp(512), lambda: iter(loader))
 
 
-@planted("torch/expensive items in the process", "items are decoded in the training process", INPUT, "loader_in_process")
+@planted(
+    "torch/expensive items in the process",
+    "items are decoded in the training process",
+    INPUT,
+    "loader_in_process",
+)
 def _(mended: bool) -> Loop:
     loader = DataLoader(Items((256,), work=0.0 if mended else 0.001), 16)
     return fit(mlp(1024), lambda: iter(loader))
 
 
-@planted("torch/generator", "a generator makes each batch when it is asked for", INPUT, "loader_none")
+@planted(
+    "torch/generator", "a generator makes each batch when it is asked for", INPUT, "loader_none"
+)
 def _(mended: bool) -> Loop:
     some = ready(64, 256)
 
@@ -199,7 +234,9 @@ def _(mended: bool) -> Loop:
     return fit(mlp(), lambda: nbprof.steps(batches()))
 
 
-@planted("torch/slow stream", "an iterable dataset waits for its source", INPUT, "loader_in_process")
+@planted(
+    "torch/slow stream", "an iterable dataset waits for its source", INPUT, "loader_in_process"
+)
 def _(mended: bool) -> Loop:
     class Stream(IterableDataset[Any]):
         def __iter__(self) -> Iterator[Any]:
@@ -215,22 +252,49 @@ def _(mended: bool) -> Loop:
 # The host.
 
 
-@planted("torch/python between the steps", "each step writes a log in Python", PYTHON, *OUTSIDE_OPS, "between_steps")
+@planted(
+    "torch/python between the steps",
+    "each step writes a log in Python",
+    PYTHON,
+    *OUTSIDE_OPS,
+    "between_steps",
+)
 def _(mended: bool) -> Loop:
     return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else busy(0.03))
 
 
-@planted("torch/sleep in the step", "each step waits for something outside", PYTHON, *OUTSIDE_OPS, "between_steps")
+@planted(
+    "torch/sleep in the step",
+    "each step waits for something outside",
+    PYTHON,
+    *OUTSIDE_OPS,
+    "between_steps",
+)
 def _(mended: bool) -> Loop:
     return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else time.sleep(0.03))
 
 
-@planted("torch/checkpoint now and then", "every fifth step writes a checkpoint", COMPUTE | PYTHON, "periodic", also=OUTSIDE_OPS)
+@planted(
+    "torch/checkpoint now and then",
+    "every fifth step writes a checkpoint",
+    COMPUTE | PYTHON,
+    "periodic",
+    also=OUTSIDE_OPS,
+)
 def _(mended: bool) -> Loop:
-    return fit(mlp(512), ready(256, 256), extra=lambda i: time.sleep(0.05) if i % 5 == 2 and not mended else None)
+    return fit(
+        mlp(512),
+        ready(256, 256),
+        extra=lambda i: time.sleep(0.05) if i % 5 == 2 and not mended else None,
+    )
 
 
-@planted("torch/validation now and then", "every fifth step validates on much data", COMPUTE, "validation")
+@planted(
+    "torch/validation now and then",
+    "every fifth step validates on much data",
+    COMPUTE,
+    "validation",
+)
 def _(mended: bool) -> Loop:
     model, held = mlp(512), torch.randn(8192, 256)
 
@@ -242,7 +306,9 @@ def _(mended: bool) -> Loop:
     return fit(model, ready(256, 256), extra=validate)
 
 
-@planted("torch/outputs are kept", "a list keeps the outputs of each step", COMPUTE, "memory_growth")
+@planted(
+    "torch/outputs are kept", "a list keeps the outputs of each step", COMPUTE, "memory_growth"
+)
 def _(mended: bool) -> Loop:
     model, some, kept = mlp(512), ready(2048, 256), []
     optim = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -259,12 +325,22 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("torch/loop over time steps", "an RNN is a Python loop over its time steps", HOST | COMPUTE, "time_loop", also=OUTSIDE_OPS)
+@planted(
+    "torch/loop over time steps",
+    "an RNN is a Python loop over its time steps",
+    HOST | COMPUTE,
+    "time_loop",
+    also=OUTSIDE_OPS,
+)
 def _(mended: bool) -> Loop:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.cell, self.rnn, self.out = nn.RNNCell(32, 64), nn.RNN(32, 64, batch_first=True), nn.Linear(64, 10)
+            self.cell, self.rnn, self.out = (
+                nn.RNNCell(32, 64),
+                nn.RNN(32, 64, batch_first=True),
+                nn.Linear(64, 10),
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if mended:
@@ -299,7 +375,13 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("torch/tiny batches", "a batch is too small for what a step costs besides", HOST | COMPUTE, "tiny_batch", also=OUTSIDE_OPS)
+@planted(
+    "torch/tiny batches",
+    "a batch is too small for what a step costs besides",
+    HOST | COMPUTE,
+    "tiny_batch",
+    also=OUTSIDE_OPS,
+)
 def _(mended: bool) -> Loop:
     return fit(mlp(64, 6), ready(256 if mended else 2, 256))
 
@@ -308,7 +390,13 @@ BF16 = ("cpu_bf16",) if "bf16" in machine() else ()
 """Promised where the CPU has instructions for it."""
 
 
-@planted("torch/large products in float32", "the CPU multiplies matrices of bfloat16 faster", COMPUTE, *BF16, steps=12)
+@planted(
+    "torch/large products in float32",
+    "the CPU multiplies matrices of bfloat16 faster",
+    COMPUTE,
+    *BF16,
+    steps=12,
+)
 def _(mended: bool) -> Loop:
     model = mlp(2048, 2, 1024)
     optim = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -331,7 +419,9 @@ def _(mended: bool) -> Loop:
     return fit(mlp(768).to(dtype), ready(256, 256, dtype=dtype))
 
 
-@planted("torch/attention written out", "attention is written out in small ops", COMPUTE, "attention")
+@planted(
+    "torch/attention written out", "attention is written out in small ops", COMPUTE, "attention"
+)
 def _(mended: bool) -> Loop:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -340,7 +430,11 @@ def _(mended: bool) -> Loop:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             q, k, v = (t.unflatten(2, (4, 16)).transpose(1, 2) for t in self.qkv(x).chunk(3, 2))
-            mixed = functional.scaled_dot_product_attention(q, k, v) if mended else torch.softmax(q @ k.transpose(2, 3) / 4, 3) @ v
+            mixed = (
+                functional.scaled_dot_product_attention(q, k, v)
+                if mended
+                else torch.softmax(q @ k.transpose(2, 3) / 4, 3) @ v
+            )
             return self.out(mixed.transpose(1, 2).flatten(2).mean(1))
 
     return fit(Net(), ready(8, 256, 64))

@@ -73,19 +73,31 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def control(
-    name: str, bound: frozenset[str], *, also: tuple[str, ...] = (), steps: int = 40, batches: int = 1
+    name: str,
+    bound: frozenset[str],
+    *,
+    also: tuple[str, ...] = (),
+    steps: int = 40,
+    batches: int = 1,
 ) -> Callable[[Callable[[], Loop]], Callable[[], Loop]]:
     """Registers a program in which nothing is wrong."""
 
     def add(make: Callable[[], Loop]) -> Callable[[], Loop]:
-        PROGRAMS[name] = Program(name, "", bound, frozenset(), frozenset(also), lambda _: make(), steps, batches)
+        PROGRAMS[name] = Program(
+            name, "", bound, frozenset(), frozenset(also), lambda _: make(), steps, batches
+        )
         return make
 
     return add
 
 
 def planted(
-    name: str, plant: str, bound: frozenset[str], *rules: str, also: tuple[str, ...] = (), steps: int = 40
+    name: str,
+    plant: str,
+    bound: frozenset[str],
+    *rules: str,
+    also: tuple[str, ...] = (),
+    steps: int = 40,
 ) -> Callable[[Callable[[bool], Loop]], Callable[[bool], Loop]]:
     """Registers a program with a problem, found by one of `rules` where any are promised."""
 

@@ -56,8 +56,15 @@ def recorded(program: Program, mended: bool) -> dict[str, Any]:
         "verdict": f"{overview['verdict']}: {overview['verdict_text']}",
         "confidence": overview["confidence"],
         "found": [
-            {"rule": str(rule), "gain_ms": None if gain != gain else float(gain), "gain_is": str(kind), "title": str(title)}
-            for rule, gain, kind, title in zip(*(advice[c] for c in ("rule", "gain_ms_per_step", "gain_is", "title")), strict=True)
+            {
+                "rule": str(rule),
+                "gain_ms": None if gain != gain else float(gain),
+                "gain_is": str(kind),
+                "title": str(title),
+            }
+            for rule, gain, kind, title in zip(
+                *(advice[c] for c in ("rule", "gain_ms_per_step", "gain_is", "title")), strict=True
+            )
         ],
     }
 

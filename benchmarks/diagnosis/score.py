@@ -54,7 +54,13 @@ class _Gain:
     def of(cls, name: str, finding: Mapping[str, Any], each: Mapping[str, Any]) -> _Gain:
         before, after = each["as_is"], each["mended"]
         noise = NOISE * math.hypot(before["step_error_ms"], after["step_error_ms"])
-        return cls(f"{name}, {finding['rule']}", finding["gain_is"], finding["gain_ms"], before["clock_ms"] - after["clock_ms"], noise)
+        return cls(
+            f"{name}, {finding['rule']}",
+            finding["gain_is"],
+            finding["gain_ms"],
+            before["clock_ms"] - after["clock_ms"],
+            noise,
+        )
 
     def __str__(self) -> str:
         return f"{self.name}: {self.kind} {self.said:.2f} ms, realised {self.real:.2f} ± {self.noise:.2f}"
@@ -63,10 +69,14 @@ class _Gain:
 def share(items: Iterable[tuple[str, bool]]) -> Share:
     """Of pairs of a name and whether it is good."""
     pairs = list(items)
-    return Share(sum(good for _, good in pairs), len(pairs), tuple(name for name, good in pairs if not good))
+    return Share(
+        sum(good for _, good in pairs), len(pairs), tuple(name for name, good in pairs if not good)
+    )
 
 
-def score(programs: Mapping[str, Program], measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Share | float | None]:
+def score(
+    programs: Mapping[str, Program], measured: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Share | float | None]:
     """The figures of a run of the benchmark.
 
     Parameters
@@ -85,50 +95,98 @@ def score(programs: Mapping[str, Program], measured: Mapping[str, Mapping[str, A
     plants = [(p, each) for p, each in mine if p.plant]
     promised = [(p, each) for p, each in plants if p.rules]
     controls = [(p, each) for p, each in mine if not p.plant]
-    runs = [(f"{p.name}{' (mended)' if which == 'mended' else ''}", one) for p, each in mine for which, one in each.items()]
+    runs = [
+        (f"{p.name}{' (mended)' if which == 'mended' else ''}", one)
+        for p, each in mine
+        for which, one in each.items()
+    ]
     out: dict[str, Share | float | None] = {}
     judged = [(p, each["as_is"]) for p, each in mine if p.bound]
-    out["verdict"] = share((f"{p.name}: {one['verdict']}", one["bound"] in p.bound) for p, one in judged)
+    out["verdict"] = share(
+        (f"{p.name}: {one['verdict']}", one["bound"] in p.bound) for p, one in judged
+    )
     for level in ("high", "medium", "low"):
-        out[f"verdict_{level}"] = share((p.name, one["bound"] in p.bound) for p, one in judged if one["confidence"] == level)
-    out["verdict_controls"] = share((p.name, one["bound"] in p.bound) for p, one in judged if not p.plant)
-    out["found_promised"] = share((p.name, any(rule in p.rules for rule in rules(each["as_is"]))) for p, each in promised)
-    out["found_all"] = share((p.name, any(rule in p.rules for rule in rules(each["as_is"]))) for p, each in plants)
+        out[f"verdict_{level}"] = share(
+            (p.name, one["bound"] in p.bound) for p, one in judged if one["confidence"] == level
+        )
+    out["verdict_controls"] = share(
+        (p.name, one["bound"] in p.bound) for p, one in judged if not p.plant
+    )
+    out["found_promised"] = share(
+        (p.name, any(rule in p.rules for rule in rules(each["as_is"]))) for p, each in promised
+    )
+    out["found_all"] = share(
+        (p.name, any(rule in p.rules for rule in rules(each["as_is"]))) for p, each in plants
+    )
     out["found_first"] = share(
         (f"{p.name}: {rules(each['as_is'])[0]}", rules(each["as_is"])[0] in p.rules)
         for p, each in promised
         if any(rule in p.rules for rule in rules(each["as_is"]))
     )
-    out["precision"] = share((f"{p.name}: {rule}", rule in p.rules | p.also) for p, each in mine for rule in rules(each["as_is"]))
+    out["precision"] = share(
+        (f"{p.name}: {rule}", rule in p.rules | p.also)
+        for p, each in mine
+        for rule in rules(each["as_is"])
+    )
     out["controls_silent"] = share(
-        (f"{p.name}: {', '.join(rules(each['as_is']))}", set(rules(each["as_is"])) <= p.also) for p, each in controls
+        (f"{p.name}: {', '.join(rules(each['as_is']))}", set(rules(each["as_is"])) <= p.also)
+        for p, each in controls
     )
     out["gone_when_mended"] = share(
         (f"{p.name}: {', '.join(rules(each['mended']))}", not set(rules(each["mended"])) & p.rules)
         for p, each in promised
         if any(rule in p.rules for rule in rules(each["as_is"]))
     )
-    gains = [_Gain.of(p.name, f, each) for p, each in promised for f in each["as_is"]["found"] if f["rule"] in p.rules and f["gain_ms"]]
-    bounds, parts, guesses = ([gain for gain in gains if gain.kind == kind] for kind in (UP_TO, AT_LEAST, ABOUT))
+    gains = [
+        _Gain.of(p.name, f, each)
+        for p, each in promised
+        for f in each["as_is"]["found"]
+        if f["rule"] in p.rules and f["gain_ms"]
+    ]
+    bounds, parts, guesses = (
+        [gain for gain in gains if gain.kind == kind] for kind in (UP_TO, AT_LEAST, ABOUT)
+    )
     out["within_bound"] = share((str(gain), gain.real - gain.noise <= gain.said) for gain in bounds)
     out["at_least"] = share((str(gain), gain.real + gain.noise >= gain.said) for gain in parts)
-    out["close"] = share((str(gain), 1 / CLOSE <= gain.real / gain.said <= CLOSE) for gain in guesses)
-    out["realised_over_predicted"] = statistics.median(gain.real / gain.said for gain in guesses) if guesses else None
+    out["close"] = share(
+        (str(gain), 1 / CLOSE <= gain.real / gain.said <= CLOSE) for gain in guesses
+    )
+    out["realised_over_predicted"] = (
+        statistics.median(gain.real / gain.said for gain in guesses) if guesses else None
+    )
     # The mended program is the one to which the advice was applied, where the advice is on what was planted.
     first = [(p, each, each["as_is"]["found"][0]) for p, each in promised if each["as_is"]["found"]]
-    applied = [(p, each, finding) for p, each, finding in first if finding["rule"] in p.rules - MORE_PER_STEP]
-    faster = [(f"{p.name}, {f['rule']}", each["as_is"]["bare_ms"], each["mended"]["bare_ms"], f["gain_ms"]) for p, each, f in applied]
+    applied = [
+        (p, each, finding)
+        for p, each, finding in first
+        if finding["rule"] in p.rules - MORE_PER_STEP
+    ]
+    faster = [
+        (
+            f"{p.name}, {f['rule']}",
+            each["as_is"]["bare_ms"],
+            each["mended"]["bare_ms"],
+            f["gain_ms"],
+        )
+        for p, each, f in applied
+    ]
     out["applied_half"] = share(
         (f"{name}: {said:.2f} ms said, {before:.2f} → {after:.2f} ms", 2 * (before - after) >= said)
         for name, before, after, said in faster
         if said
     )
     out["applied_not_slower"] = share(
-        (f"{name}: {before:.2f} → {after:.2f} ms", after <= (1 + SLOWER) * before) for name, before, after, _ in faster
+        (f"{name}: {before:.2f} → {after:.2f} ms", after <= (1 + SLOWER) * before)
+        for name, before, after, _ in faster
     )
-    out["steps"] = share((f"{name}: {one['steps']} of {one['steps_run']}", one["steps"] == one["steps_run"]) for name, one in runs)
+    out["steps"] = share(
+        (f"{name}: {one['steps']} of {one['steps_run']}", one["steps"] == one["steps_run"])
+        for name, one in runs
+    )
     errors = [(name, one["step_ms"] / one["clock_ms"] - 1) for name, one in runs if one["step_ms"]]
-    out["step_time"] = share((f"{name}: {100 * error:+.1f} %", abs(error) <= NEAR) for name, error in errors)
+    out["step_time"] = share(
+        (f"{name}: {100 * error:+.1f} %", abs(error) <= NEAR) for name, error in errors
+    )
     out["step_error_percent"] = max((abs(100 * error) for _, error in errors), default=None)
     return out
 
@@ -167,5 +225,7 @@ def table(figures: Mapping[str, Share | float | None]) -> str:
     lines = ["| | |", "|---|---:|"]
     for key, words in WORDS.items():
         value = figures[key]
-        lines.append(f"| {words} | {value if isinstance(value, Share) else '–' if value is None else f'{value:.2f}'} |")
+        lines.append(
+            f"| {words} | {value if isinstance(value, Share) else '–' if value is None else f'{value:.2f}'} |"
+        )
     return "\n".join(lines)

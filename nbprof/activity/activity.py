@@ -51,7 +51,9 @@ from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import UNKNOWN
 
 
-def text_column(values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]) -> pd.api.extensions.ExtensionArray:
+def text_column(
+    values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]
+) -> pd.api.extensions.ExtensionArray:
     """Texts by code as the column of a frame; pandas looks at each different text once, not at the text of each row."""
     out: pd.api.extensions.ExtensionArray = pd.Series(values).array.take(codes)
     return out
@@ -63,7 +65,9 @@ def device_names(devices: pd.DataFrame) -> str:
     Some profilers name one of several identical devices and call the others only GPU; these are no model of their own.
     """
     names = list(dict.fromkeys(map(str, devices["name"].dropna())))
-    return ", ".join([name for name in names if name not in set(devices["kind"].astype(str))] or names)
+    return ", ".join(
+        [name for name in names if name not in set(devices["kind"].astype(str))] or names
+    )
 
 
 CORE_KINDS = ("compute", "infeed", "outfeed", "all_reduce", "send", "recv", "host_transfer")
@@ -105,7 +109,13 @@ HOST_PREPROCESS, HOST_POSTPROCESS, HOST_BATCH_FORMATION, HOST_RUNTIME = 20, 30, 
 DEVICE_BETWEEN_NODES = 95
 DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
 # Nothing says how wide the numbers of a DEVICE_COMPUTE are.
-DEVICE_COMPUTE_32, DEVICE_COMPUTE, DEVICE_COMPUTE_16, DEVICE_WAIT_DEVICE, DEVICE_WAIT_HOST = 140, 145, 150, 160, 170
+DEVICE_COMPUTE_32, DEVICE_COMPUTE, DEVICE_COMPUTE_16, DEVICE_WAIT_DEVICE, DEVICE_WAIT_HOST = (
+    140,
+    145,
+    150,
+    160,
+    170,
+)
 
 CATEGORY_OF_CLASS: dict[int, str] = {
     HOST_COMPUTE: "host_compute",
@@ -357,7 +367,9 @@ class Activity:
         """Gives all devices these peaks."""
         if peaks:
             self.given_peaks = dict(peaks)
-            self.devices = self.devices.assign(**{KEYS[name]: value for name, value in peaks.items()})
+            self.devices = self.devices.assign(
+                **{KEYS[name]: value for name, value in peaks.items()}
+            )
 
     def __getattr__(self, name: str) -> Any:
         # Only reached while the attribute has no value yet.

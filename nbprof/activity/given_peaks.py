@@ -51,9 +51,13 @@ def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:
     out = {}
     for name, value in peaks.items():
         if name not in KEYS:
-            raise NbprofError(f"there is no peak {_short(name)}; the peaks are {', '.join(KEYS)}, {_HOW}")
+            raise NbprofError(
+                f"there is no peak {_short(name)}; the peaks are {', '.join(KEYS)}, {_HOW}"
+            )
         if not _is_rate(value):
-            raise NbprofError(f"the peak {name!r} is {_short(value)}; expected a rate per second above 0, {_HOW}")
+            raise NbprofError(
+                f"the peak {name!r} is {_short(value)}; expected a rate per second above 0, {_HOW}"
+            )
         out[str(name)] = float(value)
     return out
 

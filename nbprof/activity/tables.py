@@ -74,7 +74,9 @@ class DeviceOps(Spans):
     eager = boolean("It was launched op by op, not out of a compiled program.")
     own = int64("Duration without the runs in it, ps.")
     part = int32("Row of `OpParts`.")
-    tensor_core = int8("Whether the kernel uses Tensor Cores: 1, 0, or -1 if it is no kernel or its name does not tell.")
+    tensor_core = int8(
+        "Whether the kernel uses Tensor Cores: 1, 0, or -1 if it is no kernel or its name does not tell."
+    )
 
 
 class OpParts(Columns):
@@ -123,12 +125,22 @@ class Kernels(Columns):
     kernel = int32("Code into `Activity.kernel_names`.")
     op = int32("Code into `Activity.ops`: the op that launched it.")
     details = int32("Index into `Activity.launch_shapes`.")
-    eligible = int8("Whether its op is of a kind that Tensor Cores compute: 1, 0, or -1 if no op is known.")
+    eligible = int8(
+        "Whether its op is of a kind that Tensor Cores compute: 1, 0, or -1 if no op is known."
+    )
     tensor_core = int8("Whether it uses Tensor Cores: 1, 0, or -1 if its name does not tell.")
     occupancy = float64("Achieved occupancy in percent; NaN if unknown.")
-    module = int32("Code into `Activity.texts`: the module that launched it; -1 if unknown.", optional=True)
-    source = int32("Code into `Activity.texts`: the line of code that launched it; -1 if unknown.", optional=True)
-    aten_ops = int32("Code into `Activity.texts`: the ops that torch.compile made it of; -1 if unknown.", optional=True)
+    module = int32(
+        "Code into `Activity.texts`: the module that launched it; -1 if unknown.", optional=True
+    )
+    source = int32(
+        "Code into `Activity.texts`: the line of code that launched it; -1 if unknown.",
+        optional=True,
+    )
+    aten_ops = int32(
+        "Code into `Activity.texts`: the ops that torch.compile made it of; -1 if unknown.",
+        optional=True,
+    )
 
 
 class EngineIterations(Spans):
@@ -157,7 +169,9 @@ class GraphWork(Spans):
     op = int32("Code into `Activity.ops`.")
     module = int32("Code into `Activity.texts`; -1 if unknown.")
     source = int32("Code into `Activity.texts`: line of code; -1 if unknown.")
-    aten_ops = int32("Code into `Activity.texts`: the ops that torch.compile made it of; -1 if unknown.")
+    aten_ops = int32(
+        "Code into `Activity.texts`: the ops that torch.compile made it of; -1 if unknown."
+    )
 
 
 class Allocations(Columns):
@@ -194,10 +208,15 @@ class TorchOps(Spans):
     shape = int32("Code into `Activity.texts`: shapes of the inputs; -1 if unknown.")
     types = int32("Code into `Activity.texts`: types of the inputs; -1 if unknown.")
     stack = int32("Code into `Activity.torch_stacks`; -1 for none.")
-    forward = int64("Row of the op of the forward pass that this one of the backward pass belongs to; -1 for none.")
+    forward = int64(
+        "Row of the op of the forward pass that this one of the backward pass belongs to; -1 for none."
+    )
     numbered = boolean("Autograd numbered it, which it does while gradients are enabled.")
     source = int32("Code into `Activity.texts`: line of code; -1 if unknown.", optional=True)
-    aten_ops = int32("Code into `Activity.texts`: the ops that torch.compile made a kernel of; -1 if unknown.", optional=True)
+    aten_ops = int32(
+        "Code into `Activity.texts`: the ops that torch.compile made a kernel of; -1 if unknown.",
+        optional=True,
+    )
 
 
 class CostParts(Columns):
@@ -218,7 +237,9 @@ class CostRuns(Columns):
     device = int32("Number of the device.")
     start = int64("Begin, ps.")
     own = int64("Device time of what it launched; without a device, its self time on the host, ps.")
-    alone = int64("Of a run of unknown cost, the part of it in which the device did nothing else, ps.")
+    alone = int64(
+        "Of a run of unknown cost, the part of it in which the device did nothing else, ps."
+    )
     part = int32("Row of `CostParts`.")
     flops = float64("FLOPs; NaN if unknown.")
     bytes = float64("Bytes moved; NaN if unknown.")
@@ -245,7 +266,9 @@ class Functions(Spans):
 
     lane = int32("Lane of the thread.")
     name = int32("Code into `Activity.texts`.")
-    mode = int32("Code into `Activity.texts`; it begins with `TRACED` if the call traced the function.")
+    mode = int32(
+        "Code into `Activity.texts`; it begins with `TRACED` if the call traced the function."
+    )
     tracings = int64("How often the function had been traced by then.")
 
 
@@ -275,7 +298,10 @@ class Launches(Columns):
     host = int32("Number of the host.")
     target = int64("The device event; -1 if none was recorded.")
     op = int64("Event of the op that called; -1 for none.")
-    came_of = int64("Event of the op that the device event comes of: that of a node, not the one that launched its graph.", optional=True)
+    came_of = int64(
+        "Event of the op that the device event comes of: that of a node, not the one that launched its graph.",
+        optional=True,
+    )
 
 
 class Calls(Spans):
@@ -314,19 +340,36 @@ class Collectives(Spans):
     bytes = int64("Bytes that each rank puts in; -1 if unknown.")
     group_size = int32("Number of ranks; -1 if unknown.")
     out_bytes = int64("Bytes that each rank gets; -1 if unknown.", optional=True)
-    process_group = int64("Code into `Activity.texts`: name of the process group; -1 if unknown.", optional=True)
-    description = int64("Code into `Activity.texts`: what the program calls the process group; -1 if unknown.", optional=True)
-    members = int64("Code into `Activity.texts`: ranks of the process group; -1 if unknown.", optional=True)
+    process_group = int64(
+        "Code into `Activity.texts`: name of the process group; -1 if unknown.", optional=True
+    )
+    description = int64(
+        "Code into `Activity.texts`: what the program calls the process group; -1 if unknown.",
+        optional=True,
+    )
+    members = int64(
+        "Code into `Activity.texts`: ranks of the process group; -1 if unknown.", optional=True
+    )
     sequence = int64("Number of the collective in its process group; -1 if unknown.", optional=True)
 
 
-def located(events: Events, rows: Int64s, host: Int32s, **others: Int32s) -> dict[str, npt.NDArray[Any]]:
+def located(
+    events: Events, rows: Int64s, host: Int32s, **others: Int32s
+) -> dict[str, npt.NDArray[Any]]:
     """The columns of `Spans` for some events, and those given besides; `host` and the others have an item a row."""
     start = events.start[rows]
-    return {"event": rows, "host": host, "start": start, "end": start + events.duration[rows], **others}
+    return {
+        "event": rows,
+        "host": host,
+        "start": start,
+        "end": start + events.duration[rows],
+        **others,
+    }
 
 
-def marked(events: Events, rows: Int64s, host: Int32s, group: Ints, device: Int32s | None = None) -> Markers:
+def marked(
+    events: Events, rows: Int64s, host: Int32s, group: Ints, device: Int32s | None = None
+) -> Markers:
     """Some events as rows of `Markers`; the other arguments have an item an event, and without `device` all are on the host."""
     of_device = np.full(len(rows), -1, np.int32) if device is None else device[rows]
     return Markers(**located(events, rows, host[rows], device=of_device), group=group[rows])
@@ -336,7 +379,11 @@ def extents(host: Int32s, device: Int32s, start: Int64s, end: Int64s) -> Extents
     """First start and last end by host and device; the arguments have an item an event."""
     order = np.lexsort((device, host))
     host, device = host[order], device[order]
-    first = np.flatnonzero(np.append(True, (np.diff(host) != 0) | (np.diff(device) != 0))) if len(order) else order
+    first = (
+        np.flatnonzero(np.append(True, (np.diff(host) != 0) | (np.diff(device) != 0)))
+        if len(order)
+        else order
+    )
     if not len(first):
         return Extents.empty()
     low, high = np.minimum.reduceat(start[order], first), np.maximum.reduceat(end[order], first)

@@ -17,7 +17,10 @@ from typing import Any
 _STEP = re.compile(r"\b(an? )?(?<![`.])(steps?)\b(?!\.\w)", re.IGNORECASE)
 _OF_RECORDING = (
     (re.compile(r" / step\b"), ""),
-    (re.compile(r"\b(?:per|of) (?:the |a )?step(?: time)?\b|\bover the steps\b"), "of the recording"),
+    (
+        re.compile(r"\b(?:per|of) (?:the |a )?step(?: time)?\b|\bover the steps\b"),
+        "of the recording",
+    ),
     (re.compile(r"\bstep time\b"), "duration"),
     (re.compile(r"\b(?:a|the) step\b"), "the recording"),
     (re.compile(r"\bStep (?=ms\b)"), "Recording "),
@@ -125,7 +128,9 @@ class Unit:
 
     def fill(self, text: str) -> str:
         """A text with `{noun}`, `{plural}`, `{a}`, `{the}`, `{time}` and `{per}` replaced by these words."""
-        return text.format(noun=self.noun, plural=self.plural, a=self.a, the=self.the, time=self.time, per=self.per)
+        return text.format(
+            noun=self.noun, plural=self.plural, a=self.a, the=self.the, time=self.time, per=self.per
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""

@@ -30,11 +30,21 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = 
     waited = measured.get("waited_percent")
     if not cores or others < least * cores:
         return ""
-    part = f"{others:.1f} of the {cores:.0f} cores" if cores > 1 else f"{100 * others:.0f}% of the core"
-    timed, faster = (unit.the, "a shorter recording") if unit.whole else (unit.plural, f"faster {unit.plural}")
+    part = (
+        f"{others:.1f} of the {cores:.0f} cores"
+        if cores > 1
+        else f"{100 * others:.0f}% of the core"
+    )
+    timed, faster = (
+        (unit.the, "a shorter recording") if unit.whole else (unit.plural, f"faster {unit.plural}")
+    )
     used = f"Other processes used {part} while this was recorded"
     if waited is None:
-        return f"{used}, and this one {own:.1f}; {timed} may be faster on an idle machine." if own + others >= FULL * cores else ""
+        return (
+            f"{used}, and this one {own:.1f}; {timed} may be faster on an idle machine."
+            if own + others >= FULL * cores
+            else ""
+        )
     if waited < WAITED_PERCENT:
         return ""
     ready = f"{waited:.0f}% of its runnable time"

@@ -68,7 +68,9 @@ def added(hosts: list[Costed]) -> Costed:
     out[_SUMS] = sums.to_numpy()
     unknown = ~out["known"].to_numpy(np.bool_)
     out.loc[unknown, ["flops", "normalized", "moved", "memory"]] = np.nan
-    out = out.sort_values(["own", "name", "shapes"], ascending=[False, True, True], kind="stable", ignore_index=True)
+    out = out.sort_values(
+        ["own", "name", "shapes"], ascending=[False, True, True], kind="stable", ignore_index=True
+    )
     return out.assign(host=0, program=0, module="", expression=""), sum(idle), sum(time)
 
 
@@ -87,7 +89,12 @@ def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     out = steps[["host", "start_ms"]].reset_index(drop=True)
     runs, parts = activity.cost_runs.frame(), activity.cost_parts.frame()
     if steps.empty or not len(runs):
-        return out.assign(**dict.fromkeys(("devices", "busy", "unknown", "alone", "normalized", "memory", "model", "again"), 0.0))
+        return out.assign(
+            **dict.fromkeys(
+                ("devices", "busy", "unknown", "alone", "normalized", "memory", "model", "again"),
+                0.0,
+            )
+        )
     step, devices = in_steps(activity, steps, runs)
     kept = step >= 0
     part = runs["part"].to_numpy(np.int64)[kept]
@@ -118,9 +125,15 @@ def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     return out.assign(**sums)
 
 
-def in_steps(activity: Activity, steps: pd.DataFrame, runs: pd.DataFrame) -> tuple[Int64s, npt.NDArray[np.float64]]:
+def in_steps(
+    activity: Activity, steps: pd.DataFrame, runs: pd.DataFrame
+) -> tuple[Int64s, npt.NDArray[np.float64]]:
     """By run the row of the step in which it begins, -1 for none; by step how many devices of its host ran any."""
-    hosts = pd.Index(activity.hosts).get_indexer(pd.Index(steps["host"])) if "host" in steps.columns else np.zeros(len(steps), np.int64)
+    hosts = (
+        pd.Index(activity.hosts).get_indexer(pd.Index(steps["host"]))
+        if "host" in steps.columns
+        else np.zeros(len(steps), np.int64)
+    )
     host, start = (runs[name].to_numpy(np.int64) for name in ("host", "start"))
     devices = runs.groupby("host")["device"].nunique().reindex(hosts, fill_value=0)
     return index_by_group(step_bounds(steps), hosts, start, host), np.asarray(devices, np.float64)

@@ -104,7 +104,13 @@ def added(parts: Sequence[Totals | None]) -> Totals | None:
     for part in known:
         for name, time in part["ops"].items():
             ops[name] = ops.get(name, 0.0) + time
-    return {**{key: sum(part[key] for part in known) for key in ("compute", "overhead", "calls", "tiny", "steps")}, "ops": ops}
+    return {
+        **{
+            key: sum(part[key] for part in known)
+            for key in ("compute", "overhead", "calls", "tiny", "steps")
+        },
+        "ops": ops,
+    }
 
 
 def split(found: Totals | None) -> CpuSplit | None:
@@ -137,14 +143,18 @@ def products(activity: Activity, steps: pd.DataFrame) -> Products:
     total = float(steps["step_time_ms"].sum()) * 1e9
     if not len(runs) or activity.has_device or not total:
         return NO_PRODUCTS
-    is_wide = parts["product"].to_numpy(np.bool_) & parts["precision"].isin(_WIDE).to_numpy(np.bool_)
+    is_wide = parts["product"].to_numpy(np.bool_) & parts["precision"].isin(_WIDE).to_numpy(
+        np.bool_
+    )
     begin, stop = step_bounds(steps)
     start = runs["start"].to_numpy(np.int64)
     step = np.searchsorted(begin, start, side="right") - 1
     counts = is_wide[runs["part"].to_numpy(np.int64)] & (step >= 0) & (start < stop[step])
     own, flops = (runs[column].to_numpy(np.float64)[counts] for column in ("own", "flops"))
     known = flops[np.isfinite(flops)]
-    return Products(min(100.0, 100 * float(own.sum()) / total), float(known.mean()) if len(known) else 0.0)
+    return Products(
+        min(100.0, 100 * float(own.sum()) / total), float(known.mean()) if len(known) else 0.0
+    )
 
 
 def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
@@ -160,7 +170,9 @@ def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
         "calls": int(runs.first.sum()),
         "tiny": int((runs.first & (runs.self_ps < TINY_PS)).sum()),
         "steps": len(steps),
-        "ops": {str(names[kind]): float(by_kind[kind]) for kind in np.flatnonzero(by_kind).tolist()},
+        "ops": {
+            str(names[kind]): float(by_kind[kind]) for kind in np.flatnonzero(by_kind).tolist()
+        },
     }
 
 
@@ -170,12 +182,16 @@ def _self_times(activity: Activity, host: int) -> _Runs:
     of_program = activity.host_ops.take(~activity.host_ops.dataset).frame()
     tables = (of_program, activity.eager_runs.frame(), activity.cpu_ops.frame())
     parts = [_pieces(table[table["host"].to_numpy() == host], kind) for table in tables]
-    return _Runs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Runs)))
+    return _Runs(
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Runs))
+    )
 
 
 def _pieces(table: pd.DataFrame, kind: str) -> _Runs:
     """Each run as the time before the first run in it, and after each of these."""
-    lane, start, end = (table[column].to_numpy(np.int64) for column in (_lane(table), "start", "end"))
+    lane, start, end = (
+        table[column].to_numpy(np.int64) for column in (_lane(table), "start", "end")
+    )
     order = np.lexsort((start - end, start, lane))
     lane, start, end = lane[order], start[order], end[order]
     parent = nesting.parents(lane.astype(np.int32), start, end - start).astype(np.int64)
@@ -209,7 +225,9 @@ def _inside(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
     return replace(inside, end=np.minimum(inside.end, until))
 
 
-def _compute_and_overhead(activity: Activity, host: int, runs: _Runs, spans: tuple[Int64s, Int64s]) -> tuple[float, float]:
+def _compute_and_overhead(
+    activity: Activity, host: int, runs: _Runs, spans: tuple[Int64s, Int64s]
+) -> tuple[float, float]:
     """Time of the steps in compute and in overhead, ps: each instant counts once, input and compiling before compute."""
     work, (begin, stop) = activity.work.frame(), spans
     rows = (work["group"].to_numpy() >= 0) & (work["host"].to_numpy() == host)

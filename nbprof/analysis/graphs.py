@@ -17,9 +17,19 @@ def graphs(activity: Activity) -> pd.DataFrame:
     work = activity.graph_work.frame()
     if not len(work):
         return frames.empty("kernels.graphs")
-    replays = work.groupby([*_GRAPH, "replay"], sort=True).agg(start=("start", "min"), end=("end", "max"))
-    out = _times(replays.reset_index(), _GRAPH).rename(columns={"count": "replays"}).drop(columns="total")
-    sums = work.assign(total=work["end"] - work["start"]).groupby(_GRAPH, sort=True).agg(nodes=("node", "nunique"), total=("total", "sum"))
+    replays = work.groupby([*_GRAPH, "replay"], sort=True).agg(
+        start=("start", "min"), end=("end", "max")
+    )
+    out = (
+        _times(replays.reset_index(), _GRAPH)
+        .rename(columns={"count": "replays"})
+        .drop(columns="total")
+    )
+    sums = (
+        work.assign(total=work["end"] - work["start"])
+        .groupby(_GRAPH, sort=True)
+        .agg(nodes=("node", "nunique"), total=("total", "sum"))
+    )
     return _shown(out.join(sums, on=_GRAPH), "kernels.graphs", activity)
 
 
@@ -31,7 +41,11 @@ def nodes(activity: Activity) -> pd.DataFrame:
     key = [*_GRAPH, "node"]
     out = _times(work, key).rename(columns={"count": "replays"})
     # A graph may be updated between replays: a node is shown as it was first.
-    first = work.sort_values("start", kind="stable").drop_duplicates(key).set_index(key)[["name", "op", *_ORIGINS]]
+    first = (
+        work.sort_values("start", kind="stable")
+        .drop_duplicates(key)
+        .set_index(key)[["name", "op", *_ORIGINS]]
+    )
     out = out.join(first, on=key)
     texts = np.array([*activity.texts.codes, None], object)
     out = out.assign(
@@ -46,12 +60,17 @@ def _times(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     """How many spans there are of each, and how long they are together, and the shortest and the longest, ps."""
     length = (spans["end"] - spans["start"]).rename("length")
     grouped = length.groupby([spans[column] for column in key], sort=True)
-    return grouped.agg(["count", "sum", "mean", "min", "max"]).rename(columns={"sum": "total", "mean": "avg"}).reset_index()
+    return (
+        grouped.agg(["count", "sum", "mean", "min", "max"])
+        .rename(columns={"sum": "total", "mean": "avg"})
+        .reset_index()
+    )
 
 
 def _shown(out: pd.DataFrame, name: str, activity: Activity) -> pd.DataFrame:
     out = out.assign(
-        host=np.array(activity.hosts, object)[out["host"]], **{f"{part}_us": out[part] / 1e6 for part in ("total", "avg", "min", "max")}
+        host=np.array(activity.hosts, object)[out["host"]],
+        **{f"{part}_us": out[part] / 1e6 for part in ("total", "avg", "min", "max")},
     )
     if name == "kernels.graphs":
         out = out.sort_values("total_us", ascending=False, kind="stable")

@@ -52,23 +52,39 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
     """
     parts, runs = (activity.op_parts, activity.device_ops) if as_xprof else _ran(activity)
     if not len(parts) or not len(runs):
-        return parts.frame().head(0).assign(part=np.zeros(0, np.int64), **{name: np.zeros(0) for name in SUMS}), 0
+        return parts.frame().head(0).assign(
+            part=np.zeros(0, np.int64), **{name: np.zeros(0) for name in SUMS}
+        ), 0
     if as_xprof:
         runs = runs.take(parts.xprof[runs.part])
     idle = 0 if runs is activity.cpu_ops else ops.device_idle(activity, runs.frame())
     count = np.bincount(runs.part, minlength=len(parts))
-    sums = {"flops": parts.flops, "normalized": parts.normalized_flops, "moved": parts.bytes, "memory": parts.memory_bytes}
+    sums = {
+        "flops": parts.flops,
+        "normalized": parts.normalized_flops,
+        "moved": parts.bytes,
+        "memory": parts.memory_bytes,
+    }
     if as_xprof:
         sums["normalized"] = parts.normalized_flops + (parts.xprof_flops - parts.flops)
         sums["flops"] = parts.xprof_flops
         # What nobody knows is 0 there.
-        uncounted = np.isnan(sums["normalized"]) & np.isnan(sums["memory"]) & (parts.category == "custom-call")
-        sums = {name: np.where(uncounted, 0.0, values) * parts.xprof_runs for name, values in sums.items()}
+        uncounted = (
+            np.isnan(sums["normalized"])
+            & np.isnan(sums["memory"])
+            & (parts.category == "custom-call")
+        )
+        sums = {
+            name: np.where(uncounted, 0.0, values) * parts.xprof_runs
+            for name, values in sums.items()
+        }
     if not (as_xprof or _on_tpu(activity)):
         sums["memory"] = sums["moved"]
     # On a TPU main memory moved what is stated to be of it, or all where nothing is stated.
     sums["memory"] = np.where(np.isnan(sums["memory"]), sums["moved"], sums["memory"])
-    sums["total"] = np.bincount(runs.part, (runs.end - runs.start).astype(np.float64), len(parts)).astype(np.float64)
+    sums["total"] = np.bincount(
+        runs.part, (runs.end - runs.start).astype(np.float64), len(parts)
+    ).astype(np.float64)
     sums["own"] = np.bincount(runs.part, runs.own.astype(np.float64), len(parts)).astype(np.float64)
     columns = {_SUM_OF.get(name, name): array for name, array in parts.arrays.items()} | sums
     if as_xprof:
@@ -77,7 +93,10 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
     rows = np.flatnonzero(parts.hlo & (count > 0))
     name, _ = pd.factorize(parts.name[rows], sort=True)
     rows = rows[np.lexsort((name, parts.program[rows], -sums["own"][rows]))]
-    arrays = {name: pd.Index(values[rows], dtype=object) if values.dtype == object else values[rows] for name, values in columns.items()}
+    arrays = {
+        name: pd.Index(values[rows], dtype=object) if values.dtype == object else values[rows]
+        for name, values in columns.items()
+    }
     return pd.DataFrame(arrays, copy=False), idle
 
 
@@ -90,7 +109,11 @@ def unknown(found: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 def _ran(activity: Activity) -> tuple[OpParts, DeviceOps]:
     """What ops ran, and their runs: `op_parts` and `device_ops`, or where no program ran on a device what the CPU ran."""
-    return (activity.op_parts, activity.device_ops) if activity.has_device else (activity.cpu_parts, activity.cpu_ops)
+    return (
+        (activity.op_parts, activity.device_ops)
+        if activity.has_device
+        else (activity.cpu_parts, activity.cpu_ops)
+    )
 
 
 def ran(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -112,14 +135,20 @@ def added(found: list[pd.DataFrame]) -> pd.DataFrame:
         Each with `identity`, which with its program's ident tells an op's program from others: see `identities`.
     """
     every = pd.concat([one for one in found if len(one)] or found[:1], ignore_index=True)
-    code = every.groupby(["identity", "program", "name", "framework_op"], sort=False).ngroup().to_numpy(np.int64)
+    code = (
+        every.groupby(["identity", "program", "name", "framework_op"], sort=False)
+        .ngroup()
+        .to_numpy(np.int64)
+    )
     out = every[~pd.Series(code).duplicated()].reset_index(drop=True)
     for name in (*SUMS, *(level for level in ON_CHIP if level in every.columns)):
         # What one of them does not know nobody knows of all.
         out[name] = np.bincount(code, every[name].to_numpy(np.float64), len(out))
     # A row of a table of events is none of that of the run.
     out["part"] = -1
-    return out.sort_values(["own", "program", "name"], ascending=[False, True, True], kind="stable", ignore_index=True)
+    return out.sort_values(
+        ["own", "program", "name"], ascending=[False, True, True], kind="stable", ignore_index=True
+    )
 
 
 def identities(activity: Activity, found: pd.DataFrame) -> list[str]:
@@ -133,7 +162,9 @@ def identities(activity: Activity, found: pd.DataFrame) -> list[str]:
         if key not in known:
             digest = activity.programs.digest(*key) if activity.programs is not None else ""
             known[key] = digest or ("" if activity.has_device else f"on {activity.hosts[key[0]]}")
-    return [known[key] for key in zip(found["host"].tolist(), found["program"].tolist(), strict=True)]
+    return [
+        known[key] for key in zip(found["host"].tolist(), found["program"].tolist(), strict=True)
+    ]
 
 
 def frame(activity: Activity, measured: tuple[pd.DataFrame, int]) -> pd.DataFrame:
@@ -154,7 +185,9 @@ def as_xprof(activity: Activity) -> pd.DataFrame:
     return out.drop(columns="bound")
 
 
-def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: bool) -> pd.DataFrame:
+def _public(
+    activity: Activity, found: pd.DataFrame, whole: int, *, impossible: bool
+) -> pd.DataFrame:
     told = described(activity, found)
     total, own, runs = (found[name].to_numpy(np.float64) for name in ("total", "own", "runs"))
     share = own / whole if whole else own * 0.0
@@ -221,7 +254,9 @@ def rates(
         What main memory is called where an op is bound by it.
     """
     seconds = seconds_of(found["total"])
-    total_flops, total_moved, total_memory = (found[name].to_numpy(np.float64) for name in ("flops", "moved", "memory"))
+    total_flops, total_moved, total_memory = (
+        found[name].to_numpy(np.float64) for name in ("flops", "moved", "memory")
+    )
     flops, normalized = total_flops / seconds, found["normalized"].to_numpy(np.float64) / seconds
     # An asynchronous copy states its bytes of main memory where it begins or where it is done, and its time is elsewhere.
     waits = np.isin(found["category"].to_numpy(object), _COPIES) & ~(total_memory > 0)
@@ -232,7 +267,9 @@ def rates(
     with np.errstate(divide="ignore", invalid="ignore"):
         used = {ops.COMPUTE: normalized / peak_flops, main: memory / peak_bytes}
     known = ~np.isnan(used[ops.COMPUTE]) & ~np.isnan(used[main])
-    used |= {ON_CHIP[level]: of_chip for level, of_chip in on_chip_use(found, on_chip or {}).items()}
+    used |= {
+        ON_CHIP[level]: of_chip for level, of_chip in on_chip_use(found, on_chip or {}).items()
+    }
     near = nearest(used, known)
     return {
         "flops_per_second": flops,
@@ -256,12 +293,18 @@ def seconds_of(total_ps: pd.Series) -> Floats:
 def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, Floats]:
     """Utilization of each on-chip memory's peak by ops, for memories whose bytes the profile states."""
     seconds = seconds_of(found["total"])
-    return {level: found[level].to_numpy(np.float64) / seconds / peak for level, peak in on_chip.items() if level in found.columns}
+    return {
+        level: found[level].to_numpy(np.float64) / seconds / peak
+        for level, peak in on_chip.items()
+        if level in found.columns
+    }
 
 
 def nearest(used: dict[str, Floats], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
     """The most used resource, the first of equal ones; '' if none is used or it is unknown."""
-    table = np.nan_to_num(np.stack(list(used.values()), axis=1), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    table = np.nan_to_num(
+        np.stack(list(used.values()), axis=1), nan=0.0, posinf=np.inf, neginf=-np.inf
+    )
     most = table.argmax(axis=1)
     return np.where(known & (table > 0).any(axis=1), np.array(list(used), object)[most], "")
 
@@ -270,19 +313,30 @@ def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:
     """For each op the name of its program with its id, and whether the file has the program."""
     known: dict[tuple[int, int], str] = {}
     out = []
-    for host, ident, module in zip(*(found[column].tolist() for column in ("host", "program", "module")), strict=True):
+    for host, ident, module in zip(
+        *(found[column].tolist() for column in ("host", "program", "module")), strict=True
+    ):
         if (host, ident) not in known:
-            known[host, ident] = activity.programs.name(host, ident) if activity.programs is not None else ""
+            known[host, ident] = (
+                activity.programs.name(host, ident) if activity.programs is not None else ""
+            )
         title = known[host, ident]
-        out.append((title or (f"{module}({ident % (1 << 64)})" if ident else str(module)), bool(title)))
+        out.append(
+            (title or (f"{module}({ident % (1 << 64)})" if ident else str(module)), bool(title))
+        )
     return out
 
 
 def described(activity: Activity, found: pd.DataFrame) -> pd.DataFrame:
     """What ops are: `program` (its name with its ident), `in_file` (whether the file has it), `expression`, `shape`, `layout`."""
     rows = []
-    columns = zip(*(found[column].tolist() for column in ("host", "program", "name", "expression")), strict=True)
-    for (title, known), (host, ident, name, text) in zip(titles(activity, found), columns, strict=True):
+    columns = zip(
+        *(found[column].tolist() for column in ("host", "program", "name", "expression")),
+        strict=True,
+    )
+    for (title, known), (host, ident, name, text) in zip(
+        titles(activity, found), columns, strict=True
+    ):
         program = activity.programs.program(host, ident) if known else None
         expression, shape, layout = _written(program, name)
         if text:
@@ -305,7 +359,11 @@ def written(program: Program, place: int) -> tuple[str, str, str]:
     """The instruction at a place as HLO text, its shape and its layout; '' if damaged."""
     try:
         shape = program.shape(place)
-        return hlo_text.expression(program, place), shape.short, "" if shape.is_tuple else shape.layout
+        return (
+            hlo_text.expression(program, place),
+            shape.short,
+            "" if shape.is_tuple else shape.layout,
+        )
     except ReadError:
         return "", "", ""
 

@@ -23,13 +23,40 @@ Floats = npt.NDArray[np.float64]
 
 COLUMNS = frames.names("kernels.frame")
 XPROF_COLUMNS = (
-    *("rank", "kernel", "registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid", "occupancy_percent"),
-    *("op_tensor_core_eligible", "uses_tensor_core", "op", "occurrences", "total_us", "avg_us", "min_us", "max_us"),
+    *(
+        "rank",
+        "kernel",
+        "registers",
+        "static_shared_bytes",
+        "dynamic_shared_bytes",
+        "block",
+        "grid",
+        "occupancy_percent",
+    ),
+    *(
+        "op_tensor_core_eligible",
+        "uses_tensor_core",
+        "op",
+        "occurrences",
+        "total_us",
+        "avg_us",
+        "min_us",
+        "max_us",
+    ),
 )
 XPROF_ROWS = 1000
 """XProf shows only the rows with the most time."""
 
-_GROUPED = ["occurrences", "total_us", "avg_us", "min_us", "max_us", "percent", "tensor_core_percent", "occupancy_percent"]
+_GROUPED = [
+    "occurrences",
+    "total_us",
+    "avg_us",
+    "min_us",
+    "max_us",
+    "percent",
+    "tensor_core_percent",
+    "occupancy_percent",
+]
 
 
 def frame(activity: Activity, rows: Kernels | None = None) -> pd.DataFrame:
@@ -51,7 +78,9 @@ def frame(activity: Activity, rows: Kernels | None = None) -> pd.DataFrame:
     for key in _FLAGS:
         said = out[key].to_numpy()
         # A bool as long as each row tells; a column of three values only where one does not.
-        out[key] = said == 1 if (said >= 0).all() else pd.Series(said == 1, dtype="boolean").mask(said < 0)
+        out[key] = (
+            said == 1 if (said >= 0).all() else pd.Series(said == 1, dtype="boolean").mask(said < 0)
+        )
     return out.reindex(columns=COLUMNS)
 
 
@@ -70,7 +99,15 @@ def _unique(texts: Iterable[str]) -> str | None:
     return BETWEEN.join(sorted(entries)) or None
 
 
-_KEY = ["kernel", "registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid", "op_tensor_core_eligible"]
+_KEY = [
+    "kernel",
+    "registers",
+    "static_shared_bytes",
+    "dynamic_shared_bytes",
+    "block",
+    "grid",
+    "op_tensor_core_eligible",
+]
 
 
 def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
@@ -120,7 +157,9 @@ def as_xprof(activity: Activity) -> pd.DataFrame:
     return out.head(XPROF_ROWS)[list(XPROF_COLUMNS)]
 
 
-def _grouped(kernels: Kernels, launch_shapes: list[dict[str, object]], activity: Activity) -> pd.DataFrame:
+def _grouped(
+    kernels: Kernels, launch_shapes: list[dict[str, object]], activity: Activity
+) -> pd.DataFrame:
     """Launches grouped by all that tells them apart, sorted as TensorFlow Profiler does: by total time, then by the key itself."""
     if not len(kernels):
         return pd.DataFrame()
@@ -141,7 +180,10 @@ def _grouped(kernels: Kernels, launch_shapes: list[dict[str, object]], activity:
         {
             "rank": 0,
             "kernel": activity.kernel_names.values[kernels.kernel[first]],
-            **{k: _whole([d[k] for d in launches]) for k in ("registers", "static_shared_bytes", "dynamic_shared_bytes")},
+            **{
+                k: _whole([d[k] for d in launches])
+                for k in ("registers", "static_shared_bytes", "dynamic_shared_bytes")
+            },
             "block": [str(d["block"]) for d in launches],
             "grid": [str(d["grid"]) for d in launches],
             "occupancy_percent": occupancy,
@@ -155,7 +197,11 @@ def _grouped(kernels: Kernels, launch_shapes: list[dict[str, object]], activity:
             "max_us": longest / 1000,
             "host": kernels.host[first],
             "device": kernels.device[first],
-            **{key: _listed(code, kernels.arrays[key].astype(np.int64), activity) for key in _ORIGINS if key in kernels},
+            **{
+                key: _listed(code, kernels.arrays[key].astype(np.int64), activity)
+                for key in _ORIGINS
+                if key in kernels
+            },
         }
     )
     table = table.iloc[_order(table, total)].reset_index(drop=True)
@@ -163,7 +209,9 @@ def _grouped(kernels: Kernels, launch_shapes: list[dict[str, object]], activity:
     return table
 
 
-def _listed(code: npt.NDArray[np.int64], said: npt.NDArray[np.int64], activity: Activity) -> npt.NDArray[np.object_]:
+def _listed(
+    code: npt.NDArray[np.int64], said: npt.NDArray[np.int64], activity: Activity
+) -> npt.NDArray[np.object_]:
     """For each group of launches what they say, as texts by code, each once; None where none says anything."""
     texts = activity.texts.values
     out = np.full(int(code.max(initial=-1)) + 1, None, object)
@@ -179,7 +227,9 @@ def _listed(code: npt.NDArray[np.int64], said: npt.NDArray[np.int64], activity: 
 
 def _order(table: pd.DataFrame, total: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     keys = [table["op"], table["op_tensor_core_eligible"], table["uses_tensor_core"]]
-    keys += [table[c].fillna(-1) for c in ("dynamic_shared_bytes", "static_shared_bytes", "registers")]
+    keys += [
+        table[c].fillna(-1) for c in ("dynamic_shared_bytes", "static_shared_bytes", "registers")
+    ]
     by: list[Any] = [key.to_numpy() for key in keys]
     for name in ("block", "grid"):
         by += list(_sides(table[name]).T[::-1])
@@ -205,21 +255,32 @@ def _computed_occupancy(table: pd.DataFrame, activity: Activity) -> Floats:
     """Occupancy in percent of the rows' launch shapes on their devices; NaN where the device or a part of the shape is not known."""
     devices = activity.devices
     nvidia = {
-        (activity.hosts.index(h), int(d)): (c, float(n) if n is not None and not pd.isna(n) else np.nan)
+        (activity.hosts.index(h), int(d)): (
+            c,
+            float(n) if n is not None and not pd.isna(n) else np.nan,
+        )
         for h, d, k, name, c, n in zip(
-            *(devices[c] for c in ("host", "device", "kind", "name", "compute_capability", "cores")), strict=True
+            *(
+                devices[c]
+                for c in ("host", "device", "kind", "name", "compute_capability", "cores")
+            ),
+            strict=True,
         )
         # AMD numbers its architectures alike: 9.0 is a Hopper here, and a gfx90a there.
         if k == "GPU" and isinstance(c, str) and "AMD" not in str(name) and h in activity.hosts
     }
     if not nvidia:
         return np.full(len(table), np.nan)
-    which = [nvidia.get(at, (None, np.nan)) for at in zip(table["host"].tolist(), table["device"].tolist(), strict=True)]
+    which = [
+        nvidia.get(at, (None, np.nan))
+        for at in zip(table["host"].tolist(), table["device"].tolist(), strict=True)
+    ]
     capability = [c for c, _ in which]
     cores = np.array([n for _, n in which], np.float64)
     threads, blocks = (np.prod(_sides(table[c]), axis=1) for c in ("block", "grid"))
     registers, static, dynamic = (
-        table[c].to_numpy(np.float64, na_value=np.nan) for c in ("registers", "static_shared_bytes", "dynamic_shared_bytes")
+        table[c].to_numpy(np.float64, na_value=np.nan)
+        for c in ("registers", "static_shared_bytes", "dynamic_shared_bytes")
     )
     shared = static + np.where(np.isnan(dynamic), 0, dynamic)
     if activity.framework is PYTORCH:
@@ -272,8 +333,11 @@ def _summed(kernels: pd.DataFrame, key: str, other: str, counted: str) -> pd.Dat
         "max_us": longest,
         "percent": 100 * sums["total_us"] / time.sum(),
         # Of the time of kernels whose name tells; none does where all were compiled by Triton.
-        "tensor_core_percent": 100 * sums["used"] / np.where(sums["known"] > 0, sums["known"], np.nan),
-        "occupancy_percent": sums["weighted"] / np.where(sums["occupied"] > 0, sums["occupied"], np.nan),
+        "tensor_core_percent": 100
+        * sums["used"]
+        / np.where(sums["known"] > 0, sums["known"], np.nan),
+        "occupancy_percent": sums["weighted"]
+        / np.where(sums["occupied"] > 0, sums["occupied"], np.nan),
     }
     order = np.argsort(-sums["total_us"], kind="stable")
     return pd.DataFrame({name: figures[name][order] for name in columns})

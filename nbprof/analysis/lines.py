@@ -75,7 +75,13 @@ class _Ran:
     device: Floats
 
 
-def lines(activity: Activity, trace: Trace, times: LineTimes | None, cells: dict[str, int], python: Python | None = None) -> Lines:
+def lines(
+    activity: Activity,
+    trace: Trace,
+    times: LineTimes | None,
+    cells: dict[str, int],
+    python: Python | None = None,
+) -> Lines:
     """Time by line of one recording.
 
     The host's is what passed while the line ran, the innermost one where a function of a cell is called by another. The device's is that
@@ -105,7 +111,14 @@ def lines(activity: Activity, trace: Trace, times: LineTimes | None, cells: dict
     else:
         ran = _of_stacks(activity, trace)
     programs = [(_person(source), own) for source, own in _program_ops(activity)]
-    row = {place: i for i, place in enumerate(dict.fromkeys([*ran.places, *sorted({place for place, _ in programs if place is not None})]))}
+    row = {
+        place: i
+        for i, place in enumerate(
+            dict.fromkeys(
+                [*ran.places, *sorted({place for place, _ in programs if place is not None})]
+            )
+        )
+    }
     known, count = len(ran.places), len(row)
     if not count:
         return Lines(frames.empty("lines.frame"), dict.fromkeys(PARTS, np.nan))
@@ -124,7 +137,10 @@ def lines(activity: Activity, trace: Trace, times: LineTimes | None, cells: dict
         {
             "file": [_name(cell, cells) for cell, _ in row],
             "line": [line for _, line in row],
-            "code": [texts[cell][line - 1] if 0 < line <= len(texts.get(cell, ())) else None for cell, line in row],
+            "code": [
+                texts[cell][line - 1] if 0 < line <= len(texts.get(cell, ())) else None
+                for cell, line in row
+            ],
             "calls": pd.array([*ran.calls, *[None] * (count - known)], "Int64"),
             **{part: values[:-1] for part, values in sums.items()},
         }
@@ -168,8 +184,14 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
     stacks, ops = activity.torch_stacks, activity.torch_ops.frame()
     if stacks is None or not len(stacks.frame):
         return _Ran([], [], np.full(1, np.nan), np.full(1, np.nan))
-    own = [next((place for frame in str(said).split("\n") if (place := person_call(frame))), None) for said in stacks.frame.tolist()]
-    row = {place: i for i, place in enumerate(dict.fromkeys(place for place in own if place is not None))}
+    own = [
+        next((place for frame in str(said).split("\n") if (place := person_call(frame))), None)
+        for said in stacks.frame.tolist()
+    ]
+    row = {
+        place: i
+        for i, place in enumerate(dict.fromkeys(place for place in own if place is not None))
+    }
     count = len(row)
     is_own = np.array([count if place is None else row[place] for place in own], np.int64)
     # The nearest one outwards; what is above has a lower code. The last is that of no stack.
@@ -181,7 +203,10 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
     calls: list[int | None] = [None] * count
     events, python = trace.events, activity.torch_calls.frame()
     if len(python):
-        stack, duration = python["stack"].to_numpy(np.int64), events.duration[python["event"].to_numpy(np.int64)]
+        stack, duration = (
+            python["stack"].to_numpy(np.int64),
+            events.duration[python["event"].to_numpy(np.int64)],
+        )
         # What a function of a library took is that of the line around it.
         alone = np.maximum(nesting.self_times(python["parent"].to_numpy(np.int32), duration), 0)
         row_of, lane = inner[stack], events.lane[python["event"].to_numpy(np.int64)]
@@ -235,23 +260,39 @@ def _divided(row: Int64s, duration_ps: Floats | Int64s, count: int) -> Floats:
 def _program_ops(activity: Activity) -> list[tuple[str, float]]:
     """The line of code that each op of a compiled program comes from, as the compiler noted it, and its self time in ps."""
     out: list[tuple[str, float]] = []
-    for runs, parts in ((activity.device_ops.frame(), activity.op_parts.frame()), (activity.cpu_ops.frame(), activity.cpu_parts.frame())):
+    for runs, parts in (
+        (activity.device_ops.frame(), activity.op_parts.frame()),
+        (activity.cpu_ops.frame(), activity.cpu_parts.frame()),
+    ):
         part = runs["part"].to_numpy(np.int64)
         known = part >= 0
-        own = np.bincount(part[known], runs["own"].to_numpy(np.float64)[known], minlength=len(parts))
+        own = np.bincount(
+            part[known], runs["own"].to_numpy(np.float64)[known], minlength=len(parts)
+        )
         of_program = parts["hlo"].to_numpy(np.bool_)
-        out += [(str(parts["source"].iloc[i] or ""), float(own[i])) for i in np.flatnonzero(of_program).tolist()]
+        out += [
+            (str(parts["source"].iloc[i] or ""), float(own[i]))
+            for i in np.flatnonzero(of_program).tolist()
+        ]
     return out
 
 
-def _launched(activity: Activity, trace: Trace, times: LineTimes, ran: Int64s, count: int) -> Floats:
+def _launched(
+    activity: Activity, trace: Trace, times: LineTimes, ran: Int64s, count: int
+) -> Floats:
     """Time of device work by the line that ran when it was launched; NaN without a device, and where the trace has another clock."""
     events, changed = trace.events, times.at - origin_ns(trace)
     # In ns: the ps of a clock that began long before would pass 64 bits.
-    if not activity.has_device or changed[0] > events.end.max() // 1000 or changed[-1] < events.start.min() // 1000:
+    if (
+        not activity.has_device
+        or changed[0] > events.end.max() // 1000
+        or changed[-1] < events.start.min() // 1000
+    ):
         return np.full(count + 1, np.nan)
     duration = events.duration
-    launched = activity.launches.take(activity.launches.target >= 0).frame().drop_duplicates("target")
+    launched = (
+        activity.launches.take(activity.launches.target >= 0).frame().drop_duplicates("target")
+    )
     event, target = launched["event"].to_numpy(np.int64), launched["target"].to_numpy(np.int64)
     # In the middle of the call, which holds though the clocks are some µs apart.
     moment = events.start[event] + duration[event] // 2
@@ -259,7 +300,9 @@ def _launched(activity: Activity, trace: Trace, times: LineTimes, ran: Int64s, c
     # Before the first change, and after the last, no line ran.
     row = np.where(at >= 0, ran[at], count)
     others = np.setdiff1d(_work(activity), target)
-    return _divided(np.append(row, np.full(len(others), count)), duration[np.append(target, others)], count)
+    return _divided(
+        np.append(row, np.full(len(others), count)), duration[np.append(target, others)], count
+    )
 
 
 def _work(activity: Activity) -> Int64s:

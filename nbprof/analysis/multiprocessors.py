@@ -40,7 +40,11 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
     blocks = _blocks(activity, kernels)
     host, device = (kernels[key].to_numpy(np.int64) for key in ("host", "device"))
     occupancy, tensor = kernels["occupancy"].to_numpy(np.float64), kernels["tensor_core"].to_numpy()
-    names = activity.devices.set_index(["host", "device"])["name"].to_dict() if len(activity.devices) else {}
+    names = (
+        activity.devices.set_index(["host", "device"])["name"].to_dict()
+        if len(activity.devices)
+        else {}
+    )
     rows = []
     first, code = unique_rows(host, device)
     of_device = rows_by_code(code)
@@ -64,7 +68,8 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
                 "utilization_percent": _share(busy, high - low),
                 "sm_efficiency_percent": _share(working, high - low),
                 "occupancy_percent": _mean(occupancy[of], length),
-                "tensor_core_percent": 100 * _mean((tensor[of] == 1)[tells].astype(np.float64), length[tells]),
+                "tensor_core_percent": 100
+                * _mean((tensor[of] == 1)[tells].astype(np.float64), length[tells]),
                 "kernels": len(of),
             }
         )
@@ -94,11 +99,17 @@ def _blocks(activity: Activity, kernels: pd.DataFrame) -> Floats:
         if len(sides) == 3 and all(side.strip().isdecimal() for side in sides):
             count[i] = np.prod([float(side) for side in sides])
     known = activity.devices[["host", "device", "cores"]].to_dict("records")
-    cores = {(activity.hosts.index(row["host"]), row["device"]): row["cores"] for row in known if row["host"] in activity.hosts}
+    cores = {
+        (activity.hosts.index(row["host"]), row["device"]): row["cores"]
+        for row in known
+        if row["host"] in activity.hosts
+    }
     host, device = kernels["host"].to_numpy(np.int64), kernels["device"].to_numpy(np.int64)
     on = np.full(len(kernels), np.nan)
     for (one, number), many in cores.items():
-        on[(host == one) & (device == number)] = float(many) if pd.notna(many) and many > 0 else np.nan
+        on[(host == one) & (device == number)] = (
+            float(many) if pd.notna(many) and many > 0 else np.nan
+        )
     return np.asarray(count[kernels["details"].to_numpy(np.int64)] / on, np.float64)
 
 
@@ -108,7 +119,9 @@ def _window(steps: pd.DataFrame, host: str, start: Int64s, end: Int64s) -> tuple
     if not len(mine):
         return int(start.min()), int(end.max())
     begin = mine["start_ms"].to_numpy(np.float64)
-    return round(begin.min() * 1e9), round((begin + mine["step_time_ms"].to_numpy(np.float64)).max() * 1e9)
+    return round(begin.min() * 1e9), round(
+        (begin + mine["step_time_ms"].to_numpy(np.float64)).max() * 1e9
+    )
 
 
 def _share(part: float, whole: float) -> float:

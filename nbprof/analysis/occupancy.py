@@ -63,7 +63,9 @@ def limits(capability: object) -> Limits | None:
     return LIMITS.get((int(major), int(minor))) if major.isdecimal() and minor.isdecimal() else None
 
 
-def theoretical_percent(capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats) -> Floats:
+def theoretical_percent(
+    capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats
+) -> Floats:
     """Occupancy in percent of each launch shape: warps of the blocks that fit on a multiprocessor, of the warps that it can hold.
 
     Parameters
@@ -78,11 +80,18 @@ def theoretical_percent(capability: Sequence[object], threads: Floats, registers
     float64[n]
         NaN where an input is not known, or the block does not fit.
     """
-    return np.where(fits := warps(capability, threads, registers, shared_bytes), 100 * fits, np.nan) / _most(capability)
+    return np.where(
+        fits := warps(capability, threads, registers, shared_bytes), 100 * fits, np.nan
+    ) / _most(capability)
 
 
 def achieved_percent(
-    capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats, blocks: Floats, cores: Floats
+    capability: Sequence[object],
+    threads: Floats,
+    registers: Floats,
+    shared_bytes: Floats,
+    blocks: Floats,
+    cores: Floats,
 ) -> Floats:
     """The theoretical occupancy, or less where the grid has too few blocks to fill the device: what PyTorch estimates as achieved.
 
@@ -103,7 +112,9 @@ def _most(capability: Sequence[object]) -> Floats:
     return np.array([np.nan if k is None else k.warps for k in known], np.float64)
 
 
-def warps(capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats) -> Floats:
+def warps(
+    capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats
+) -> Floats:
     """Warps of each launch shape that a multiprocessor can hold; 0 if a block does not fit, NaN if an input is unknown."""
     known = [limits(c) for c in capability]
 
@@ -114,12 +125,16 @@ def warps(capability: Sequence[object], threads: Floats, registers: Floats, shar
     with np.errstate(divide="ignore", invalid="ignore"):
         of_block = np.ceil(threads / WARP)
         a_warp = np.ceil(registers * WARP / _REGISTER_UNIT) * _REGISTER_UNIT
-        by_registers = np.floor(np.floor(_REGISTERS / _PARTITIONS / a_warp) * _PARTITIONS / of_block)
+        by_registers = np.floor(
+            np.floor(_REGISTERS / _PARTITIONS / a_warp) * _PARTITIONS / of_block
+        )
         # A block has no more registers than a multiprocessor, however they lie in the partitions.
         by_registers = np.where(a_warp * of_block > _REGISTERS, 0, by_registers)
         taken = np.ceil((shared_bytes + reserved) / unit) * unit
         by_shared = np.where(taken > 0, np.floor(shared / taken), np.inf)
         by_shared = np.where(np.isnan(taken), np.nan, by_shared)
-        blocks = np.minimum.reduce([most_blocks, np.floor(most_warps / of_block), by_registers, by_shared])
+        blocks = np.minimum.reduce(
+            [most_blocks, np.floor(most_warps / of_block), by_registers, by_shared]
+        )
     out: Floats = np.where(threads > 0, blocks * of_block, np.nan)
     return out

@@ -67,7 +67,9 @@ def of_steps(
     """
     mean = summary.set_index("category")["mean_ms"]
     percent = summary.set_index("category")["percent"]
-    found = breakdown(activity, steps, summary, busy, dropped, captures=captures, works_ahead=works_ahead, cpu=cpu)
+    found = breakdown(
+        activity, steps, summary, busy, dropped, captures=captures, works_ahead=works_ahead, cpu=cpu
+    )
     return {
         **verdict(found).to_dict(),
         "step_time_ms": _known(mean["step_time"]),
@@ -80,7 +82,8 @@ def of_steps(
         "hosts": len(activity.hosts),
         "devices": len(activity.devices),
         # What a device is called that is there is not known where nothing of it but its memory was recorded.
-        "device_kind": device_names(activity.devices) or (None if activity.has_device or activity.traits & _UNKNOWN_DEVICE else "CPU"),
+        "device_kind": device_names(activity.devices)
+        or (None if activity.has_device or activity.traits & _UNKNOWN_DEVICE else "CPU"),
         "framework": activity.framework.title,
         "warmup_steps": int(steps["warmup"].astype(bool).sum()) if len(steps) else 0,
         "steps": len(steps),
@@ -134,7 +137,10 @@ def overview(
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
     out["outside_compilation_percent"] = _outside(ops, activity)
     largest = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
-    for key, column in (("peak_memory_bytes", "peak_bytes"), ("memory_capacity_bytes", "capacity_bytes")):
+    for key, column in (
+        ("peak_memory_bytes", "peak_bytes"),
+        ("memory_capacity_bytes", "capacity_bytes"),
+    ):
         out[key] = int(largest[column].iloc[0]) if largest[column].notna().any() else None
     shares = {str(key): _known(value) for key, value in percent.items()} if steps else {}
     if (other := shares.get("other")) is not None:
@@ -157,14 +163,18 @@ def overview(
     )
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
     shown = ops[ops["where"] == out["top_ops_where"]]
-    recorded = host_in_steps if out["top_ops_where"] == "host" else in_steps[in_steps["where"] == "device"]
+    recorded = (
+        host_in_steps if out["top_ops_where"] == "host" else in_steps[in_steps["where"] == "device"]
+    )
     if only_waits and out["top_ops_where"] == "host":
         shown = shown.head(0)
     out["top_ops"] = _top_ops(shown, recorded, kernels, steps)
     return out
 
 
-def _top_ops(ops: pd.DataFrame, in_steps: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
+def _top_ops(
+    ops: pd.DataFrame, in_steps: pd.DataFrame, kernels: pd.DataFrame, steps: int
+) -> pd.DataFrame:
     """The ten ops with the most self time; with FLOP rate and use of Tensor Cores where these are known.
 
     `in_steps` has their self time in steps, by op: of the device all but what was launched before the recording began.
@@ -217,10 +227,22 @@ def environment(activity: Activity) -> dict[str, Any]:
     """
     known = activity.environment
     kinds: dict[tuple[object, ...], dict[str, Any]] = {}
-    columns = ["name", "kind", "compute_capability", "memory_bytes", "cores", "megacore", "sparse_cores"]
+    columns = [
+        "name",
+        "kind",
+        "compute_capability",
+        "memory_bytes",
+        "cores",
+        "megacore",
+        "sparse_cores",
+    ]
     for row in activity.devices[columns].to_dict("records"):
-        facts: dict[str, Any] = {str(key): None if pd.isna(value) else value for key, value in row.items()}
-        facts["architecture"] = _architecture(str(facts["name"]), str(facts["kind"]), facts["compute_capability"])
+        facts: dict[str, Any] = {
+            str(key): None if pd.isna(value) else value for key, value in row.items()
+        }
+        facts["architecture"] = _architecture(
+            str(facts["name"]), str(facts["kind"]), facts["compute_capability"]
+        )
         kinds.setdefault(tuple(facts.values()), {**facts, "count": 0})["count"] += 1
     out = {
         "hosts": list(activity.hosts),
@@ -236,7 +258,16 @@ def environment(activity: Activity) -> dict[str, Any]:
     return out
 
 
-_ARCHITECTURES = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 8: "Ampere", 9: "Hopper", 10: "Blackwell", 12: "Blackwell"}
+_ARCHITECTURES = {
+    2: "Fermi",
+    3: "Kepler",
+    5: "Maxwell",
+    6: "Pascal",
+    8: "Ampere",
+    9: "Hopper",
+    10: "Blackwell",
+    12: "Blackwell",
+}
 
 
 def _architecture(name: str, kind: str, capability: Any) -> str | None:
@@ -246,7 +277,13 @@ def _architecture(name: str, kind: str, capability: Any) -> str | None:
     major, _, minor = capability.partition(".")
     if capability in ("7.5", "8.9"):
         return "Turing" if major == "7" else "Ada Lovelace"
-    return "Volta" if major == "7" and minor else _ARCHITECTURES.get(int(major)) if major.isdigit() else None
+    return (
+        "Volta"
+        if major == "7" and minor
+        else _ARCHITECTURES.get(int(major))
+        if major.isdigit()
+        else None
+    )
 
 
 def busy(shares: list[float] | None) -> float | None:
@@ -270,7 +307,9 @@ def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
     # A device that nothing was recorded on may have run nothing, or may not have been traced.
     if not on_device.any() or not len(used):
         return []
-    host, device, start, end = (work[name].to_numpy(np.int64)[on_device] for name in ("host", "device", "start", "end"))
+    host, device, start, end = (
+        work[name].to_numpy(np.int64)[on_device] for name in ("host", "device", "start", "end")
+    )
     shares = []
     for at in np.unique(host).tolist():
         mine = used[used["host"] == activity.hosts[at]]
@@ -286,14 +325,18 @@ def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float, float]]) -> dict[str, float | None]:
+def _ops(
+    ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float, float]]
+) -> dict[str, float | None]:
     out: dict[str, float | None] = {}
     count = ops.groupby("where")["occurrences"].sum()
     total = float(count.sum())
     # What no op was recorded of on the host is no 100 % on the device; nor is it, of one host of several, a share of all of them.
     of_hosts = activity.has_host_ops and not (activity.hosts_without_ops and activity.has_device)
     for where, recorded in (("host", of_hosts), ("device", activity.has_device and of_hosts)):
-        out[f"{where}_op_percent"] = 100 * float(count.get(where, 0)) / total if total and recorded else None
+        out[f"{where}_op_percent"] = (
+            100 * float(count.get(where, 0)) / total if total and recorded else None
+        )
         eager, self_time = eager_us[where]
         calls, time = activity.eager_calls
         if where == "host" and calls > count.get(where, 0):

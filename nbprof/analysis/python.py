@@ -33,9 +33,13 @@ _LIBRARY = re.compile(
     r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3|^<(?!stdin|ipython-input)"
     r"|[/\\]nbprof[/\\](?:capture|notebook)[/\\]"
 )
-_PACKAGE = re.compile(r".*[/\\](?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\](?:lib-dynload[/\\])?([^/\\.]+)")
+_PACKAGE = re.compile(
+    r".*[/\\](?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\](?:lib-dynload[/\\])?([^/\\.]+)"
+)
 _FROZEN = re.compile(r"<frozen ([^.>]+)")
-_WAITING = re.compile(r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)\.py\Z")
+_WAITING = re.compile(
+    r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)\.py\Z"
+)
 _MOST_THREADS = 50
 """Threads that are told apart to say where a function ran."""
 
@@ -48,9 +52,13 @@ _AT_ONCE = (0.9, 1.3)
 """How late a sample is, in terms of `SWITCH_S`, where the thread gave up the GIL as soon as it had to: the system adds 0.1 to 0.2 ms."""
 _IDLE = 0.5
 """Cores that a process uses at least while it is not waiting."""
-_QUICK_METHODS = frozenset().union(*(dir(kind) for kind in (list, dict, set, frozenset, str, bytes, bytearray, tuple, int, float)))
+_QUICK_METHODS = frozenset().union(
+    *(dir(kind) for kind in (list, dict, set, frozenset, str, bytes, bytearray, tuple, int, float))
+)
 """Methods of Python's own types."""
-_QUICK_MODULES = frozenset({"time", "math", "random", "operator", "itertools", "functools", "collections"})
+_QUICK_MODULES = frozenset(
+    {"time", "math", "random", "operator", "itertools", "functools", "collections"}
+)
 """Modules of Python whose functions take less than a µs, but for those that take a function or wait."""
 _WAITS_FOR_FRAMEWORK = frozenset({"block_until_ready"})
 """Methods of a framework's arrays that are known by their names alone."""
@@ -149,7 +157,9 @@ class Python:
         share = np.divide(inside, wall, out=np.zeros_like(wall), where=wall > 0)[samples.sample - 1]
         other = samples.thread > 0
         weight = np.where(other & (cpu >= 0), np.minimum(cpu, length), length) * share
-        waiting = self._nodes(lambda function: _WAITING.search(function.file) is not None)[samples.node]
+        waiting = self._nodes(lambda function: _WAITING.search(function.file) is not None)[
+            samples.node
+        ]
         return np.where(other & (cpu < 0) & waiting, 0.0, weight)
 
     @cached_property
@@ -173,7 +183,9 @@ class Python:
         """Time by line."""
         samples, place = self.samples, self._place
         line = np.array([each.line for each in samples.places], np.int64)
-        lines, key = self._keyed(self._function * (line.max(initial=0) + 1) + line[place] if len(place) else place)
+        lines, key = self._keyed(
+            self._function * (line.max(initial=0) + 1) + line[place] if len(place) else place
+        )
         rows = self._rows(key, len(lines))
         of_node = {int(row): int(i) for i, row in reversed(list(enumerate(key.tolist())))}
         places = [samples.places[place[of_node[row]]] for row in range(len(lines))]
@@ -197,7 +209,11 @@ class Python:
         of_function = np.array([number[name] for name in names], np.int64)
         modules, key = self._keyed(of_function[self._function] if len(names) else self._function)
         found = list(number)
-        return self._frame("python.modules", self._rows(key, len(modules)), module=[found[each] for each in modules])
+        return self._frame(
+            "python.modules",
+            self._rows(key, len(modules)),
+            module=[found[each] for each in modules],
+        )
 
     @cached_property
     def threads(self) -> pd.DataFrame:
@@ -205,16 +221,29 @@ class Python:
         samples = self.samples
         _, inside = _lengths(samples, self.intervals)
         count = len(samples.threads)
-        profiled = self.intervals if self.intervals is not None else Intervals(samples.at[:1], samples.at[-1:])
+        profiled = (
+            self.intervals
+            if self.intervals is not None
+            else Intervals(samples.at[:1], samples.at[-1:])
+        )
         wall = _sums(samples.thread, inside[samples.sample - 1], count) / 1e6
         cpu = self._cpu(samples.thread, count)
         rows = _sums(samples.thread, inside[samples.sample - 1] > 0, count)
-        frame = pd.DataFrame({"thread": samples.threads, "samples": rows.astype(np.int64), "active_ms": wall, "cpu_ms": cpu})
+        frame = pd.DataFrame(
+            {
+                "thread": samples.threads,
+                "samples": rows.astype(np.int64),
+                "active_ms": wall,
+                "cpu_ms": cpu,
+            }
+        )
         length = float(profiled.total()) / 1e6
         frame["cpu_percent"] = 100 * cpu / length if length > 0 else np.nan
         frame = frame[frame["samples"] > 0]
         order = frame.iloc[1:].sort_values("cpu_ms", ascending=False, kind="stable").index
-        return frames.shaped("python.threads", frame.loc[[*frame.index[:1], *order]].reset_index(drop=True))
+        return frames.shaped(
+            "python.threads", frame.loc[[*frame.index[:1], *order]].reset_index(drop=True)
+        )
 
     @cached_property
     def tree(self) -> pd.DataFrame:
@@ -267,11 +296,27 @@ class Python:
         # Threads that wait for work of a pool may use cores meanwhile.
         idle = ~used[samples.sample[rows] - 1] | self._sleeping[samples.node[rows]]
         framework = self._in_framework[samples.node[rows]] & ~idle
-        library = self._in_library[samples.node[rows]] & ~idle & ~framework & ~self._interpreting[rows]
+        library = (
+            self._in_library[samples.node[rows]] & ~idle & ~framework & ~self._interpreting[rows]
+        )
         rest = ~(library | framework | idle)
-        python, in_library, in_framework, waiting = (float(weight[part].sum()) / total for part in (rest, library, framework, idle))
-        top, top_library, top_framework, top_waiting = (self.top_function(rows[part]) for part in (rest, library, framework, idle))
-        return PythonUse(python, in_library, in_framework, waiting, top, top_library, top_waiting, top_framework, len(rows))
+        python, in_library, in_framework, waiting = (
+            float(weight[part].sum()) / total for part in (rest, library, framework, idle)
+        )
+        top, top_library, top_framework, top_waiting = (
+            self.top_function(rows[part]) for part in (rest, library, framework, idle)
+        )
+        return PythonUse(
+            python,
+            in_library,
+            in_framework,
+            waiting,
+            top,
+            top_library,
+            top_waiting,
+            top_framework,
+            len(rows),
+        )
 
     @cached_property
     def _in_spans(self) -> Flags:
@@ -301,22 +346,30 @@ class Python:
         """Rows of the cell's thread; while that waits for other threads, which work, rows of these."""
         samples = self.samples
         of_cell = samples.thread == 0
-        waits = self._nodes(lambda function: _WAITING.search(function.file) is not None)[samples.node]
-        waited_for = np.isin(samples.sample, samples.sample[of_cell & waits]) & ~of_cell & (self.weight > 0)
+        waits = self._nodes(lambda function: _WAITING.search(function.file) is not None)[
+            samples.node
+        ]
+        waited_for = (
+            np.isin(samples.sample, samples.sample[of_cell & waits]) & ~of_cell & (self.weight > 0)
+        )
         replaced = np.isin(samples.sample, samples.sample[waited_for])
         return np.flatnonzero((of_cell & ~replaced) | waited_for)
 
     @cached_property
     def _sleeping(self) -> Flags:
         """By node: whether it is in `time.sleep`."""
-        return np.array([place.call == "time.sleep" for place in self.samples.places], np.bool_)[self._place]
+        return np.array([place.call == "time.sleep" for place in self.samples.places], np.bool_)[
+            self._place
+        ]
 
     @cached_property
     def _in_framework(self) -> Flags:
         """By node: whether it is in code of a machine learning framework, or calls a function of one."""
         of_function = [module(function.file) in _FRAMEWORKS for function in self.samples.functions]
         called = [_is_of_framework(place.call) for place in self.samples.places]
-        inside = [called[i] or of_function[place.function] for i, place in enumerate(self.samples.places)]
+        inside = [
+            called[i] or of_function[place.function] for i, place in enumerate(self.samples.places)
+        ]
         return np.array(inside, np.bool_)[self._place]
 
     @cached_property
@@ -344,7 +397,9 @@ class Python:
         line = np.array([each.line for each in samples.places], np.int64)[place]
         lines = _sums(line[inside], weight[inside])
         best = int(lines.argmax())
-        calls = _sums(place[inside & (line == best)], weight[inside & (line == best)], len(samples.places))
+        calls = _sums(
+            place[inside & (line == best)], weight[inside & (line == best)], len(samples.places)
+        )
         name = samples.functions[function]
         return TopFunction(
             name.name,
@@ -368,7 +423,9 @@ class Python:
         in_cell = self._innermost(lambda function: bool(stem(function.file)))
         node, weight = in_cell[samples.node[rows]], self.weight[rows]
         found: dict[tuple[str, int], float] = {}
-        for each, ns in zip(self._place[node[node >= 0]].tolist(), weight[node >= 0].tolist(), strict=True):
+        for each, ns in zip(
+            self._place[node[node >= 0]].tolist(), weight[node >= 0].tolist(), strict=True
+        ):
             place = samples.places[each]
             key = stem(samples.functions[place.function].file), place.line
             found[key] = found.get(key, 0.0) + ns
@@ -394,7 +451,9 @@ class Python:
 
     def _nodes(self, holds: Callable[[Function], bool]) -> Flags:
         """The nodes for whose function it holds."""
-        return np.array([holds(function) for function in self.samples.functions], np.bool_)[self._function]
+        return np.array([holds(function) for function in self.samples.functions], np.bool_)[
+            self._function
+        ]
 
     def _innermost(self, holds: Callable[[Function], bool]) -> Int64s:
         """For each node the innermost one of its stack for whose function it holds; -1 without one."""
@@ -422,12 +481,16 @@ class Python:
     def _rows(self, key: Int64s, count: int) -> pd.DataFrame:
         """Times by the key of the nodes, and the thread with most of it; a key that calls itself counts once."""
         samples, nodes = self.samples, len(self.samples.parent)
-        busiest = np.argsort(-_sums(samples.thread, self.weight, len(samples.threads)), kind="stable")[:_MOST_THREADS]
+        busiest = np.argsort(
+            -_sums(samples.thread, self.weight, len(samples.threads)), kind="stable"
+        )[:_MOST_THREADS]
         column = np.full(len(samples.threads), min(len(busiest), _MOST_THREADS), np.int64)
         column[busiest] = np.arange(len(busiest))
         width = len(busiest) + 1
         flat = samples.node.astype(np.int64) * width + column[samples.thread]
-        total = nesting.totals(samples.parent, _sums(flat, self.weight, nodes * width).reshape(nodes, width))
+        total = nesting.totals(
+            samples.parent, _sums(flat, self.weight, nodes * width).reshape(nodes, width)
+        )
         outermost = _outermost(samples.parent, key)
         by_thread = np.zeros((count, width))
         np.add.at(by_thread, key[outermost], total[outermost])
@@ -464,7 +527,9 @@ class Python:
     @staticmethod
     def _frame(name: str, rows: pd.DataFrame, **columns: Sequence[object]) -> pd.DataFrame:
         frame = pd.concat([rows, pd.DataFrame(columns)], axis=1)
-        frame = frame[frame["total_ms"] > 0].sort_values(["self_ms", "total_ms"], ascending=False, kind="stable")
+        frame = frame[frame["total_ms"] > 0].sort_values(
+            ["self_ms", "total_ms"], ascending=False, kind="stable"
+        )
         return frames.shaped(name, frame.reset_index(drop=True))
 
 
@@ -483,7 +548,10 @@ def module(path: str) -> str:
 
 
 def top_function(
-    samples: PythonSamples, cells: Mapping[str, int], start_ns: Int64s | None = None, end_ns: Int64s | None = None
+    samples: PythonSamples,
+    cells: Mapping[str, int],
+    start_ns: Int64s | None = None,
+    end_ns: Int64s | None = None,
 ) -> TopFunction | None:
     """The function of the person's code that took most of some intervals, on the thread of the cell; None where none is known.
 

@@ -40,7 +40,17 @@ MOST = 500
 SCOPES = "named_scope", "name_scope"
 SEPARATOR = "\x1f"
 _DIGITS = re.compile(r"\d+")
-_SUMS = ("count", "host", "host_self", "sync", "device", "device_self", "kernels", "backward_host", "backward_device")
+_SUMS = (
+    "count",
+    "host",
+    "host_self",
+    "sync",
+    "device",
+    "device_self",
+    "kernels",
+    "backward_host",
+    "backward_device",
+)
 _KEYS = ("thread", "kind", "path")
 _PS_PER_MS = 1e9
 
@@ -77,8 +87,18 @@ class Totals:
 @cache
 def nothing() -> Totals:
     """The totals of a recording without ranges."""
-    rows = pd.DataFrame({**dict.fromkeys(_KEYS, pd.Series(dtype=object)), **dict.fromkeys(("first", *_SUMS), pd.Series(dtype=float))})
-    ops = pd.DataFrame({**dict.fromkeys((*_KEYS, "side", "op"), pd.Series(dtype=object)), "own": pd.Series(dtype=float)})
+    rows = pd.DataFrame(
+        {
+            **dict.fromkeys(_KEYS, pd.Series(dtype=object)),
+            **dict.fromkeys(("first", *_SUMS), pd.Series(dtype=float)),
+        }
+    )
+    ops = pd.DataFrame(
+        {
+            **dict.fromkeys((*_KEYS, "side", "op"), pd.Series(dtype=object)),
+            "own": pd.Series(dtype=float),
+        }
+    )
     places = ops.drop(columns=["side", "op"]).assign(what=pd.Series(dtype=object))
     return Totals(rows, ops, places, 0, 0.0, {"host": np.nan, "device": np.nan})
 
@@ -94,7 +114,9 @@ class Steps:
         """Out of rows of `p.steps.frame`."""
         begin, end = step_bounds(steps)
         of_host = [(steps["host"] == name).to_numpy(np.bool_) for name in hosts]
-        return cls([Intervals.union(begin[rows], end[rows], merge_touching=False) for rows in of_host])
+        return cls(
+            [Intervals.union(begin[rows], end[rows], merge_touching=False) for rows in of_host]
+        )
 
     def number(self, host: npt.NDArray[np.integer[Any]], time: Int64s) -> Int64s:
         """Which step of its host each moment lies in, -1."""
@@ -108,7 +130,9 @@ class Steps:
         """How much of each span lies in steps of its host, ps."""
         result = np.zeros(len(start), np.int64)
         for number, steps in enumerate(self.by_host):
-            rows = np.flatnonzero(host == number) if len(self.by_host) > 1 else np.arange(len(start))
+            rows = (
+                np.flatnonzero(host == number) if len(self.by_host) > 1 else np.arange(len(start))
+            )
             result[rows] = steps.covered_within(start[rows], end[rows])
         return result
 
@@ -129,11 +153,14 @@ class Instances:
         self.trace = trace
         self.steps = steps
         # By lane, start and descending end, as parents stand before what lies in them.
-        order = np.lexsort((-table["end"].to_numpy(), table["start"].to_numpy(), table["lane"].to_numpy()))
+        order = np.lexsort(
+            (-table["end"].to_numpy(), table["start"].to_numpy(), table["lane"].to_numpy())
+        )
         place = np.empty(len(order) + 1, np.int64)
         place[order], place[-1] = np.arange(len(order)), -1
         self.host, self.lane, self.start, self.end, parent, self.name, self.kind = (
-            table[column].to_numpy(np.int64)[order] for column in ("host", "lane", "start", "end", "parent", "name", "kind")
+            table[column].to_numpy(np.int64)[order]
+            for column in ("host", "lane", "start", "end", "parent", "name", "kind")
         )
         self.parent = place[parent].astype(np.int32)
         self.step = steps.number(self.host, self.start)
@@ -142,7 +169,9 @@ class Instances:
         """The innermost range around moments of lanes, -1."""
         result = np.full(len(time), -1, np.int64)
         edges = run_starts(self.lane)
-        for first, last in zip(edges.tolist(), np.append(edges[1:], len(self.lane)).tolist(), strict=True):
+        for first, last in zip(
+            edges.tolist(), np.append(edges[1:], len(self.lane)).tolist(), strict=True
+        ):
             rows = np.flatnonzero(lane == self.lane[first])
             found = first + np.searchsorted(self.start[first:last], time[rows], side="right") - 1
             result[rows] = np.where(found >= first, found, -1)
@@ -162,7 +191,11 @@ class Instances:
     @cached_property
     def lane_host(self) -> Int64s:
         """The host of each lane."""
-        return pd.Index(self.activity.hosts).get_indexer(pd.Index(self.trace.lanes["host"].astype(str))).astype(np.int64)
+        return (
+            pd.Index(self.activity.hosts)
+            .get_indexer(pd.Index(self.trace.lanes["host"].astype(str)))
+            .astype(np.int64)
+        )
 
     @cached_property
     def main(self) -> Int64s:
@@ -190,12 +223,17 @@ class Instances:
         hosts = np.bincount(self.name[unique_rows(self.name, self.host)[0]], minlength=len(names))
         families: dict[str, list[int]] = {}
         for code in used.tolist():
-            if times[code] <= hosts[code] and (text := _DIGITS.sub("N", str(names[code]))) != names[code]:
+            if (
+                times[code] <= hosts[code]
+                and (text := _DIGITS.sub("N", str(names[code]))) != names[code]
+            ):
                 families.setdefault(text, []).append(code)
         for text, codes in families.items():
             rows = np.flatnonzero(np.isin(self.name, codes) & (self.step >= 0))
             different = len(unique_rows(self.host[rows], self.step[rows])[0])
-            if len(codes) > 1 and different == len(unique_rows(self.host[rows], self.step[rows], self.name[rows])[0]):
+            if len(codes) > 1 and different == len(
+                unique_rows(self.host[rows], self.step[rows], self.name[rows])[0]
+            ):
                 names[codes] = text
         return names
 
@@ -210,7 +248,9 @@ class Instances:
         keys: list[tuple[str, str, str]] = []
         for level in nesting.levels(self.parent):
             outer = np.where(self.parent[level] >= 0, path[self.parent[level]], -1)
-            first, code = unique_rows(outer, texts[level], self.kind[level], main[level].astype(np.int64))
+            first, code = unique_rows(
+                outer, texts[level], self.kind[level], main[level].astype(np.int64)
+            )
             path[level] = len(keys) + code
             above.append(outer[first])
             for row, around in zip(level[first].tolist(), outer[first].tolist(), strict=True):
@@ -220,7 +260,9 @@ class Instances:
         return path, np.concatenate(above) if above else np.zeros(0, np.int64), keys
 
 
-def totals(activity: Activity, trace: Trace, steps: pd.DataFrame, self_times: Callable[[], pd.DataFrame]) -> Totals:
+def totals(
+    activity: Activity, trace: Trace, steps: pd.DataFrame, self_times: Callable[[], pd.DataFrame]
+) -> Totals:
     """What was spent in ranges in some steps.
 
     Parameters
@@ -249,7 +291,11 @@ def totals(activity: Activity, trace: Trace, steps: pd.DataFrame, self_times: Ca
         return nothing()
     rows = pd.concat([part for part, _ in parts], ignore_index=True)
     ops = pd.concat([part for _, part in parts], ignore_index=True)
-    return _largest(Totals(rows, ops, places, len(steps), float(steps["step_time_ms"].sum()) * _PS_PER_MS, outside))
+    return _largest(
+        Totals(
+            rows, ops, places, len(steps), float(steps["step_time_ms"].sum()) * _PS_PER_MS, outside
+        )
+    )
 
 
 def _largest(found: Totals) -> Totals:
@@ -258,11 +304,19 @@ def _largest(found: Totals) -> Totals:
         return found
     weight = found.rows[["host", "device"]].fillna(0.0).max(axis=1)
     # A path has at least the time of those in it, and stands before them.
-    rows = found.rows.iloc[np.sort(np.argsort(-weight.to_numpy(), kind="stable")[:MOST])].reset_index(drop=True)
-    return replace(found, rows=rows, ops=found.ops[found.ops["path"].isin(set(rows["path"]))].reset_index(drop=True))
+    rows = found.rows.iloc[
+        np.sort(np.argsort(-weight.to_numpy(), kind="stable")[:MOST])
+    ].reset_index(drop=True)
+    return replace(
+        found,
+        rows=rows,
+        ops=found.ops[found.ops["path"].isin(set(rows["path"]))].reset_index(drop=True),
+    )
 
 
-def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
+def _of_instances(
+    found: Instances, host_ops: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
     activity, events = found.activity, found.trace.events
     path, above, keys = found.paths
     count = len(keys)
@@ -272,7 +326,10 @@ def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFram
         "count": np.bincount(path, found.step >= 0, count),
         "host": np.bincount(path, host, count),
         "host_self": np.bincount(path, alone, count),
-        **dict.fromkeys(("sync", "device", "device_self", "kernels", "backward_host", "backward_device"), np.full(count, np.nan)),
+        **dict.fromkeys(
+            ("sync", "device", "device_self", "kernels", "backward_host", "backward_device"),
+            np.full(count, np.nan),
+        ),
     }
     first = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(first, path, found.start)
@@ -280,7 +337,9 @@ def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFram
     calls = activity.calls.frame()
     if len(calls):
         kinds = np.array([str(text) == "sync" for text in activity.texts.values], np.bool_)
-        event = np.unique(calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]])
+        event = np.unique(
+            calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]]
+        )
         sums["sync"] = _summed(found, above, event, events.duration[event].astype(np.float64))
     outside = {"host": np.nan, "device": np.nan}
     root = (found.parent < 0) & (found.lane == found.main[found.host])
@@ -305,7 +364,9 @@ def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFram
             sums["backward_device"] = _handed_up(above, np.bincount(path[row], device, count))
     thread, kind, names = (list(values) for values in zip(*keys, strict=True))
     host_time = np.asarray(sums["host"])
-    rows = pd.DataFrame({"thread": thread, "kind": kind, "path": names, "first": first.astype(np.float64), **sums})
+    rows = pd.DataFrame(
+        {"thread": thread, "kind": kind, "path": names, "first": first.astype(np.float64), **sums}
+    )
     # Ranges that were in no step that counts are no part of them.
     some = host_time > 0
     tops = _Ops.joined(pairs).largest(above)
@@ -324,7 +385,10 @@ def _places(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
         kinds = activity.texts.values[calls["kind"].to_numpy(np.int64)[first]]
         for what, wanted in _CALLS.items():
             made = event[np.isin(kinds, wanted)]
-            values[what] = found.at_in_steps(events.lane[made], events.start[made]), events.duration[made].astype(np.float64)
+            values[what] = (
+                found.at_in_steps(events.lane[made], events.start[made]),
+                events.duration[made].astype(np.float64),
+            )
     loads = host_ops[host_ops["dataset"].to_numpy(np.bool_)]
     for what, ops in (("input", loads), ("ops", host_ops)):
         row = found.at_in_steps(ops["lane"].to_numpy(np.int64), ops["start"].to_numpy(np.int64))
@@ -341,13 +405,20 @@ def _places(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*_KEYS, "what", "own"])
 
 
-_CALLS = {"launch": ("launch", "graph"), "wait": ("sync",), "allocate": ("allocate",), "copy": ("copy", "copy H2D", "copy D2H")}
+_CALLS = {
+    "launch": ("launch", "graph"),
+    "wait": ("sync",),
+    "allocate": ("allocate",),
+    "copy": ("copy", "copy H2D", "copy D2H"),
+}
 PLACES = (*_CALLS, "input", "ops", "collectives", "other")
 """What advice speaks of: calls of the host by kind, its waits for input, its ops, collectives of devices, and time of no op or call."""
 NOT_COUNTED, _OUTSIDE = -2, -1
 
 
-def _placed(keys: list[tuple[str, str, str]], what: str, sums: Floats, total: float) -> list[tuple[Any, ...]]:
+def _placed(
+    keys: list[tuple[str, str, str]], what: str, sums: Floats, total: float
+) -> list[tuple[Any, ...]]:
     """Rows of `Totals.places` for one kind of time, and last the one of all of it."""
     rows = [(*keys[at], what, float(sums[at])) for at in np.flatnonzero(sums > 0).tolist()]
     return [*rows, ("", "", "", what, total)]
@@ -383,10 +454,17 @@ def _summed(found: Instances, above: Int64s, event: Int64s, values: Floats) -> F
 
 def _ops_in(found: Instances, host_ops: pd.DataFrame) -> _Ops:
     """Self time of ops of the host by the path that they ran in."""
-    row = found.at_in_steps(host_ops["lane"].to_numpy(np.int64), host_ops["start"].to_numpy(np.int64))
+    row = found.at_in_steps(
+        host_ops["lane"].to_numpy(np.int64), host_ops["start"].to_numpy(np.int64)
+    )
     used = np.flatnonzero(row >= 0)
     name = found.trace.events.name[host_ops["event"].to_numpy(np.int64)[used]]
-    return _Ops(found.paths[0][row[used]], np.zeros(len(used), np.int64), name.astype(np.int64), host_ops["own"].to_numpy(np.float64)[used])
+    return _Ops(
+        found.paths[0][row[used]],
+        np.zeros(len(used), np.int64),
+        name.astype(np.int64),
+        host_ops["own"].to_numpy(np.float64)[used],
+    )
 
 
 def _launched(found: Instances) -> tuple[Int64s, Floats, Int64s, Flags, Int64s] | None:
@@ -439,7 +517,11 @@ def _backward(found: Instances) -> tuple[Int64s, Floats, Floats] | None:
     lane = found.trace.events.lane[table["event"].to_numpy(np.int64)]
     row = found.at(lane[forward[back]], start[forward[back]])
     back, row = back[row >= 0], row[row >= 0]
-    return row, table["own"].to_numpy(np.float64)[back], table["device_own"].to_numpy(np.float64)[back]
+    return (
+        row,
+        table["own"].to_numpy(np.float64)[back],
+        table["device_own"].to_numpy(np.float64)[back],
+    )
 
 
 @dataclass(frozen=True)
@@ -454,7 +536,12 @@ class _Ops:
     @classmethod
     def joined(cls, parts: Sequence[_Ops]) -> _Ops:
         """Several, one behind the other."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("at", "side", "op", "own")))
+        return cls(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in ("at", "side", "op", "own")
+            )
+        )
 
     def take(self, rows: npt.NDArray[Any]) -> _Ops:
         """Some of them."""
@@ -463,7 +550,9 @@ class _Ops:
     def summed(self) -> _Ops:
         """Each op of a path and side once."""
         first, code = unique_rows(self.at, self.side, self.op)
-        return replace(self.take(first), own=np.bincount(code, self.own, len(first)).astype(np.float64))
+        return replace(
+            self.take(first), own=np.bincount(code, self.own, len(first)).astype(np.float64)
+        )
 
     def largest(self, above: Int64s) -> _Ops:
         """The ops with the most time on each side of each path, with the paths in it, most time first."""
@@ -475,15 +564,29 @@ class _Ops:
             parts.append(level)
         every = _Ops.joined(parts).summed()
         every = every.take(np.lexsort((-every.own, every.side, every.at)))
-        begins = np.flatnonzero(np.append(True, (every.at[1:] != every.at[:-1]) | (every.side[1:] != every.side[:-1])))
-        place = np.arange(len(every.at)) - np.repeat(begins, np.diff(np.append(begins, len(every.at)))) if len(every.at) else every.at
+        begins = np.flatnonzero(
+            np.append(True, (every.at[1:] != every.at[:-1]) | (every.side[1:] != every.side[:-1]))
+        )
+        place = (
+            np.arange(len(every.at)) - np.repeat(begins, np.diff(np.append(begins, len(every.at))))
+            if len(every.at)
+            else every.at
+        )
         return every.take((place < _TOP) & (every.own > 0))
 
-    def frame(self, keys: Sequence[tuple[str, str, str]], names: Sequence[Any] | npt.NDArray[np.object_]) -> pd.DataFrame:
+    def frame(
+        self, keys: Sequence[tuple[str, str, str]], names: Sequence[Any] | npt.NDArray[np.object_]
+    ) -> pd.DataFrame:
         """As `Totals.ops`."""
         rows = [
             (*keys[at], _SIDES[side], str(names[op]), own)
-            for at, side, op, own in zip(self.at.tolist(), self.side.tolist(), self.op.tolist(), self.own.tolist(), strict=True)
+            for at, side, op, own in zip(
+                self.at.tolist(),
+                self.side.tolist(),
+                self.op.tolist(),
+                self.own.tolist(),
+                strict=True,
+            )
         ]
         return pd.DataFrame(rows, columns=[*_KEYS, "side", "op", "own"])
 
@@ -493,14 +596,19 @@ _TOP = 3
 """Ops of a path that are kept: hosts that are added up have much the same."""
 
 
-def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+def _of_scopes(
+    activity: Activity, steps: Steps, host_ops: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """Self time of ops by the scopes in their names, and these ops; None where no op has any."""
     if not activity.framework.has_scopes:
         return None
     names: dict[tuple[str, bool], int] = {}
     tables = []
     host, device = (_SIDES.index(side) for side in ("host", "device"))
-    for side, runs, parts in ((device, activity.device_ops, activity.op_parts), (host, activity.cpu_ops, activity.cpu_parts)):
+    for side, runs, parts in (
+        (device, activity.device_ops, activity.op_parts),
+        (host, activity.cpu_ops, activity.cpu_parts),
+    ):
         if len(runs):
             tables.append(_runs(activity, steps, runs.frame(), parts.frame(), names, side))
     plain = host_ops[~host_ops["dataset"].to_numpy(np.bool_)]
@@ -513,12 +621,20 @@ def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tupl
 
     found: dict[int, Scope] = {}
     for compiled in (True, False):
-        texts = [(text, code) for (text, is_compiled), code in names.items() if is_compiled == compiled]
+        texts = [
+            (text, code) for (text, is_compiled), code in names.items() if is_compiled == compiled
+        ]
         some = scopes.of_ops([text for text, _ in texts], compiled=compiled)
         found |= {code: scope for (_, code), scope in zip(texts, some, strict=True)}
     rows = _joined(tables)
-    rows = rows.take(np.array([bool(found[code].path) for code in range(len(names))] or [False], np.bool_)[rows.name])
-    return _scope_rows(activity, rows, [text for text, _ in names], found) if len(rows.name) else None
+    rows = rows.take(
+        np.array([bool(found[code].path) for code in range(len(names))] or [False], np.bool_)[
+            rows.name
+        ]
+    )
+    return (
+        _scope_rows(activity, rows, [text for text, _ in names], found) if len(rows.name) else None
+    )
 
 
 @dataclass(frozen=True)
@@ -536,15 +652,29 @@ class _Runs:
 
 
 def _joined(parts: Sequence[_Runs]) -> _Runs:
-    return _Runs(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("name", "side", "own", "start")))
+    return _Runs(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("name", "side", "own", "start")
+        )
+    )
 
 
-def _runs(activity: Activity, steps: Steps, ops: pd.DataFrame, parts: pd.DataFrame, names: dict[tuple[str, bool], int], side: int) -> _Runs:
+def _runs(
+    activity: Activity,
+    steps: Steps,
+    ops: pd.DataFrame,
+    parts: pd.DataFrame,
+    names: dict[tuple[str, bool], int],
+    side: int,
+) -> _Runs:
     """Runs in steps of ops of a side; names that were not seen before are added to `names`."""
     start = ops["start"].to_numpy(np.int64)
     used = np.flatnonzero(steps.number(ops["host"].to_numpy(np.int64), start) >= 0)
     op = ops["op"].to_numpy(np.int64)[used]
-    part = ops["part"].to_numpy(np.int64)[used] if "part" in ops else np.full(len(used), -1, np.int64)
+    part = (
+        ops["part"].to_numpy(np.int64)[used] if "part" in ops else np.full(len(used), -1, np.int64)
+    )
     first, code = unique_rows(part, op)
     stated, compiled = parts["framework_op"].tolist(), parts["hlo"].tolist()
     texts = activity.ops.values
@@ -557,7 +687,9 @@ def _runs(activity: Activity, steps: Steps, ops: pd.DataFrame, parts: pd.DataFra
     return _Runs(numbers[code], np.full(len(used), side), own, start[used])
 
 
-def _scope_rows(activity: Activity, runs: _Runs, names: list[str], found: dict[int, Scope]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _scope_rows(
+    activity: Activity, runs: _Runs, names: list[str], found: dict[int, Scope]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     number: dict[tuple[str, ...], int] = {(): -1}
     above: list[int] = []
     of_name = np.full(len(names), -1, np.int64)
@@ -579,7 +711,9 @@ def _scope_rows(activity: Activity, runs: _Runs, names: list[str], found: dict[i
         forward, back = rows & ~backward, rows & backward
         columns[f"{side}_self"] = np.bincount(at[forward], runs.own[forward], len(above))
         columns[side] = _handed_up(around, columns[f"{side}_self"])
-        columns[f"backward_{side}"] = _handed_up(around, np.bincount(at[back], runs.own[back], len(above)))
+        columns[f"backward_{side}"] = _handed_up(
+            around, np.bincount(at[back], runs.own[back], len(above))
+        )
     # In the order of the forward pass, which is that of the program.
     first = np.full(len(above), np.inf)
     np.minimum.at(first, at, runs.start + np.where(backward, _LATER, 0.0))
@@ -588,7 +722,9 @@ def _scope_rows(activity: Activity, runs: _Runs, names: list[str], found: dict[i
         np.minimum.at(first, around[inner], first[inner])
     kind = SCOPES[0] if activity.framework is JAX else SCOPES[1]
     keys = [(PROGRAM, kind, SEPARATOR.join(path)) for path in list(number)[1:]]
-    texts, codes = np.unique([name.rstrip(":").rpartition("/")[2] for name in names], return_inverse=True)
+    texts, codes = np.unique(
+        [name.rstrip(":").rpartition("/")[2] for name in names], return_inverse=True
+    )
     tops = _Ops(at, runs.side, codes[runs.name].astype(np.int64), runs.own).largest(around)
     rows_of = pd.DataFrame(keys, columns=list(_KEYS)).assign(first=first, **columns)
     return rows_of, tops.frame(keys, texts.tolist())
@@ -606,14 +742,24 @@ def added(parts: Sequence[Totals]) -> Totals:
     rows = pd.concat([part.rows for part in known], ignore_index=True)
     grouped = rows.groupby(list(_KEYS), sort=False)
     sums = grouped[list(_SUMS)].sum(min_count=1).join(grouped["first"].min()).reset_index()
-    ops = pd.concat([part.ops for part in known], ignore_index=True).groupby([*_KEYS, "side", "op"], sort=False)["own"].sum().reset_index()
+    ops = (
+        pd.concat([part.ops for part in known], ignore_index=True)
+        .groupby([*_KEYS, "side", "op"], sort=False)["own"]
+        .sum()
+        .reset_index()
+    )
     outside = {}
     for key in ("host", "device"):
         values = [part.outside[key] for part in known if not np.isnan(part.outside[key])]
         outside[key] = float(sum(values)) if values else np.nan
     # Steps of hosts without ranges are steps without these.
     steps, step_ps = sum(part.steps for part in parts), sum(part.step_ps for part in parts)
-    places = pd.concat([part.places for part in known], ignore_index=True).groupby([*_KEYS, "what"], sort=False)["own"].sum().reset_index()
+    places = (
+        pd.concat([part.places for part in known], ignore_index=True)
+        .groupby([*_KEYS, "what"], sort=False)["own"]
+        .sum()
+        .reset_index()
+    )
     return _largest(Totals(sums[[*_KEYS, "first", *_SUMS]], ops, places, steps, step_ps, outside))
 
 
@@ -624,8 +770,14 @@ def frame(found: Totals) -> pd.DataFrame:
     rows = found.rows.iloc[_preorder(found.rows)].reset_index(drop=True)
     per_step = {name: rows[name].to_numpy(np.float64) / found.steps for name in _SUMS}
     parts = [str(path).split(SEPARATOR) for path in rows["path"].tolist()]
-    tops = found.ops.sort_values("own", ascending=False, kind="stable").drop_duplicates([*_KEYS, "side"])
-    top = {key: (op, own) for *key_, op, own in tops[[*_KEYS, "side", "op", "own"]].itertuples(index=False) for key in [tuple(key_)]}
+    tops = found.ops.sort_values("own", ascending=False, kind="stable").drop_duplicates(
+        [*_KEYS, "side"]
+    )
+    top = {
+        key: (op, own)
+        for *key_, op, own in tops[[*_KEYS, "side", "op", "own"]].itertuples(index=False)
+        for key in [tuple(key_)]
+    }
     keys = list(rows[list(_KEYS)].itertuples(index=False, name=None))
     columns: dict[str, Any] = {
         "range": ["/".join(names) for names in parts],
@@ -634,7 +786,9 @@ def frame(found: Totals) -> pd.DataFrame:
         "kind": rows["kind"],
         "thread": rows["thread"],
         "calls_per_step": per_step["count"],
-        "percent": 100 * rows["host"].to_numpy(np.float64) / found.step_ps if found.step_ps else np.nan,
+        "percent": 100 * rows["host"].to_numpy(np.float64) / found.step_ps
+        if found.step_ps
+        else np.nan,
         "kernels_per_step": per_step["kernels"],
     }
     for name, sums in _TIMES.items():
@@ -670,7 +824,9 @@ def _preorder(rows: pd.DataFrame) -> list[int]:
         above = path.rpartition(SEPARATOR)[0]
         children.setdefault(place.get((thread, above), -1) if above else -1, []).append(at)
     result: list[int] = []
-    open_ = sorted(children.get(-1, []), key=lambda at: (_PLACES[keys[at][0]], first[at]), reverse=True)
+    open_ = sorted(
+        children.get(-1, []), key=lambda at: (_PLACES[keys[at][0]], first[at]), reverse=True
+    )
     while open_:
         at = open_.pop()
         result.append(at)
@@ -680,4 +836,7 @@ def _preorder(rows: pd.DataFrame) -> list[int]:
 
 def outside_ms(found: Totals) -> dict[str, float]:
     """Time per step that is in no range, in ms: `host_ms_per_step` of the thread that marks steps, `device_ms_per_step`."""
-    return {f"{key}_ms_per_step": value / found.steps / _PS_PER_MS if found.steps else np.nan for key, value in found.outside.items()}
+    return {
+        f"{key}_ms_per_step": value / found.steps / _PS_PER_MS if found.steps else np.nan
+        for key, value in found.outside.items()
+    }

@@ -66,7 +66,9 @@ class Peaks:
         """The peak FLOP/s of ops that compute so; what is no product runs on the units for float32 and float64. NaN if unknown."""
         if not self.by_precision:
             return self.flops_per_second
-        return self.by_precision.get(precision if product or precision == "float64" else "float32", float("nan"))
+        return self.by_precision.get(
+            precision if product or precision == "float64" else "float32", float("nan")
+        )
 
     @property
     def ridge_point(self) -> float:
@@ -102,7 +104,9 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
         A given peak is not above 0.
     """
     for name, value in (("peak_flops", flops), ("peak_bytes", moved)):
-        if value is not None and not (isinstance(value, Real) and np.isfinite(float(value)) and value > 0):
+        if value is not None and not (
+            isinstance(value, Real) and np.isfinite(float(value)) and value > 0
+        ):
             raise NbprofError(f"{name} is {value!r}; expected a rate per second above 0")
     own = ops.peaks(activity)
     devices = activity.devices
@@ -119,7 +123,12 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
 
 
 def frame(
-    activity: Activity, roof: Peaks, measured: tuple[pd.DataFrame, int], *, transfers: bool = True, time: int | None = None
+    activity: Activity,
+    roof: Peaks,
+    measured: tuple[pd.DataFrame, int],
+    *,
+    transfers: bool = True,
+    time: int | None = None,
 ) -> tuple[pd.DataFrame, dict[str, float | str]]:
     """The public frame, `p.roofline.frame`, and the same figures for all ops combined.
 
@@ -140,7 +149,9 @@ def frame(
     own, total = (found[name].to_numpy(np.float64) for name in ("own", "total"))
     whole = float(own.sum())
     peak = _peaks(found, roof)
-    rates = hlo.rates(found, peak, roof.bytes_per_second, roof.on_chip, impossible=False, main=roof.memory)
+    rates = hlo.rates(
+        found, peak, roof.bytes_per_second, roof.on_chip, impossible=False, main=roof.memory
+    )
     flops, moved = rates["normalized_flops_per_second"], rates["memory_bytes_per_second"]
     intensity = flops / np.where(moved > 0, moved, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -151,7 +162,9 @@ def frame(
     seconds, used = hlo.seconds_of(found["total"]), hlo.on_chip_use(found, roof.on_chip)
     on_chip: dict[str, Any] = {}
     for level in (level for level in ON_CHIP if level not in UNCOUNTED):
-        on_chip[f"{level}_bytes_per_second"] = found[level].to_numpy(np.float64) / seconds if level in found.columns else np.nan
+        on_chip[f"{level}_bytes_per_second"] = (
+            found[level].to_numpy(np.float64) / seconds if level in found.columns else np.nan
+        )
         if level in used:
             part = np.where(used[level] > 0, used[level], np.nan)
             of_roof = np.where(part > of_roof, part, of_roof)
@@ -199,18 +212,32 @@ def _total(found: pd.DataFrame, idle: int, roof: Peaks, time: int | None) -> dic
     busy = float(found["own"].sum())
     unknown = float(found["own"][hlo.unknown(found)].sum())
     counted = found[~found["category"].isin(hlo.CONTAINERS)]
-    sums: dict[str, Any] = {name: [counted[name].sum(min_count=1)] for name in ("normalized", "memory", *_levels(found))}
+    sums: dict[str, Any] = {
+        name: [counted[name].sum(min_count=1)] for name in ("normalized", "memory", *_levels(found))
+    }
     sums["total"] = [busy + idle - unknown if time is None else time]
     more: dict[str, float | str] = {}
     if "precision" in found:
         normalized = found["normalized"].to_numpy(np.float64)
         rated = np.where(normalized == 0, 0.0, normalized / _peaks(found, roof))
         sums["at_peak"] = [float(rated[found["known"].to_numpy(np.bool_)].sum())]
-        more = {f"{key}_flops": float(found[name].sum()) for key, name in (("model", "model"), ("recomputed", "again"))}
+        more = {
+            f"{key}_flops": float(found[name].sum())
+            for key, name in (("model", "model"), ("recomputed", "again"))
+        }
     out = _together(pd.DataFrame(sums), roof)
     share = unknown / busy if busy else float("nan")
-    figures = {key: str(values[0]) if values.dtype == object else float(values[0]) for key, values in out.items()}
-    return {"time_us": (busy + idle) / 1e6, "idle_us": idle / 1e6, **figures, "unknown_fraction": share, **more}
+    figures = {
+        key: str(values[0]) if values.dtype == object else float(values[0])
+        for key, values in out.items()
+    }
+    return {
+        "time_us": (busy + idle) / 1e6,
+        "idle_us": idle / 1e6,
+        **figures,
+        "unknown_fraction": share,
+        **more,
+    }
 
 
 def _levels(found: pd.DataFrame) -> list[str]:
@@ -226,11 +253,17 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
     normalized, memory = (sums[name].to_numpy(np.float64) for name in ("normalized", "memory"))
     flops, moved = normalized / seconds, memory / seconds
     with np.errstate(divide="ignore", invalid="ignore"):
-        compute = sums["at_peak"].to_numpy(np.float64) / seconds if "at_peak" in sums else flops / roof.flops_per_second
+        compute = (
+            sums["at_peak"].to_numpy(np.float64) / seconds
+            if "at_peak" in sums
+            else flops / roof.flops_per_second
+        )
         bandwidth = moved / roof.bytes_per_second
     used = {ops.COMPUTE: compute, roof.memory: bandwidth}
     known = ~np.isnan(compute) & ~np.isnan(bandwidth)
-    used |= {ON_CHIP[level]: of_chip for level, of_chip in hlo.on_chip_use(sums, roof.on_chip).items()}
+    used |= {
+        ON_CHIP[level]: of_chip for level, of_chip in hlo.on_chip_use(sums, roof.on_chip).items()
+    }
     return {
         "flops_per_second": flops,
         "bytes_per_second": moved,
@@ -242,7 +275,9 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def sums_of_steps(activity: Activity, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int]) -> pd.DataFrame:
+def sums_of_steps(
+    activity: Activity, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int]
+) -> pd.DataFrame:
     """What the ops of each step computed and moved: a row per step, in the order of `steps`, for `by_step`.
 
     A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op.
@@ -257,7 +292,9 @@ def sums_of_steps(activity: Activity, steps: pd.DataFrame, measured: tuple[pd.Da
     parts, runs = hlo.ran(activity)
     out = steps[["host", "start_ms"]].reset_index(drop=True)
     if steps.empty or found.empty or not len(runs):
-        return out.assign(**dict.fromkeys(("devices", "busy", "unknown", "normalized", "memory"), 0.0))
+        return out.assign(
+            **dict.fromkeys(("devices", "busy", "unknown", "normalized", "memory"), 0.0)
+        )
     step, devices = costs.in_steps(activity, steps, runs)
     part = runs["part"].to_numpy(np.int64)
     counted = found[~found["category"].isin(hlo.CONTAINERS)]
@@ -295,7 +332,9 @@ def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFram
     busy, unknown = sums["busy"].to_numpy(np.float64), sums["unknown"].to_numpy(np.float64)
     # Of a step that ran nothing else nothing is known.
     table = sums.mask(pd.Series((unknown > 0) & (unknown >= busy)))
-    whole = (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round() * sums["devices"].to_numpy(np.float64)
+    whole = (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round() * sums["devices"].to_numpy(
+        np.float64
+    )
     # While another op ran beside it, the device did something of known cost.
     table["total"] = whole - (sums["alone"].to_numpy(np.float64) if "alone" in sums else unknown)
     modelled = "model" in sums
@@ -306,14 +345,18 @@ def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFram
         # Where the only products may be among the ops of unknown cost, none is known.
         model = np.where((model == 0) & (unknown > 0), np.nan, model)
         table["model"] = model
-        use = _seconds_at_peak(table, roof, costs.MODEL) / (np.where(whole > 0, whole, np.nan) / 1e12)
+        use = _seconds_at_peak(table, roof, costs.MODEL) / (
+            np.where(whole > 0, whole, np.nan) / 1e12
+        )
     out = {
         **{name: steps[name] for name in ("host", "step", "name", "counted", "step_time_ms")},
         **_together(table, roof),
         "model_flops": model,
         "recomputed_flops": again,
         "mfu_fraction": use,
-        "unknown_fraction": np.divide(unknown, busy, out=np.full(len(steps), np.nan), where=busy > 0),
+        "unknown_fraction": np.divide(
+            unknown, busy, out=np.full(len(steps), np.nan), where=busy > 0
+        ),
     }
     return frames.build("roofline.steps", out, columns)
 
@@ -325,7 +368,9 @@ def _seconds_at_peak(sums: pd.DataFrame, roof: Peaks, *keys: str) -> Floats:
     for key in keys:
         for column in (name for name in sums.columns if name.startswith(key)):
             flops = sums[column].to_numpy(np.float64)
-            out = out + np.where(flops == 0, 0.0, flops / roof.of(column.removeprefix(key), key != costs.REST))
+            out = out + np.where(
+                flops == 0, 0.0, flops / roof.of(column.removeprefix(key), key != costs.REST)
+            )
     return np.where(np.isnan(model), np.nan, out)
 
 
@@ -347,7 +392,15 @@ def average(steps: pd.DataFrame) -> dict[str, float | str]:
     time = used["step_time_ms"]
     if not time.sum() > 0:
         return {}
-    keys = ("flops_per_second", "bytes_per_second", "compute_fraction", "bandwidth_fraction", "mfu_fraction")
-    out: dict[str, float | str] = {key: float((used[key] * time).sum(skipna=False) / time.sum()) for key in keys}
+    keys = (
+        "flops_per_second",
+        "bytes_per_second",
+        "compute_fraction",
+        "bandwidth_fraction",
+        "mfu_fraction",
+    )
+    out: dict[str, float | str] = {
+        key: float((used[key] * time).sum(skipna=False) / time.sum()) for key in keys
+    }
     flops, moved = float(out["flops_per_second"]), float(out["bytes_per_second"])
     return {**out, "operational_intensity": flops / moved if moved > 0 else float("nan")}

@@ -13,7 +13,16 @@ from typing import Generic, NamedTuple, TypeVar
 
 from nbprof.activity.unit import MARKED, Unit
 
-TENSORFLOW, JAX, TENSORFLOW_JAX, PYTORCH, XLA, TPU, NPU, ALL = "TensorFlow", "JAX", "TensorFlow, JAX", "PyTorch", "XLA", "TPU", "NPU", "all"
+TENSORFLOW, JAX, TENSORFLOW_JAX, PYTORCH, XLA, TPU, NPU, ALL = (
+    "TensorFlow",
+    "JAX",
+    "TensorFlow, JAX",
+    "PyTorch",
+    "XLA",
+    "TPU",
+    "NPU",
+    "all",
+)
 """Where a rule applies."""
 
 XPROF = "TensorFlow Profiler (XProf 2.24)"

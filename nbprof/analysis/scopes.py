@@ -22,7 +22,9 @@ NOWHERE = Scope((), backward=False)
 
 _END = re.compile(r":\w*\Z")
 _CALLED = re.compile(r"\b(?:jit|pjit|pmap|xmap|shard_map|core_call|closed_call)\([^()]*\)")
-_TRANSFORMED = re.compile(r"\b(transpose|jvp|vmap|remat|checkpoint|linearize|custom_jvp|custom_vjp)\(([^()]*)\)")
+_TRANSFORMED = re.compile(
+    r"\b(transpose|jvp|vmap|remat|checkpoint|linearize|custom_jvp|custom_vjp)\(([^()]*)\)"
+)
 _OF_JAX = re.compile(
     r"while|body|cond|scan|main|jvp|transpose|vmap|pjit|jit|remat2?|checkpoint|rematted_computation|closed_call|core_call|xla_call|"
     r"shard_map|custom_(?:jvp|vjp)_call\w*|custom_lin|branch_\d+_fun|(?:body|cond)_jaxpr|named"
@@ -55,7 +57,10 @@ def of_tensorflow(op: str) -> Scope:
     # Copies between devices are called after the op that made what they copy: `dense/MatMul/_12`.
     parts = _COPY.sub("", _END.sub("", op)).split("/")[:-1]
     backward = any(part in _GRADIENTS for part in parts)
-    return Scope(tuple(part for part in parts if part not in _GRADIENTS and not _OF_TF.fullmatch(part)), backward)
+    return Scope(
+        tuple(part for part in parts if part not in _GRADIENTS and not _OF_TF.fullmatch(part)),
+        backward,
+    )
 
 
 def of_ops(names: Iterable[str], compiled: bool) -> list[Scope]:
@@ -68,9 +73,15 @@ def of_ops(names: Iterable[str], compiled: bool) -> list[Scope]:
         Whether they are names that a compiler was given: those of JAX begin with a compiled function.
     """
     texts = list(names)
-    scopes = [of_jax(text) if compiled and "(" in text.partition("/")[0] else of_tensorflow(text) for text in texts]
+    scopes = [
+        of_jax(text) if compiled and "(" in text.partition("/")[0] else of_tensorflow(text)
+        for text in texts
+    ]
     # An op of TensorFlow that consists of others is a scope of these, and no scope of the program.
-    ops = {(*scope.path, _END.sub("", text).rpartition("/")[2]) for scope, text in zip(scopes, texts, strict=True)}
+    ops = {
+        (*scope.path, _END.sub("", text).rpartition("/")[2])
+        for scope, text in zip(scopes, texts, strict=True)
+    }
     return [Scope(_without(scope.path, ops), scope.backward) for scope in scopes]
 
 

@@ -24,8 +24,14 @@ KINDS = ("prefill", "mixed", "decode", "idle")
 _PARTS = tuple(
     (part, re.compile(pattern))
     for part, pattern in (
-        ("sampling", r"(?<!up)(?<!down)sampl|top_?p_|min_p|argmax|multinomial|exponential|gumbel|penalt"),
-        ("moe", r"moe|expert|topk_?(?:gating|softmax|forward)|grouped_?(?:gemm|mm)|router|routing|bitmatrix|matmul_(?:ogs|scatter)"),
+        (
+            "sampling",
+            r"(?<!up)(?<!down)sampl|top_?p_|min_p|argmax|multinomial|exponential|gumbel|penalt",
+        ),
+        (
+            "moe",
+            r"moe|expert|topk_?(?:gating|softmax|forward)|grouped_?(?:gemm|mm)|router|routing|bitmatrix|matmul_(?:ogs|scatter)",
+        ),
         (
             "attention",
             r"attn|attention|(?<![a-z])(?:flash(?:::|_fwd|_bwd)|mha|mla|rope)|fmha|paged|rotary|_and_cache|kv_?(?:cache|buffer)|batch_?(?:decode|prefill)",
@@ -72,7 +78,9 @@ def frame(activity: Activity, trace: Trace) -> pd.DataFrame:
     time = np.where(length > 0, length / 1e9, np.nan)
     counts = {key: found[key].astype("Int64").mask(found[key] < 0) for key in COUNTS}
     # A sequence that decodes gets the token that was computed for it; of several that were drafted some may be rejected.
-    single = ((found["decode_tokens"] == found["decode_requests"]) & (found["decode_requests"] > 0)).to_numpy(np.bool_)
+    single = (
+        (found["decode_tokens"] == found["decode_requests"]) & (found["decode_requests"] > 0)
+    ).to_numpy(np.bool_)
     texts = np.array([*activity.texts.codes, None], object)
     pairs = zip(found["host"].tolist(), found["group"].tolist(), strict=True)
     frame = pd.DataFrame(
@@ -100,7 +108,10 @@ def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame
     texts, ops = activity.kernel_names.values, activity.ops.values
     kernel, op, product = (kernels[key].to_numpy(np.int64) for key in ("kernel", "op", "eligible"))
     first, one = unique_rows(kernel, op, product)
-    each = [part_of(str(texts[kernel[i]]), str(ops[op[i]]), product=product[i] == 1) for i in first.tolist()]
+    each = [
+        part_of(str(texts[kernel[i]]), str(ops[op[i]]), product=product[i] == 1)
+        for i in first.tolist()
+    ]
     part = np.array(each, object)[one]
     part[kernels["event"].isin(activity.collectives.event).to_numpy(np.bool_)] = "communication"
     event = np.concatenate([kernels["event"], transfers["event"]]).astype(np.int64)
@@ -115,19 +126,28 @@ def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame
         }
     )
     out = out[~out["event"].isin(activity.backlog.event)].reset_index(drop=True)
-    launched = activity.launches.take(activity.launches.target >= 0).frame().drop_duplicates("target").set_index("target")["event"]
+    launched = (
+        activity.launches.take(activity.launches.target >= 0)
+        .frame()
+        .drop_duplicates("target")
+        .set_index("target")["event"]
+    )
     call = launched.reindex(out["event"]).to_numpy(np.float64)
     known = ~np.isnan(call)
     moment = out["start"].to_numpy(np.int64).copy()
     moment[known] = trace.events.start[call[known].astype(np.int64)]
     host, begun, done = (found[key].to_numpy(np.int64) for key in ("host", "begun", "done"))
-    return out.assign(row=index_by_group((begun, done), host, moment, out["host"].to_numpy(np.int64)))
+    return out.assign(
+        row=index_by_group((begun, done), host, moment, out["host"].to_numpy(np.int64))
+    )
 
 
 def _gaps(found: pd.DataFrame, used: pd.DataFrame) -> Floats:
     """Time from the end of all work of the iterations before to the begin of the first work of each, ms; NaN where there is none."""
     out = np.full(len(found), np.nan)
-    spans = used.groupby("row").agg(host=("host", "first"), start=("start", "min"), end=("end", "max"))
+    spans = used.groupby("row").agg(
+        host=("host", "first"), start=("start", "min"), end=("end", "max")
+    )
     for _, mine in spans.groupby("host"):
         rows = mine.index.to_numpy(np.int64)
         start, reach = mine["start"].to_numpy(np.int64), ends_before(mine["end"].to_numpy(np.int64))
@@ -138,7 +158,9 @@ def _gaps(found: pd.DataFrame, used: pd.DataFrame) -> Floats:
 def _busy(used: pd.DataFrame, count: int) -> Floats:
     """Time in which a device ran work of each iteration, ms, as a mean of the devices of the host."""
     devices = used.groupby("host")["device"].transform("nunique").to_numpy(np.float64)
-    row, device, start, end = (used[key].to_numpy(np.int64) for key in ("row", "device", "start", "end"))
+    row, device, start, end = (
+        used[key].to_numpy(np.int64) for key in ("row", "device", "start", "end")
+    )
     first, pair = unique_rows(row, device)
     # Only lengths are added up, so it does not matter whether touching work is merged.
     busy = union_by_group(pair, start, end, merge_touching=False)
@@ -154,7 +176,11 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         time = mine["time_ms"].dropna()
         total = float(time.sum())
         tokens = {key: _sum(mine[key]) for key in ("prefill_tokens", "decode_tokens")}
-        computed = None if None in tokens.values() else sum(value for value in tokens.values() if value is not None)
+        computed = (
+            None
+            if None in tokens.values()
+            else sum(value for value in tokens.values() if value is not None)
+        )
         out.append(
             {
                 "kind": kind,
@@ -164,9 +190,13 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "mean_ms": time.mean(),
                 "median_ms": time.median(),
                 "p99_ms": time.quantile(0.99),
-                "requests": pd.Series(mine["requests"].to_numpy(np.float64, na_value=np.nan)).mean(),
+                "requests": pd.Series(
+                    mine["requests"].to_numpy(np.float64, na_value=np.nan)
+                ).mean(),
                 **tokens,
-                "tokens_per_s": np.nan if computed is None or not total else 1000 * computed / total,
+                "tokens_per_s": np.nan
+                if computed is None or not total
+                else 1000 * computed / total,
                 "token_ms": mine["token_ms"].median(),
                 "gap_ms": mine["gap_ms"].median(),
                 "gaps_ms": mine["gap_ms"].sum(min_count=1),
@@ -183,7 +213,13 @@ def parts(rows: pd.DataFrame) -> pd.DataFrame:
         total = {part: float(mine[f"{part}_ms"].sum()) for part in PARTS}
         whole = sum(total.values())
         out += [
-            {"kind": kind, "part": part, "total_ms": value, "mean_ms": value / len(mine), "percent": 100 * value / whole}
+            {
+                "kind": kind,
+                "part": part,
+                "total_ms": value,
+                "mean_ms": value / len(mine),
+                "percent": 100 * value / whole,
+            }
             for part, value in total.items()
             if value > 0
         ]
@@ -194,7 +230,9 @@ def _by_kind(rows: pd.DataFrame) -> list[tuple[str | None, pd.DataFrame]]:
     """The whole iterations of each kind; those of which it is not known come last."""
     whole = rows[~rows["cut"]]
     known = [(kind, whole[whole["kind"] == kind]) for kind in KINDS]
-    return [(kind, mine) for kind, mine in [*known, (None, whole[whole["kind"].isna()])] if len(mine)]
+    return [
+        (kind, mine) for kind, mine in [*known, (None, whole[whole["kind"].isna()])] if len(mine)
+    ]
 
 
 def _sum(values: pd.Series) -> int | None:

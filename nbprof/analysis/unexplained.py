@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from nbprof.analysis.python import Python, PythonUse
 
 
-def use(python: Python, activity: Activity, steps: pd.DataFrame, origin_ns: int, waited: float = 0.0) -> PythonUse | None:
+def use(
+    python: Python, activity: Activity, steps: pd.DataFrame, origin_ns: int, waited: float = 0.0
+) -> PythonUse | None:
     """What the thread of the cell did in some steps while no op, call or device work was recorded; None where it was not sampled then.
 
     Parameters
@@ -34,9 +36,13 @@ def use(python: Python, activity: Activity, steps: pd.DataFrame, origin_ns: int,
     from nbprof.analysis.python import Python
 
     # Steps may overlap: the union counts each instant once.
-    pieces = Intervals.union(activity.work.start, activity.work.end).pieces_outside(*step_bounds(steps))
+    pieces = Intervals.union(activity.work.start, activity.work.end).pieces_outside(
+        *step_bounds(steps)
+    )
     unexplained = Intervals.union(pieces.start, pieces.end, merge_touching=False)
     if not len(unexplained) or not origin_ns:
         return None
     start, end = unexplained.start // 1000 + origin_ns, unexplained.end // 1000 + origin_ns
-    return Python(python.samples, python.cells, Intervals.union(start, end, merge_touching=False)).use(waited)
+    return Python(
+        python.samples, python.cells, Intervals.union(start, end, merge_touching=False)
+    ).use(waited)

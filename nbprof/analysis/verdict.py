@@ -62,22 +62,44 @@ class Explanation:
 
 
 EXPLANATIONS: dict[str, Explanation] = {
-    "input": Explanation("Input-bound", "{p}% of {time} is spent waiting for data", "{the} waits for the next batch"),
+    "input": Explanation(
+        "Input-bound", "{p}% of {time} is spent waiting for data", "{the} waits for the next batch"
+    ),
     "kernel_launch": Explanation(
-        "Kernel-launch-bound", "{p}% of {time} is spent launching kernels", "the host prepares and launches kernels one by one"
+        "Kernel-launch-bound",
+        "{p}% of {time} is spent launching kernels",
+        "the host prepares and launches kernels one by one",
     ),
     "device_compute": Explanation(
-        "Device-bound", "the device computes for {p}% of {time}", "the device is the bottleneck, as it should be"
+        "Device-bound",
+        "the device computes for {p}% of {time}",
+        "the device is the bottleneck, as it should be",
     ),
-    "host_compute": Explanation("Host-bound", "{p}% of {time} is spent computing on the host", "ops run on the CPU"),
-    "compile": Explanation("Compile-bound", "{p}% of {time} is spent compiling", "programs are compiled within {the}"),
+    "host_compute": Explanation(
+        "Host-bound", "{p}% of {time} is spent computing on the host", "ops run on the CPU"
+    ),
+    "compile": Explanation(
+        "Compile-bound", "{p}% of {time} is spent compiling", "programs are compiled within {the}"
+    ),
     "device_collectives": Explanation(
-        "Communication-bound", "{p}% of {time} is spent communicating between devices", "devices exchange data"
+        "Communication-bound",
+        "{p}% of {time} is spent communicating between devices",
+        "devices exchange data",
     ),
-    "device_to_device": Explanation("Communication-bound", "{p}% of {time} is spent copying between devices", "devices exchange data"),
-    "output": Explanation("Output-bound", "{p}% of {time} is spent copying results to the host", "{the} waits for copies to the host"),
+    "device_to_device": Explanation(
+        "Communication-bound",
+        "{p}% of {time} is spent copying between devices",
+        "devices exchange data",
+    ),
+    "output": Explanation(
+        "Output-bound",
+        "{p}% of {time} is spent copying results to the host",
+        "{the} waits for copies to the host",
+    ),
     "other": Explanation(
-        "Host-bound", "{p}% of {time} is outside any recorded op, often Python", "no op, launch or copy was recorded in that time"
+        "Host-bound",
+        "{p}% of {time} is outside any recorded op, often Python",
+        "no op, launch or copy was recorded in that time",
     ),
 }
 
@@ -231,7 +253,9 @@ class Breakdown:
 
     def second(self, but: str) -> str:
         """The largest category but one."""
-        return max((category for category in CATEGORIES if category != but), key=self.shares.__getitem__)
+        return max(
+            (category for category in CATEGORIES if category != but), key=self.shares.__getitem__
+        )
 
 
 def _in_ops(percent: float, cpu: CpuSplit | None) -> list[HostPart]:
@@ -254,9 +278,21 @@ def _outside_ops(found: Breakdown) -> list[HostPart]:
     rest = other - stalled
     return [
         HostPart("other", "python", f"Python{_in(use.top)}", rest * use.python),
-        HostPart("other", "compute", f"Compiled code of libraries{_in(use.top_library)}", rest * use.library),
-        HostPart("other", "overhead", f"Framework outside ops{_in(use.top_framework)}", rest * use.framework),
-        HostPart("other", "waiting", f"Waiting without a core{_in(use.top_waiting)}", rest * use.waiting),
+        HostPart(
+            "other",
+            "compute",
+            f"Compiled code of libraries{_in(use.top_library)}",
+            rest * use.library,
+        ),
+        HostPart(
+            "other",
+            "overhead",
+            f"Framework outside ops{_in(use.top_framework)}",
+            rest * use.framework,
+        ),
+        HostPart(
+            "other", "waiting", f"Waiting without a core{_in(use.top_waiting)}", rest * use.waiting
+        ),
         HostPart("other", "host", "Waiting for the device", stalled),
     ]
 
@@ -282,15 +318,30 @@ def verdict(found: Breakdown) -> Verdict:
         return _without_work(activity)
     if (lost := mostly_lost(found.steps)) is not None:
         fact = f"{lost[0]:,} of {lost[1]:,} {found.unit.plural} lost device work, so what most of them wait for is unknown"
-        return Verdict(None, "Device work not recorded", fact, "See the receipt. Record again with fewer steps, in a fresh process.")
+        return Verdict(
+            None,
+            "Device work not recorded",
+            fact,
+            "See the receipt. Record again with fewer steps, in a fresh process.",
+        )
     bound = found.bound
-    recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents) or found.unexplained is not None
+    recorded = (
+        activity.has_host_ops
+        or activity.has_device
+        or len(activity.device_extents)
+        or found.unexplained is not None
+    )
     # What iterations consist of may be stated in a table of their own.
     if bound == "other" and not recorded and ITERATIONS not in activity.traits:
         if found.unit.whole:
             return _without_work(activity)
         fact = f"neither host ops nor device work was recorded, so what takes up the {found.unit.plural} is unknown"
-        return Verdict(None, "Host not recorded", fact, activity.missing.get("kernels", activity.missing.get("ops", "")))
+        return Verdict(
+            None,
+            "Host not recorded",
+            fact,
+            activity.missing.get("kernels", activity.missing.get("ops", "")),
+        )
     host = found.host_parts
     if host and bound in ("host_compute", "other"):
         return _of_host(found, host)
@@ -302,27 +353,39 @@ def verdict(found: Breakdown) -> Verdict:
 
 def is_unrecorded(found: Breakdown) -> bool:
     """Whether the work of the steps was on a thread that was not recorded."""
-    return bool(found.unrecorded) and (not found.activity.has_host_ops or (len(found.steps) > 0 and found.bound == "other"))
+    return bool(found.unrecorded) and (
+        not found.activity.has_host_ops or (len(found.steps) > 0 and found.bound == "other")
+    )
 
 
 def _plain(activity: Activity) -> Verdict:
     if EMPTY in activity.traits:
         detail = "The recording was empty, or its events are in another file. Record again, while the program works."
         return Verdict(None, "No events", "the trace holds no events", detail)
-    open_ = "steps, ops, kernels or allocations" if "kernels" in activity.missing else "steps, ops or allocations"
+    open_ = (
+        "steps, ops, kernels or allocations"
+        if "kernels" in activity.missing
+        else "steps, ops or allocations"
+    )
     detail = f"Which of its events are {open_} is unknown; the trace view shows them all."
-    return Verdict(None, "Plain trace", "it was not written by a framework that nbprof knows", detail)
+    return Verdict(
+        None, "Plain trace", "it was not written by a framework that nbprof knows", detail
+    )
 
 
 def _without_work(activity: Activity) -> Verdict:
     if activity.unit.whole:
         detail = activity.missing.get("ops", "")
         return Verdict(None, "No work recorded", "no op, call or device work was recorded", detail)
-    detail = activity.missing.get("steps", "Mark steps with nbprof.steps() or the framework's step markers.")
+    detail = activity.missing.get(
+        "steps", "Mark steps with nbprof.steps() or the framework's step markers."
+    )
     return Verdict(None, "Unknown", "no steps were found, so step time is unknown", detail)
 
 
-def _no_single_bottleneck(found: Breakdown, bound: str, confidence: str, evidence: Evidence) -> Verdict:
+def _no_single_bottleneck(
+    found: Breakdown, bound: str, confidence: str, evidence: Evidence
+) -> Verdict:
     unit, second = found.unit, sorted(found.shares, key=lambda category: -found.shares[category])[1]
     takes = f"{unit.a[0].upper()}{unit.a[1:]} takes {wording.millis(found.mean_ms)}."
     return Verdict(
@@ -338,10 +401,14 @@ def _no_single_bottleneck(found: Breakdown, bound: str, confidence: str, evidenc
 def _of_host(found: Breakdown, parts: dict[str, float]) -> Verdict:
     """The verdict on a program that spends most of its time on the host, by what it does there."""
     recorded_bound, part = found.bound, max(parts, key=parts.__getitem__)
-    other = max((c for c in CATEGORIES if c not in ("host_compute", "other")), key=found.shares.__getitem__)
+    other = max(
+        (c for c in CATEGORIES if c not in ("host_compute", "other")), key=found.shares.__getitem__
+    )
     if found.shares[other] > parts[part]:
         recorded_bound, part = other, "host"
-    evidence, confidence = _assess(found, recorded_bound, "" if part == "host" else _TIME_OF_HOST[recorded_bound])
+    evidence, confidence = _assess(
+        found, recorded_bound, "" if part == "host" else _TIME_OF_HOST[recorded_bound]
+    )
     top = found.shares[recorded_bound] if part == "host" else parts[part]
     if top < SINGLE_BOTTLENECK_PERCENT:
         return _no_single_part(found, parts, confidence, evidence)
@@ -349,21 +416,40 @@ def _of_host(found: Breakdown, parts: dict[str, float]) -> Verdict:
         answer = _bound(found, recorded_bound, confidence, evidence)
     else:
         fact, detail = _SAY[part](found, parts[part])
-        in_ops = part in ("compute", "overhead") and found.shares["host_compute"] >= found.shares["other"]
+        in_ops = (
+            part in ("compute", "overhead")
+            and found.shares["host_compute"] >= found.shares["other"]
+        )
         bound = "host_compute" if in_ops else "other"
-        answer = Verdict(bound, _TITLES[part], fact, f"{detail}{_next(parts, part)}", confidence, tuple(evidence))
-    return _contended(found, answer) if not found.has_device and contended(found.contention) else answer
+        answer = Verdict(
+            bound, _TITLES[part], fact, f"{detail}{_next(parts, part)}", confidence, tuple(evidence)
+        )
+    return (
+        _contended(found, answer)
+        if not found.has_device and contended(found.contention)
+        else answer
+    )
 
 
 def _next(parts: dict[str, float], part: str) -> str:
     """The part that comes next, as a sentence; "" where it is small."""
     second = max((name for name in parts if name != part), key=parts.__getitem__)
-    return f" Next is {_HOST_PARTS[second]} with {parts[second]:.0f}%." if parts[second] >= checks.INPUT_HIGH else ""
+    return (
+        f" Next is {_HOST_PARTS[second]} with {parts[second]:.0f}%."
+        if parts[second] >= checks.INPUT_HIGH
+        else ""
+    )
 
 
-def _no_single_part(found: Breakdown, parts: dict[str, float], confidence: str, evidence: Evidence) -> Verdict:
+def _no_single_part(
+    found: Breakdown, parts: dict[str, float], confidence: str, evidence: Evidence
+) -> Verdict:
     unit = found.unit
-    shares = {label(category): share for category, share in found.shares.items() if category not in ("host_compute", "other")}
+    shares = {
+        label(category): share
+        for category, share in found.shares.items()
+        if category not in ("host_compute", "other")
+    }
     shares |= {name: parts[part] for part, name in _HOST_PARTS.items()}
     first, second = sorted(shares, key=lambda name: -shares[name])[:2]
     takes = f"{unit.a[0].upper()}{unit.a[1:]} takes {wording.millis(found.mean_ms)}."
@@ -386,7 +472,12 @@ _HOST_PARTS = {
 }
 _TIME_OF_HOST = {"host_compute": "Time in ops", "other": "Time outside ops"}
 """What is said to be the largest part where the verdict names a part of it."""
-_TITLES = {"compute": "Compute-bound", "overhead": "Overhead-bound", "python": "Python-bound", "waiting": "Waiting"}
+_TITLES = {
+    "compute": "Compute-bound",
+    "overhead": "Overhead-bound",
+    "python": "Python-bound",
+    "waiting": "Waiting",
+}
 
 
 def _time_of(found: Breakdown, percent: float) -> str:
@@ -411,7 +502,11 @@ def _compute(found: Breakdown, percent: float) -> tuple[str, str]:
 def _overhead(found: Breakdown, percent: float) -> tuple[str, str]:
     """What a framework does around ops."""
     cpu, unit, use = found.cpu, found.unit, found.unexplained
-    outside = sum(work.percent for work in found.host_work if work.part == "overhead" and work.category == "other")
+    outside = sum(
+        work.percent
+        for work in found.host_work
+        if work.part == "overhead" and work.category == "other"
+    )
     if use is not None and use.top_framework is not None and 2 * outside >= percent:
         fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside ops"
         return fact, f"{_time_of(found, percent)}, most of it in {place(use.top_framework)}."
@@ -444,7 +539,11 @@ _SAY = {"compute": _compute, "overhead": _overhead, "python": _python, "waiting"
 def place(top: TopFunction) -> str:
     """Where in the person's code, and what was called there."""
     function = _INNER.sub("", top.function)
-    where = f"line {top.line} of {top.file}" if function == "<module>" else f"{function}, {top.file} line {top.line}"
+    where = (
+        f"line {top.line} of {top.file}"
+        if function == "<module>"
+        else f"{function}, {top.file} line {top.line}"
+    )
     return f"{top.call}, called in {where}" if top.call else where
 
 
@@ -457,12 +556,18 @@ def _cores(found: Breakdown) -> str:
 def contended(measured: Mapping[str, float]) -> bool:
     """Whether threads of the program waited for cores, which others used, for most of the time in which they could have run."""
     cores, others = measured.get("cores", 0.0), measured.get("other_cores", 0.0)
-    return cores > 0 and others >= OTHERS * cores and measured.get("waited_percent", 0.0) >= _CONTENDED_PERCENT
+    return (
+        cores > 0
+        and others >= OTHERS * cores
+        and measured.get("waited_percent", 0.0) >= _CONTENDED_PERCENT
+    )
 
 
 def _contended(found: Breakdown, answer: Verdict) -> Verdict:
     """That other processes took the cores, before what the program does with those that it had."""
-    waited, cores, others = (found.contention[key] for key in ("waited_percent", "cores", "other_cores"))
+    waited, cores, others = (
+        found.contention[key] for key in ("waited_percent", "cores", "other_cores")
+    )
     fact = f"this process waited for a free core {waited:.0f}% of its runnable time"
     detail = f"Other processes used {others:.1f} of the {cores:.0f} cores."
     quiet = f"Expect {found.unit.a} to take less than {wording.millis(found.mean_ms)} on an idle machine."
@@ -480,7 +585,10 @@ def _bound(found: Breakdown, bound: str, confidence: str, evidence: Evidence) ->
     else:
         shown -= waiting
         if bound == "other" and not found.activity.has_host_ops:
-            fact, why = _UNRECORDED, "no device runtime call that launches, copies or waits was recorded in that time"
+            fact, why = (
+                _UNRECORDED,
+                "no device runtime call that launches, copies or waits was recorded in that time",
+            )
     if found.captures and bound == "compile":
         title, fact = "Capture-bound", "{p}% of {time} is spent capturing a graph"
         why = "launches are captured into a graph within {the}, which happens once"
@@ -523,15 +631,20 @@ def _detail(found: Breakdown, bound: str, shown: float, why: str) -> str:
     elif bound == "other" and found.shares["input"] >= checks.INPUT_MODERATE and found.works_ahead:
         waits, they = ("waits", "it") if unit.whole else ("wait", "they")
         subject = "The recording" if unit.whole else f"The {unit.plural}"
-        detail += (
-            f" {subject} {waits} for input as well, which tf.data prepares in the meantime: without this time, {they} would wait longer."
-        )
+        detail += f" {subject} {waits} for input as well, which tf.data prepares in the meantime: without this time, {they} would wait longer."
     elif bound == "input" and found.probed_ms is not None:
         detail += f" With instant input, {unit.a} takes {wording.millis(found.probed_ms)} (measured by --probe)."
-    elif bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
+    elif bound not in ("device_compute", "host_compute") and top <= (
+        checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN
+    ):
         what = "wait" if bound == "input" else "time"
         detail += f" Without this {what}, {unit.a} would take {wording.millis(left)}, {step / left:.1f}× faster than now."
-    if bound in ("input", "output") and busy is not None and busy + top > 100 and (found.activity.devices["kind"] == "TPU").any():
+    if (
+        bound in ("input", "output")
+        and busy is not None
+        and busy + top > 100
+        and (found.activity.devices["kind"] == "TPU").any()
+    ):
         detail += f" TPU cores run copies and infeed as ops, so that time counts as busy ({busy:.0f}% of {unit.time})."
     return detail
 
@@ -548,7 +661,11 @@ def _device_worked(activity: Activity, step: float, busy: float) -> str:
 def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str]:
     """What speaks for the verdict and against it, and how sure it is therefore; `name` is that of the category in the sentence."""
     unit, steps, used = found.unit, found.steps, found.counted
-    evidence = _of_recording(found) if unit.whole else _of_steps(found, bound, name or label(bound).capitalize())
+    evidence = (
+        _of_recording(found)
+        if unit.whole
+        else _of_steps(found, bound, name or label(bound).capitalize())
+    )
     evidence += _slowed(found, bound) + _sampled(found, bound)
     failed = sum(not ok for ok, _ in evidence)
     level = {0: "high", 1: "medium"}.get(failed, "low")
@@ -558,7 +675,12 @@ def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str
     covered = covered_by_steps(steps)
     if covered is not None and covered < COVERED:
         outside = f"{100 * (1 - covered):.0f}% of the time from the first to the last {_of_kind(kind, unit)} is outside {unit.plural}"
-        evidence.append((False, f"{outside}: validation, input or logging, for example; nbprof.steps(dataset) marks the whole loop"))
+        evidence.append(
+            (
+                False,
+                f"{outside}: validation, input or logging, for example; nbprof.steps(dataset) marks the whole loop",
+            )
+        )
         level = "low"
     warm = steps[steps["warmup"].astype(bool) & (steps["kind"] == kind)]
     if len(warm):
@@ -580,7 +702,13 @@ def _of_kind(kind: str, unit: Unit) -> str:
 
 
 def _of_recording(found: Breakdown) -> Evidence:
-    return [(False, "No steps are marked: the recording may include startup besides the work of interest"), _complete(found.dropped)]
+    return [
+        (
+            False,
+            "No steps are marked: the recording may include startup besides the work of interest",
+        ),
+        _complete(found.dropped),
+    ]
 
 
 def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
@@ -611,13 +739,26 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
     spread_text = f"{of_time} {'is steady' if steady else 'varies'}: sd {wording.millis(sd)}, {100 * sd / mean:.0f}% of the mean"
     alone = f"One {unit.noun} cannot show the spread of {unit.time}"
     out = [
-        (leading >= (1 - FEW) * count, f"{name} is the largest part in {every if few is None else f'only {every}'}{spread}"),
-        (longest >= ENOUGH, number if longest >= ENOUGH else f"Only {number}: capture {ENOUGH} or more{_maybe_warmup(steps, unit)}"),
+        (
+            leading >= (1 - FEW) * count,
+            f"{name} is the largest part in {every if few is None else f'only {every}'}{spread}",
+        ),
+        (
+            longest >= ENOUGH,
+            number
+            if longest >= ENOUGH
+            else f"Only {number}: capture {ENOUGH} or more{_maybe_warmup(steps, unit)}",
+        ),
         (steady, spread_text if longest > 1 else alone),
         _complete(found.dropped),
     ]
     if unit.agreement is not None:
-        out.append((True, f"{unit.plural.capitalize()} are an estimate that fits {100 * unit.agreement:.0f}% of the events"))
+        out.append(
+            (
+                True,
+                f"{unit.plural.capitalize()} are an estimate that fits {100 * unit.agreement:.0f}% of the events",
+            )
+        )
     return out
 
 
@@ -632,7 +773,11 @@ def _maybe_warmup(steps: pd.DataFrame, unit: Unit) -> str:
 def _every(unit: Unit, leading: int, count: int) -> str:
     if count == 1:
         return f"the only {unit.noun}"
-    return f"all {count:,} {unit.plural}" if leading == count else f"{leading:,} of {count:,} {unit.plural}"
+    return (
+        f"all {count:,} {unit.plural}"
+        if leading == count
+        else f"{leading:,} of {count:,} {unit.plural}"
+    )
 
 
 def _complete(dropped: int) -> tuple[bool, str]:
@@ -646,7 +791,9 @@ def _slowed(found: Breakdown, bound: str) -> Evidence:
     activity, shares, busy = found.activity, found.shares, found.busy
     if busy is None or not activity.has_host_ops or not (activity.devices["kind"] == "GPU").any():
         return []
-    if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework.slows_host):
+    if shares["host_compute"] + shares[
+        "kernel_launch"
+    ] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework.slows_host):
         return []
     text = (
         f"Recording slows the host by up to {activity.framework.slows_host:g} times: without it, the device, which is busy for "
@@ -659,10 +806,20 @@ def _sampled(found: Breakdown, bound: str) -> Evidence:
     """That few samples tell what the host did; nothing where there are enough, or where another category is the largest."""
     use = found.unexplained
     by_samples = ("other",) if found.has_device else ("host_compute", "other")
-    if use is None or use.samples is None or use.samples >= _ENOUGH_SAMPLES or bound not in by_samples:
+    if (
+        use is None
+        or use.samples is None
+        or use.samples >= _ENOUGH_SAMPLES
+        or bound not in by_samples
+    ):
         return []
     count = "once" if use.samples == 1 else f"{use.samples} times"
-    return [(False, f"Python stacks were sampled only {count} outside ops: a longer recording says more of that time")]
+    return [
+        (
+            False,
+            f"Python stacks were sampled only {count} outside ops: a longer recording says more of that time",
+        )
+    ]
 
 
 def covered_by_steps(steps: pd.DataFrame) -> float | None:
@@ -678,7 +835,9 @@ def covered_by_steps(steps: pd.DataFrame) -> float | None:
     looped, host = (steps["kind"] == kind).to_numpy(), pd.factorize(steps["host"])[0]
     for rows in rows_by_code(host):
         start, time, in_loop = starts[rows], times[rows], looped[rows]
-        gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[in_loop[1:] & in_loop[:-1]]
+        gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[
+            in_loop[1:] & in_loop[:-1]
+        ]
         inside, between = inside + float(time[in_loop].sum()), between + float(gaps.sum())
     return inside / (inside + between) if inside + between > 0 else None
 

@@ -72,7 +72,11 @@ def table(
     asked = min(limit, bounds.rows)
     rows: list[list[Any]] = []
     size, shortened = _ROOM, 0
-    units = {col.name: col.unit for col in [*SCHEMA.get(name, []), *WHERE_KNOWN.get(name, [])] if col.unit and col.name in chosen.columns}
+    units = {
+        col.name: col.unit
+        for col in [*SCHEMA.get(name, []), *WHERE_KNOWN.get(name, [])]
+        if col.unit and col.name in chosen.columns
+    }
     size += len(encode([list(chosen.columns), units]).encode())
     for values in chosen.head(asked).itertuples(index=False, name=None):
         row = [bounded(value) for value in values]
@@ -81,12 +85,21 @@ def table(
             break
         shortened += sum(isinstance(value, str) and len(value) > LONGEST_TEXT for value in values)
         rows.append(row)
-    out: dict[str, Any] = {"frame": name, "columns": list(chosen.columns), "units": units, "rows": rows}
+    out: dict[str, Any] = {
+        "frame": name,
+        "columns": list(chosen.columns),
+        "units": units,
+        "rows": rows,
+    }
     out |= {"rows_in_frame": len(frame), "rows_that_match": len(chosen), "rows_here": len(rows)}
     cut = []
     if len(rows) < len(chosen):
         why = (
-            f"limit={limit:,}" if len(rows) == limit else f"{bounds.rows:,} rows" if len(rows) == bounds.rows else f"{bounds.bytes:,} bytes"
+            f"limit={limit:,}"
+            if len(rows) == limit
+            else f"{bounds.rows:,} rows"
+            if len(rows) == bounds.rows
+            else f"{bounds.bytes:,} bytes"
         )
         cut.append(f"{len(chosen) - len(rows):,} matching rows left out at {why}")
     if shortened:

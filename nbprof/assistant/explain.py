@@ -54,12 +54,16 @@ def explain(term: str) -> dict[str, Any]:
         raise NbprofError(f"a term has at most {LONGEST} characters.")
     key = _key(term)
     exact = [entry.about for entry in entries() if key and key in entry.names]
-    found = exact or [entry.about for entry in entries() if key and any(key in name for name in entry.names)]
+    found = exact or [
+        entry.about for entry in entries() if key and any(key in name for name in entry.names)
+    ]
     said = _paragraphs(term.strip(), anywhere=not found)
     if not found and not said:
         known = sorted({name for entry in entries() for name in entry.names})
         near = difflib.get_close_matches(key, known, 5, 0.5)
-        raise NbprofError(f"nothing is known about {term!r}" + (f"; near are {', '.join(near)}." if near else "."))
+        raise NbprofError(
+            f"nothing is known about {term!r}" + (f"; near are {', '.join(near)}." if near else ".")
+        )
     out: dict[str, Any] = {"term": term, "meanings": found[:MOST]}
     if said:
         out["said_of_it"] = said
@@ -81,15 +85,26 @@ def _categories() -> Iterator[Entry]:
         meaning = column("steps.frame", category.column).help
         yield Entry(
             (_key(category.key), _key(category.label)),
-            {"kind": "category of step time", "name": category.key, "label": category.label, "meaning": meaning},
+            {
+                "kind": "category of step time",
+                "name": category.key,
+                "label": category.label,
+                "meaning": meaning,
+            },
         )
 
 
 def _frames() -> Iterator[Entry]:
     for name, columns in SCHEMA.items():
-        held = {col.name: f"{col.help} [{col.unit}]" if col.unit else col.help for col in [*columns, *WHERE_KNOWN.get(name, [])]}
+        held = {
+            col.name: f"{col.help} [{col.unit}]" if col.unit else col.help
+            for col in [*columns, *WHERE_KNOWN.get(name, [])]
+        }
         meaning = _docstring(name)
-        yield Entry((_key(name), _key(name.removesuffix(".frame"))), {"kind": "frame", "name": name, "meaning": meaning, "columns": held})
+        yield Entry(
+            (_key(name), _key(name.removesuffix(".frame"))),
+            {"kind": "frame", "name": name, "meaning": meaning, "columns": held},
+        )
 
 
 def _columns() -> Iterator[Entry]:
@@ -98,7 +113,14 @@ def _columns() -> Iterator[Entry]:
         for col in [*columns, *WHERE_KNOWN.get(frame, [])]:
             same.setdefault((col.name, col.label, col.unit, col.help), []).append(frame)
     for (name, label, unit, meaning), frames in same.items():
-        about = {"kind": "column", "name": name, "label": label, "unit": unit, "meaning": meaning, "frames": frames}
+        about = {
+            "kind": "column",
+            "name": name,
+            "label": label,
+            "unit": unit,
+            "meaning": meaning,
+            "frames": frames,
+        }
         yield Entry((_key(name), _key(label)), about)
 
 
@@ -133,13 +155,21 @@ def _tabs() -> Iterator[Entry]:
 def _docstring(name: str) -> str:
     """How a frame is made, as its docstring says it."""
     of: Any = Comparison if name.startswith("comparison.") else Profile
-    *parts, last = name.removeprefix("comparison.").replace("memory_viewer[module]", "memory_viewer.__getitem__").split(".")
+    *parts, last = (
+        name.removeprefix("comparison.")
+        .replace("memory_viewer[module]", "memory_viewer.__getitem__")
+        .split(".")
+    )
     for part in parts:
         member = inspect.getattr_static(of, part)
         of = typing.get_type_hints(getattr(member, "fget", member))["return"]
     # What a view's main frame is, its class says; a key of a dict has no docstring of its own.
     member = of if last == "frame" else inspect.getattr_static(of, last, None)
-    return _first_section(inspect.getdoc(getattr(member, "fget", member)) or "") if member is not None else ""
+    return (
+        _first_section(inspect.getdoc(getattr(member, "fget", member)) or "")
+        if member is not None
+        else ""
+    )
 
 
 def _first_section(text: str) -> str:
@@ -150,6 +180,17 @@ def _paragraphs(term: str, *, anywhere: bool) -> list[str]:
     """What docstrings of profiles and comparisons say of a word in backticks or bold, or anywhere."""
     if not term:
         return []
-    marked = rf"`{re.escape(term)}`|\*\*{re.escape(term)}\*\*" + (rf"|\b{re.escape(term)}\b" if anywhere else "")
-    texts = [_first_section(inspect.getdoc(member) or "") for of in (Profile, Comparison) for member in vars(of).values()]
-    return [part for text in texts for part in text.split("\n\n") if re.search(marked, part, re.IGNORECASE)][:3]
+    marked = rf"`{re.escape(term)}`|\*\*{re.escape(term)}\*\*" + (
+        rf"|\b{re.escape(term)}\b" if anywhere else ""
+    )
+    texts = [
+        _first_section(inspect.getdoc(member) or "")
+        for of in (Profile, Comparison)
+        for member in vars(of).values()
+    ]
+    return [
+        part
+        for text in texts
+        for part in text.split("\n\n")
+        if re.search(marked, part, re.IGNORECASE)
+    ][:3]

@@ -33,7 +33,14 @@ _LONGEST_FINDING = 2000
 _MOST_NAMED = 50
 _LONGEST_ERROR = 2000
 _WHOLE = 1 << 30
-_FACTS = ("framework", "device_kind", "steps", "step_time_ms", "step_time_median_ms", "step_time_p95_ms")
+_FACTS = (
+    "framework",
+    "device_kind",
+    "steps",
+    "step_time_ms",
+    "step_time_median_ms",
+    "step_time_p95_ms",
+)
 _PSEUDONYM = re.compile(r"name_[0-9a-f]{8}")
 
 
@@ -50,7 +57,9 @@ class Reader:
         trying what a name is; and they are taken where names are asked for.
     """
 
-    def __init__(self, roots: Roots, *, most_rows: int, most_bytes: int, redact: bool = False) -> None:
+    def __init__(
+        self, roots: Roots, *, most_rows: int, most_bytes: int, redact: bool = False
+    ) -> None:
         self._roots = roots
         self._redact = redact
         self._names: dict[str, str] = {}
@@ -61,12 +70,19 @@ class Reader:
         self._ids: dict[Any, str] = {}
         self._count = 0
 
-    def answered(self, ask: Callable[[], dict[str, Any]], *, of_profiles: bool) -> tuple[dict[str, Any], bool]:
+    def answered(
+        self, ask: Callable[[], dict[str, Any]], *, of_profiles: bool
+    ) -> tuple[dict[str, Any], bool]:
         """What is answered to a call of one of the methods below, and whether it is an error: a sentence then."""
         try:
             value, failed = ask(), False
         except NeedsHostError:
-            value, failed = {"error": "this needs the events of one host: `open` the profile with a host, such as 0."}, True
+            value, failed = (
+                {
+                    "error": "this needs the events of one host: `open` the profile with a host, such as 0."
+                },
+                True,
+            )
         except NbprofError as error:
             value, failed = {"error": str(error)[:_LONGEST_ERROR]}, True
         if self._redact and of_profiles:
@@ -98,7 +114,11 @@ class Reader:
             "runs_in_all": len(runs),
             "files": len(files.files) if host is None else 1,
             "hosts": bounded(profile.hosts[:_MOST_NAMED]),
-            "summary": bounded(facts["verdict_text"] or facts["verdict"] or f"unknown what bounds {Unit.of(facts).the}"),
+            "summary": bounded(
+                facts["verdict_text"]
+                or facts["verdict"]
+                or f"unknown what bounds {Unit.of(facts).the}"
+            ),
             "confidence": facts["confidence"],
             **{key: bounded(facts.get(key)) for key in _FACTS},
             **({} if Unit.of(facts).kind == STEP else {"steps_are": Unit.of(facts).plural}),
@@ -110,7 +130,9 @@ class Reader:
         """The brief of a profile or comparison."""
         bounded = min(tokens, self._tokens)
         out: dict[str, Any] = {"id": ident, "brief": brief(self._of(ident), bounded)}
-        return out | ({"cut": f"at {bounded:,} tokens, this server's maximum"} if bounded < tokens else {})
+        return out | (
+            {"cut": f"at {bounded:,} tokens, this server's maximum"} if bounded < tokens else {}
+        )
 
     def advice(self, ident: str) -> dict[str, Any]:
         """The findings of a profile, whole."""
@@ -118,12 +140,20 @@ class Reader:
         none = "no rule found a measurable gain; which does not prove that there is none"
         return {"id": ident, "findings": rows} | ({} if rows else {"none": none})
 
-    def frame(self, ident: str, name: str, columns: list[str] | None, filter: str, sort: str, limit: int) -> dict[str, Any]:
+    def frame(
+        self, ident: str, name: str, columns: list[str] | None, filter: str, sort: str, limit: int
+    ) -> dict[str, Any]:
         """Rows of a frame."""
         of, name = self._of(ident), self._meant(name)
         frame = self._shown(named.frame(of, name))
         return {"id": ident} | table(
-            frame, named.full_name(name, named.names(of)), columns=columns, filter=filter, sort=sort, limit=limit, bounds=self._bounds
+            frame,
+            named.full_name(name, named.names(of)),
+            columns=columns,
+            filter=filter,
+            sort=sort,
+            limit=limit,
+            bounds=self._bounds,
         )
 
     def events(
@@ -139,9 +169,13 @@ class Reader:
         """Events that touch a time range, or their sums by name."""
         for text in (lane, name):
             if isinstance(text, str) and text.startswith("/") and text.endswith("/"):
-                raise NbprofError("regular expressions are not supported here; use part of the name.")
+                raise NbprofError(
+                    "regular expressions are not supported here; use part of the name."
+                )
             if self._redact and isinstance(text, str):
-                raise NbprofError("with --redact, give the number of a lane and a time; `frame` trace.events takes a filter of names.")
+                raise NbprofError(
+                    "with --redact, give the number of a lane and a time; `frame` trace.events takes a filter of names."
+                )
         profile = self._profile(ident)
         if limit < 0:
             raise NbprofError(f"limit is a number of rows, not {limit}.")
@@ -149,33 +183,54 @@ class Reader:
             frame = profile.trace.range(from_ms, to_ms, lane)
             if name is not None:
                 frame = frame[[name in str(each) for each in frame["name"]]]
-            return {"id": ident} | table(self._shown(frame), "trace.range", limit=limit, bounds=self._bounds)
+            return {"id": ident} | table(
+                self._shown(frame), "trace.range", limit=limit, bounds=self._bounds
+            )
         run = profile.run
         tracks = run.timeline.tracks
         picked = select_events.pick(tracks, lane, name, (from_ms, to_ms))
-        at = [np.concatenate([getattr(part, order) for part in (tracks.events, tracks.extra)])[picked]]
+        at = [
+            np.concatenate([getattr(part, order) for part in (tracks.events, tracks.extra)])[picked]
+        ]
         by = np.argsort(-at[0] if order == "duration" else at[0], kind="stable")
         # Of what is shown alone, for a range may hold millions.
         frame = select_events.frame(run.trace, tracks, picked[by[: min(limit, self._bounds.rows)]])
-        frame = frame.sort_values("duration_us" if order == "duration" else "start_us", ascending=order == "start", kind="stable")
+        frame = frame.sort_values(
+            "duration_us" if order == "duration" else "start_us",
+            ascending=order == "start",
+            kind="stable",
+        )
         out = table(self._shown(frame), "trace.events", limit=limit, bounds=self._bounds)
         left = len(picked) - out["rows_here"]
         cut = f"{left:,} of {len(picked):,} events in the range left out" if left else out["cut"]
-        return {"id": ident} | out | {"rows_in_frame": len(tracks.events), "rows_that_match": len(picked), "cut": cut}
+        return (
+            {"id": ident}
+            | out
+            | {"rows_in_frame": len(tracks.events), "rows_that_match": len(picked), "cut": cut}
+        )
 
     def compare(self, before: str, after: str, tokens: int) -> dict[str, Any]:
         """An id and the brief of a comparison of two open profiles."""
         comparison = Comparison([self._profile(before), self._profile(after)])
         verdict = comparison.verdict.to_dict("records")[0]
         ident = self._keep((before, after), "c", comparison)
-        return {"id": ident, "verdict": bounded(verdict), "frames": named.names(comparison), **self.brief(ident, tokens)}
+        return {
+            "id": ident,
+            "verdict": bounded(verdict),
+            "frames": named.names(comparison),
+            **self.brief(ident, tokens),
+        }
 
     def explain(self, term: str) -> dict[str, Any]:
         """What a word means; asks no profile."""
         return explain(term)
 
     def _redactor(self) -> Redactor:
-        runs = [run for of in self._open.values() for run in ([of.run] if isinstance(of, Profile) else [each.run for each in of.profiles])]
+        runs = [
+            run
+            for of in self._open.values()
+            for run in ([of.run] if isinstance(of, Profile) else [each.run for each in of.profiles])
+        ]
         return redactor(runs, also=self._beside)
 
     def _shown(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -186,7 +241,9 @@ class Reader:
         # Lines of the person's own text have more in them than names.
         frame = frame.drop(columns=["code"], errors="ignore")
         texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
-        shown = frame.assign(**{name: [by.tree(bounded(value, _WHOLE)) for value in frame[name]] for name in texts})
+        shown = frame.assign(
+            **{name: [by.tree(bounded(value, _WHOLE)) for value in frame[name]] for name in texts}
+        )
         self._names |= {pseudonym: name for name, pseudonym in by.replaced.items()}
         return shown
 

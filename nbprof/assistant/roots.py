@@ -44,7 +44,10 @@ class Roots:
         self.confinement = Confinement(tuple(self.folders), name=self._said())
         for folder in self.folders:
             if not Path(folder).is_dir():
-                raise ReadError("there is no such folder; --root takes an existing folder.", path=printable(folder))
+                raise ReadError(
+                    "there is no such folder; --root takes an existing folder.",
+                    path=printable(folder),
+                )
 
     def find(self, path: str, run: str | None = None) -> tuple[RunFiles, list[str]]:
         """The run at a path, which is taken relative to the folders, and the names of all runs there, newest first.
@@ -59,7 +62,10 @@ class Roots:
         found, nothing = locate.survey(place, ways)
         inside = found if is_url(place) else [each for each in found if self.holds(each)]
         if found and not inside:
-            raise ReadError(f"a file of this run is a link that points outside {self._said()}.", path=printable(place))
+            raise ReadError(
+                f"a file of this run is a link that points outside {self._said()}.",
+                path=printable(place),
+            )
         if not found:
             # It says what is there instead.
             raise nothing()
@@ -78,7 +84,9 @@ class Roots:
             raise ReadError(f"a path has at most {LONGEST:,} characters, not {len(path):,}.")
         if is_url(path):
             if not self.allow_urls:
-                raise ReadError("URLs are not read. Copy the profile to this machine, or start the server with --allow-urls.")
+                raise ReadError(
+                    "URLs are not read. Copy the profile to this machine, or start the server with --allow-urls."
+                )
             if not _FAR.match(path) or "::" in path:
                 raise ReadError("of URLs, only https, http, s3, gs, az, abfs and hf are read here.")
             return path
@@ -90,7 +98,9 @@ class Roots:
         except OSError as error:
             raise could_not_open(error, Path(path)) from None
         except ValueError:
-            raise ReadError("the path contains a NUL character or others that file names cannot have.") from None
+            raise ReadError(
+                "the path contains a NUL character or others that file names cannot have."
+            ) from None
 
     def _real(self, path: str) -> str:
         if not path.strip():
@@ -99,14 +109,25 @@ class Roots:
         inside = [place for place in places if self._within(place)]
         if not inside:
             # Whether something is there is not said.
-            raise ReadError(f"it is not below {self._said()}. Ask the user to start the server with another --root.", path=printable(path))
+            raise ReadError(
+                f"it is not below {self._said()}. Ask the user to start the server with another --root.",
+                path=printable(path),
+            )
         return next(filter(os.path.exists, inside), inside[0])
 
     def holds(self, run: RunFiles) -> bool:
         """Whether each file that is read of a run lies below the folders."""
-        files: list[Any] = [*run.files, *beside(run), *([run.sidecar] if run.sidecar is not None else [])]
+        files: list[Any] = [
+            *run.files,
+            *beside(run),
+            *([run.sidecar] if run.sidecar is not None else []),
+        ]
         files = [file.packed if isinstance(file, Unpacked) else file for file in files]
-        return all(self.confinement.permits(file.path) for file in files if isinstance(getattr(file, "path", None), Path))
+        return all(
+            self.confinement.permits(file.path)
+            for file in files
+            if isinstance(getattr(file, "path", None), Path)
+        )
 
     def _within(self, real: str) -> bool:
         return any(Path(real).is_relative_to(folder) for folder in self.folders)

@@ -36,11 +36,20 @@ _INSTRUCTIONS = (
 )
 
 _Id = Annotated[str, Field(description="The id that `open` or `compare` gave.")]
-_Limit = Annotated[int, Field(description="Rows; the server has a bound of its own, and says what it left out.")]
+_Limit = Annotated[
+    int, Field(description="Rows; the server has a bound of its own, and says what it left out.")
+]
 _Tokens = Annotated[int, Field(description="About how many tokens the text may take, 200 or more.")]
 
 
-def build(roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: int = BYTES, redact: bool = False) -> MCPServer[Any]:
+def build(
+    roots: Roots,
+    *,
+    seconds: float = SECONDS,
+    rows: int = ROWS,
+    bytes: int = BYTES,
+    redact: bool = False,
+) -> MCPServer[Any]:
     """The server; `run("stdio")` serves.
 
     Parameters
@@ -54,36 +63,64 @@ def build(roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: in
     redact : bool
         Pseudonyms instead of names.
     """
-    server: MCPServer[Any] = MCPServer("nbprof", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
+    server: MCPServer[Any] = MCPServer(
+        "nbprof", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR"
+    )
     worker = Worker(seconds)
     reader = Reader(roots, most_rows=rows, most_bytes=bytes, redact=redact)
 
-    async def answer(ask: Callable[[], dict[str, Any]], *, of_profiles: bool = True) -> CallToolResult:
+    async def answer(
+        ask: Callable[[], dict[str, Any]], *, of_profiles: bool = True
+    ) -> CallToolResult:
         try:
             value, failed = await worker.run(lambda: reader.answered(ask, of_profiles=of_profiles))
             text = encode(value)
             if len(text.encode()) > bytes:
-                raise NbprofError(f"the answer has {len(text.encode()):,} bytes, more than this server's limit of {bytes:,}; ask for less.")
+                raise NbprofError(
+                    f"the answer has {len(text.encode()):,} bytes, more than this server's limit of {bytes:,}; ask for less."
+                )
         except NbprofError as error:
             failed, text = True, encode({"error": str(error)})
         except Exception as error:
             # Its text may hold anything; whoever runs the server can read it there.
             traceback.print_exc(file=sys.stderr)
-            failed, text = True, encode({"error": f"nbprof failed with {type(error).__name__}; the server's stderr has the traceback."})
+            failed, text = (
+                True,
+                encode(
+                    {
+                        "error": f"nbprof failed with {type(error).__name__}; the server's stderr has the traceback."
+                    }
+                ),
+            )
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
 
     def tool(function: Any) -> Any:
-        annotations = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=roots.allow_urls)
+        annotations = ToolAnnotations(
+            read_only_hint=True,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=roots.allow_urls,
+        )
         description = f"{' '.join(function.__doc__.split())} {_DATA}"
-        return server.tool(description=description, annotations=annotations, structured_output=False)(function)
+        return server.tool(
+            description=description, annotations=annotations, structured_output=False
+        )(function)
 
     @tool
     async def open(  # noqa: A001 - the tool's name
         path: Annotated[
-            str, Field(description="A trace file, a run folder, a logdir (its newest run) or an archive, below the server's folders.")
+            str,
+            Field(
+                description="A trace file, a run folder, a logdir (its newest run) or an archive, below the server's folders."
+            ),
         ] = ".",
-        run: Annotated[str | None, Field(description="The name of a run of a logdir, or its beginning.")] = None,
-        host: Annotated[str | int | None, Field(description="One host or rank of many, by name or number, with its events.")] = None,
+        run: Annotated[
+            str | None, Field(description="The name of a run of a logdir, or its beginning.")
+        ] = None,
+        host: Annotated[
+            str | int | None,
+            Field(description="One host or rank of many, by name or number, with its events."),
+        ] = None,
     ) -> CallToolResult:
         """Opens a profile: an id for the other tools, and a line of what it says."""
         return await answer(lambda: reader.open(path, run, host))
@@ -105,11 +142,18 @@ def build(roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: in
     async def frame(
         id: _Id,
         name: Annotated[
-            str, Field(description="As kernels.by_name or steps.summary: one of `frames`, which `open` and `compare` answer with.")
+            str,
+            Field(
+                description="As kernels.by_name or steps.summary: one of `frames`, which `open` and `compare` answer with."
+            ),
         ],
-        columns: Annotated[list[str] | None, Field(description="Which columns; all when left out.")] = None,
+        columns: Annotated[
+            list[str] | None, Field(description="Which columns; all when left out.")
+        ] = None,
         filter: Annotated[str, Field(description=f"A condition: {GRAMMAR}.")] = "",
-        sort: Annotated[str, Field(description="A column; with a minus before it, largest first.")] = "",
+        sort: Annotated[
+            str, Field(description="A column; with a minus before it, largest first.")
+        ] = "",
         limit: _Limit = 20,
     ) -> CallToolResult:
         """Rows of a table of a profile or comparison, and how many there are."""
@@ -120,10 +164,14 @@ def build(roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: in
         id: _Id,
         from_ms: Annotated[float, Field(description="After the start of the profile.")],
         to_ms: float,
-        lane: Annotated[str | int | None, Field(description="Number of a lane (frame trace.tracks), or a part of its name.")] = None,
+        lane: Annotated[
+            str | int | None,
+            Field(description="Number of a lane (frame trace.tracks), or a part of its name."),
+        ] = None,
         name: Annotated[str | None, Field(description="A part of the events' name.")] = None,
         order: Annotated[
-            Literal["duration", "start", "by_name"], Field(description="Longest first, in time order, or summed up by name.")
+            Literal["duration", "start", "by_name"],
+            Field(description="Longest first, in time order, or summed up by name."),
         ] = "duration",
         limit: _Limit = 20,
     ) -> CallToolResult:
@@ -141,7 +189,9 @@ def build(roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: in
 
     @tool
     async def explain(
-        term: Annotated[str, Field(description="Such as self_us, kernel launch, kernels.by_name, input_wait.")],
+        term: Annotated[
+            str, Field(description="Such as self_us, kernel launch, kernels.by_name, input_wait.")
+        ],
     ) -> CallToolResult:
         """What a column, frame, rule of advice, category of step time, tab or other word of nbprof means, with units and formulas."""
         return await answer(lambda: reader.explain(term), of_profiles=False)

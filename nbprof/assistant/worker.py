@@ -44,20 +44,28 @@ class Worker:
         try:
             self._jobs.put_nowait((done, job))
         except queue.Full:
-            raise NbprofError(f"{MOST_WAITING} calls are already waiting; call again when they are answered.") from None
+            raise NbprofError(
+                f"{MOST_WAITING} calls are already waiting; call again when they are answered."
+            ) from None
         try:
             # When the time is over this cancels `done`, if it has not begun.
             return await asyncio.wait_for(asyncio.wrap_future(done), self.seconds)
         except asyncio.TimeoutError:
             if done.cancelled():
-                raise NbprofError(f"an earlier call is still running, so this one was dropped after {self._limit}; call again.") from None
+                raise NbprofError(
+                    f"an earlier call is still running, so this one was dropped after {self._limit}; call again."
+                ) from None
             raise NbprofError(
                 f"this takes longer than {self._limit}, the server's --seconds, and continues: call again with the same arguments."
             ) from None
 
     @property
     def _limit(self) -> str:
-        return plural(round(self.seconds), "second") if self.seconds >= 1 else f"{self.seconds:g} seconds"
+        return (
+            plural(round(self.seconds), "second")
+            if self.seconds >= 1
+            else f"{self.seconds:g} seconds"
+        )
 
     def _work(self) -> None:
         while True:

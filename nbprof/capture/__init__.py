@@ -84,7 +84,17 @@ class Room(ModuleType):
         from nbprof.capture.remote.sample import capture
         from nbprof.capture.remote.sampling import Sampling
 
-        sampling = Sampling(duration_ms, host_level, device_level, python_level, retries, delay_ms, logdir, save, name)
+        sampling = Sampling(
+            duration_ms,
+            host_level,
+            device_level,
+            python_level,
+            retries,
+            delay_ms,
+            logdir,
+            save,
+            name,
+        )
         return capture(addresses, sampling, progress)
 
 

@@ -132,12 +132,17 @@ class AutoBackend:
     @property
     def ends_anywhere(self) -> bool:
         """Whether any thread may end the recording."""
-        return all(getattr(part.backend, "ends_anywhere", True) for part in self._parts if part.running)
+        return all(
+            getattr(part.backend, "ends_anywhere", True) for part in self._parts if part.running
+        )
 
     @property
     def bytes_per_call(self) -> int:
         """What a call of a Python function takes when the recordings are stopped."""
-        return max((getattr(part.backend, "bytes_per_call", 0) for part in self._parts if part.running), default=0)
+        return max(
+            (getattr(part.backend, "bytes_per_call", 0) for part in self._parts if part.running),
+            default=0,
+        )
 
     @property
     def since(self) -> Since | None:
@@ -171,7 +176,9 @@ class AutoBackend:
         self._parts.insert(place, part)
         if self._recording:
             self._begin(part)
-        self.shown = next((each.backend for each in self._parts if not each.failure), self._python.backend)
+        self.shown = next(
+            (each.backend for each in self._parts if not each.failure), self._python.backend
+        )
         return self._first_notes(part) if self._recording else []
 
     def drop(self, backend: Backend, error: Exception) -> None:
@@ -183,7 +190,9 @@ class AutoBackend:
                     part.running = False
                     with contextlib.suppress(Exception):
                         backend.stop()
-        self.shown = next((part.backend for part in self._parts if part.error is None), self._python.backend)
+        self.shown = next(
+            (part.backend for part in self._parts if part.error is None), self._python.backend
+        )
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Start recording; returns notes for the user.
@@ -200,7 +209,9 @@ class AutoBackend:
             if part.error is not None and part.expected:
                 self._abandon()
                 raise part.error
-        self.shown = next((part.backend for part in self._parts if part.running), self._python.backend)
+        self.shown = next(
+            (part.backend for part in self._parts if part.running), self._python.backend
+        )
         self._recording = True
         return [note for part in self._parts for note in self._first_notes(part)]
 
@@ -246,19 +257,32 @@ class AutoBackend:
             except Exception as error:
                 part.error = error
                 part.idle = part.failure == NOTHING_RAN
-        full = next((part.error for part in self._parts if part.error is not None and remedies.place(part.failure)), None)
+        full = next(
+            (
+                part.error
+                for part in self._parts
+                if part.error is not None and remedies.place(part.failure)
+            ),
+            None,
+        )
         if full is not None:
             # Of a disk that takes no more, what is small enough would hide it.
             raise full
         ran = [part for part in self._parts if not part.failure and _ran(part, self._home(part))]
         shown = ran[0] if ran else self._python
-        self.shown, self.beside, self._ended = shown.backend, [part.backend for part in ran[1:]], True
+        self.shown, self.beside, self._ended = (
+            shown.backend,
+            [part.backend for part in ran[1:]],
+            True,
+        )
         if shown.error is not None:
             raise next((part.error for part in self._parts if part.error is not None), shown.error)
         try:
             self._keep(shown, ran[1:])
         except OSError as error:
-            raise CaptureError(f"the recording could not be kept in {self._folder}: {error.strerror or error}") from error
+            raise CaptureError(
+                f"the recording could not be kept in {self._folder}: {error.strerror or error}"
+            ) from error
 
     def _keep(self, shown: _Part, beside: list[_Part]) -> None:
         """Leave the run of what is shown, and beside it those of what ran too, as `Place.settle` takes them; the rest goes."""
@@ -277,7 +301,9 @@ class AutoBackend:
         for part in self._parts:
             silent = part.idle or not part.failure
             if silent and self._ended and self.shown is self._python.backend and part.expected:
-                found.append(f"nothing of {part.backend.title} ran while this was recorded, so it is a recording of Python only")
+                found.append(
+                    f"nothing of {part.backend.title} ran while this was recorded, so it is a recording of Python only"
+                )
         shown = next(part for part in self._all if part.backend is self.shown)
         if len(self._parts) > 1:
             found += shown.notes
@@ -291,7 +317,9 @@ class AutoBackend:
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Open a span that may become step `number`, in each recording."""
-        return _Markers([part.backend.open_marker(kind, number) for part in self._all if part.running])
+        return _Markers(
+            [part.backend.open_marker(kind, number) for part in self._all if part.running]
+        )
 
     def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for, in each recording."""

@@ -80,7 +80,12 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
         self._begin(stacklevel=3)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._finish(error, stacklevel=3)
 
     def _begin(self, *, stacklevel: int) -> None:
@@ -96,7 +101,9 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
         except Exception as error:
             # Nothing of nbprof may fail the block.
             self._session.stop()
-            self._give_up(f"the recording did not start ({type(error).__name__}: {error})", stacklevel + 1)
+            self._give_up(
+                f"the recording did not start ({type(error).__name__}: {error})", stacklevel + 1
+            )
         except KeyboardInterrupt:
             # The block will not run, so nobody would end it.
             self._session.stop()
@@ -134,13 +141,18 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
 
                 self.result = open_recording(recording)
         except KeyboardInterrupt:
-            self._reason = f'reading the run was interrupted: nbprof.load("{recording.path}") opens it'
+            self._reason = (
+                f'reading the run was interrupted: nbprof.load("{recording.path}") opens it'
+            )
             raise
         except NbprofError as error:
             self._give_up(f"the run could not be read: {error}", stacklevel + 1)
         except Exception as error:
             # A fault of nbprof must not take the place of what the block raised.
-            self._give_up(f"the run in {recording.path} could not be read: {type(error).__name__}: {error}", stacklevel + 1)
+            self._give_up(
+                f"the run in {recording.path} could not be read: {type(error).__name__}: {error}",
+                stacklevel + 1,
+            )
 
     def _give_up(self, reason: str, stacklevel: int) -> None:
         self._session = None
@@ -150,7 +162,9 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
     def __getattr__(self, name: str) -> Any:
         result = self.__dict__.get("result")
         if result is None:
-            raise AttributeError(f"there is no profile to take {name!r} from: {self.__dict__.get('_reason', '')}")
+            raise AttributeError(
+                f"there is no profile to take {name!r} from: {self.__dict__.get('_reason', '')}"
+            )
         return getattr(result, name)
 
     def __repr__(self) -> str:
@@ -192,7 +206,9 @@ def start(**options: Any) -> None:
         _started[:] = [block]
     session = block._session
     backend = session.backend if session is not None else None
-    if threading.current_thread() is not threading.main_thread() and not getattr(backend, "ends_anywhere", True):
+    if threading.current_thread() is not threading.main_thread() and not getattr(
+        backend, "ends_anywhere", True
+    ):
         warnings.warn(f"nbprof: {remedies.STOPS_HERE}", RuntimeWarning, stacklevel=2)
 
 

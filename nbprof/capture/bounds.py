@@ -124,10 +124,18 @@ class Bounds:
                 base, counted_from_step = now, True
             self.grown = now - base
             counts = counted_from_step or self._asked_gb is not None
-            if self.grown > self.limit and (counts or psutil.virtual_memory().available < self.limit):
-                since = "since its first recorded step" if counted_from_step else "since the recording began"
+            if self.grown > self.limit and (
+                counts or psutil.virtual_memory().available < self.limit
+            ):
+                since = (
+                    "since its first recorded step"
+                    if counted_from_step
+                    else "since the recording began"
+                )
                 option = "--limit" if self._asked_gb is None else f"--limit {self._asked_gb:g}"
-                self._reached(f"the process grew by {size_text(self.grown)} {since}, over {size_text(self.limit)} ({option})")
+                self._reached(
+                    f"the process grew by {size_text(self.grown)} {since}, over {size_text(self.limit)} ({option})"
+                )
                 return
 
 

@@ -338,7 +338,11 @@ class StepClock:
     def _arm(self) -> None:
         # Batches come several at a time with steps_per_execution: the call that holds the first one is the first to record.
         ahead = self.batches if self.batches_of else 1
-        if self.window and not self._in_window and self.counted < self.first <= self.counted + ahead:
+        if (
+            self.window
+            and not self._in_window
+            and self.counted < self.first <= self.counted + ahead
+        ):
             self._in_window = True
             self._begin_window()
 

@@ -57,7 +57,13 @@ def _between(begin: _Reading, end: _Reading) -> dict[str, float]:
     own = min(max(end.own - begin.own, 0.0) / seconds, float(end.cores))
     busy = min(max(end.busy - begin.busy, 0.0) / seconds, float(end.cores))
     out = {"cores": float(end.cores), "own_cores": own, "other_cores": max(busy - own, 0.0)}
-    ran, waited = (sum(max(now[i] - begin.threads.get(thread, (0.0, 0.0))[i], 0.0) for thread, now in end.threads.items()) for i in (0, 1))
+    ran, waited = (
+        sum(
+            max(now[i] - begin.threads.get(thread, (0.0, 0.0))[i], 0.0)
+            for thread, now in end.threads.items()
+        )
+        for i in (0, 1)
+    )
     if ran + waited > 0:
         out["waited_percent"] = 100 * waited / (ran + waited)
     return out
@@ -75,7 +81,12 @@ def _read() -> _Reading:
         # It may have ended meanwhile; then its time is in that of its parent.
         with contextlib.suppress(psutil.Error):
             own += _used(psutil.Process(child))
-    busy = sum(value for times in cores for name, value in times._asdict().items() if name not in _IDLE and name not in _COUNTED_TWICE)
+    busy = sum(
+        value
+        for times in cores
+        for name, value in times._asdict().items()
+        if name not in _IDLE and name not in _COUNTED_TWICE
+    )
     return _Reading(time.perf_counter(), len(cores), busy, own, _threads())
 
 
@@ -99,7 +110,12 @@ def _children(process: int) -> list[int]:
 
 def _used(process: Any) -> float:
     times = process.cpu_times()
-    return float(sum(getattr(times, name, 0.0) for name in ("user", "system", "children_user", "children_system")))
+    return float(
+        sum(
+            getattr(times, name, 0.0)
+            for name in ("user", "system", "children_user", "children_system")
+        )
+    )
 
 
 def _threads() -> dict[str, tuple[float, float]]:

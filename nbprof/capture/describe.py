@@ -78,7 +78,11 @@ def _is_out_of_memory(error: BaseException) -> bool:
         return _NO_MEMORY.search(text) is not None
     # "CUDA out of memory" of older PyTorch, "DefaultCPUAllocator: can't allocate memory", CUDA_ERROR_OUT_OF_MEMORY inside an InternalError.
     own = isinstance(error, RuntimeError) or name == "InternalError"
-    return own and re.search(r"out of memory|OUT_OF_MEMORY|can't allocate memory|not enough memory", text) is not None
+    return (
+        own
+        and re.search(r"out of memory|OUT_OF_MEMORY|can't allocate memory|not enough memory", text)
+        is not None
+    )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -106,7 +110,11 @@ def cells() -> dict[str, int]:
     files = getattr(getattr(shell, "compile", None), "_filename_map", None)
     if not isinstance(files, dict):
         return {}
-    known = {stem(str(path)): count for path, count in files.items() if isinstance(count, int) and count > 0}
+    known = {
+        stem(str(path)): count
+        for path, count in files.items()
+        if isinstance(count, int) and count > 0
+    }
     return dict([(name, count) for name, count in known.items() if name][-_MOST_CELLS:])
 
 

@@ -56,7 +56,9 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
     led = _led_to(source, namespace) if namespace is not None else ()
     found = (*in_source, *(name for name in led if name not in in_source))
     if backend != "auto":
-        return Choice((backend,), tuple(name for name in found if name != backend), expected=(backend,))
+        return Choice(
+            (backend,), tuple(name for name in found if name != backend), expected=(backend,)
+        )
     if found:
         return Choice(found[:1], found[1:], expected=found)
     imported = tuple(name for name in BACKENDS if is_imported(name))
@@ -82,7 +84,9 @@ def either(names: Sequence[str], word: str) -> str:
 def names_in(source: str) -> tuple[str, ...]:
     """Return the frameworks that a cell's text names, in the order of preference."""
     code = _code(source)
-    found = {name for name, framework in RECORDED.items() if re.search(framework.recorder.code, code)}
+    found = {
+        name for name, framework in RECORDED.items() if re.search(framework.recorder.code, code)
+    }
     if re.search(r"\bkeras\b", code) and not re.search(r"\b(?:tf|tensorflow)\.keras\b", code):
         found.add(_keras_backend())
     return tuple(name for name in BACKENDS if name in found)
@@ -100,7 +104,11 @@ def _code(source: str) -> str:
 def _keras_backend() -> str:
     keras = sys.modules.get("keras")
     try:
-        name = keras.backend.backend() if keras is not None else os.environ.get("KERAS_BACKEND", TENSORFLOW.name)
+        name = (
+            keras.backend.backend()
+            if keras is not None
+            else os.environ.get("KERAS_BACKEND", TENSORFLOW.name)
+        )
     except AttributeError:
         name = TENSORFLOW.name
     return name if name in BACKENDS else TENSORFLOW.name

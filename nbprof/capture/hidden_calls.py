@@ -24,7 +24,10 @@ from nbprof.core.units import duration_text
 _COMPILERS = {
     "torch._dynamo.convert_frame": ((), "_compile"),
     "torch._inductor.compile_fx": ((), "fx_codegen_and_compile"),
-    "torch._functorch._aot_autograd.runtime_wrappers": (("_AutogradBackwardCompiler",), "get_or_compile"),
+    "torch._functorch._aot_autograd.runtime_wrappers": (
+        ("_AutogradBackwardCompiler",),
+        "get_or_compile",
+    ),
 }
 """By module: the class and the function that compile; they are looked up for each call."""
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
@@ -110,7 +113,11 @@ class HiddenCalls:
 
     def note(self) -> str:
         """What is not among the recorded Python calls; "" where nothing was hidden."""
-        parts = [f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in self._count.items() if count]
+        parts = [
+            f"{count:,} {what}{'' if count == 1 else 's'}"
+            for what, count in self._count.items()
+            if count
+        ]
         if not parts:
             return ""
         return f"Python calls inside {' and '.join(parts)} of libraries ({duration_text(self._seconds)}) are not recorded"
@@ -141,7 +148,9 @@ class HiddenCalls:
         _stands_for(compile_, original)
         self._patches.replace(owner, function, compile_)
 
-    def _call(self, what: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> HiddenCall:
+    def _call(
+        self, what: str, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> HiddenCall:
         self._depth += 1
         began = time.perf_counter()
         try:
@@ -156,7 +165,9 @@ def _stands_for(function: Any, original: Any) -> None:
     """Have tracebacks show a function as the one that it replaces."""
     code = getattr(original, "__code__", None)
     if code is not None:
-        function.__code__ = function.__code__.replace(co_filename=code.co_filename, co_name=code.co_name)
+        function.__code__ = function.__code__.replace(
+            co_filename=code.co_filename, co_name=code.co_name
+        )
 
 
 def _is_library(path: str) -> bool:

@@ -41,7 +41,9 @@ class ImportWatch:
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """Answer the import system: the spec of a watched module, with the action behind its execution."""
         action = self._pending.get(fullname)
         if action is None:

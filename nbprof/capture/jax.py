@@ -63,14 +63,20 @@ class JaxBackend:
             choice.python_tracer_level = int(options.python)
             arguments["profiler_options"] = choice
         elif options.host_level != 2 or options.python:
-            notes.append(f"JAX {self._jax.__version__} supports neither --host-level nor --python: recorded with its defaults")
+            notes.append(
+                f"JAX {self._jax.__version__} supports neither --host-level nor --python: recorded with its defaults"
+            )
         if not options.memory:
             notes.append("JAX cannot turn off allocation events: --no-memory has no effect")
         notes += remedies.without_npu(options.given_for_npu())
         if options.host_level == 0:
-            notes.append("--host-level 0 records no host events, and programs that run on the CPU are host events")
+            notes.append(
+                "--host-level 0 records no host events, and programs that run on the CPU are host events"
+            )
         if self._own_session() is not None:
-            raise CaptureError("JAX's profiler is already running: stop it first with jax.profiler.stop_trace()")
+            raise CaptureError(
+                "JAX's profiler is already running: stop it first with jax.profiler.stop_trace()"
+            )
         self._failure = ""
         self._recording = True
         if self._devices_are_there():
@@ -100,7 +106,9 @@ class JaxBackend:
             raise CaptureError(self._failure)
         if not self._settled():
             when = "when Ctrl-C was pressed" if pressed() else f"{WAIT_S:.0f} s"
-            self._note(f"the device was still busy {when} after the cell ended: later work was not recorded")
+            self._note(
+                f"the device was still busy {when} after the cell ended: later work was not recorded"
+            )
         try:
             self._call("stop_trace")
         except Exception as error:
@@ -127,14 +135,20 @@ class JaxBackend:
             module.profiler.start_server(port)
         except ValueError as error:
             if "one profiler server" in str(error):
-                raise CaptureError("JAX's profiler server is already running in this process, on the port it was started with") from error
+                raise CaptureError(
+                    "JAX's profiler server is already running in this process, on the port it was started with"
+                ) from error
             raise
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""
         keras = sys.modules.get("keras")
         text = f"JAX {self._jax.__version__}"
-        return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
+        return (
+            f"{text}, Keras {keras.__version__}"
+            if keras is not None and hasattr(keras, "__version__")
+            else text
+        )
 
     def notes(self) -> list[str]:
         """Notes gathered during the recording."""
@@ -166,7 +180,9 @@ class JaxBackend:
             __tracebackhide__ = True
             if self._recording and not self._ours:
                 if self._waiting is not None:
-                    self._failure = "the cell starts JAX's profiler itself, so nbprof recorded nothing"
+                    self._failure = (
+                        "the cell starts JAX's profiler itself, so nbprof recorded nothing"
+                    )
                 give_way()
             return start(*args, **kwargs)
 

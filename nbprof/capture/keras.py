@@ -18,7 +18,10 @@ from nbprof.capture.steps import Waiting
 from nbprof.sources.recording import BATCHES_OF_KERAS
 
 MODULE = "keras.src.callbacks.callback_list"
-_ITERATORS = (("keras.src.trainers.epoch_iterator", "EpochIterator"), ("keras.src.backend.jax.trainer", "JAXEpochIterator"))
+_ITERATORS = (
+    ("keras.src.trainers.epoch_iterator", "EpochIterator"),
+    ("keras.src.backend.jax.trainer", "JAXEpochIterator"),
+)
 """Classes whose iterators give a loop its batches. Those of PyTorch and TensorFlow are loaders of these frameworks, which record them."""
 LOOPS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 
@@ -39,11 +42,15 @@ def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
     for kind in LOOPS:
         first: dict[str, int] = {}
 
-        def batch_begins(args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first) -> None:
+        def batch_begins(
+            args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first
+        ) -> None:
             first["batch"] = _batch(args)
             clock.begin(kind)
 
-        def batch_ended(args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first) -> None:
+        def batch_ended(
+            args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first
+        ) -> None:
             # With steps_per_execution, one call covers several batches: it begins at the first's number and ends at the last's.
             batches = _batch(args) - first.pop("batch", _batch(args)) + 1
             clock.end(kind, max(batches, 1), BATCHES_OF_KERAS)
@@ -144,10 +151,14 @@ def _around(
 def _stands_for(method: Any, original: Any) -> None:
     own = getattr(original, "__code__", None)
     if own is not None:
-        method.__code__ = method.__code__.replace(co_filename=own.co_filename, co_name=own.co_name, co_firstlineno=own.co_firstlineno)
+        method.__code__ = method.__code__.replace(
+            co_filename=own.co_filename, co_name=own.co_name, co_firstlineno=own.co_firstlineno
+        )
 
 
-def _safely(clock: StepClock, tell: Callable[[tuple[Any, ...]], None], args: tuple[Any, ...]) -> None:
+def _safely(
+    clock: StepClock, tell: Callable[[tuple[Any, ...]], None], args: tuple[Any, ...]
+) -> None:
     if not clock.alive:
         return
     try:

@@ -52,7 +52,9 @@ class LineClock:
         self.thread = 0
         self.on = False
         self._cut = False
-        self._tracer: _Monitoring | _Tracing = _Monitoring(self) if sys.version_info >= (3, 12) else _Tracing(self)
+        self._tracer: _Monitoring | _Tracing = (
+            _Monitoring(self) if sys.version_info >= (3, 12) else _Tracing(self)
+        )
 
     def start(self) -> LineClock:
         """Begin; a cell that is running already is followed from here on."""
@@ -91,7 +93,9 @@ class LineClock:
         """The text of the cells that ran, and of the last ones before that define functions: XLA may have compiled these before."""
         used = {cell for cell, _ in self._numbers}
         out = {name: cell_text(path) for path, name in self._cells.items() if name in used}
-        for path in [path for path in linecache.cache if (name := stem(path)) and name not in out][: -MOST_CELLS - 1 : -1]:
+        for path in [path for path in linecache.cache if (name := stem(path)) and name not in out][
+            : -MOST_CELLS - 1 : -1
+        ]:
             text = cell_text(path)
             if "def " in text and len(text) <= MOST_CHARACTERS:
                 out[stem(path)] = text
@@ -123,7 +127,9 @@ class LineClock:
     def reach(self, code: CodeType, line: int) -> None:
         """One of its lines begins."""
         if self._inside:
-            number = self._numbers.setdefault((self._cells[code.co_filename], line), len(self._numbers) + 1)
+            number = self._numbers.setdefault(
+                (self._cells[code.co_filename], line), len(self._numbers) + 1
+            )
             self._inside[-1] = number
             self._note(number)
 
@@ -274,7 +280,11 @@ class _Monitoring:
             monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
             events = monitoring.events
             self._codes[id(code)] = code
-            monitoring.set_local_events(self._tool, code, events.PY_RESUME | events.LINE | events.PY_RETURN | events.PY_YIELD)
+            monitoring.set_local_events(
+                self._tool,
+                code,
+                events.PY_RESUME | events.LINE | events.PY_RETURN | events.PY_YIELD,
+            )
 
     def _start(self, code: CodeType, _: int) -> Any:
         clock = self._clock

@@ -139,7 +139,9 @@ class Loaders:
                 sums.wait_s += ended.wall - began.wall
                 # Threads of ops that have ended spin for a while: they make no part of a batch that this thread makes.
                 own = iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0
-                sums.wait_cpu_s += ended.thread - began.thread if own else ended.process - began.process
+                sums.wait_cpu_s += (
+                    ended.thread - began.thread if own else ended.process - began.process
+                )
                 sums.rest_s += began.wall - iteration.last.wall
                 sums.rest_cpu_s += began.process - iteration.last.process
             iteration.last = ended

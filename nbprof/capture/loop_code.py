@@ -19,7 +19,19 @@ from typing import Any
 from nbprof.capture import loops
 from nbprof.capture.loops import Site
 
-_CONSUMERS = {"all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "sum", "tuple"}
+_CONSUMERS = {
+    "all",
+    "any",
+    "dict",
+    "frozenset",
+    "list",
+    "max",
+    "min",
+    "set",
+    "sorted",
+    "sum",
+    "tuple",
+}
 """Functions that run a generator expression to its end while they are called."""
 _FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -50,9 +62,13 @@ class Text:
 
     def site_inside(self, generator: ast.comprehension, node: ast.expr) -> int:
         """Announce a further `for` of a comprehension; returns its number."""
-        target, over = (self._segment(each, ast.unparse(each)) for each in (generator.target, generator.iter))
+        target, over = (
+            self._segment(each, ast.unparse(each)) for each in (generator.target, generator.iter)
+        )
         line = generator.target.lineno if hasattr(generator.target, "lineno") else node.lineno
-        return loops.add_site(Site(line + self.offset, f"for {target} in {over}", "comprehension", self.number))
+        return loops.add_site(
+            Site(line + self.offset, f"for {target} in {over}", "comprehension", self.number)
+        )
 
     def _head(self, node: ast.For | ast.While | ast.AsyncFor | ast.expr) -> str:
         if isinstance(node, ast.expr):
@@ -125,7 +141,11 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> ast.AST:
         """A `while` loop becomes a `for` loop without a target, which a false condition leaves."""
-        number = None if _yields(node) or any(map(_jumps, node.orelse)) else self._text.site(node, "while")
+        number = (
+            None
+            if _yields(node) or any(map(_jumps, node.orelse))
+            else self._text.site(node, "while")
+        )
         self.generic_visit(node)
         if number is None:
             return node
@@ -153,7 +173,11 @@ class Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """A generator expression or a `map` that is the only argument of a function that runs it to its end."""
         only = node.args[0] if len(node.args) == 1 and not node.keywords else None
-        joins = isinstance(node.func, ast.Attribute) and node.func.attr == "join" and isinstance(node.func.value, ast.Constant)
+        joins = (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "join"
+            and isinstance(node.func.value, ast.Constant)
+        )
         consumed = joins or (isinstance(node.func, ast.Name) and node.func.id in _CONSUMERS)
         if consumed and isinstance(only, ast.GeneratorExp):
             node.func = self.visit(node.func)
@@ -173,13 +197,22 @@ class Rewriter(ast.NodeTransformer):
         if number is None:
             return
         first = node.args[1]
-        is_builtin = ast.Compare(ast.Name("map", ast.Load()), [ast.Is()], [ast.Name(loops.MAP, ast.Load())])
+        is_builtin = ast.Compare(
+            ast.Name("map", ast.Load()), [ast.Is()], [ast.Name(loops.MAP, ast.Load())]
+        )
         node.args[1] = _located(ast.IfExp(is_builtin, _items(number, first), first), first)
 
     def _comprehension(self, node: Any) -> Any:
         first, *inner = node.generators
         left_alone = first.is_async or _marks_steps(first.iter) or _awaits(node)
-        numbers = [] if left_alone else [self._text.site(node, "comprehension"), *(self._text.site_inside(each, node) for each in inner)]
+        numbers = (
+            []
+            if left_alone
+            else [
+                self._text.site(node, "comprehension"),
+                *(self._text.site_inside(each, node) for each in inner),
+            ]
+        )
         self.generic_visit(node)
         for number, each in zip(numbers, node.generators, strict=False):
             each.iter = _items(number, each.iter)
@@ -188,9 +221,17 @@ class Rewriter(ast.NodeTransformer):
 
 def _maps(node: ast.expr | None) -> bool:
     """Whether an expression is ``map(function, iterable)``."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "map":
+    if (
+        not isinstance(node, ast.Call)
+        or not isinstance(node.func, ast.Name)
+        or node.func.id != "map"
+    ):
         return False
-    return len(node.args) == 2 and not node.keywords and not any(isinstance(each, ast.Starred) for each in node.args)
+    return (
+        len(node.args) == 2
+        and not node.keywords
+        and not any(isinstance(each, ast.Starred) for each in node.args)
+    )
 
 
 _WAITS = {"join", "wait"}
@@ -202,7 +243,11 @@ def _waits_for_threads(node: ast.For) -> bool:
     if len(node.body) != 1 or not isinstance(node.target, ast.Name):
         return False
     only = node.body[0].value if isinstance(node.body[0], ast.Expr) else None
-    if not isinstance(only, ast.Call) or not isinstance(only.func, ast.Attribute) or only.func.attr not in _WAITS:
+    if (
+        not isinstance(only, ast.Call)
+        or not isinstance(only.func, ast.Attribute)
+        or only.func.attr not in _WAITS
+    ):
         return False
     return isinstance(only.func.value, ast.Name) and only.func.value.id == node.target.id
 
@@ -222,7 +267,10 @@ def _call(name: str, number: int, *arguments: ast.expr) -> ast.Call:
 
 def _items(number: int, iterable: ast.expr) -> ast.expr:
     """What a loop runs over in place of `iterable`; ``iter()`` fails as the loop itself would."""
-    found: ast.expr = _located(_call(loops.LOOP, number, ast.Call(ast.Name(loops.ITER, ast.Load()), [iterable], [])), iterable)
+    found: ast.expr = _located(
+        _call(loops.LOOP, number, ast.Call(ast.Name(loops.ITER, ast.Load()), [iterable], [])),
+        iterable,
+    )
     return found
 
 
@@ -240,7 +288,9 @@ def _yields(node: ast.AST) -> bool:
 
 
 def _awaits(node: ast.AST) -> bool:
-    return any(isinstance(each, ast.Await) or getattr(each, "is_async", 0) for each in _in_scope(node))
+    return any(
+        isinstance(each, ast.Await) or getattr(each, "is_async", 0) for each in _in_scope(node)
+    )
 
 
 def _jumps(node: ast.AST) -> bool:
@@ -258,7 +308,9 @@ def _marks_steps(iterable: ast.expr) -> bool:
     """Whether a loop runs over ``nbprof.steps(...)``, which makes its iterations the steps."""
     for node in ast.walk(iterable):
         name = node.func if isinstance(node, ast.Call) else None
-        if (isinstance(name, ast.Attribute) and name.attr == "steps") or (isinstance(name, ast.Name) and name.id == "steps"):
+        if (isinstance(name, ast.Attribute) and name.attr == "steps") or (
+            isinstance(name, ast.Name) and name.id == "steps"
+        ):
             return True
     return False
 
@@ -291,7 +343,13 @@ class _Use(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         function = node.func
-        name = function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
+        name = (
+            function.id
+            if isinstance(function, ast.Name)
+            else function.attr
+            if isinstance(function, ast.Attribute)
+            else ""
+        )
         if name:
             (self.uses.held if self._opaque else self.uses.called).add(name)
         if isinstance(function, ast.Attribute):
@@ -338,8 +396,26 @@ def uses_of(function: Any) -> Uses:
 
 
 _DISTRIBUTES = {
-    *("Parallel", "delayed", "Pool", "ProcessPoolExecutor", "Process", "remote", "ray", "dask", "joblib"),
-    *("cloudpickle", "dill", "pickle", "sparkContext", "spawn", "start_processes", "notebook_launcher"),
+    *(
+        "Parallel",
+        "delayed",
+        "Pool",
+        "ProcessPoolExecutor",
+        "Process",
+        "remote",
+        "ray",
+        "dask",
+        "joblib",
+    ),
+    *(
+        "cloudpickle",
+        "dill",
+        "pickle",
+        "sparkContext",
+        "spawn",
+        "start_processes",
+        "notebook_launcher",
+    ),
 }
 """Names by which code is sent to other processes, which do not know the names of `loops`."""
 
@@ -375,7 +451,11 @@ def definitions(tree: ast.Module) -> list[Definition]:
     for node in _defined_in(tree):
         found.append(Definition(node))
         if isinstance(node, ast.ClassDef):
-            methods = [each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+            methods = [
+                each
+                for each in node.body
+                if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
+            ]
             found += [Definition(each, node) for each in methods]
     return found
 
@@ -415,8 +495,16 @@ class Cell:
             visitor = _Use(nodes)
             visitor.visit(self.tree)
             taken = visitor.uses.held | held
-            known = {each.node.name for each in self.definitions if isinstance(each.node, ast.ClassDef) and _place(each.node) in plain}
-            left = {_place(each.node) for each in self.definitions if self._stays(each, plain, taken, known | {"object"})}
+            known = {
+                each.node.name
+                for each in self.definitions
+                if isinstance(each.node, ast.ClassDef) and _place(each.node) in plain
+            }
+            left = {
+                _place(each.node)
+                for each in self.definitions
+                if self._stays(each, plain, taken, known | {"object"})
+            }
             if left == plain:
                 self.plain, self.uses = plain, visitor.uses
                 return visitor.uses
@@ -464,7 +552,9 @@ class Cell:
         if hasattr(function, "__wrapped__"):
             return None
         if original.co_filename not in self._codes:
-            self._codes[original.co_filename] = self._compiled(original.co_filename, original.co_flags & _FLAGS)
+            self._codes[original.co_filename] = self._compiled(
+                original.co_filename, original.co_flags & _FLAGS
+            )
         code = self._codes[original.co_filename].get((original.co_name, original.co_firstlineno))
         if code is None or code.co_code == original.co_code or _shape(code) != _shape(original):
             return None
@@ -483,8 +573,14 @@ class Cell:
         ast.fix_missing_locations(tree)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            code = compile(tree, file, "exec", flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-        return {key: each for each in _codes_in(code) if (key := (each.co_name, each.co_firstlineno)) in wanted}
+            code = compile(
+                tree, file, "exec", flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+            )
+        return {
+            key: each
+            for each in _codes_in(code)
+            if (key := (each.co_name, each.co_firstlineno)) in wanted
+        }
 
 
 def _names_of(node: ast.AST) -> list[str]:

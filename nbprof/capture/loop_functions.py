@@ -58,7 +58,9 @@ class Earlier:
         Execution counts of cells, by their files.
     """
 
-    def __init__(self, cell: Cell, namespace: Mapping[str, Any], numbers: Mapping[str, int]) -> None:
+    def __init__(
+        self, cell: Cell, namespace: Mapping[str, Any], numbers: Mapping[str, int]
+    ) -> None:
         self._cell = cell
         self._namespace = namespace
         self._numbers = numbers
@@ -108,14 +110,18 @@ class Earlier:
                     if id(found.function) not in self._found and not self._distributes:
                         self._found[id(found.function)] = found
                         # Code of modules is sent by its name, so that other processes import it as it is.
-                        self._distributes = found.namespace is self._namespace and found.cell.distributes
+                        self._distributes = (
+                            found.namespace is self._namespace and found.cell.distributes
+                        )
                         waiting.append((found.uses, found.namespace))
 
     def _at(self, name: str, uses: Uses, namespace: _Namespace) -> Iterator[_Found]:
         """The functions behind a variable: it, or the methods of a class or of the object's class, or what is called of a module."""
         kind = type(namespace[name])
         if kind is FunctionType:
-            if name in uses.called and sys.getrefcount(namespace[name]) <= self._references(namespace[name]):
+            if name in uses.called and sys.getrefcount(namespace[name]) <= self._references(
+                namespace[name]
+            ):
                 yield from self._of(name, namespace[name])
             return
         if kind is ModuleType:
@@ -129,7 +135,10 @@ class Earlier:
             return
         self._classes.add(id(found))
         for method in list(vars(found)):
-            if type(vars(found)[method]) is FunctionType and sys.getrefcount(vars(found)[method]) <= _REFERENCES:
+            if (
+                type(vars(found)[method]) is FunctionType
+                and sys.getrefcount(vars(found)[method]) <= _REFERENCES
+            ):
                 yield from self._of(method, vars(found)[method])
 
     def _is_known(self, kind: type) -> bool:
@@ -140,7 +149,9 @@ class Earlier:
         """References that a function of a cell or a module has at most, where only namespaces refer to it."""
         if function.__globals__ is self._namespace:
             return _REFERENCES
-        spaces = {id(space): space for space in (self._namespace, *map(vars, self._modules))}.values()
+        spaces = {
+            id(space): space for space in (self._namespace, *map(vars, self._modules))
+        }.values()
         # One is the argument of `sys.getrefcount`, one that of this method, which has ended when they are counted.
         return 1 + sum(value is function for space in spaces for value in list(space.values()))
 
@@ -155,7 +166,11 @@ class Earlier:
             cell = self._read_module(sys.modules.get(str(namespace.get("__name__"))), function)
         for each in cell.definitions if cell is not None else ():
             node = each.node
-            if node.name == name and node.lineno == code.co_firstlineno and (node.lineno, node.col_offset) in cell.plain:  # type: ignore[union-attr]
+            if (
+                node.name == name
+                and node.lineno == code.co_firstlineno
+                and (node.lineno, node.col_offset) in cell.plain
+            ):  # type: ignore[union-attr]
                 yield _Found(name, function, cell, each, uses_of(node), namespace)  # type: ignore[arg-type]
 
     def _read(self, file: str) -> Cell | None:
@@ -192,7 +207,9 @@ class Earlier:
         names = {each.name for each in self._found.values()} | self._own
         files = [file for file in list(linecache.cache) if stem(file) or file in self._numbers]
         held = self._held_in(files[-_MOST_CELLS:], names) if names else set()
-        of_modules = [each for each in self._found.values() if each.namespace is not self._namespace]
+        of_modules = [
+            each for each in self._found.values() if each.namespace is not self._namespace
+        ]
         if of_modules:
             names = {each.name for each in of_modules}
             # Who uses them names their module, if only to import it.
@@ -202,7 +219,9 @@ class Earlier:
             held |= self._held_in(defining, names) | self._held_in(others, names, modules)
         return held
 
-    def _held_in(self, files: list[str], names: set[str], modules: set[str] | None = None) -> set[str]:
+    def _held_in(
+        self, files: list[str], names: set[str], modules: set[str] | None = None
+    ) -> set[str]:
         """Names that files use as values, if the files have one of some names, and one of some modules where these are given."""
         held: set[str] = set()
         for file in files:

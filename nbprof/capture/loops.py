@@ -34,7 +34,9 @@ from nbprof.core.cells import stem
 if TYPE_CHECKING:
     from nbprof.core.loop_times import LoopTimes
 
-LOOP, ITER, MAP, WHILE_LOOP, OVER, DEFINED = (f"__nbprof_{name}__" for name in ("loop", "iter", "map", "while", "over", "defined"))
+LOOP, ITER, MAP, WHILE_LOOP, OVER, DEFINED = (
+    f"__nbprof_{name}__" for name in ("loop", "iter", "map", "while", "over", "defined")
+)
 ASYNC_LOOP, CAME = (f"__nbprof_{name}__" for name in ("async_loop", "came"))
 """Names that the rewritten code calls. They are builtins: the program's namespace stays its own."""
 
@@ -158,7 +160,9 @@ class _Run:
         "ticks",
     )
 
-    def __init__(self, recorder: Recorder, number: int, counts: _Counts, parent: _Run | None) -> None:
+    def __init__(
+        self, recorder: Recorder, number: int, counts: _Counts, parent: _Run | None
+    ) -> None:
         self.recorder = recorder
         self.number = number
         self.counts = counts
@@ -202,7 +206,9 @@ class _Run:
         jumped = name.startswith(("POP_", "END_FOR")) and self.counts.site.kind != "comprehension"
         if self.ticks is not None:
             taken = self.taken()
-            self.note_chunk(taken if (jumped and not self.over_at) or name == "FOR_ITER" else taken - 1)
+            self.note_chunk(
+                taken if (jumped and not self.over_at) or name == "FOR_ITER" else taken - 1
+            )
         elif self.got and jumped and not self.over_at:
             self.note(now)
         self.end(self.over_at or now)
@@ -342,13 +348,19 @@ class Recorder:
     def taken(self) -> Taken:
         """What was noted since the window began, as it stands."""
         end = self._code_ended or _clock()
-        kept = [counts for counts in list(self._counts.values()) if counts.count or counts.total or counts.running]
+        kept = [
+            counts
+            for counts in list(self._counts.values())
+            if counts.count or counts.total or counts.running
+        ]
         index = {counts: i for i, counts in enumerate(kept)}
         loops = [_described(counts, index, end) for counts in kept]
         columns = [(counts.asked[:], counts.got[:], counts.ended[:]) for counts in kept]
         # Other threads may run on.
         end = max([end, *(ended[-1] for _, _, ended in columns if ended)])
-        return Taken(self.since + self._offset, end + self._offset, self._offset, loops, columns, _followed)
+        return Taken(
+            self.since + self._offset, end + self._offset, self._offset, loops, columns, _followed
+        )
 
 
 class _Seen(NamedTuple):
@@ -405,7 +417,10 @@ class Taken:
         noted = []
         for number in range(3):
             parts = [np.zeros(0, np.int64)]
-            parts += [np.array(self.columns[i][number][: rows[i]], np.int64) for i in range(len(self.loops))]
+            parts += [
+                np.array(self.columns[i][number][: rows[i]], np.int64)
+                for i in range(len(self.loops))
+            ]
             noted.append(np.concatenate(parts) + self.offset)
         loops = []
         for seen in self.loops:
@@ -428,7 +443,16 @@ def _described(counts: _Counts, index: dict[_Counts, int], end: int) -> _Seen:
     parents = {index[around]: ns for around, ns in inside.items() if around in index}
     count = counts.count if exact else None
     file = counts.file
-    return _Seen(stem(file) or file, counts.site, counts.thread, count, total, counts.wait, parents, counts.overlaps)
+    return _Seen(
+        stem(file) or file,
+        counts.site,
+        counts.thread,
+        count,
+        total,
+        counts.wait,
+        parents,
+        counts.overlaps,
+    )
 
 
 _recorder: Recorder | None = None
@@ -556,7 +580,11 @@ class _AsyncItems:
             run, now = self._run, _clock()
             frame = sys._getframe(1)
             # After `break` and `return` the last iteration is complete; an exception has ended it.
-            if run.got and frame.f_lasti >= 0 and opname[frame.f_code.co_code[frame.f_lasti]].startswith("POP_"):
+            if (
+                run.got
+                and frame.f_lasti >= 0
+                and opname[frame.f_code.co_code[frame.f_lasti]].startswith("POP_")
+            ):
                 run.note(now)
             run.end(now)
 
@@ -588,7 +616,9 @@ def _is_plain(iterator: Any) -> bool:
     and may count that, or have no such method.
     """
     kind = type(iterator)
-    return kind.__module__ in _PLAIN and isinstance(kind.__dict__.get("__next__"), WrapperDescriptorType)
+    return kind.__module__ in _PLAIN and isinstance(
+        kind.__dict__.get("__next__"), WrapperDescriptorType
+    )
 
 
 def _next_chunk(chunk: int, mean: float) -> int:
@@ -745,7 +775,15 @@ _ASYNC = ((ASYNC_LOOP, _async_loop), (CAME, _came))
 
 def install() -> None:
     """Make the names known that the rewritten code calls; they stay, for such code may run later."""
-    for name, value in ((LOOP, _loop), (ITER, iter), (MAP, map), (WHILE_LOOP, _while), (OVER, _over), (DEFINED, _defined), *_ASYNC):
+    for name, value in (
+        (LOOP, _loop),
+        (ITER, iter),
+        (MAP, map),
+        (WHILE_LOOP, _while),
+        (OVER, _over),
+        (DEFINED, _defined),
+        *_ASYNC,
+    ):
         setattr(builtins, name, value)
 
 

@@ -16,11 +16,15 @@ def machine() -> dict[str, str]:
     """
     affinity = getattr(os, "sched_getaffinity", None)
     found = {
-        "cpu": _first(Path("/proc/cpuinfo"), r"^model name\s*:\s*(.+)$") or platform.processor() or platform.machine(),
+        "cpu": _first(Path("/proc/cpuinfo"), r"^model name\s*:\s*(.+)$")
+        or platform.processor()
+        or platform.machine(),
         "cores": str(len(affinity(0)) if affinity is not None else os.cpu_count() or ""),
         "bf16": ", ".join(_bf16()),
         "python": platform.python_version(),
-        "driver": _first(Path("/proc/driver/nvidia/version"), r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)"),
+        "driver": _first(
+            Path("/proc/driver/nvidia/version"), r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)"
+        ),
     }
     return {name: value for name, value in found.items() if value}
 

@@ -146,7 +146,9 @@ class Gpus:
     def _visible(self) -> list[Any]:
         """Those that CUDA_VISIBLE_DEVICES lets the process see."""
         nvml = self._nvml
-        every = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        every = [
+            nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())
+        ]
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
         if chosen is None:
             return every

@@ -129,7 +129,9 @@ def declared(cls: type[Any]) -> list[Declared]:
     return [Declared(source) for source in fields(cls) if _KEY in source.metadata]
 
 
-def add_arguments(parser: argparse.ArgumentParser, cls: type[Any], *, without: tuple[str, ...] = ()) -> None:
+def add_arguments(
+    parser: argparse.ArgumentParser, cls: type[Any], *, without: tuple[str, ...] = ()
+) -> None:
     """Add the options of a dataclass to a parser, each under its name."""
     for each in declared(cls):
         if each.name not in without:
@@ -142,10 +144,18 @@ def _add(parser: argparse.ArgumentParser, each: Declared) -> None:
         choices = each.option.choices or None
         read = _reader(each)
         parser.add_argument(
-            *names, dest=each.name, metavar=each.option.metavar, type=read, default=each.value, choices=choices, help=each.help
+            *names,
+            dest=each.name,
+            metavar=each.option.metavar,
+            type=read,
+            default=each.value,
+            choices=choices,
+            help=each.help,
         )
         return
-    parser.add_argument(*names, dest=each.name, action="store_true", default=each.value, help=each.help)
+    parser.add_argument(
+        *names, dest=each.name, action="store_true", default=each.value, help=each.help
+    )
     if each.negation:
         text = each.option.negative if each.value else f"{each.option.negative} (default)"
         parser.add_argument(each.negation, dest=each.name, action="store_false", help=text)
@@ -164,7 +174,9 @@ def _reader(each: Declared) -> Callable[[str], Any]:
 
 def values(given: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
     """The options of a dataclass that a parser read, by name."""
-    return {each.name: getattr(given, each.name) for each in declared(cls) if hasattr(given, each.name)}
+    return {
+        each.name: getattr(given, each.name) for each in declared(cls) if hasattr(given, each.name)
+    }
 
 
 def documented(cls: type[T]) -> type[T]:

@@ -70,7 +70,9 @@ class Options:
         default="all",
         undo="all",
         more='`"10:20"`, `(10, 20)`, or `(10, None)` for all from the tenth on',
-        setting=Setting("Steps", unset="", limits={"pattern": r"^\s*(\d+\s*:?\s*\d*|:\s*\d+)?\s*$"}),
+        setting=Setting(
+            "Steps", unset="", limits={"pattern": r"^\s*(\d+\s*:?\s*\d*|:\s*\d+)?\s*$"}
+        ),
         not_in_callback="use batches=(10, 15)",
     )
     warmup: int | None = option(
@@ -122,9 +124,17 @@ class Options:
         "`cmem_read`, `cmem_write` and `shared_memory`; see [HLO & roofline](views.md#hlo--roofline)",
     )
     memory: bool = option(
-        True, "record allocations, if the framework can turn them on and off", negative="don't", setting=Setting("Allocations")
+        True,
+        "record allocations, if the framework can turn them on and off",
+        negative="don't",
+        setting=Setting("Allocations"),
     )
-    shapes: bool = option(True, "record the shapes of inputs; PyTorch only", negative="don't", setting=Setting("Shapes"))
+    shapes: bool = option(
+        True,
+        "record the shapes of inputs; PyTorch only",
+        negative="don't",
+        setting=Setting("Shapes"),
+    )
     stacks: bool = option(
         False,
         "record the time of each line of the cell, and the Python stack of each op of PyTorch",
@@ -167,7 +177,11 @@ class Options:
         more="with `bp_point` it separates the iterations of the graph",
     )
     bp_point: str | None = option(
-        None, "last op of the backward pass in a TensorFlow graph on an NPU", metavar="OP", default="detected", undo="auto"
+        None,
+        "last op of the backward pass in a TensorFlow graph on an NPU",
+        metavar="OP",
+        default="detected",
+        undo="auto",
     )
     logdir: str | None = option(
         None,
@@ -176,7 +190,9 @@ class Options:
         default="nbprof-results",
         more="it receives `plugins/profile/<run>/`; a URL such as `gs://bucket/logs` or `s3://bucket/logs` receives the complete run (by "
         "fsspec: `pip install gcsfs` or `s3fs`); a run that cannot be copied stays here, and the receipt says where",
-        setting=Setting("Folder of runs", unset="", note="Relative to the kernel's working directory."),
+        setting=Setting(
+            "Folder of runs", unset="", note="Relative to the kernel's working directory."
+        ),
     )
     save: bool = option(
         True,
@@ -189,7 +205,9 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.backend not in CHOICES:
-            raise CaptureError(f"unknown backend {self.backend!r}: choose {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
+            raise CaptureError(
+                f"unknown backend {self.backend!r}: choose {', '.join(CHOICES[:-1])} or {CHOICES[-1]}"
+            )
         if self.logdir is not None and is_url(self.logdir):
             from nbprof.sources.upload import refusal
 
@@ -205,16 +223,29 @@ class Options:
             raise CaptureError(f"'every' must be 0 or more steps, not {self.every!r}")
         if self.every:
             self._check_every()
-        if self.seconds is not None and not (_number(self.seconds) and 0 < self.seconds <= LONGEST_S):
-            raise CaptureError(f"a recording lasts a number of seconds above 0 and at most {LONGEST_S:,.0f} (a day), not {self.seconds!r}")
-        if self.limit_gb is not None and not (_number(self.limit_gb) and 0 < self.limit_gb < math.inf):
+        if self.seconds is not None and not (
+            _number(self.seconds) and 0 < self.seconds <= LONGEST_S
+        ):
+            raise CaptureError(
+                f"a recording lasts a number of seconds above 0 and at most {LONGEST_S:,.0f} (a day), not {self.seconds!r}"
+            )
+        if self.limit_gb is not None and not (
+            _number(self.limit_gb) and 0 < self.limit_gb < math.inf
+        ):
             raise CaptureError(f"the limit must be a number of GB above 0, not {self.limit_gb!r}")
         if self.aic_metrics not in AIC_METRICS:
-            raise CaptureError(f"unknown group of counters {self.aic_metrics!r}: aic_metrics is one of {', '.join(AIC_METRICS)}")
-        points: tuple[tuple[str, object], ...] = (("fp_point", self.fp_point), ("bp_point", self.bp_point))
+            raise CaptureError(
+                f"unknown group of counters {self.aic_metrics!r}: aic_metrics is one of {', '.join(AIC_METRICS)}"
+            )
+        points: tuple[tuple[str, object], ...] = (
+            ("fp_point", self.fp_point),
+            ("bp_point", self.bp_point),
+        )
         for name, point in points:
             if point is not None and not (isinstance(point, str) and _OP.fullmatch(point)):
-                raise CaptureError(f"{name} must be the name of an op of the graph, such as 'fp32_vars/conv2d/Conv2D', not {point!r}")
+                raise CaptureError(
+                    f"{name} must be the name of an op of the graph, such as 'fp32_vars/conv2d/Conv2D', not {point!r}"
+                )
         try:
             object.__setattr__(self, "peaks", checked(self.peaks) or None)
         except NbprofError as error:
@@ -223,7 +254,11 @@ class Options:
     def given_for_npu(self, *names: str) -> list[str]:
         """Those options of an NPU that differ from their defaults, as they are typed."""
         asked = {field.name: getattr(self, field.name) != field.default for field in fields(self)}
-        return [f"--{name.replace('_', '-')}" for name in names or ("aic_metrics", *POINTS) if asked[name]]
+        return [
+            f"--{name.replace('_', '-')}"
+            for name in names or ("aic_metrics", *POINTS)
+            if asked[name]
+        ]
 
     def _check_every(self) -> None:
         first, last = self.steps or (1, None)
@@ -233,7 +268,9 @@ class Options:
                 "every=100"
             )
         if self.every < last - first + 1:
-            raise CaptureError(f"a window of {last - first + 1} steps cannot repeat every {self.every} steps: windows may not overlap")
+            raise CaptureError(
+                f"a window of {last - first + 1} steps cannot repeat every {self.every} steps: windows may not overlap"
+            )
 
 
 def options_of(given: Mapping[str, Any]) -> Options:
@@ -249,7 +286,8 @@ def options_of(given: Mapping[str, Any]) -> Options:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             raise CaptureError(
-                f"unknown option {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}")
+                f"unknown option {name!r}: "
+                + (f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}")
             )
     values = dict(given)
     steps = values.get("steps")
@@ -265,7 +303,9 @@ def options_of(given: Mapping[str, Any]) -> Options:
 def signature(*before: inspect.Parameter, without: Collection[str] = ()) -> inspect.Signature:
     """The signature of a function that takes options by name: `before`, then each option with its default."""
     named = [
-        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+        )
         for field in fields(Options)
         if field.name not in without
     ]
@@ -281,12 +321,21 @@ def _number(value: object) -> bool:
 
 
 def _check_steps(steps: object) -> None:
-    if not (isinstance(steps, tuple) and len(steps) == 2 and _whole(steps[0]) and (steps[1] is None or _whole(steps[1]))):
-        raise CaptureError(f"steps must be a string such as '10:20' or two numbers such as (10, 20), counted from 1, not {steps!r}")
+    if not (
+        isinstance(steps, tuple)
+        and len(steps) == 2
+        and _whole(steps[0])
+        and (steps[1] is None or _whole(steps[1]))
+    ):
+        raise CaptureError(
+            f"steps must be a string such as '10:20' or two numbers such as (10, 20), counted from 1, not {steps!r}"
+        )
     first: int = steps[0]
     last: int | None = steps[1]
     if first < 1 or (last is not None and last < first):
-        raise CaptureError(f"steps {first} to {last} is an empty range: steps are counted from 1, and the first may not be after the last")
+        raise CaptureError(
+            f"steps {first} to {last} is an empty range: steps are counted from 1, and the first may not be after the last"
+        )
 
 
 def parse_steps(text: str) -> tuple[int, int | None]:
@@ -304,9 +353,13 @@ def parse_steps(text: str) -> tuple[int, int | None]:
     """
     match = re.fullmatch(r"\s*(\d*)\s*(:?)\s*(\d*)\s*", text)
     if not match or not (match[1] or match[3]):
-        raise CaptureError(f"--steps takes A:B, A:, :B or one number (steps are counted from 1), not {text!r}")
+        raise CaptureError(
+            f"--steps takes A:B, A:, :B or one number (steps are counted from 1), not {text!r}"
+        )
     first = int(match[1] or 1)
     last = int(match[3]) if match[3] else (None if match[2] else first)
     if first < 1 or (last is not None and last < first):
-        raise CaptureError(f"--steps {text.strip()} is an empty range: steps are counted from 1, and A may not be after B")
+        raise CaptureError(
+            f"--steps {text.strip()} is an empty range: steps are counted from 1, and A may not be after B"
+        )
     return first, last

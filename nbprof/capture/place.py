@@ -53,7 +53,11 @@ class Place:
 
     def __init__(self, options: Options) -> None:
         self.notes: list[str] = []
-        self.upload = Upload(options.logdir) if options.logdir is not None and is_url(options.logdir) else None
+        self.upload = (
+            Upload(options.logdir)
+            if options.logdir is not None and is_url(options.logdir)
+            else None
+        )
         self.temporary = self.upload is not None or (not options.save and options.logdir is None)
         self._spare: Path | None = None
         wanted = Path(options.logdir or DEFAULT).expanduser()
@@ -131,7 +135,9 @@ class Place:
                 kept = self._elsewhere()
                 target = _move_into(kept, run, name)
             except OSError:
-                raise CaptureError(f"the run could not be moved to {self.logdir}: {error.strerror}; it is in {run}") from error
+                raise CaptureError(
+                    f"the run could not be moved to {self.logdir}: {error.strerror}; it is in {run}"
+                ) from error
             self.notes.append(self._why(error, target, kept))
         self.beside = []
         for other in runs[1:]:
@@ -146,9 +152,7 @@ class Place:
     def _why(self, error: OSError, run: Path, kept: Path) -> str:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
-            reason = (
-                f"the disk of {self.logdir} is full: the run needs {size_text(size)}, and {size_text(int(_free(self.logdir)))} are free"
-            )
+            reason = f"the disk of {self.logdir} is full: the run needs {size_text(size)}, and {size_text(int(_free(self.logdir)))} are free"
         else:
             reason = f"{self.logdir} cannot be written ({error.strerror or type(error).__name__})"
         return f"{reason}. The run is saved in {kept} instead; free some space, or choose another location with --logdir DIR"
@@ -200,7 +204,11 @@ def _make_elsewhere() -> Path:
     # Python finds none where it cannot write a few bytes.
     with contextlib.suppress(OSError):
         places.append(Path(tempfile.gettempdir()))
-    places += [path for path in (Path("/dev/shm"), Path("/var/tmp")) if path.is_dir() and os.access(path, os.W_OK)]  # noqa: S108
+    places += [
+        path
+        for path in (Path("/dev/shm"), Path("/var/tmp"))
+        if path.is_dir() and os.access(path, os.W_OK)
+    ]  # noqa: S108
     with_room = [path for path in places if _free(path) >= ENOUGH]
     best = with_room[0] if with_room else max(places, key=_free, default=None)
     return Path(tempfile.mkdtemp(prefix="nbprof-", dir=best))
@@ -230,7 +238,14 @@ def _move_into(logdir: Path, run: Path, name: str) -> Path:
             number += 1
     except shutil.Error as error:
         # It gathers what went wrong, as texts.
-        number = next((number for number in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE) if os.strerror(number) in str(error)), errno.EIO)
+        number = next(
+            (
+                number
+                for number in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
+                if os.strerror(number) in str(error)
+            ),
+            errno.EIO,
+        )
         raise OSError(number, os.strerror(number)) from error
     finally:
         if copy is not None:

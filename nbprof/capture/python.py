@@ -137,10 +137,14 @@ class PythonBackend:
             run.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f".{target.name}.part")
             with gzip.open(part, "wt", LEVEL, encoding="utf-8") as out:
-                json.dump(_document(self._began, events, readings, self._threads, self._stated()), out)
+                json.dump(
+                    _document(self._began, events, readings, self._threads, self._stated()), out
+                )
             part.replace(target)
         except OSError as error:
-            raise CaptureError(f"the recording could not be written to {run}: {error.strerror or error}") from error
+            raise CaptureError(
+                f"the recording could not be written to {run}: {error.strerror or error}"
+            ) from error
 
     def thread(self) -> int:
         """The native id of the thread that calls this, whose name is noted."""
@@ -166,7 +170,10 @@ class PythonBackend:
 
     def versions(self) -> str:
         """The framework, Python and the libraries that are imported, with their versions."""
-        texts = [f"Python {platform.python_version()}", *(f"{_LIBRARIES[name]} {version}" for name, version in _imported().items())]
+        texts = [
+            f"Python {platform.python_version()}",
+            *(f"{_LIBRARIES[name]} {version}" for name, version in _imported().items()),
+        ]
         if self._module is not None:
             texts.insert(0, f"{self.title} {getattr(self._module, '__version__', '')}".rstrip())
         return ", ".join(texts)
@@ -265,21 +272,41 @@ def _resident() -> int:
 def _imported() -> dict[str, str]:
     """Versions of the libraries that are imported, by module."""
     found = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
-    return {name: version for name, version in found.items() if isinstance(version, str) and version}
+    return {
+        name: version for name, version in found.items() if isinstance(version, str) and version
+    }
 
 
 def _document(
-    began: int, events: list[_Event], readings: list[_Reading], threads: dict[int, str], stated: dict[str, Any]
+    began: int,
+    events: list[_Event],
+    readings: list[_Reading],
+    threads: dict[int, str],
+    stated: dict[str, Any],
 ) -> dict[str, Any]:
     """The trace as JSON; `began` is when the recording did, ns since 1970."""
     pid = os.getpid()
     # Readers take a time of 0 for one that was lost.
     origin = began - 1000
-    listed: list[dict[str, Any]] = [{"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": "Python"}}]
-    listed += [{"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}} for tid, name in threads.items()]
+    listed: list[dict[str, Any]] = [
+        {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": "Python"}}
+    ]
+    listed += [
+        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
+        for tid, name in threads.items()
+    ]
     for event in sorted(events, key=lambda event: (event.start, -event.end)):
         times = {"ts": (event.start - origin) / 1000, "dur": (event.end - event.start) / 1000}
-        listed.append({"ph": "X", "cat": event.category, "name": event.name, "pid": pid, "tid": event.thread, **times})
+        listed.append(
+            {
+                "ph": "X",
+                "cat": event.category,
+                "name": event.name,
+                "pid": pid,
+                "tid": event.thread,
+                **times,
+            }
+        )
     listed += _counters(origin, readings, pid)
     return {
         "schemaVersion": 1,
@@ -298,9 +325,25 @@ def _counters(origin: int, readings: list[_Reading], pid: int) -> list[dict[str,
         if passed > 0:
             cores = round(max(reading.cpu - before.cpu, 0.0) / passed, 3)
             at = (before.time - origin) / 1000
-            out.append({"ph": "C", "name": "CPU cores in use", "pid": pid, "ts": at, "args": {"cores": cores}})
+            out.append(
+                {
+                    "ph": "C",
+                    "name": "CPU cores in use",
+                    "pid": pid,
+                    "ts": at,
+                    "args": {"cores": cores},
+                }
+            )
     for reading in readings:
         if reading.resident >= 0:
             at = (reading.time - origin) / 1000
-            out.append({"ph": "C", "name": "Resident memory", "pid": pid, "ts": at, "args": {"bytes": reading.resident}})
+            out.append(
+                {
+                    "ph": "C",
+                    "name": "Resident memory",
+                    "pid": pid,
+                    "ts": at,
+                    "args": {"bytes": reading.resident},
+                }
+            )
     return out

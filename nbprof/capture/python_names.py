@@ -84,5 +84,7 @@ class Names:
         spot = known.outer(offset) if offset >= 0 else known.inner(-2 - offset)
         name = str(getattr(code, "co_qualname", code.co_name))[:MOST_TEXT]
         function = Function(code.co_filename[-MOST_TEXT:], name, max(code.co_firstlineno, 0))
-        place = Place(self._functions.setdefault(function, len(self._functions)), max(spot.line, 0), spot.call)
+        place = Place(
+            self._functions.setdefault(function, len(self._functions)), max(spot.line, 0), spot.call
+        )
         return self._places.setdefault(place, len(self._places)), spot

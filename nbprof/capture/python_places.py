@@ -66,9 +66,13 @@ class Code:
 
     def _line(self, offset: int) -> int:
         if self._positions:
-            line = self._positions[offset // 2][0] if 0 <= offset // 2 < len(self._positions) else None
+            line = (
+                self._positions[offset // 2][0] if 0 <= offset // 2 < len(self._positions) else None
+            )
         else:
-            line = next((line for start, end, line in self._code.co_lines() if start <= offset < end), None)
+            line = next(
+                (line for start, end, line in self._code.co_lines() if start <= offset < end), None
+            )
         return line or self._code.co_firstlineno
 
     def _line_of_loop(self, offset: int) -> int:
@@ -78,8 +82,17 @@ class Code:
         if start is None or start >= offset:
             return self._line(offset)
         body = [step for step in passed if start < step.offset < offset]
-        inner = next((i for i in range(len(body) - 1, -1, -1) if body[i].name.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD"))), -1)
-        if call := next((step for step in reversed(body[inner + 1 :]) if step.name.startswith(_CALLS)), None):
+        inner = next(
+            (
+                i
+                for i in range(len(body) - 1, -1, -1)
+                if body[i].name.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD"))
+            ),
+            -1,
+        )
+        if call := next(
+            (step for step in reversed(body[inner + 1 :]) if step.name.startswith(_CALLS)), None
+        ):
             return self._line(call.offset)
         header = self._line(start)
         lines = {self._line(step.offset) for step in body} - {header}
@@ -106,7 +119,12 @@ class Code:
             return ""
         names = _dotted(node.func)
         # The file may have changed since it was imported.
-        known = {*self._code.co_names, *self._code.co_varnames, *self._code.co_freevars, *self._code.co_cellvars}
+        known = {
+            *self._code.co_names,
+            *self._code.co_varnames,
+            *self._code.co_freevars,
+            *self._code.co_cellvars,
+        }
         if not names or names[-1] not in known:
             return ""
         return self._resolved(names)[:MOST_TEXT]
@@ -115,7 +133,11 @@ class Code:
         """The name with its module, where it begins with a module or is a function that was imported."""
         text = ".".join(names)
         root = names[0]
-        local = root in self._code.co_varnames or root in self._code.co_freevars or root in self._code.co_cellvars
+        local = (
+            root in self._code.co_varnames
+            or root in self._code.co_freevars
+            or root in self._code.co_cellvars
+        )
         if not root:
             return f"{UNKNOWN}{text}"
         if local:
@@ -128,7 +150,11 @@ class Code:
             return f"{owner}.{names[1]}"
         if type(value) in _FUNCTIONS and len(names) == 1:
             module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", root)
-            if isinstance(module, str) and isinstance(name, str) and module not in ("builtins", "__main__"):
+            if (
+                isinstance(module, str)
+                and isinstance(name, str)
+                and module not in ("builtins", "__main__")
+            ):
                 return f"{module}.{name}"
         return text
 
@@ -165,7 +191,9 @@ _OPERATORS: dict[type[ast.operator], str] = {
 }
 
 
-def _expression(path: str, first: int | None, last: int | None, begin: int | None, end: int | None) -> ast.expr | None:
+def _expression(
+    path: str, first: int | None, last: int | None, begin: int | None, end: int | None
+) -> ast.expr | None:
     """The expression at a place of a source file; None where there is none."""
     if first is None or last is None or begin is None or end is None:
         return None

@@ -32,7 +32,15 @@ _MOST_THREADS = 5_000
 _MOST_STACKS = 5_000
 """Stacks that are looked up whole; more than that and all are forgotten, not their nodes."""
 _KERNEL = frozenset({"ipykernel", "IPython"})
-_BESIDE = _KERNEL | {"nbprof", "jupyter_client", "zmq", "tornado", "debugpy", "pydevd", "_pydevd_bundle"}
+_BESIDE = _KERNEL | {
+    "nbprof",
+    "jupyter_client",
+    "zmq",
+    "tornado",
+    "debugpy",
+    "pydevd",
+    "_pydevd_bundle",
+}
 """Packages whose threads are not the program's."""
 
 
@@ -61,7 +69,12 @@ class PythonSampler:
         self._sampling: threading.Thread | None = None
         self._cell_thread = 0
         self._at, self._cpu, self._late = array("q"), array("q"), array("q")
-        self._sample, self._of_thread, self._node, self._thread_cpu = array("i"), array("i"), array("i"), array("q")
+        self._sample, self._of_thread, self._node, self._thread_cpu = (
+            array("i"),
+            array("i"),
+            array("i"),
+            array("q"),
+        )
         self._known: dict[int, _Thread] = {}
         self._names: list[str] = []
         self._stacks: dict[tuple[int, ...], int] = {}
@@ -161,7 +174,9 @@ class PythonSampler:
         active: dict[int, threading.Thread] = getattr(threading, "_active", {})
         for ident, frame in sys._current_frames().items():
             known, thread = self._known.get(ident), active.get(ident)
-            if known is None or (thread is not None and (known.same is None or known.same() is not thread)):
+            if known is None or (
+                thread is not None and (known.same is None or known.same() is not thread)
+            ):
                 # It began since the last sample, so that all its time is new. Idents of threads that ended are used again.
                 known = self._known[ident] = _Thread(thread, 0)
             if known.beside:
@@ -246,7 +261,9 @@ class PythonSampler:
         """The calls of a stack without those that started a cell; none where the kernel runs no cell."""
         codes = [code for code, _ in frames]
         of_kernel = any(_package(self._globals[code].get("__name__")) in _KERNEL for code in codes)
-        outermost = max((i for i, code in enumerate(codes) if _is_cell(self._codes[code])), default=-1)
+        outermost = max(
+            (i for i, code in enumerate(codes) if _is_cell(self._codes[code])), default=-1
+        )
         if outermost < 0:
             return [] if of_kernel else frames
         if self._codes[codes[outermost]].co_name == "<module>":
@@ -259,15 +276,25 @@ class PythonSampler:
         self._each *= 2
         count = len(self._at) - 1
         kept = [0, *range(2 - count % 2, count + 1, 2)]
-        self._at, self._cpu, self._late = (array("q", [column[i] for i in kept]) for column in (self._at, self._cpu, self._late))
+        self._at, self._cpu, self._late = (
+            array("q", [column[i] for i in kept]) for column in (self._at, self._cpu, self._late)
+        )
         rows: dict[tuple[int, int], list[int]] = {}
         shift = count % 2
-        for sample, thread, node, cpu in zip(self._sample, self._of_thread, self._node, self._thread_cpu, strict=True):
+        for sample, thread, node, cpu in zip(
+            self._sample, self._of_thread, self._node, self._thread_cpu, strict=True
+        ):
             row = rows.setdefault(((sample + 1 + shift) // 2, thread), [node, 0])
             row[0] = node
             row[1] = row[1] + cpu if cpu >= 0 and row[1] >= 0 else -1
-        self._sample, self._of_thread = array("i", [key[0] for key in rows]), array("i", [key[1] for key in rows])
-        self._node, self._thread_cpu = array("i", [row[0] for row in rows.values()]), array("q", [row[1] for row in rows.values()])
+        self._sample, self._of_thread = (
+            array("i", [key[0] for key in rows]),
+            array("i", [key[1] for key in rows]),
+        )
+        self._node, self._thread_cpu = (
+            array("i", [row[0] for row in rows.values()]),
+            array("q", [row[1] for row in rows.values()]),
+        )
 
     def _waits(self, np: Any) -> Any:
         """How long each sample waited for the GIL; -1 of all where threads do not give it up after `SWITCH_S`."""

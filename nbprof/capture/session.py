@@ -117,7 +117,11 @@ class Session:
     @property
     def elsewhere(self) -> list[str]:
         """Why the run is not kept where it was to be, and where it is."""
-        return self.windows.place.notes if self.windows.place is not None and self.windows.recordings else []
+        return (
+            self.windows.place.notes
+            if self.windows.place is not None and self.windows.recordings
+            else []
+        )
 
     def start(self) -> Session:
         """Begin to record, or to wait for the cell to import its framework.
@@ -135,7 +139,9 @@ class Session:
                 previous.superseded = True
                 kept = previous.stop()
                 where = f"; its files are in {kept.path}" if kept and not kept.temporary else ""
-                self.messages.append(f"nbprof: an earlier recording was still running and has been stopped{where}")
+                self.messages.append(
+                    f"nbprof: an earlier recording was still running and has been stopped{where}"
+                )
             self._check_installed()
             set_current(self.clock)
             self.windows.loops.start()
@@ -161,7 +167,10 @@ class Session:
         else:
             self.windows.backend = self._auto = AutoBackend(self.clock)
             for name in self._at_once():
-                self._auto.add(self._made(sys.modules[named(name).recorder.module]), expected=name in self._choice.expected)
+                self._auto.add(
+                    self._made(sys.modules[named(name).recorder.module]),
+                    expected=name in self._choice.expected,
+                )
         if self.options.steps is None:
             self.windows.begin()
         self.failure = self.windows.failure
@@ -171,7 +180,9 @@ class Session:
         if self._auto is None:
             return {}
         awaited = [named(name).recorder for name in BACKENDS]
-        return {recorder.module: self._framework_joins for recorder in awaited if not recorder.imported}
+        return {
+            recorder.module: self._framework_joins for recorder in awaited if not recorder.imported
+        }
 
     def _at_once(self) -> list[str]:
         """The imported frameworks to record: those that the cell is expected to use, else, as nothing tells, all of them.
@@ -186,7 +197,11 @@ class Session:
         if not alone:
             return list(dict.fromkeys(imported))
         used = used_before()
-        return sorted(imported, key=lambda name: name not in used)[:1] if not self._choice.expected else []
+        return (
+            sorted(imported, key=lambda name: name not in used)[:1]
+            if not self._choice.expected
+            else []
+        )
 
     def ends_here(self, why: str) -> bool:
         """Whether `stop` may be called on this thread; where it may not, the recording is ended on its own, after the step that runs.
@@ -194,7 +209,11 @@ class Session:
         Where no step has ended, what was recorded of Python alone can be kept.
         """
         windows = self.windows
-        return windows.ends_here or windows.end_there(why) or (self._auto is not None and not self.clock.seen)
+        return (
+            windows.ends_here
+            or windows.end_there(why)
+            or (self._auto is not None and not self.clock.seen)
+        )
 
     def stop(self, error: BaseException | None = None) -> Recording | None:
         """End the recording and return it; None with `failure` set if there is nothing.
@@ -245,12 +264,18 @@ class Session:
             try:
                 recording.write()
             except OSError as trouble:
-                recording.info.notes.append(f"the run's {recording.path.name} has no complete nbprof.json next to it: {trouble.strerror}")
+                recording.info.notes.append(
+                    f"the run's {recording.path.name} has no complete nbprof.json next to it: {trouble.strerror}"
+                )
         for recording in self.windows.recordings:
             recording.note_upload()
         self.recording = shown
         place = self.windows.place
-        if place is not None and place.temporary and any(recording.temporary is None for recording in self.windows.recordings):
+        if (
+            place is not None
+            and place.temporary
+            and any(recording.temporary is None for recording in self.windows.recordings)
+        ):
             place.keep()
         if place is not None and place.temporary:
             # The profile holds the info for as long as anybody holds the profile.
@@ -258,7 +283,11 @@ class Session:
 
     def _check_installed(self) -> None:
         wanted = self.options.backend
-        if wanted in BACKENDS and not is_imported(wanted) and not _installed(named(wanted).recorder.module):
+        if (
+            wanted in BACKENDS
+            and not is_imported(wanted)
+            and not _installed(named(wanted).recorder.module)
+        ):
             self.failure = f"{named(wanted).title} is not installed: the cell runs unprofiled"
             self.stop()
             raise CaptureError(self.failure)
@@ -296,7 +325,9 @@ class Session:
             self.clock.waits.hook(self._patches)
         except Exception as error:
             # Nothing of ours may fail the user's import.
-            self.windows.notes.append(f"{named(name).title} could not be recorded: {type(error).__name__}: {error}")
+            self.windows.notes.append(
+                f"{named(name).title} could not be recorded: {type(error).__name__}: {error}"
+            )
 
     def _made(self, module: ModuleType) -> Backend:
         """The backend of a framework, for this cell."""
@@ -324,13 +355,17 @@ class Session:
                 join(self.windows, self._patches, self._give_way)
         except Exception as error:
             # Nothing of ours may fail the user's import.
-            self.windows.notes.append(f"the NPU could not be recorded: {module.__name__}: {type(error).__name__}: {error}")
+            self.windows.notes.append(
+                f"the NPU could not be recorded: {module.__name__}: {type(error).__name__}: {error}"
+            )
 
     def _keras_is_here(self, module: ModuleType) -> None:
         try:
             keras.hook(module, self.clock, self._patches)
         except Exception as error:
-            self.windows.notes.append(f"Keras steps could not be marked: {type(error).__name__}: {error}")
+            self.windows.notes.append(
+                f"Keras steps could not be marked: {type(error).__name__}: {error}"
+            )
 
     def _py_datasets_are_here(self, module: ModuleType) -> None:
         # Nothing of ours may fail the user's import.
@@ -347,7 +382,9 @@ class Session:
         self.clock.leave()
         self.windows.close()
 
-    def _tell(self, capture: CaptureInfo, error: BaseException | None, failed_at: int | None) -> None:
+    def _tell(
+        self, capture: CaptureInfo, error: BaseException | None, failed_at: int | None
+    ) -> None:
         """Put what is known by now about the whole cell into the info of one of its windows."""
         clock = self.clock
         capture.steps_seen = clock.seen
@@ -356,7 +393,11 @@ class Session:
         capture.error = describe.failure(error, failed_at, clock.seen) if error is not None else ""
         capture.failed_at_step = failed_at if error is not None else None
         capture.out_of_memory = describe.out_of_memory(error)
-        notes = [*describe.how_steps_were_found(clock), *self.windows.notes, *getattr(self.backend, "notes", list)()]
+        notes = [
+            *describe.how_steps_were_found(clock),
+            *self.windows.notes,
+            *getattr(self.backend, "notes", list)(),
+        ]
         if self.windows.failure:
             notes.append(f"a later window could not be recorded: {self.windows.failure}")
         if clock.fault:
@@ -365,25 +406,44 @@ class Session:
             notes.append(f"each step covers {clock.batches} batches (steps_per_execution)")
         window = self.options.steps
         if window and window[1] and not clock.batches_of and clock.seen < window[1]:
-            notes.append(f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step {clock.seen}")
+            notes.append(
+                f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step {clock.seen}"
+            )
         second = self._second_framework()
         # Where nothing ran of what was recorded, what else may have is the first thing to know.
         notes = [*getattr(self.backend, "unrecorded", list)(), *notes]
         shown = self._auto.shown if self._auto is not None else self.backend
         capture.unrecorded = getattr(shown, "unrecorded", list)()
-        capture.notes = second + notes if self._auto is not None and self._auto.name == PYTHON else notes + second
+        capture.notes = (
+            second + notes
+            if self._auto is not None and self._auto.name == PYTHON
+            else notes + second
+        )
 
     def _second_framework(self) -> list[str]:
         if self.backend is None:
             return []
-        recorded = {backend.name for backend in self._auto.frameworks} if self._auto is not None else {self.backend.name}
-        used = set(self._choice.others) | {name for name in BACKENDS if is_imported(name) and name not in self._imported_before}
-        others = [name for name in BACKENDS if name in used and is_imported(name) and name not in recorded]
+        recorded = (
+            {backend.name for backend in self._auto.frameworks}
+            if self._auto is not None
+            else {self.backend.name}
+        )
+        used = set(self._choice.others) | {
+            name for name in BACKENDS if is_imported(name) and name not in self._imported_before
+        }
+        others = [
+            name for name in BACKENDS if name in used and is_imported(name) and name not in recorded
+        ]
         notes = [
-            f"the cell also uses {named(name).title}, which was not recorded; to record it instead: --backend {name}" for name in others
+            f"the cell also uses {named(name).title}, which was not recorded; to record it instead: --backend {name}"
+            for name in others
         ]
         # Steps that were seen are of the framework that was recorded.
-        maybe = [name for name in self._unnamed() if name not in used | recorded] if not self.clock.seen else []
+        maybe = (
+            [name for name in self._unnamed() if name not in used | recorded]
+            if not self.clock.seen
+            else []
+        )
         if maybe:
             there = either([named(name).title for name in maybe], "and")
             it, one = ("it", "it") if len(maybe) == 1 else ("them", "one of them")
@@ -407,19 +467,32 @@ class Session:
         """Where the recordings of further frameworks are that ran while the run of a folder was recorded."""
         found = []
         for run in self.windows.beside.get(path, ()):
-            title = next((named(name).title for name in BACKENDS if f"_{name}" in run.name), "another framework")
-            found.append(f'the cell also ran {title}, which was recorded separately: nbprof.load("{run}") opens that')
+            title = next(
+                (named(name).title for name in BACKENDS if f"_{name}" in run.name),
+                "another framework",
+            )
+            found.append(
+                f'the cell also ran {title}, which was recorded separately: nbprof.load("{run}") opens that'
+            )
         return found
 
     def _why_nothing(self) -> str:
         window = self.options.steps
         if self.backend is not None and window and self.clock.batches_of:
             loop = keras.LOOPS[self.clock.batches_of]
-            asked = f"batches {window[0]} to {window[1]} were" if window[1] else f"batches from {window[0]} on were"
+            asked = (
+                f"batches {window[0]} to {window[1]} were"
+                if window[1]
+                else f"batches from {window[0]} on were"
+            )
             return f"{asked} asked for, but {loop} ended after batch {self.clock.counted}: nothing was recorded"
         if self.backend is not None and window and not self.clock.seen:
             recorded = named(self.backend.name)
-            later = f", and {recorded.title} steps are only found after the recording" if recorded.recorder.steps_found_late else ""
+            later = (
+                f", and {recorded.title} steps are only found after the recording"
+                if recorded.recorder.steps_found_late
+                else ""
+            )
             return (
                 f"--steps asked for step {window[0]}, but the cell marks no steps{later}: mark them with 'for batch in "
                 "nbprof.steps(batches):', or record without --steps"
@@ -477,7 +550,9 @@ def _finish_at_exit() -> None:
         recording = session.stop()
         if recording is not None and (recording.url or not recording.temporary):
             where = recording.url or recording.path
-            sys.stderr.write(f"nbprof: the recording ended with the process; its files are in {where}\n")
+            sys.stderr.write(
+                f"nbprof: the recording ended with the process; its files are in {where}\n"
+            )
 
 
 atexit.register(_finish_at_exit)

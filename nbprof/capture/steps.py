@@ -5,7 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+)
 from contextlib import contextmanager, suppress
 from dis import get_instructions, opname
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
@@ -55,7 +63,11 @@ class _Root:
             return
         if self.marker is not None:
             # A marker of the framework inside this one is a step already: two roots would be two steps.
-            self.marker.close(self.number if outcome == "done" and not clock.holds_framework(self.thread) else None)
+            self.marker.close(
+                self.number
+                if outcome == "done" and not clock.holds_framework(self.thread)
+                else None
+            )
         clock.root_ends(self.name, outcome, self.thread)
 
     def _safely(self, act: Callable[[StepClock], None]) -> None:
@@ -87,7 +99,12 @@ class Waiting:
                 self._span = open_wait(self._name)
         self._counting.__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._counting is not None:
             # What ends the wait is no matter of ours.
             self._counting.__exit__(None, None, None)
@@ -131,7 +148,11 @@ def _loop(frame: FrameType | None) -> _Loop:
         found.add(id(frame))
         if not frame.f_code.co_flags & CO_GENERATOR:
             handled = id(sys.exc_info()[1])
-            return _Loop(found, frame.f_lasti, handled) if _instruction(frame) == _ASKS else _Loop(set(), -1, handled)
+            return (
+                _Loop(found, frame.f_lasti, handled)
+                if _instruction(frame) == _ASKS
+                else _Loop(set(), -1, handled)
+            )
         frame = frame.f_back
     return _NO_LOOP
 
@@ -170,7 +191,9 @@ def _left(frame: FrameType | None, loop: _Loop, error: BaseException | None, kep
 def _after_loop(frame: FrameType, asked: int) -> tuple[bool, bool]:
     """Whether a frame has left the loop that asks for items at `asked`, and whether it calls ``close`` and has run nothing since."""
     code = list(get_instructions(frame.f_code))
-    end = next((each.argval for each in code if each.offset == asked and each.opname == _ASKS), None)
+    end = next(
+        (each.argval for each in code if each.offset == asked and each.opname == _ASKS), None
+    )
     if end is None or frame.f_lasti < end:
         return False, False
     since = [each for each in code if end <= each.offset < frame.f_lasti]
@@ -245,7 +268,9 @@ def steps(iterable: Any, name: str = "train") -> Generator[T, None, None] | Asyn
     return rounds
 
 
-def _rounds(iterable: Iterable[T], name: str, made: list[weakref.ref[Any]]) -> Generator[T, None, None]:
+def _rounds(
+    iterable: Iterable[T], name: str, made: list[weakref.ref[Any]]
+) -> Generator[T, None, None]:
     iterator = iter(input_of(iterable))
     clock = current()
     if clock is not None:

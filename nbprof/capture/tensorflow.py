@@ -49,18 +49,24 @@ class TensorFlowBackend:
             return self._start_npu(npu, folder, options)
         experimental = self._tf.profiler.experimental
         choice = experimental.ProfilerOptions(
-            host_tracer_level=options.host_level, python_tracer_level=int(options.python), device_tracer_level=1
+            host_tracer_level=options.host_level,
+            python_tracer_level=int(options.python),
+            device_tracer_level=1,
         )
         try:
             experimental.start(str(folder), options=choice)
         except self._tf.errors.AlreadyExistsError as error:
-            raise CaptureError("TensorFlow's profiler is already running: stop it first with tf.profiler.experimental.stop()") from error
+            raise CaptureError(
+                "TensorFlow's profiler is already running: stop it first with tf.profiler.experimental.stop()"
+            ) from error
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler did not start: {error}") from error
         self._recording, self._asked = True, (folder, options)
         notes = remedies.unseen_by_tensorflow(self._tf)
         if not options.memory:
-            notes.append("TensorFlow cannot turn off allocation events: they were recorded despite --no-memory")
+            notes.append(
+                "TensorFlow cannot turn off allocation events: they were recorded despite --no-memory"
+            )
         return notes
 
     def stop(self) -> None:
@@ -98,7 +104,9 @@ class TensorFlowBackend:
         for path in folder.rglob("*.xplane.pb"):
             found = recorded_levels(path)
             if found is not None and found != asked:
-                words = [f"--host-level {asked[0]}"] * (found[0] != asked[0]) + ["--python"] * (found[1] != asked[1])
+                words = [f"--host-level {asked[0]}"] * (found[0] != asked[0]) + ["--python"] * (
+                    found[1] != asked[1]
+                )
                 calls = "with" if found[1] else "without"
                 self._note(
                     f"TensorFlow {self._tf.__version__} ignored {' and '.join(words)}: it recorded with host level {found[0]} and "
@@ -109,7 +117,11 @@ class TensorFlowBackend:
         run = folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
         run.mkdir(parents=True)
         try:
-            self._npu = kind(level=tensorflow_npu.level(options), aic_metrics=options.aic_metrics, output_path=str(run))
+            self._npu = kind(
+                level=tensorflow_npu.level(options),
+                aic_metrics=options.aic_metrics,
+                output_path=str(run),
+            )
             self._npu.__enter__()
         except Exception as error:
             self._npu = None
@@ -162,9 +174,17 @@ class TensorFlowBackend:
     def versions(self) -> str:
         """Versions that matter for reading the run."""
         text = f"TensorFlow {self._tf.__version__}"
-        text += "".join(f", {name}" for name in (tensorflow_npu.BRIDGE, tensorflow_npu.DEVICE) if name in sys.modules)
+        text += "".join(
+            f", {name}"
+            for name in (tensorflow_npu.BRIDGE, tensorflow_npu.DEVICE)
+            if name in sys.modules
+        )
         keras = sys.modules.get("keras")
-        return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
+        return (
+            f"{text}, Keras {keras.__version__}"
+            if keras is not None and hasattr(keras, "__version__")
+            else text
+        )
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
         """Hook the user's own step markers and their own use of the profiler.
@@ -238,7 +258,16 @@ def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
 
 
 # Numbers of fields: XSpace.planes; XPlane.name, .stat_metadata, .stats; XStat.metadata_id, .bytes_value; ProfileOptions.
-_PLANES, _NAME, _STAT_NAMES, _STATS, _ID, _BYTES, _HOST_LEVEL, _PYTHON_LEVEL = 1, 2, 5, 6, 1, 6, 2, 4
+_PLANES, _NAME, _STAT_NAMES, _STATS, _ID, _BYTES, _HOST_LEVEL, _PYTHON_LEVEL = (
+    1,
+    2,
+    5,
+    6,
+    1,
+    6,
+    2,
+    4,
+)
 _PLANE, _STAT = b"Task Environment", b"profile_options"
 
 
@@ -260,10 +289,16 @@ def recorded_levels(path: Path) -> tuple[int, int] | None:
 def _levels_of(data: wire.Data) -> tuple[int, int] | None:
     for number, kind, start, end in wire.fields(data, 0, len(data)):
         # The name is among the first fields; in a plane of events the others are a million.
-        if (number, kind) == (_PLANES, wire.LENGTH) and _PLANE in bytes(data[start : min(end, start + 64)]):
+        if (number, kind) == (_PLANES, wire.LENGTH) and _PLANE in bytes(
+            data[start : min(end, start + 64)]
+        ):
             options = _options_stat(data, start, end)
             if options is not None:
-                values = {field: value for field, kind, value, _ in wire.fields(options, 0, len(options)) if kind == wire.VARINT}
+                values = {
+                    field: value
+                    for field, kind, value, _ in wire.fields(options, 0, len(options))
+                    if kind == wire.VARINT
+                }
                 return values.get(_HOST_LEVEL, 0), values.get(_PYTHON_LEVEL, 0)
     return None
 

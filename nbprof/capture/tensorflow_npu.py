@@ -28,7 +28,14 @@ OPTIMIZER = "NpuOptimizer"
 
 def profiler() -> Any:
     """The class that profiles sessions, where the adapter that the cell has imported has it; else None."""
-    return next((kind for name in PROFILERS if (kind := getattr(sys.modules.get(name), "Profiler", None)) is not None), None)
+    return next(
+        (
+            kind
+            for name in PROFILERS
+            if (kind := getattr(sys.modules.get(name), "Profiler", None)) is not None
+        ),
+        None,
+    )
 
 
 def level(options: Options) -> str:
@@ -97,7 +104,11 @@ class AdapterOptions:
                 return None
             wanted = self._options.logdir or ""
             # The NPU writes until it is closed, so its data are not copied to a URL.
-            logdir = Path(wanted).expanduser().absolute() if wanted and not is_url(wanted) else Path.cwd() / DEFAULT
+            logdir = (
+                Path(wanted).expanduser().absolute()
+                if wanted and not is_url(wanted)
+                else Path.cwd() / DEFAULT
+            )
             output = logdir / "ascend" / time.strftime("%Y_%m_%d_%H_%M_%S")
             try:
                 output.mkdir(parents=True, exist_ok=True)
@@ -116,7 +127,9 @@ class AdapterOptions:
     def _set_device(self, device: Any, patches: Patches) -> None:
         config = device.global_options().profiling_config
         if str(_value(config.enable_profiling)) in ("True", "1"):
-            self._note("the program itself turns on the NPU's profiler, in npu_device's options: they are left unchanged")
+            self._note(
+                "the program itself turns on the NPU's profiler, in npu_device's options: they are left unchanged"
+            )
             return
         if getattr(sys.modules.get(f"{DEVICE}.{DEVICE}"), "_npu_device_instances", None):
             self._note(remedies.NPU_OPEN)
@@ -144,7 +157,13 @@ class AdapterOptions:
             original = kind.__init__
 
             @wraps(original)
-            def init(session: Any, target: str = "", graph: Any = None, config: Any = None, _original: Any = original) -> None:
+            def init(
+                session: Any,
+                target: str = "",
+                graph: Any = None,
+                config: Any = None,
+                _original: Any = original,
+            ) -> None:
                 __tracebackhide__ = True
                 _original(session, target, graph, self._with_profiler(config))
 
@@ -153,13 +172,19 @@ class AdapterOptions:
     def _with_profiler(self, config: Any) -> Any:
         """A copy of a session's configuration that profiles, where it runs on an NPU."""
         try:
-            if config is None or profiler() is not None or not any(each.name == OPTIMIZER for each in _optimizers(config)):
+            if (
+                config is None
+                or profiler() is not None
+                or not any(each.name == OPTIMIZER for each in _optimizers(config))
+            ):
                 return config
             changed = type(config)()
             changed.CopyFrom(config)
             own = next(each for each in _optimizers(changed) if each.name == OPTIMIZER)
             if "profiling_mode" in own.parameter_map and own.parameter_map["profiling_mode"].b:
-                self._note("the program itself turns on the NPU's profiler, in its session's configuration: it is left unchanged")
+                self._note(
+                    "the program itself turns on the NPU's profiler, in its session's configuration: it is left unchanged"
+                )
                 return config
             output = self._folder()
             if output is None:

@@ -29,7 +29,12 @@ from nbprof.frameworks.register import PYTORCH
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows
 
-_BEGINNINGS = (("profile", "_prepare_trace"), ("profile", "_start_trace"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))
+_BEGINNINGS = (
+    ("profile", "_prepare_trace"),
+    ("profile", "_start_trace"),
+    ("emit_nvtx", "__enter__"),
+    ("emit_itt", "__enter__"),
+)
 """Where a profiler of PyTorch begins: classes of `torch.autograd.profiler` and their methods."""
 
 
@@ -82,12 +87,18 @@ class TorchBackend:
     def unrecorded(self) -> list[str]:
         """What ran and is not in the recording: the first that a reader should know."""
         if not self._unseen:
-            return [note for note in (self._steps.notes() if self._steps is not None else ()) if note == remedies.OTHER_THREAD]
+            return [
+                note
+                for note in (self._steps.notes() if self._steps is not None else ())
+                if note == remedies.OTHER_THREAD
+            ]
         more = f" and {len(self._unseen) - 3:,} more" if len(self._unseen) > 3 else ""
         listed = ", ".join(f'"{name}"' for name in self._unseen[:3]) + more
         several = len(self._unseen) > 1
         threads = f"threads {listed}" if several else f"thread {listed}"
-        return [remedies.UNRECORDED_THREADS.format(threads=threads, was="were" if several else "was")]
+        return [
+            remedies.UNRECORDED_THREADS.format(threads=threads, was="were" if several else "was")
+        ]
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Start recording; the files will go to `folder`. Returns notes for the user.
@@ -149,7 +160,9 @@ class TorchBackend:
         self._folder = folder
         self._starting = True
         try:
-            self._npu = torch_npu.NpuProfile(npu, folder / "plugins" / "profile" / torch_npu.stamp(), options)
+            self._npu = torch_npu.NpuProfile(
+                npu, folder / "plugins" / "profile" / torch_npu.stamp(), options
+            )
         finally:
             self._starting = False
         self._thread = threading.get_ident()
@@ -248,7 +261,11 @@ class TorchBackend:
         of_steps = self._steps.notes() if self._steps is not None else []
         first = self.unrecorded()
         hidden = self._hidden.note() if self._hidden is not None else ""
-        return [*self._notes, *([hidden] if hidden else []), *(note for note in of_steps if note not in first)]
+        return [
+            *self._notes,
+            *([hidden] if hidden else []),
+            *(note for note in of_steps if note not in first),
+        ]
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Begin a span that may become step `number`."""
@@ -269,7 +286,11 @@ class TorchBackend:
         npu = torch_npu.module()
         if npu is not None:
             text = f"{text}, torch_npu {getattr(npu, '__version__', '')}".rstrip()
-        return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
+        return (
+            f"{text}, Keras {keras.__version__}"
+            if keras is not None and hasattr(keras, "__version__")
+            else text
+        )
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
         """Have each optimizer step end a step of the run, and let the user's own profiler come first.
@@ -299,12 +320,22 @@ class TorchBackend:
         npu = torch_npu.module()
         if npu is not None and not self._npu_hooked:
             self._npu_hooked = True
-            self._hook_beginnings(npu.profiler, (("profile", "start"), ("_KinetoProfile", "start")), patches, give_way)
+            self._hook_beginnings(
+                npu.profiler, (("profile", "start"), ("_KinetoProfile", "start")), patches, give_way
+            )
 
     def _hook_profilers(self, patches: Patches, give_way: Callable[[], None]) -> None:
-        self._hook_beginnings(sys.modules.get("torch.autograd.profiler"), _BEGINNINGS, patches, give_way)
+        self._hook_beginnings(
+            sys.modules.get("torch.autograd.profiler"), _BEGINNINGS, patches, give_way
+        )
 
-    def _hook_beginnings(self, module: Any, methods: Iterable[tuple[str, str]], patches: Patches, give_way: Callable[[], None]) -> None:
+    def _hook_beginnings(
+        self,
+        module: Any,
+        methods: Iterable[tuple[str, str]],
+        patches: Patches,
+        give_way: Callable[[], None],
+    ) -> None:
         for owner, method in methods:
             kind = getattr(module, owner, None)
             if kind is None or method not in vars(kind):
@@ -332,7 +363,11 @@ def _somebody_records(torch: Any) -> bool:
         return False
     # Instances refer to their class; to ask for these takes a third of the time of looking at all objects.
     for each in gc.get_referrers(kind):
-        if type(each) is kind and getattr(each, "entered", False) and getattr(each, "kineto_results", True) is None:
+        if (
+            type(each) is kind
+            and getattr(each, "entered", False)
+            and getattr(each, "kineto_results", True) is None
+        ):
             return True
     enabled = getattr(getattr(torch, "autograd", None), "_profiler_enabled", None)
     return bool(enabled is not None and enabled())
@@ -348,11 +383,19 @@ def _experimental(*, all_threads: bool, frames: bool) -> tuple[dict[str, Any], b
     except ImportError:
         return {}, False
     # Each version knows more than the one before; events of Python objects are of no use here.
-    wanted = {"profile_all_threads": all_threads, "trace_only": not frames, "record_python_gc_info": True}
+    wanted = {
+        "profile_all_threads": all_threads,
+        "trace_only": not frames,
+        "record_python_gc_info": True,
+    }
     for leave_out in ((), ("trace_only",), ("trace_only", "record_python_gc_info"), tuple(wanted)):
-        given: dict[str, Any] = {key: value for key, value in wanted.items() if key not in leave_out and value}
+        given: dict[str, Any] = {
+            key: value for key, value in wanted.items() if key not in leave_out and value
+        }
         try:
-            return {"experimental_config": _ExperimentalConfig(**given)}, "profile_all_threads" in given
+            return {
+                "experimental_config": _ExperimentalConfig(**given)
+            }, "profile_all_threads" in given
         except TypeError:
             continue
     return {}, False

@@ -23,7 +23,11 @@ class AllocatorHistory:
     def begin(cls, torch: Any, *, stacks: bool) -> AllocatorHistory | None:
         """Begin as soon as CUDA is in use, which nbprof does not cause; None where there is no CUDA or the user remembers it already."""
         cuda = getattr(torch, "cuda", None)
-        if cuda is None or not getattr(getattr(torch, "version", None), "cuda", None) or not cuda.is_available():
+        if (
+            cuda is None
+            or not getattr(getattr(torch, "version", None), "cuda", None)
+            or not cuda.is_available()
+        ):
             return None
         if not hasattr(getattr(cuda, "memory", None), "_record_memory_history"):
             return None
@@ -39,10 +43,17 @@ class AllocatorHistory:
             return
         try:
             # The stack of each allocation costs more than the allocation.
-            memory._record_memory_history(enabled="all", context="alloc" if self._stacks else None, stacks="python", max_entries=ENTRIES)
+            memory._record_memory_history(
+                enabled="all",
+                context="alloc" if self._stacks else None,
+                stacks="python",
+                max_entries=ENTRIES,
+            )
             self._on = True
         except Exception as error:
-            self._trouble.append(f"the history of the CUDA allocator could not be recorded: {type(error).__name__}: {error}")
+            self._trouble.append(
+                f"the history of the CUDA allocator could not be recorded: {type(error).__name__}: {error}"
+            )
 
     def end(self, path: Path) -> list[str]:
         """Write what is remembered to `path`, and remember no more; returns what the user should know."""
@@ -57,9 +68,13 @@ class AllocatorHistory:
                 f"{path.name} next to the trace has the CUDA allocator's own history: see p.allocator and the tab Allocator"
             )
         except Exception as error:
-            self._trouble.append(f"the history of the CUDA allocator could not be written: {type(error).__name__}: {error}")
+            self._trouble.append(
+                f"the history of the CUDA allocator could not be written: {type(error).__name__}: {error}"
+            )
         try:
             memory._record_memory_history(enabled=None)
         except Exception as error:
-            self._trouble.append(f"the CUDA allocator is still recording its history: {type(error).__name__}: {error}")
+            self._trouble.append(
+                f"the CUDA allocator is still recording its history: {type(error).__name__}: {error}"
+            )
         return self._trouble

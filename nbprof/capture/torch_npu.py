@@ -35,7 +35,11 @@ def module() -> Any:
     """``torch_npu``, where it is imported and an NPU can be used; else None. It is not imported here."""
     found = sys.modules.get(MODULE)
     try:
-        return found if found is not None and found.npu.is_available() and hasattr(found.profiler, "profile") else None
+        return (
+            found
+            if found is not None and found.npu.is_available() and hasattr(found.profiler, "profile")
+            else None
+        )
     except Exception:
         # It is being imported, or its driver fails; that is told by PyTorch itself when the NPU is used.
         return None
@@ -76,7 +80,9 @@ class NpuProfile:
                 kinds = profiler.ProfilerActivity
                 self._profile = profiler.profile(
                     activities=[kinds.NPU] if options.host_level == 0 else [kinds.CPU, kinds.NPU],
-                    on_trace_ready=profiler.tensorboard_trace_handler(str(run), torch_trace.worker()),
+                    on_trace_ready=profiler.tensorboard_trace_handler(
+                        str(run), torch_trace.worker()
+                    ),
                     record_shapes=options.shapes,
                     profile_memory=options.memory,
                     with_stack=options.stacks,
@@ -88,7 +94,9 @@ class NpuProfile:
                 raise CaptureError(f"torch_npu's profiler did not start: {error}") from error
         # Its methods print what goes wrong and raise nothing.
         if not self._folders():
-            raise CaptureError("torch_npu's profiler did not start" + "".join(f": {line}" for line in said[-1:]))
+            raise CaptureError(
+                "torch_npu's profiler did not start" + "".join(f": {line}" for line in said[-1:])
+            )
         self.notes += [remedies.OF_TORCH_NPU.format(line) for line in said]
 
     def end(self, marks: Sequence[Mark]) -> list[str]:
@@ -109,7 +117,9 @@ class NpuProfile:
                 multiprocessing.set_start_method(method, force=True)
         folders = self._folders()
         if not folders or not any(folders[-1].iterdir()):
-            raise CaptureError("torch_npu's profiler wrote no file" + "".join(f": {line}" for line in said[-1:]))
+            raise CaptureError(
+                "torch_npu's profiler wrote no file" + "".join(f": {line}" for line in said[-1:])
+            )
         notes = [remedies.OF_TORCH_NPU.format(line) for line in said]
         traces = [folder / OUTPUT / TRACE for folder in folders]
         if not (folders[-1] / OUTPUT).is_dir():
@@ -137,7 +147,15 @@ def insert(trace: Path, marks: Sequence[Mark]) -> bool:
             after = head[begin + 1 :].lstrip()
             part = trace.with_name(f".{trace.name}.part")
             # The process is named once more: a recording without the host has none.
-            events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": os.getpid(), "tid": 0, "args": {"name": "Python"}}]
+            events: list[dict[str, Any]] = [
+                {
+                    "ph": "M",
+                    "name": "process_name",
+                    "pid": os.getpid(),
+                    "tid": 0,
+                    "args": {"name": "Python"},
+                }
+            ]
             events += [
                 {
                     "ph": "X",
@@ -152,7 +170,11 @@ def insert(trace: Path, marks: Sequence[Mark]) -> bool:
                 for mark in marks
             ]
             with part.open("wb") as out:
-                out.write(b"[" + json.dumps(events)[1:-1].encode() + (b"" if after.startswith(b"]") else b", "))
+                out.write(
+                    b"["
+                    + json.dumps(events)[1:-1].encode()
+                    + (b"" if after.startswith(b"]") else b", ")
+                )
                 while piece := source.read(torch_trace.CHUNK):
                     out.write(piece)
         part.replace(trace)
@@ -166,7 +188,11 @@ def somebody_records(torch_npu: Any) -> bool:
     kind = getattr(torch_npu.profiler, "profile", None)
     for each in gc.get_referrers(kind) if kind is not None else ():
         action = getattr(getattr(each, "current_action", None), "name", "")
-        if type(each) is kind and getattr(each, "stopped", True) is False and action.startswith("RECORD"):
+        if (
+            type(each) is kind
+            and getattr(each, "stopped", True) is False
+            and action.startswith("RECORD")
+        ):
             return True
     return False
 
@@ -181,7 +207,9 @@ def _experimental(profiler: Any, options: Options) -> Any:
     levels = profiler.ProfilerLevel
     wanted = {
         "profiler_level": levels.Level2 if options.host_level == 3 else levels.Level1,
-        "aic_metrics": getattr(profiler.AiCMetrics, options.aic_metrics, profiler.AiCMetrics.PipeUtilization),
+        "aic_metrics": getattr(
+            profiler.AiCMetrics, options.aic_metrics, profiler.AiCMetrics.PipeUtilization
+        ),
     }
     if hasattr(profiler, "ExportType"):
         wanted["export_type"] = profiler.ExportType.Text
@@ -196,11 +224,17 @@ def _unheard(profiler: Any, options: Options) -> list[str]:
     """Options that ``torch_npu.profiler`` has nothing for."""
     notes = []
     if options.host_level == 1:
-        notes.append("torch_npu's profiler has no --host-level 1: recorded with 2 (0 leaves out the host, 3 adds calls of CANN's runtime)")
+        notes.append(
+            "torch_npu's profiler has no --host-level 1: recorded with 2 (0 leaves out the host, 3 adds calls of CANN's runtime)"
+        )
     if not hasattr(profiler.AiCMetrics, options.aic_metrics):
-        notes.append(f"this torch_npu has no counters {options.aic_metrics}: recorded with {AIC_METRICS[0]}")
+        notes.append(
+            f"this torch_npu has no counters {options.aic_metrics}: recorded with {AIC_METRICS[0]}"
+        )
     if points := options.given_for_npu(*POINTS):
-        notes.append(f"torch_npu's profiler uses the program's steps: {' and '.join(points)} had no effect")
+        notes.append(
+            f"torch_npu's profiler uses the program's steps: {' and '.join(points)} had no effect"
+        )
     return notes
 
 

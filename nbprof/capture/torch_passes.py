@@ -147,14 +147,20 @@ class Passes:
     def fetched(self, iterator: Any, began: int, place: Place) -> Pass:
         """An iterator gave a batch that was asked for at `began`."""
         opened = self._open.get(id(iterator))
-        source = opened[1] if opened is not None and opened[0]() is iterator else self.begin(iterator, began)
+        source = (
+            opened[1]
+            if opened is not None and opened[0]() is iterator
+            else self.begin(iterator, began)
+        )
         first = not source.batches
         source.goes_on()
         source.batches += 1
         source.last = began
         if first:
             source.place = place
-        if (not self._visits or self._visits[-1].source is not source) and len(self._visits) < _MOST_VISITS:
+        if (not self._visits or self._visits[-1].source is not source) and len(
+            self._visits
+        ) < _MOST_VISITS:
             self._visits.append(Visit(source, source.began if first else began))
         return source
 
@@ -187,9 +193,17 @@ class Passes:
             if step.number > 1 and len(step.visits) > 1:
                 _add_evaluation(found, step, usual)
         if none_since:
-            last = [visit.source for visit in self._visits if visit.source.end and not visit.source.steps]
+            last = [
+                visit.source
+                for visit in self._visits
+                if visit.source.end and not visit.source.steps
+            ]
             last = [source for source in last if source.place not in usual.trained]
-            _note(found, steps[-1].number + 1, [source for source in last if source.exhausted or source.batches > 1])
+            _note(
+                found,
+                steps[-1].number + 1,
+                [source for source in last if source.exhausted or source.batches > 1],
+            )
         if 2 * sum(each["kind"] == EPOCH for each in found.boundaries) > len(steps):
             # Each step makes an iterator of its own.
             found.boundaries = [each for each in found.boundaries if each["kind"] != EPOCH]
@@ -229,7 +243,9 @@ def _usual(steps: Sequence[Step]) -> _Usual:
             last[step.visits[-1].source.place] += 1
     asides = {place for place, count in often.items() if 2 * count >= len(steps)}
     always = {place for place, count in often.items() if count == len(steps)}
-    return _Usual(asides, always, {place for place, count in last.items() if 2 * count >= len(steps)})
+    return _Usual(
+        asides, always, {place for place, count in last.items() if 2 * count >= len(steps)}
+    )
 
 
 def _is_evaluation(source: Pass, usual: _Usual) -> bool:
@@ -247,7 +263,9 @@ def _add_evaluation(found: Found, step: Step, usual: _Usual) -> None:
         return
     # Of steps that take all batches of a loader, another loader that each of them goes through gives them batches as well.
     parts: set[Place] = set() if training.steps else {training.place, *usual.always}
-    evaluated = [_is_evaluation(visit.source, usual) and visit.source.place not in parts for visit in visits]
+    evaluated = [
+        _is_evaluation(visit.source, usual) and visit.source.place not in parts for visit in visits
+    ]
     which = [i for i, found_one in enumerate(evaluated) if found_one]
     if not which or which[-1] == len(visits) - 1:
         return

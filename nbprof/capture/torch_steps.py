@@ -26,7 +26,10 @@ KIND = "train"
 FOUND = "optimizer steps of torch.optim"
 
 # Where Lightning, by either of its names, keeps which modules were training before an evaluation.
-_OF_LIGHTNING = ("lightning.pytorch.utilities.model_helpers", "pytorch_lightning.utilities.model_helpers")
+_OF_LIGHTNING = (
+    "lightning.pytorch.utilities.model_helpers",
+    "pytorch_lightning.utilities.model_helpers",
+)
 
 
 _MOST_FETCHES = 10_000
@@ -229,7 +232,9 @@ class OptimizerSteps:
         known = self._known.get(id(optimizer))
         if known is None or known.ref() is not optimizer:
             self._optimizers += 1
-            known = self._known[id(optimizer)] = _Optimizer(weakref.ref(optimizer), self._optimizers, 0)
+            known = self._known[id(optimizer)] = _Optimizer(
+                weakref.ref(optimizer), self._optimizers, 0
+            )
         return known
 
     def _replaces(self, known: _Optimizer) -> bool:
@@ -324,7 +329,10 @@ class OptimizerSteps:
     def finished(self) -> list[Mark]:
         """The steps, each with the batches that it uses: those fetched before it from where steps fetch theirs, and no evaluation."""
         marks, self.marks[:] = self.marks[:], []
-        found = self._passes.found([mark for mark in marks if mark.by_optimizer], marks[-1].by_optimizer if marks else False)
+        found = self._passes.found(
+            [mark for mark in marks if mark.by_optimizer],
+            marks[-1].by_optimizer if marks else False,
+        )
         self._clock.boundaries += found.boundaries
         self._evaluations += found.evaluations
         evaluations = set(map(id, self._evaluations))
@@ -422,7 +430,9 @@ class OptimizerSteps:
             original = modes.restore
 
             @wraps(original)
-            def restore(self_: Any, model: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
+            def restore(
+                self_: Any, model: Any, *args: Any, _original: Any = original, **kwargs: Any
+            ) -> Any:
                 __tracebackhide__ = True
                 result = _original(self_, model, *args, **kwargs)
                 if getattr(model, "training", False):
@@ -486,7 +496,9 @@ class OptimizerSteps:
             original = scaler.step
 
             @wraps(original)
-            def step(self_: Any, optimizer: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
+            def step(
+                self_: Any, optimizer: Any, *args: Any, _original: Any = original, **kwargs: Any
+            ) -> Any:
                 __tracebackhide__ = True
                 told = self.told
                 result = _original(self_, optimizer, *args, **kwargs)
@@ -521,7 +533,9 @@ class OptimizerSteps:
             out.append(self.other_thread)
         if self.skipped:
             one = self.skipped == 1
-            out.append(f"{self.skipped:,} {'step' if one else 'steps'} without an update: GradScaler found gradients that were not finite")
+            out.append(
+                f"{self.skipped:,} {'step' if one else 'steps'} without an update: GradScaler found gradients that were not finite"
+            )
         if self._evaluations:
             some = _counted(len(self._evaluations), "pass", "passes")
             batches = _counted(sum(each.batches for each in self._evaluations), "batch", "batches")
@@ -531,7 +545,9 @@ class OptimizerSteps:
         if left_out := self._left_out():
             some = "a stretch" if len(left_out) == 1 else f"{len(left_out):,} stretches"
             took = sum(mark.start - began for mark, began in left_out) / 1e9
-            out.append(f"{some} with the model in evaluation mode ({duration_text(took)}) between steps: not part of any step")
+            out.append(
+                f"{some} with the model in evaluation mode ({duration_text(took)}) between steps: not part of any step"
+            )
         if self.between:
             some = "the time" if len(self.between) == 1 else f"{len(self.between):,} times"
             until = f"until the optimizer of the next was made ({duration_text(sum(self.between))})"
@@ -541,4 +557,8 @@ class OptimizerSteps:
     def _left_out(self) -> list[tuple[Mark, int]]:
         """Evaluations between steps that no pass over a loader tells of."""
         passes = [each.began for each in self._evaluations]
-        return [(mark, began) for mark, began in self.left_out if not any(began <= at < mark.start for at in passes)]
+        return [
+            (mark, began)
+            for mark, began in self.left_out
+            if not any(began <= at < mark.start for at in passes)
+        ]

@@ -17,7 +17,9 @@ from nbprof.frameworks.register import PYTORCH
 LOOK_S = 0.05
 """How often threads are looked at."""
 
-_STARTS_THREADS = re.compile(r"\b(?:threading|Thread|ThreadPoolExecutor|ThreadPool|to_thread|run_in_executor)\b")
+_STARTS_THREADS = re.compile(
+    r"\b(?:threading|Thread|ThreadPoolExecutor|ThreadPool|to_thread|run_in_executor)\b"
+)
 _NO_WORK = ("torch._inductor", "torch.utils.data", "torch.multiprocessing", "torch.distributed")
 """Modules whose threads load data, compile or keep watch."""
 _DEEPEST = 200
@@ -65,7 +67,11 @@ class OtherThreads:
     def _look(self) -> None:
         alive = {thread.ident: thread.name for thread in threading.enumerate()}
         for ident, frame in sys._current_frames().items():
-            other = ident in alive and ident not in (self._recorded, self._thread.ident) and ident not in self._names
+            other = (
+                ident in alive
+                and ident not in (self._recorded, self._thread.ident)
+                and ident not in self._names
+            )
             if other and _runs_torch(frame):
                 self._names[ident] = alive[ident]
 

@@ -39,7 +39,9 @@ OTHER_STEP = "nbprof.step: "
 
 _EVENTS = re.compile(rb'"traceEvents":\s*\[')
 _BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
-_OPTIMIZER = re.compile(rb'"name": "Optimizer\.step#[^"]*",\s*"pid": -?\d+,\s*"tid": (\d+),\s*"ts": ([\d.]+),\s*"dur": ([\d.]+)')
+_OPTIMIZER = re.compile(
+    rb'"name": "Optimizer\.step#[^"]*",\s*"pid": -?\d+,\s*"tid": (\d+),\s*"ts": ([\d.]+),\s*"dur": ([\d.]+)'
+)
 
 
 def worker() -> str:
@@ -88,7 +90,11 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
         if not plain.exists() or not plain.stat().st_size:
             # It says nothing of a disk that takes no more.
             free = shutil.disk_usage(target.parent).free
-            why = f"No space left on device, {size_text(free)} are free" if free < FULL else "it gives no reason"
+            why = (
+                f"No space left on device, {size_text(free)} are free"
+                if free < FULL
+                else "it gives no reason"
+            )
             raise OSError(f"PyTorch wrote no trace to {target.parent}: {why}")
         note = pack(plain, packed, marks)
         packed.replace(target)
@@ -121,7 +127,9 @@ def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> str:
 
 def _obstacle(text: mmap.mmap, *, found: bool) -> str:
     if not found:
-        return "this version of PyTorch writes its trace in a format that steps could not be added to"
+        return (
+            "this version of PyTorch writes its trace in a format that steps could not be added to"
+        )
     if text.find(b'"name": "ProfilerStep#') >= 0:
         # A profiler that only waits marks steps in whatever is recorded.
         return "steps are those marked with step() by the cell's own torch.profiler.profile"
@@ -149,7 +157,9 @@ def _events(text: mmap.mmap, at: int, marks: Sequence[Mark]) -> bytes:
     before = -sys.maxsize
     kinds = {mark.kind for mark in marks}
     for mark in sorted(marks, key=lambda mark: mark.start):
-        start, end = (_after(ends.get(mark.thread, ()), time - origin) for time in (mark.start, mark.end))
+        start, end = (
+            _after(ends.get(mark.thread, ()), time - origin) for time in (mark.start, mark.end)
+        )
         # Steps of two threads that take turns end at calls of different threads.
         start = max(start, before)
         before = max(end, before)

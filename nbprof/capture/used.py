@@ -16,7 +16,11 @@ from typing import Any
 from nbprof.capture.probe.reads import globals_in, names_in
 from nbprof.frameworks.register import RECORDED
 
-_ROOTS = {package: name for name, framework in RECORDED.items() for package in (*framework.packages, *framework.uses)} | {"keras": "keras"}
+_ROOTS = {
+    package: name
+    for name, framework in RECORDED.items()
+    for package in (*framework.packages, *framework.uses)
+} | {"keras": "keras"}
 """Frameworks by the packages that their objects are of."""
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 """Functions that may name every framework that there is."""
@@ -51,7 +55,9 @@ class _Walk:
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
-    def variables(self, read: Iterable[str], named: set[str], namespace: Mapping[str, Any], depth: int) -> set[str]:
+    def variables(
+        self, read: Iterable[str], named: set[str], namespace: Mapping[str, Any], depth: int
+    ) -> set[str]:
         """The frameworks of the variables that are read; a module of the user's stands for what it has under a name: ``mine.train()``."""
         found: set[str] = set()
         for value in [namespace[name] for name in set(read) & set(namespace)]:
@@ -85,8 +91,14 @@ class _Walk:
         if isinstance(value, functools.partial):
             return self._values((value.func, *value.args, *value.keywords.values()), depth)
         if kind in (list, tuple, set, frozenset, dict):
-            return self._values(list(islice(value.values() if kind is dict else value, _FIRST)), depth - 1)
-        held = object.__getattribute__(value, "__dict__") if kind is not value and kind.__dictoffset__ else {}
+            return self._values(
+                list(islice(value.values() if kind is dict else value, _FIRST)), depth - 1
+            )
+        held = (
+            object.__getattribute__(value, "__dict__")
+            if kind is not value and kind.__dictoffset__
+            else {}
+        )
         methods = [each for each in vars(kind).values() if isinstance(each, FunctionType)]
         return self._values([*held.values(), *methods], depth - 1)
 
@@ -100,5 +112,7 @@ class _Walk:
                 closed.append(cell.cell_contents)
         found = self._values(closed, depth)
         if not _INSTALLED.search(value.__code__.co_filename):
-            found |= self.variables(globals_in(value.__code__), names_in(value.__code__), value.__globals__, depth)
+            found |= self.variables(
+                globals_in(value.__code__), names_in(value.__code__), value.__globals__, depth
+            )
         return found

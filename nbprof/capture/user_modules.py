@@ -15,7 +15,9 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 def loaded() -> list[ModuleType]:
     """Those that are imported, in the order of their import; none where there are too many to read."""
     paths = sysconfig.get_paths()
-    installed = tuple({str(Path(paths[name])) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+    installed = tuple(
+        {str(Path(paths[name])) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    )
     found = []
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)

@@ -213,17 +213,27 @@ class Windows:
     def _called(self, calls: int) -> None:
         """So many Python functions were called in the window; ends it where the profiler could not stop with more. Never raises."""
         each = getattr(self.backend, "bytes_per_call", 0)
-        if not each or calls * each <= self._room or not self.recording or threading.get_ident() != self._thread:
+        if (
+            not each
+            or calls * each <= self._room
+            or not self.recording
+            or threading.get_ident() != self._thread
+        ):
             return
         with contextlib.suppress(Exception):
             size = f"about {size_text(calls * each)}"
-            self._end_by(f"{calls:,} Python functions were called, whose recording takes {size} when it is stopped (--limit)")
+            self._end_by(
+                f"{calls:,} Python functions were called, whose recording takes {size} when it is stopped (--limit)"
+            )
 
     @property
     def _hides(self) -> bool:
         """Whether a recorder of Python calls does not show that it has taken the place of another profiler."""
         backends = getattr(self.backend, "frameworks", [self.backend])
-        return any(backend is not None and named(backend.name).recorder.hides_python for backend in backends)
+        return any(
+            backend is not None and named(backend.name).recorder.hides_python
+            for backend in backends
+        )
 
     def mark(self) -> None:
         """Leave a trace of this recording, in case that the process is killed. Never raises."""
@@ -285,7 +295,9 @@ class Windows:
                 self.place.secure()
                 with self._others.given_back(self.notes, self._hides):
                     self.backend.stop()
-                info = self._describe(self.backend, ended, contention, lines, self._samples(sampler))
+                info = self._describe(
+                    self.backend, ended, contention, lines, self._samples(sampler)
+                )
                 self._settle(self.place, replace(info, loops=self._packed(loops)))
             except Exception as error:
                 self._fail(error)
@@ -341,7 +353,11 @@ class Windows:
             if sampler.trouble:
                 self.notes.append(sampler.trouble)
             # What set the recording up ran in the cell, too, and so did what showed its traceback.
-            return samples.within(self._code_began, self._code_ended or time.time_ns()).packed() if samples is not None else {}
+            return (
+                samples.within(self._code_began, self._code_ended or time.time_ns()).packed()
+                if samples is not None
+                else {}
+            )
         except Exception as error:
             self._no_samples(error)
             return {}
@@ -393,9 +409,15 @@ class Windows:
             # Windows without a gap: the last one begins before it is known that no step will come.
             place.discard()
             return
-        suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}" if self._group and capture.window else ""
+        suffix = (
+            f"-steps-{capture.window[0]}-{capture.window[-1]}"
+            if self._group and capture.window
+            else ""
+        )
         kept_until = place.logdir if place.temporary else None
-        recording = Recording(place.settle(suffix), capture, temporary=kept_until, upload=place.upload)
+        recording = Recording(
+            place.settle(suffix), capture, temporary=kept_until, upload=place.upload
+        )
         self.recordings.append(recording)
         self.beside[recording.path] = place.beside
         self.notes += [note for note in place.notes if note not in self.notes]
@@ -404,7 +426,12 @@ class Windows:
             recording.write()
 
     def _describe(
-        self, backend: Backend, ended: float, contention: dict[str, float], lines: dict[str, Any], python: dict[str, Any]
+        self,
+        backend: Backend,
+        ended: float,
+        contention: dict[str, float],
+        lines: dict[str, Any],
+        python: dict[str, Any],
     ) -> CaptureInfo:
         clock = self.clock
         since = getattr(backend, "since", None) or self._since
@@ -524,7 +551,13 @@ class Windows:
             self._over, self._wanted = True, ""
             if self.recording:
                 seen = self.clock.seen
-                where = f" after step {seen:,}" if seen else " before the first step ended" if self.clock.in_step else ""
+                where = (
+                    f" after step {seen:,}"
+                    if seen
+                    else " before the first step ended"
+                    if self.clock.in_step
+                    else ""
+                )
                 self.notes.append(f"{why}: recording ended{where}")
                 self.end()
         self._ended.set()

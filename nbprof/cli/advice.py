@@ -29,12 +29,18 @@ def command(as_json: bool, **which: Any) -> None:
     findings = advice.to_dict("records")
     for number, finding in enumerate(findings, 1):
         unit = gain_unit(profile.overview, finding["gain_ms_per_step"])
-        gain = wording.gain(finding["gain_ms_per_step"], finding["gain_is"], unit.per, unit.gain_percent)
+        gain = wording.gain(
+            finding["gain_ms_per_step"], finding["gain_is"], unit.per, unit.gain_percent
+        )
         click.echo(
-            ("\n" if number > 1 else "") + output.styled(f"{number}. {finding['title']}", bold=True) + (f" ({gain})" if gain else "")
+            ("\n" if number > 1 else "")
+            + output.styled(f"{number}. {finding['title']}", bold=True)
+            + (f" ({gain})" if gain else "")
         )
         click.echo(f"   {wording.one_line(wording.plain(finding['evidence']))}")
-        click.echo(f"   rule {finding['rule']}, severity {finding['severity']}, {finding['certainty']}; refuted if {finding['refuted_by']}")
+        click.echo(
+            f"   rule {finding['rule']}, severity {finding['severity']}, {finding['certainty']}; refuted if {finding['refuted_by']}"
+        )
         if finding["fix"]:
             click.echo("\n" + indent(finding["fix"], "   "))
     if not findings:

@@ -12,8 +12,19 @@ from nbprof.cli.progress import shown
 
 @click.command(name="brief")
 @source.one_run
-@click.option("--against", metavar="BEFORE", shell_complete=source.files, help="An earlier run: the brief then compares the two.")
-@click.option("--tokens", type=click.IntRange(200), default=1500, show_default=True, help="Maximum length in tokens (3.5 bytes each).")
+@click.option(
+    "--against",
+    metavar="BEFORE",
+    shell_complete=source.files,
+    help="An earlier run: the brief then compares the two.",
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(200),
+    default=1500,
+    show_default=True,
+    help="Maximum length in tokens (3.5 bytes each).",
+)
 @source.redacted
 def command(against: str | None, tokens: int, redact: bool, **which: Any) -> None:
     """What matters most, as Markdown for a language model; each figure with the call that gives it."""

@@ -19,7 +19,12 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         if each.name == "save":
             continue
         decorate = click.option(
-            each.flag, each.name, type=each.option.type, default=each.value, metavar=each.option.metavar, help=sentence(each.help)
+            each.flag,
+            each.name,
+            type=each.option.type,
+            default=each.value,
+            metavar=each.option.metavar,
+            help=sentence(each.help),
         )
         command = decorate(command)
     return command

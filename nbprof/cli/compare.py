@@ -20,7 +20,15 @@ from nbprof.cli.progress import shown
 @click.option("--markdown", is_flag=True, help="Markdown, for a pull request.")
 @output.as_json
 @source.target("Also write the comparison to this HTML file; an existing file is replaced.")
-def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool, target: Path | None, **how: Any) -> int:
+def command(
+    before: str,
+    after: str,
+    redact: bool,
+    markdown: bool,
+    as_json: bool,
+    target: Path | None,
+    **how: Any,
+) -> int:
     """Compare two runs: is the second one faster, and is the difference significant?
 
     Exits with 3 if that is unknown.
@@ -38,15 +46,26 @@ def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool
 
         found = Comparison(profiles)
         verdict = found.verdict.to_dict("records")[0]
-        text = "" if as_json else found.markdown(redact=redact) if markdown else found.text(redact=redact)
+        text = (
+            ""
+            if as_json
+            else found.markdown(redact=redact)
+            if markdown
+            else found.text(redact=redact)
+        )
         if target is not None:
             with output.destination(target, "compare.html", echo=False) as path:
                 found.save(path, redact=redact)
     if as_json:
         runs = {"before": output.about(found.before), "after": output.about(found.after)}
         frames = ("evidence", "figures", "categories", "findings", "ops", "kernels")
-        answer = plain({**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}})
-        output.write_json("compare", redactor([profile.run for profile in profiles]).tree(answer) if redact else answer)
+        answer = plain(
+            {**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}}
+        )
+        output.write_json(
+            "compare",
+            redactor([profile.run for profile in profiles]).tree(answer) if redact else answer,
+        )
     else:
         click.echo(text, nl=not markdown, err=piped)
     return UNKNOWN if verdict["verdict"] == "unknown" else GOOD

@@ -9,7 +9,9 @@ from nbprof.cli.main import BAD, GOOD
 
 
 @click.command(name="doctor")
-@click.option("--deep", is_flag=True, help="Import each framework in a separate process and list its devices.")
+@click.option(
+    "--deep", is_flag=True, help="Import each framework in a separate process and list its devices."
+)
 @output.as_json
 def command(deep: bool, as_json: bool) -> int:
     """What can be recorded here, and how to fix what cannot.
@@ -18,13 +20,19 @@ def command(deep: bool, as_json: bool) -> int:
     """
     from nbprof.cli import examined
 
-    marks = {examined.OK: ("✓", "green"), examined.LIMITED: ("!", "yellow"), examined.BROKEN: ("✗", "red")}
+    marks = {
+        examined.OK: ("✓", "green"),
+        examined.LIMITED: ("!", "yellow"),
+        examined.BROKEN: ("✗", "red"),
+    }
     found = []
     for check in examined.checks(deep=deep):
         found.append(check)
         if not as_json:
             mark, colour = marks[check.state]
-            click.echo(f"{output.styled(mark, fg=colour)} {output.styled(check.name, bold=True)}: {check.text}")
+            click.echo(
+                f"{output.styled(mark, fg=colour)} {output.styled(check.name, bold=True)}: {check.text}"
+            )
             if check.remedy:
                 click.echo(f"  {check.remedy}")
     if as_json:

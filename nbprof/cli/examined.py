@@ -28,7 +28,11 @@ OK, LIMITED, BROKEN = "ok", "limited", "broken"
 """All is well; something cannot be recorded or is not on; profiles cannot be read."""
 
 PACKAGES = {
-    **{framework.title: framework.doctor for framework in RECORDED.values() if framework.doctor is not None},
+    **{
+        framework.title: framework.doctor
+        for framework in RECORDED.values()
+        if framework.doctor is not None
+    },
     "Keras": Doctor("keras", ("keras",)),
     "torch_npu": Doctor("torch_npu", ("torch-npu",)),
 }
@@ -40,7 +44,11 @@ _PORT = 6009
 _PERFMON, _SYS_ADMIN = 1 << 38, 1 << 21
 """Capabilities of Linux; either one lets a process read performance counters."""
 _ROOT = Path("/")
-_TOOLKITS = ("usr/local/cuda*/extras/CUPTI/lib64", "usr/local/cuda*/targets/*/lib", "opt/cuda*/extras/CUPTI/lib64")
+_TOOLKITS = (
+    "usr/local/cuda*/extras/CUPTI/lib64",
+    "usr/local/cuda*/targets/*/lib",
+    "opt/cuda*/extras/CUPTI/lib64",
+)
 """Where CUDA toolkits put CUPTI; no loader looks there by itself."""
 
 
@@ -85,7 +93,12 @@ def installation() -> Check:
     names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in needed if "extra ==" not in line]
     missing = [name for name in names if not _version(name)]
     if missing:
-        return Check("nbprof", BROKEN, f"{text}; {', '.join(missing)} not installed", f"pip install {' '.join(missing)}")
+        return Check(
+            "nbprof",
+            BROKEN,
+            f"{text}; {', '.join(missing)} not installed",
+            f"pip install {' '.join(missing)}",
+        )
     return Check("nbprof", OK, text)
 
 
@@ -93,14 +106,18 @@ def frameworks(*, deep: bool = False) -> Iterator[Check]:
     """Those that are installed, by their versions."""
     none = True
     for title, package in PACKAGES.items():
-        found = [f"{name} {version}" for name in package.distributions if (version := _version(name))]
+        found = [
+            f"{name} {version}" for name in package.distributions if (version := _version(name))
+        ]
         if not found and find_spec(package.module) is None:
             continue
         none = False
         text = ", ".join(found) or "installed, version unknown"
         yield _devices(title, package, text) if deep and package.devices else Check(title, OK, text)
     if none:
-        titles = wording.listed([framework.title for framework in RECORDED.values() if framework.profiled], "or")
+        titles = wording.listed(
+            [framework.title for framework in RECORDED.values() if framework.profiled], "or"
+        )
         advice = f"Profiles can be read, and cells are recorded without ops; to record ops, install {titles}."
         yield Check("frameworks", LIMITED, "none is installed here", advice)
 
@@ -114,9 +131,20 @@ def _version(name: str) -> str:
 
 def _devices(title: str, package: Doctor, text: str) -> Check:
     try:
-        asked = subprocess.run([sys.executable, "-c", package.devices], capture_output=True, text=True, timeout=_DEEP_S, check=False)  # noqa: S603
+        asked = subprocess.run(
+            [sys.executable, "-c", package.devices],
+            capture_output=True,
+            text=True,
+            timeout=_DEEP_S,
+            check=False,
+        )  # noqa: S603
     except subprocess.TimeoutExpired:
-        return Check(title, LIMITED, f"{text}; did not start within {_DEEP_S} s", f"Try: python -c '{package.devices.splitlines()[0]}'")
+        return Check(
+            title,
+            LIMITED,
+            f"{text}; did not start within {_DEEP_S} s",
+            f"Try: python -c '{package.devices.splitlines()[0]}'",
+        )
     if asked.returncode:
         last = (asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"])[-1]
         return Check(
@@ -133,12 +161,17 @@ def nvidia(root: Path) -> Iterator[Check]:
     if not any((root / "dev").glob("nvidia[0-9]*")):
         yield Check("NVIDIA GPU", OK, "none here")
         return
-    found = re.search(r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", _read(root / "proc/driver/nvidia/version"))
+    found = re.search(
+        r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", _read(root / "proc/driver/nvidia/version")
+    )
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     text = f"driver {found[1]}" if found else "found; driver version unknown"
     if hidden is not None and hidden.strip() in ("", "-1"):
         yield Check(
-            "NVIDIA GPU", LIMITED, f"{text}, hidden by CUDA_VISIBLE_DEVICES={hidden}", "Unset CUDA_VISIBLE_DEVICES to use and record it."
+            "NVIDIA GPU",
+            LIMITED,
+            f"{text}, hidden by CUDA_VISIBLE_DEVICES={hidden}",
+            "Unset CUDA_VISIBLE_DEVICES to use and record it.",
         )
     else:
         yield Check("NVIDIA GPU", OK, text)
@@ -152,7 +185,9 @@ def _cupti(root: Path) -> Check:
     where = str(libraries[0]) if libraries else ctypes.util.find_library("cupti")
     if where:
         return Check("CUPTI", OK, where)
-    toolkits = [library for pattern in _TOOLKITS for library in _newest_first(root, pattern, "libcupti.so*")]
+    toolkits = [
+        library for pattern in _TOOLKITS for library in _newest_first(root, pattern, "libcupti.so*")
+    ]
     if not toolkits:
         return Check("CUPTI", LIMITED, "not found", _sentence(remedies.NO_CUPTI))
     folder = toolkits[0].parent
@@ -166,10 +201,17 @@ def _cupti(root: Path) -> Check:
 
 
 def _counters(root: Path) -> Check:
-    only = re.search(r"^RmProfilingAdminOnly:\s*(\d)", _read(root / "proc/driver/nvidia/params"), re.MULTILINE)
+    only = re.search(
+        r"^RmProfilingAdminOnly:\s*(\d)", _read(root / "proc/driver/nvidia/params"), re.MULTILINE
+    )
     rights = re.search(r"^CapEff:\s*([0-9a-f]+)", _read(root / "proc/self/status"), re.MULTILINE)
     if only is None:
-        return Check("GPU counters", LIMITED, "whether they can be read is unknown: the driver does not report it", "")
+        return Check(
+            "GPU counters",
+            LIMITED,
+            "whether they can be read is unknown: the driver does not report it",
+            "",
+        )
     if only[1] == "0":
         return Check("GPU counters", OK, "open to all users")
     if rights is not None and int(rights[1], 16) & (_PERFMON | _SYS_ADMIN):
@@ -197,14 +239,24 @@ def amd(root: Path) -> Iterator[Check]:
     if os.access(device, os.R_OK | os.W_OK):
         yield Check("AMD GPU", OK, text)
     else:
-        yield Check("AMD GPU", LIMITED, "this user has no access to it", "sudo usermod -aG render,video $USER, then log in again.")
+        yield Check(
+            "AMD GPU",
+            LIMITED,
+            "this user has no access to it",
+            "sudo usermod -aG render,video $USER, then log in again.",
+        )
     for pattern in ("librocprofiler-sdk.so*", "libroctracer64.so*"):
         # The frameworks of ROCm state its folder in their libraries.
-        if libraries := [*_loaded(pattern, ("torch/lib", "_rocm_sdk_*/lib")), *_newest_first(root, "opt/rocm*/lib", pattern)]:
+        if libraries := [
+            *_loaded(pattern, ("torch/lib", "_rocm_sdk_*/lib")),
+            *_newest_first(root, "opt/rocm*/lib", pattern),
+        ]:
             yield Check("ROCm tracing", OK, str(libraries[0]))
             return
     remedy = "Install rocprofiler-sdk (or roctracer) of the ROCm release that the framework was built for."
-    yield Check("ROCm tracing", LIMITED, "neither librocprofiler-sdk nor libroctracer64 found", remedy)
+    yield Check(
+        "ROCm tracing", LIMITED, "neither librocprofiler-sdk nor libroctracer64 found", remedy
+    )
 
 
 def ascend(root: Path) -> Iterator[Check]:
@@ -212,28 +264,50 @@ def ascend(root: Path) -> Iterator[Check]:
     if any((root / "dev").glob("davinci[0-9]*")):
         tool = shutil.which("msprof")
         remedy = "source set_env.sh of the CANN toolkit, which has it."
-        yield Check("Ascend NPU", OK, f"msprof is {tool}") if tool else Check("Ascend NPU", LIMITED, "msprof is not on the path", remedy)
+        yield (
+            Check("Ascend NPU", OK, f"msprof is {tool}")
+            if tool
+            else Check("Ascend NPU", LIMITED, "msprof is not on the path", remedy)
+        )
 
 
 def tpu(root: Path) -> Iterator[Check]:
     """Where the runtime of a TPU logs what it does, of which a profile says little: its start, and the buffer for transfers."""
-    if not any((root / "dev").glob("accel[0-9]*")) and not (_version("libtpu") and any((root / "dev/vfio").glob("[0-9]*"))):
+    if not any((root / "dev").glob("accel[0-9]*")) and not (
+        _version("libtpu") and any((root / "dev/vfio").glob("[0-9]*"))
+    ):
         return
     log = root / remedies.TPU_LOG.lstrip("/")
-    where = f"its runtime logs to {log}" if log.is_file() else "TPU_STDERR_LOG_LEVEL=0 shows the log of its runtime on the console"
+    where = (
+        f"its runtime logs to {log}"
+        if log.is_file()
+        else "TPU_STDERR_LOG_LEVEL=0 shows the log of its runtime on the console"
+    )
     yield Check("TPU", OK, f"found; {where}")
 
 
 def _loaded(pattern: str, packages: tuple[str, ...]) -> list[Path]:
     """A library where the loader finds it: in the packages of a framework, in the environment, or where it is told to look."""
-    places = [path for folder in dict.fromkeys(sys.path) if folder for part in packages for path in Path(folder).glob(part)]
-    places += [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder]
+    places = [
+        path
+        for folder in dict.fromkeys(sys.path)
+        if folder
+        for part in packages
+        for path in Path(folder).glob(part)
+    ]
+    places += [
+        Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder
+    ]
     places.append(Path(sys.prefix) / "lib")
     return [library for place in places for library in sorted(place.glob(pattern))]
 
 
 def _newest_first(root: Path, folders: str, pattern: str) -> list[Path]:
-    return [library for place in sorted(root.glob(folders), reverse=True) for library in sorted(place.glob(pattern))]
+    return [
+        library
+        for place in sorted(root.glob(folders), reverse=True)
+        for library in sorted(place.glob(pattern))
+    ]
 
 
 def _read(path: Path) -> str:
@@ -248,7 +322,12 @@ def grpc() -> Check:
     version = _version("grpcio")
     if version:
         return Check("remote capture", OK, f"grpcio {version}")
-    return Check("remote capture", LIMITED, "grpcio is not installed: nbprof capture needs it", "pip install 'nbprof[remote]'")
+    return Check(
+        "remote capture",
+        LIMITED,
+        "grpcio is not installed: nbprof capture needs it",
+        "pip install 'nbprof[remote]'",
+    )
 
 
 def port() -> Check:
@@ -258,7 +337,12 @@ def port() -> Check:
     try:
         free_port(_PORT)
     except CaptureError as error:
-        return Check("profiler port", LIMITED, str(error), "nbprof.serve(0) takes a free port; nbprof capture records who listens there.")
+        return Check(
+            "profiler port",
+            LIMITED,
+            str(error),
+            "nbprof.serve(0) takes a free port; nbprof capture records who listens there.",
+        )
     return Check("profiler port", OK, f"{_PORT} is free")
 
 
@@ -268,9 +352,16 @@ def disk() -> Check:
     free = shutil.disk_usage(here).free
     text = f"{size_text(free)} free in {here}"
     if not os.access(here, os.W_OK):
-        return Check("disk", LIMITED, f"{here} is not writable", "Record with --logdir DIR, a folder that you can write to.")
+        return Check(
+            "disk",
+            LIMITED,
+            f"{here} is not writable",
+            "Record with --logdir DIR, a folder that you can write to.",
+        )
     if free < _LEAST_BYTES:
-        return Check("disk", LIMITED, text, "Free some space, or record with --logdir DIR on another disk.")
+        return Check(
+            "disk", LIMITED, text, "Free some space, or record with --logdir DIR on another disk."
+        )
     return Check("disk", OK, text)
 
 
@@ -280,13 +371,20 @@ def cache() -> Check:
 
     folder = Folder(location())
     if not enabled():
-        return Check("cache", LIMITED, "turned off by NBPROF_CACHE: each profile is read from scratch", "Unset NBPROF_CACHE.")
+        return Check(
+            "cache",
+            LIMITED,
+            "turned off by NBPROF_CACHE: each profile is read from scratch",
+            "Unset NBPROF_CACHE.",
+        )
     above = folder.path
     while not above.exists() and above != above.parent:
         above = above.parent
     remedy = "Set NBPROF_CACHE_DIR to a private folder; without a cache each profile is read from scratch."
     if not folder.owned():
-        return Check("cache", LIMITED, f"{folder.path} belongs to another user, or is world-writable", remedy)
+        return Check(
+            "cache", LIMITED, f"{folder.path} belongs to another user, or is world-writable", remedy
+        )
     if not above.is_dir() or not os.access(above, os.W_OK):
         return Check("cache", LIMITED, f"{folder.path} cannot be written", remedy)
     return Check("cache", OK, f"{folder.path}, at most {size_text(folder.limit())}")
@@ -301,20 +399,38 @@ def lab() -> Iterator[Check]:
     from jupyter_core.paths import jupyter_config_path, jupyter_path
 
     again = "pip install --force-reinstall --no-deps nbprof"
-    found = next((path for place in jupyter_path("labextensions") if (path := Path(place) / "nbprof" / "package.json").is_file()), None)
+    found = next(
+        (
+            path
+            for place in jupyter_path("labextensions")
+            if (path := Path(place) / "nbprof" / "package.json").is_file()
+        ),
+        None,
+    )
     version = _json(found).get("version") if found else None
-    off = any("nbprof" in _disabled(Path(place) / "labconfig" / "page_config.json") for place in jupyter_config_path())
+    off = any(
+        "nbprof" in _disabled(Path(place) / "labconfig" / "page_config.json")
+        for place in jupyter_config_path()
+    )
     if found is None:
         yield Check("lab extension", LIMITED, "JupyterLab cannot find it", again)
     elif off:
         yield Check("lab extension", LIMITED, "disabled", "jupyter labextension enable nbprof")
     elif version != __version__:
-        yield Check("lab extension", LIMITED, f"version {version}, from a different nbprof installation", again)
+        yield Check(
+            "lab extension",
+            LIMITED,
+            f"version {version}, from a different nbprof installation",
+            again,
+        )
     else:
         yield Check("lab extension", OK, f"version {version}, JupyterLab {jupyterlab}")
     state: dict[str, bool] = {}
     for place in reversed(jupyter_config_path()):
-        files = [Path(place) / "jupyter_server_config.json", *sorted((Path(place) / "jupyter_server_config.d").glob("*.json"))]
+        files = [
+            Path(place) / "jupyter_server_config.json",
+            *sorted((Path(place) / "jupyter_server_config.d").glob("*.json")),
+        ]
         for file in files:
             state |= _json(file).get("ServerApp", {}).get("jpserver_extensions", {})
     if state.get("nbprof"):

@@ -35,15 +35,26 @@ def _in_a_shell(text: str) -> str:
 def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, text in reversed(_LIMITS.items()):
         option = f"--{name.replace('_', '-')}-max"
-        command = click.option(option, f"max_{name}", metavar="N", help=f"{text} `{BASELINE}`: the value in the baseline.")(command)
+        command = click.option(
+            option,
+            f"max_{name}",
+            metavar="N",
+            help=f"{text} `{BASELINE}`: the value in the baseline.",
+        )(command)
     return command
 
 
 @click.command(name="expect")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=source.files)
-@click.option("--against", metavar="FILE", shell_complete=source.files, help="The baseline to compare with.")
+@click.option(
+    "--against", metavar="FILE", shell_complete=source.files, help="The baseline to compare with."
+)
 @_limits
-@click.option("--step-time-slower", metavar="PERCENT", help='The smallest unacceptable slowdown, such as "5 %".')
+@click.option(
+    "--step-time-slower",
+    metavar="PERCENT",
+    help='The smallest unacceptable slowdown, such as "5 %".',
+)
 @click.option(
     "--same-machine",
     is_flag=True,
@@ -72,11 +83,17 @@ def command(
         raise click.UsageError("--update or --add, not both")
     if against is None:
         if update or add:
-            raise click.UsageError("--update and --add write a baseline: name its file with --against")
+            raise click.UsageError(
+                "--update and --add write a baseline: name its file with --against"
+            )
         if alone:
-            raise click.UsageError("nothing to check: give a limit, such as --kernels-max 410, or a baseline with --against")
+            raise click.UsageError(
+                "nothing to check: give a limit, such as --kernels-max 410, or a baseline with --against"
+            )
     elif not (update or add or Path(against).expanduser().exists()):
-        raise NbprofError(f"{against}: there is no such baseline; the same command with --update writes it")
+        raise NbprofError(
+            f"{against}: there is no such baseline; the same command with --update writes it"
+        )
     from nbprof.gate import expect as gate
     from nbprof.gate import outcome
 
@@ -104,11 +121,19 @@ def command(
     judged = outcomes
     if alone and (update or add):
         # A baseline cannot have what is never known, such as FLOPs of eager ops; but without step times nothing was added.
-        judged = [one for one in outcomes if one.outcome == outcome.FAIL or (add and one.check == "step_time")]
+        judged = [
+            one
+            for one in outcomes
+            if one.outcome == outcome.FAIL or (add and one.check == "step_time")
+        ]
     states = {one.outcome for one in judged}
-    whole = next((state for state in (outcome.FAIL, outcome.UNKNOWN) if state in states), outcome.PASS)
+    whole = next(
+        (state for state in (outcome.FAIL, outcome.UNKNOWN) if state in states), outcome.PASS
+    )
     if as_json:
-        output.write_json("expect", {"outcome": whole, "checks": [one._asdict() for one in outcomes]})
+        output.write_json(
+            "expect", {"outcome": whole, "checks": [one._asdict() for one in outcomes]}
+        )
     else:
         click.echo("\n".join(map(str, outcomes)))
     return {outcome.FAIL: FAILED, outcome.UNKNOWN: UNKNOWN}.get(whole, GOOD)

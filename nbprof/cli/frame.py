@@ -33,16 +33,36 @@ def _split(_ctx: click.Context, _param: click.Parameter, value: str | None) -> l
 @click.command(name="frame")
 @partial(source.one_run, metavar="PATH... [NAME]")
 @click.option(
-    "--top", type=click.IntRange(min=0), metavar="N", help=f"At most N rows, 0 for all; by default {_ROWS} on a terminal, else all."
+    "--top",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help=f"At most N rows, 0 for all; by default {_ROWS} on a terminal, else all.",
 )
 @click.option("--where", default="", metavar="CONDITION", help=f"Only these rows: {_WHERE}.")
-@click.option("--sort", callback=_split, metavar="COLUMNS", help="Sort by these, separated by commas; -total_us: largest first.")
-@click.option("--columns", callback=_split, metavar="COLUMNS", help="Only these columns, separated by commas.")
 @click.option(
-    "--csv", "form", flag_value="csv", help="CSV with exact values; empty means NA; text that would be a formula is prefixed with '."
+    "--sort",
+    callback=_split,
+    metavar="COLUMNS",
+    help="Sort by these, separated by commas; -total_us: largest first.",
 )
-@click.option("--json", "form", flag_value="json", help="JSON for programs; docs/command.md has its schema.")
-@click.option("--parquet", "form", flag_value="parquet", help="Parquet; needs pyarrow, and -o unless it is piped.")
+@click.option(
+    "--columns", callback=_split, metavar="COLUMNS", help="Only these columns, separated by commas."
+)
+@click.option(
+    "--csv",
+    "form",
+    flag_value="csv",
+    help="CSV with exact values; empty means NA; text that would be a formula is prefixed with '.",
+)
+@click.option(
+    "--json", "form", flag_value="json", help="JSON for programs; docs/command.md has its schema."
+)
+@click.option(
+    "--parquet",
+    "form",
+    flag_value="parquet",
+    help="Parquet; needs pyarrow, and -o unless it is piped.",
+)
 @source.target("Write CSV, JSON or Parquet to this file.")
 def command(
     paths: tuple[str, ...],
@@ -60,7 +80,9 @@ def command(
 
         name = ""
         schema: list[Col] = []
-        if len(paths) > 1 and (named.known(paths[-1]) or not ("://" in paths[-1] or Path(paths[-1]).exists())):
+        if len(paths) > 1 and (
+            named.known(paths[-1]) or not ("://" in paths[-1] or Path(paths[-1]).exists())
+        ):
             name = paths[-1]
             schema = named.columns(named.full_name(name))
             paths = paths[:-1]
@@ -75,7 +97,9 @@ def command(
     if found is None:
         _list(names, run)
         return
-    most = (_ROWS if form is None and output.is_terminal() else None) if top is None else top or None
+    most = (
+        (_ROWS if form is None and output.is_terminal() else None) if top is None else top or None
+    )
     rows = found[:most]
     # A column that is there only where something is known of it.
     schema = [col for col in schema if col.name in rows.columns]
@@ -94,7 +118,10 @@ def _list(names: list[str], run: dict[str, Any]) -> None:
 
     columns = {name: [col.name for col in named.columns(name)] for name in names}
     if run:
-        output.write_json("frame", {"run": run, "frames": [{"name": name, "columns": columns[name]} for name in names]})
+        output.write_json(
+            "frame",
+            {"run": run, "frames": [{"name": name, "columns": columns[name]} for name in names]},
+        )
     else:
         output.write_facts([(name, ", ".join(columns[name])) for name in names])
 
@@ -106,18 +133,25 @@ def _table(frame: pd.DataFrame, columns: list[Col], first: list[str], *, whole: 
     output.write_table(frame, columns, first=first, whole=whole)
 
 
-def _content(form: str, name: str, frame: pd.DataFrame, columns: list[Col], run: dict[str, Any], rows: int) -> bytes:
+def _content(
+    form: str, name: str, frame: pd.DataFrame, columns: list[Col], run: dict[str, Any], rows: int
+) -> bytes:
     if form == "csv":
         return _csv(frame).encode("utf-8", "backslashreplace")
     if form == "json":
-        declared = [{"name": col.name, "unit": col.unit, "label": col.label, "help": col.help} for col in columns]
+        declared = [
+            {"name": col.name, "unit": col.unit, "label": col.label, "help": col.help}
+            for col in columns
+        ]
         answer = {"run": run, "frame": name, "columns": declared, "total_rows": rows, "rows": frame}
         return (output.text("frame", answer) + "\n").encode()
     packed = io.BytesIO()
     try:
         frame.reset_index(drop=True).to_parquet(packed)
     except ImportError as error:
-        raise NbprofError("Parquet is written by pyarrow, which is not installed: pip install pyarrow, or use --csv") from error
+        raise NbprofError(
+            "Parquet is written by pyarrow, which is not installed: pip install pyarrow, or use --csv"
+        ) from error
     return packed.getvalue()
 
 
@@ -125,7 +159,11 @@ def _csv(frame: pd.DataFrame) -> str:
     """A frame as CSV, in which no text of a profile is a formula to a spreadsheet. `js/lib/csv.ts` does the same."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-    texts = [name for name in frame.columns if not (is_numeric_dtype(frame[name]) or is_bool_dtype(frame[name]))]
+    texts = [
+        name
+        for name in frame.columns
+        if not (is_numeric_dtype(frame[name]) or is_bool_dtype(frame[name]))
+    ]
     safe = frame.assign(**{name: frame[name].astype(object).map(_no_formula) for name in texts})
     safe.columns = [_no_formula(name) for name in frame.columns]
     return safe.to_csv(index=False) or ""

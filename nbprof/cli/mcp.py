@@ -21,24 +21,61 @@ _NO_SDK = 'The server needs the Model Context Protocol SDK, version 2: pip insta
     type=source.FilePath(file_okay=False, path_type=Path),
     help="A folder whose profiles may be read; may be repeated. By default the working directory.",
 )
-@click.option("--allow-urls", is_flag=True, help="Also read https, s3, gs, az, abfs and hf URLs, with this machine's credentials.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="Time limit of a call.")
-@click.option("--rows", type=click.IntRange(1), default=200, show_default=True, help="Maximum number of rows in an answer.")
-@click.option("--bytes", type=click.IntRange(4096), default=65536, show_default=True, help="Maximum size of an answer in bytes.")
-@click.option("--redact", is_flag=True, help="Pseudonyms instead of the names of hosts, files, ops, programs and code.")
-def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int, bytes: int, redact: bool) -> None:
+@click.option(
+    "--allow-urls",
+    is_flag=True,
+    help="Also read https, s3, gs, az, abfs and hf URLs, with this machine's credentials.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Time limit of a call.",
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="Maximum number of rows in an answer.",
+)
+@click.option(
+    "--bytes",
+    type=click.IntRange(4096),
+    default=65536,
+    show_default=True,
+    help="Maximum size of an answer in bytes.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Pseudonyms instead of the names of hosts, files, ops, programs and code.",
+)
+def command(
+    roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int, bytes: int, redact: bool
+) -> None:
     """Serve profiles to an assistant, read-only, over MCP on stdin and stdout."""
     try:
         import mcp.server.mcpserver  # noqa: F401
     except ImportError:
         raise NbprofError(_NO_SDK) from None
     if sys.stdin.isatty():
-        click.echo("nbprof mcp waits for a client on stdin; clients start it themselves: docs/assistants.md has their settings.", err=True)
+        click.echo(
+            "nbprof mcp waits for a client on stdin; clients start it themselves: docs/assistants.md has their settings.",
+            err=True,
+        )
     from nbprof.assistant import stdin
     from nbprof.assistant.roots import Roots
     from nbprof.assistant.server import build
 
-    server = build(Roots(roots or [Path.cwd()], allow_urls=allow_urls), seconds=seconds, rows=rows, bytes=bytes, redact=redact)
+    server = build(
+        Roots(roots or [Path.cwd()], allow_urls=allow_urls),
+        seconds=seconds,
+        rows=rows,
+        bytes=bytes,
+        redact=redact,
+    )
     stdin.claim()
     try:
         server.run("stdio")
@@ -50,4 +87,6 @@ def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int
 
 def _of_a_closed_pipe(error: BaseException) -> bool:
     """Whether the client has gone: its pipe is closed, which the tasks of the server report as a group of errors."""
-    return isinstance(error, BrokenPipeError) or any(map(_of_a_closed_pipe, getattr(error, "exceptions", ())))
+    return isinstance(error, BrokenPipeError) or any(
+        map(_of_a_closed_pipe, getattr(error, "exceptions", ()))
+    )

@@ -49,7 +49,9 @@ _UNITS = {
 }
 """How a unit of the schema is written, where not as it is called there."""
 
-as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs; docs/command.md has its schema.")
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="JSON for programs; docs/command.md has its schema."
+)
 
 
 @contextmanager
@@ -102,7 +104,9 @@ def write_stdout(content: BinaryIO, what: str) -> None:
         # The rest that is still buffered must not fail once more at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise NbprofError(f"standard output: the {what} could not be written ({error.strerror}).") from error
+        raise NbprofError(
+            f"standard output: the {what} could not be written ({error.strerror})."
+        ) from error
 
 
 def write_json(command: str, answer: Mapping[str, Any]) -> None:
@@ -114,7 +118,11 @@ def text(command: str, answer: Mapping[str, Any]) -> str:
     """The answer as JSON, in the envelope that all commands share. NA, NaN and infinity are null."""
     from nbprof.core.plain_json import plain
 
-    return json.dumps({"nbprof": __version__, "schema": SCHEMA, "command": command, **plain(answer)}, indent=1, allow_nan=False)
+    return json.dumps(
+        {"nbprof": __version__, "schema": SCHEMA, "command": command, **plain(answer)},
+        indent=1,
+        allow_nan=False,
+    )
 
 
 def about(profile: Profile) -> dict[str, Any]:
@@ -142,7 +150,9 @@ def styled(text: str, **style: Any) -> str:
     return click.style(text, **style) if is_terminal() and not os.environ.get("NO_COLOR") else text
 
 
-def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, first: Sequence[str] = (), whole: bool = False) -> None:
+def write_table(
+    frame: pd.DataFrame, columns: Sequence[Col], *, first: Sequence[str] = (), whole: bool = False
+) -> None:
     """Write rows with their labels and units, as the dashboard shows them.
 
     On a terminal the columns that fit, and the names of the others; in a pipe all of them, without colour and with nothing cut.
@@ -175,11 +185,21 @@ def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, first: Sequence[
         # The terminal breaks lines; a number that is cut would be another number.
         console.width = max(console.width, sum(full.values()) + _GAP * len(full))
     # Of the name of an op the tail tells it apart, of a kernel what stands before its arguments.
-    ways = {col.name: wording.kernel if col.name == "kernel" else wording.tail for col in columns if col.kind == "code"}
-    short = {name: [_within(text, width, ways.get(name, _cut)) for text in texts[name]] for name, width in widths.items()}
+    ways = {
+        col.name: wording.kernel if col.name == "kernel" else wording.tail
+        for col in columns
+        if col.kind == "code"
+    }
+    short = {
+        name: [_within(text, width, ways.get(name, _cut)) for text in texts[name]]
+        for name, width in widths.items()
+    }
     console.print(_rich(heads, short, right, widths))
     if left := [name for name in full if name not in widths]:
-        click.echo(f"… {len(left)} more {'column' if len(left) == 1 else 'columns'}: {', '.join(left)} (--columns)", err=True)
+        click.echo(
+            f"… {len(left)} more {'column' if len(left) == 1 else 'columns'}: {', '.join(left)} (--columns)",
+            err=True,
+        )
 
 
 def heading(col: Col) -> str:
@@ -200,7 +220,12 @@ def _cell(value: Any, col: Col) -> str:
 
     from nbprof.display import wording
 
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
+    if (
+        value is None
+        or value is pd.NA
+        or value is pd.NaT
+        or (isinstance(value, float) and value != value)
+    ):
         return wording.MISSING
     if col.kind == "bool":
         return "✓" if value else "✗"
@@ -213,7 +238,9 @@ def _cell(value: Any, col: Col) -> str:
     return str(value) if col.digits is None else wording.number(value, col.digits)
 
 
-def _fitting(full: Mapping[str, int], right: set[str], room: int, first: Sequence[str]) -> dict[str, int]:
+def _fitting(
+    full: Mapping[str, int], right: set[str], room: int, first: Sequence[str]
+) -> dict[str, int]:
     """The columns there is room for, and their widths: texts give way to numbers down to a few letters."""
     narrow = {name: width if name in right else min(width, _NARROW) for name, width in full.items()}
     chosen: list[str] = []
@@ -238,13 +265,23 @@ def _within(text: str, width: int, shorten: Callable[[str, int], str]) -> str:
     return text if len(text) <= width else shorten(text, width)
 
 
-def _rich(heads: Mapping[str, str], texts: Mapping[str, Sequence[str]], right: set[str], widths: Mapping[str, int]) -> Any:
+def _rich(
+    heads: Mapping[str, str],
+    texts: Mapping[str, Sequence[str]],
+    right: set[str],
+    widths: Mapping[str, int],
+) -> Any:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name in texts:
-        table.add_column(Text(heads[name]), justify="right" if name in right else "left", no_wrap=True, width=widths[name])
+        table.add_column(
+            Text(heads[name]),
+            justify="right" if name in right else "left",
+            no_wrap=True,
+            width=widths[name],
+        )
     for row in zip(*texts.values(), strict=True):
         # As Text: brackets in a name are no markup.
         table.add_row(*map(Text, row))
@@ -252,10 +289,18 @@ def _rich(heads: Mapping[str, str], texts: Mapping[str, Sequence[str]], right: s
 
 
 def _lines(heads: Mapping[str, str], texts: Mapping[str, Sequence[str]], right: set[str]) -> None:
-    widths = {name: min(max(map(len, [head, *texts[name]])), _WIDEST) for name, head in heads.items()}
-    put: dict[str, Callable[[str, int], str]] = {name: str.rjust if name in right else str.ljust for name in heads}
+    widths = {
+        name: min(max(map(len, [head, *texts[name]])), _WIDEST) for name, head in heads.items()
+    }
+    put: dict[str, Callable[[str, int], str]] = {
+        name: str.rjust if name in right else str.ljust for name in heads
+    }
     for row in ([*heads.values()], *map(list, zip(*(texts[name] for name in heads), strict=True))):
-        click.echo("  ".join(put[name](cell, widths[name]) for name, cell in zip(heads, row, strict=True)).rstrip())
+        click.echo(
+            "  ".join(
+                put[name](cell, widths[name]) for name, cell in zip(heads, row, strict=True)
+            ).rstrip()
+        )
 
 
 def write_facts(rows: Sequence[tuple[str, str]]) -> None:

@@ -68,7 +68,11 @@ class _Bar:
         with self._lock:
             if self._closed:
                 return
-            columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=30), TimeElapsedColumn()
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=30),
+                TimeElapsedColumn(),
+            )
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bar.add_task("", total=None)
             self._update()
@@ -77,7 +81,9 @@ class _Bar:
     def _update(self) -> None:
         if self._bar is not None:
             done, total = parts(self._text)
-            self._bar.update(self._bar.task_ids[0], description=self._text, completed=done, total=total)
+            self._bar.update(
+                self._bar.task_ids[0], description=self._text, completed=done, total=total
+            )
 
 
 def parts(text: str) -> tuple[float, float | None]:

@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 
 @click.command(name="report")
 @source.one_run
-@source.target("The HTML file; an existing file is replaced. By default nbprof-NAME.html in the folder of the profile.")
-@click.option("--events", type=click.IntRange(min=0), metavar="N", help="Trace events to include; 20,000 by default.")
+@source.target(
+    "The HTML file; an existing file is replaced. By default nbprof-NAME.html in the folder of the profile."
+)
+@click.option(
+    "--events",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Trace events to include; 20,000 by default.",
+)
 @source.redacted
 def command(target: Path | None, events: int | None, redact: bool, **which: Any) -> None:
     """Write the dashboard to one HTML file that needs no network."""
@@ -54,5 +61,7 @@ def _beside(profile: Profile, *, redact: bool) -> Path:
         except OSError:
             known = False
         if not known:
-            raise NbprofError(f"{target} exists and is not a report of nbprof. Name the file to write: -o FILE.")
+            raise NbprofError(
+                f"{target} exists and is not a report of nbprof. Name the file to write: -o FILE."
+            )
     return target

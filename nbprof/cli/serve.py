@@ -16,17 +16,27 @@ from nbprof.frameworks.register import RECORDED
 
 @click.command(name="serve", context_settings={"allow_interspersed_args": False})
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=6009, metavar="N", help="Where the server listens; 6009 by default, 0 for a free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=6009,
+    metavar="N",
+    help="Where the server listens; 6009 by default, 0 for a free one.",
 )
 @click.option(
     "--backend",
-    type=click.Choice([name for name, framework in RECORDED.items() if framework.recorder.has_server]),
+    type=click.Choice(
+        [name for name, framework in RECORDED.items() if framework.recorder.has_server]
+    ),
     help="The framework whose server to start; by default the one that is installed.",
 )
-@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
+@click.option(
+    "-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m."
+)
 @click.argument("script", shell_complete=source.files)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def command(port: int, backend: str | None, module: bool, script: str, args: tuple[str, ...]) -> int | None:
+def command(
+    port: int, backend: str | None, module: bool, script: str, args: tuple[str, ...]
+) -> int | None:
     """Run a Python program with the profiler server of its framework, for `nbprof capture`.
 
     Everything after SCRIPT is passed to the program. Whoever can reach the port can record the program: there is no password.
@@ -37,7 +47,9 @@ def command(port: int, backend: str | None, module: bool, script: str, args: tup
 
     installed = [name for name in SERVERS if find_spec(name) is not None]
     if backend is None and len(installed) > 1:
-        raise click.UsageError(f"{' and '.join(installed)} are installed: choose one with --backend")
+        raise click.UsageError(
+            f"{' and '.join(installed)} are installed: choose one with --backend"
+        )
     port = serve(port, backend or (installed[0] if installed else "auto"))
     click.echo(f"nbprof: recorded by `nbprof capture grpc://HOST:{port}`", err=True)
     sys.argv = [script, *args]

@@ -17,7 +17,9 @@ def command() -> None:
 
 @command.command()
 @click.argument("folder", metavar="DIR", type=source.FilePath(file_okay=False, path_type=Path))
-@click.option("--force", is_flag=True, help="Replace a skill that was modified, or is from another version.")
+@click.option(
+    "--force", is_flag=True, help="Replace a skill that was modified, or is from another version."
+)
 def install(folder: Path, force: bool) -> None:
     """Write it into a folder of skills, such as .claude/skills.
 

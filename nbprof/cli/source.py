@@ -27,8 +27,19 @@ storage = click.option(
     help="For a URL: an option of its fsspec file system, such as anon=true. Can be repeated.",
 )
 _READING = (
-    click.option("--rank", "--host", "rank", metavar="N|NAME", help="Read only this host, with all its events: its rank or name."),
-    click.option("--executor", type=click.IntRange(min=1), metavar="N", help="Read the files of several hosts in N processes."),
+    click.option(
+        "--rank",
+        "--host",
+        "rank",
+        metavar="N|NAME",
+        help="Read only this host, with all its events: its rank or name.",
+    ),
+    click.option(
+        "--executor",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Read the files of several hosts in N processes.",
+    ),
     click.option(
         "--graph-capture",
         "graph_capture",
@@ -62,7 +73,9 @@ def target(help: str, **more: Any) -> Callable[[Function], Function]:
     return click.option("-o", "--output", "target", metavar="FILE", type=kind, help=stated, **more)
 
 
-redacted = click.option("--redact", is_flag=True, help="Replace names with pseudonyms; numbers are kept.")
+redacted = click.option(
+    "--redact", is_flag=True, help="Replace names with pseudonyms; numbers are kept."
+)
 
 
 def reading(function: Function) -> Function:
@@ -79,7 +92,9 @@ def one_run(function: Function, metavar: str = "PATH...") -> Function:
         metavar="NAME|N",
         help="Run of a logdir: its name, the start of its name, or its number; by default 0, the newest.",
     )(reading(function))
-    return click.argument("paths", nargs=-1, required=True, metavar=metavar, shell_complete=files)(function)
+    return click.argument("paths", nargs=-1, required=True, metavar=metavar, shell_complete=files)(
+        function
+    )
 
 
 def opened(
@@ -98,9 +113,19 @@ def opened(
     which = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
     source = paths[0] if len(paths) == 1 else list(paths)
     captures = list(graph_capture) or None
-    profile = read(source, which, tell, storage_options=keys(storage_options), executor=executor, graph_capture=captures)
+    profile = read(
+        source,
+        which,
+        tell,
+        storage_options=keys(storage_options),
+        executor=executor,
+        graph_capture=captures,
+    )
     if count := newest_of(profile):
-        click.echo(f"nbprof: {paths[0]} has {count:,} runs, and the newest was read: {profile.run.source.name}", err=True)
+        click.echo(
+            f"nbprof: {paths[0]} has {count:,} runs, and the newest was read: {profile.run.source.name}",
+            err=True,
+        )
     if rank is None:
         return profile
     return profile.rank(int(rank) if rank.isdecimal() and rank not in profile.hosts else rank)

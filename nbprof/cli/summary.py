@@ -17,7 +17,15 @@ def command(as_json: bool, **which: Any) -> None:
     """What bounds the step, with the supporting figures."""
     with shown() as tell:
         profile = source.opened(tell, **which)
-        answer = {"run": output.about(profile), "overview": profile.overview, "steps": profile.steps.summary} if as_json else {}
+        answer = (
+            {
+                "run": output.about(profile),
+                "overview": profile.overview,
+                "steps": profile.steps.summary,
+            }
+            if as_json
+            else {}
+        )
         text = "" if as_json else profile.text()
     if as_json:
         output.write_json("summary", answer)

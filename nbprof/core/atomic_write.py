@@ -48,7 +48,9 @@ def atomic_write(target: Path, what: str, size: int | None = None) -> Iterator[B
         The file could not be written. The message names the file and the remedy.
     """
     if not _is_a_name(target):
-        raise NbprofError(f"{printable(str(target))}: the {what} could not be written: it is not a valid file name. Choose another.")
+        raise NbprofError(
+            f"{printable(str(target))}: the {what} could not be written: it is not a valid file name. Choose another."
+        )
     try:
         with _opened(target) as file:
             yield file
@@ -109,7 +111,9 @@ def _replacement(path: Path, status: os.stat_result | None) -> Iterator[BinaryIO
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            replaceable = part.parent == path.parent and (status is None or _same_owner(file.fileno(), status))
+            replaceable = part.parent == path.parent and (
+                status is None or _same_owner(file.fileno(), status)
+            )
         if not (replaceable and _renamed(part, path)):
             _overwrite(part, path)
     finally:
@@ -124,7 +128,9 @@ def _temporary(path: Path, status: os.stat_result | None) -> tuple[int, Path]:
     # Readable by nobody who could not read the file that it replaces.
     mode = 0o666 if status is None else stat.S_IMODE(status.st_mode) & 0o777
     try:
-        return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode), part
+        return os.open(
+            part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode
+        ), part
     except OSError as error:
         if status is None or error.errno not in _DENIED:
             raise

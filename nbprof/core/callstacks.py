@@ -20,9 +20,24 @@ BETWEEN = ", "
 """Between lines of code, and between modules, where something comes of several."""
 _RETURNS = "\n"
 _FRAME = re.compile(r"(.*)\((\d+)\): ")
-_LIBRARIES = frozenset(("torch", "torchgen", "functorch", "triton", "nbprof", "IPython", "ipykernel", "traitlets", "tornado", "zmq"))
+_LIBRARIES = frozenset(
+    (
+        "torch",
+        "torchgen",
+        "functorch",
+        "triton",
+        "nbprof",
+        "IPython",
+        "ipykernel",
+        "traitlets",
+        "tornado",
+        "zmq",
+    )
+)
 _WITHIN = re.compile(r".*[/\\](?:site-packages|dist-packages|lib[/\\]python\d[\d.]*)[/\\]")
-_MADE = re.compile(r"<(?!ipython)|.*torchinductor_|.*[/\\]torch_compile_debug[/\\]|(?:.*[/\\])?c[a-z2-7]{51}\.py\Z")
+_MADE = re.compile(
+    r"<(?!ipython)|.*torchinductor_|.*[/\\]torch_compile_debug[/\\]|(?:.*[/\\])?c[a-z2-7]{51}\.py\Z"
+)
 
 
 def own_line(frame: str) -> str:
@@ -57,7 +72,9 @@ class Stacks:
     @classmethod
     def of_texts(cls, texts: list[str]) -> Stacks:
         """Stacks that the file has as texts, innermost call first, parted by `;`."""
-        joined = np.array([text.replace(";", _RETURNS).strip() for text in texts] or [""], object)[: len(texts)]
+        joined = np.array([text.replace(";", _RETURNS).strip() for text in texts] or [""], object)[
+            : len(texts)
+        ]
         return cls(np.full(len(texts), -1, np.int32), joined)
 
     def text(self, code: int) -> str:
@@ -71,7 +88,9 @@ class Stacks:
     @cached_property
     def is_module(self) -> npt.NDArray[np.bool_]:
         """bool[k]: whether the innermost call is that of a module."""
-        return np.fromiter((str(name).startswith(MODULE) for name in self.frame), np.bool_, len(self.frame))
+        return np.fromiter(
+            (str(name).startswith(MODULE) for name in self.frame), np.bool_, len(self.frame)
+        )
 
     @cached_property
     def module(self) -> Int32s:
@@ -98,7 +117,16 @@ class Stacks:
     def line(self) -> npt.NDArray[np.object_]:
         """object[k]: the innermost line of each chain that `own_line` has one of; empty where there is none."""
         frame, frames = pd.factorize(self.frame)
-        own = np.array([*(next(filter(None, map(own_line, str(text).split(_RETURNS))), "") for text in frames.tolist()), ""], object)
+        own = np.array(
+            [
+                *(
+                    next(filter(None, map(own_line, str(text).split(_RETURNS))), "")
+                    for text in frames.tolist()
+                ),
+                "",
+            ],
+            object,
+        )
         at = np.where(own[frame] != "", frame, -1).astype(np.int64)
         for level in nesting.levels(self.above)[1:]:
             inherit = level[at[level] < 0]

@@ -9,7 +9,9 @@ from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 
 
-def cut(work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s, rows: Int64s | None = None) -> pd.DataFrame:
+def cut(
+    work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s, rows: Int64s | None = None
+) -> pd.DataFrame:
     """Pieces of work, once for each step that they reach into, with the group of that step; times stay whole.
 
     What runs ahead of a device belongs to each step in whose time it is done.
@@ -24,9 +26,13 @@ def cut(work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s, rows: Int
         Which rows of `work`; all when left out.
     """
     rows = np.arange(len(work)) if rows is None else rows
-    piece, step = Intervals(begin, end).overlapping(work["start"].to_numpy()[rows], work["end"].to_numpy()[rows])
+    piece, step = Intervals(begin, end).overlapping(
+        work["start"].to_numpy()[rows], work["end"].to_numpy()[rows]
+    )
     row = rows[piece]
     # Column by column: pandas would look up the label of each row, and join the columns into blocks that are then parted again.
-    columns = {str(name): column.to_numpy()[row] for name, column in work.items() if name != "group"}
+    columns = {
+        str(name): column.to_numpy()[row] for name, column in work.items() if name != "group"
+    }
     columns["group"] = group[step]
     return pd.DataFrame({str(name): columns[str(name)] for name in work.columns}, copy=False)

@@ -58,7 +58,9 @@ class Column(Generic[S]):
         # The arrays of a table stand in its instance dictionary, which comes first: this is reached for absent columns only.
         if rows is None:
             return self
-        raise AttributeError(f"these {table.__name__} have no column {self.name!r}: it was not recorded")
+        raise AttributeError(
+            f"these {table.__name__} have no column {self.name!r}: it was not recorded"
+        )
 
 
 def int64(meaning: str, *, optional: bool = False) -> Column[np.int64]:
@@ -127,7 +129,9 @@ class Columns:
     def __init__(self, **arrays: npt.ArrayLike) -> None:
         if not arrays.keys() <= self.columns.keys():
             unknown = sorted(arrays.keys() - self.columns.keys())
-            raise TypeError(f"{type(self).__name__} has no column {', '.join(unknown)}; it has {', '.join(self.columns)}")
+            raise TypeError(
+                f"{type(self).__name__} has no column {', '.join(unknown)}; it has {', '.join(self.columns)}"
+            )
         values: dict[str, npt.NDArray[Any]] = {}
         for name, column in self.columns.items():
             if name in arrays:
@@ -139,7 +143,9 @@ class Columns:
             if not array.ndim:
                 values[name] = np.full(length, array, array.dtype)
             elif array.shape != (length,):
-                raise ValueError(f"{type(self).__name__}.{name} has the shape {array.shape}, other columns have {length} rows")
+                raise ValueError(
+                    f"{type(self).__name__}.{name} has the shape {array.shape}, other columns have {length} rows"
+                )
         self._fill(values, length)
 
     def _fill(self, arrays: Mapping[str, npt.NDArray[Any]], length: int) -> None:
@@ -156,7 +162,14 @@ class Columns:
     @classmethod
     def empty(cls) -> Self:
         """The table without rows, and without its optional columns."""
-        return cls._of_arrays({name: np.zeros(0, column.dtype) for name, column in cls.columns.items() if not column.optional}, 0)
+        return cls._of_arrays(
+            {
+                name: np.zeros(0, column.dtype)
+                for name, column in cls.columns.items()
+                if not column.optional
+            },
+            0,
+        )
 
     @classmethod
     def of(cls, *frames: pd.DataFrame) -> Self:
@@ -168,7 +181,11 @@ class Columns:
             if column.optional and not all(name in frame for frame in frames):
                 continue
             values = [frame[name].to_numpy() for frame in frames]
-            arrays[name] = values[0] if len(values) == 1 else np.concatenate(values, dtype=column.dtype, casting="unsafe")
+            arrays[name] = (
+                values[0]
+                if len(values) == 1
+                else np.concatenate(values, dtype=column.dtype, casting="unsafe")
+            )
         return cls(**arrays)
 
     @classmethod
@@ -179,7 +196,9 @@ class Columns:
         arrays = {}
         for name, column in cls.columns.items():
             if not column.optional or all(name in part for part in parts):
-                arrays[name] = np.concatenate([part.__dict__[name] for part in parts], dtype=column.dtype, casting="unsafe")
+                arrays[name] = np.concatenate(
+                    [part.__dict__[name] for part in parts], dtype=column.dtype, casting="unsafe"
+                )
         return cls._of_arrays(arrays, sum(map(len, parts)))
 
     def __len__(self) -> int:
@@ -189,7 +208,9 @@ class Columns:
         return name in self.__dict__
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} cannot be changed; with_() returns rows with other columns")
+        raise AttributeError(
+            f"{type(self).__name__} cannot be changed; with_() returns rows with other columns"
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}, {len(self):,} rows: {', '.join(self.__dict__)}>"
@@ -211,10 +232,15 @@ class Columns:
     def frame(self) -> pd.DataFrame:
         """The rows as a DataFrame. It shares the arrays and is built once: do not change it in place."""
         if not len(self):
-            return _frame_without_rows(tuple((name, array.dtype.str) for name, array in self.__dict__.items())).copy()
+            return _frame_without_rows(
+                tuple((name, array.dtype.str) for name, array in self.__dict__.items())
+            ).copy()
         if self._frame is None:
             # An index of objects stays one, where pandas would look into an array for strings.
-            columns = {name: pd.Index(array, dtype=object) if array.dtype == object else array for name, array in self.__dict__.items()}
+            columns = {
+                name: pd.Index(array, dtype=object) if array.dtype == object else array
+                for name, array in self.__dict__.items()
+            }
             object.__setattr__(self, "_frame", pd.DataFrame(columns, copy=False))
         assert self._frame is not None
         return self._frame

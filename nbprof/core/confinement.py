@@ -130,7 +130,9 @@ class Confinement:
                     text = "leads to a hidden file: names that start with a dot are not opened"
                     raise ConfinedError(errno.EACCES, text, os.fspath(path))
                 return top, parts
-        text = f"is a link that points outside {self.name}. Replace the link with a copy of the file"
+        text = (
+            f"is a link that points outside {self.name}. Replace the link with a copy of the file"
+        )
         raise ConfinedError(errno.EACCES, text, os.fspath(path))
 
 

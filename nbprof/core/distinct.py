@@ -39,7 +39,11 @@ def distinct(buf: Bytes, at: Int64s, length: Int64s) -> tuple[Int32s, list[bytes
     for which, width in enumerate((*_WIDTHS, 0)):
         rows = np.flatnonzero(kind == which)
         if len(rows):
-            first = _alike(buf, at[rows], length[rows], width) if width else _by_dict(buf, at[rows], length[rows])
+            first = (
+                _alike(buf, at[rows], length[rows], width)
+                if width
+                else _by_dict(buf, at[rows], length[rows])
+            )
             chosen = np.zeros(len(rows), np.bool_)
             chosen[first] = True
             picked = np.flatnonzero(chosen)
@@ -55,7 +59,9 @@ def _by_dict(buf: Bytes, at: Int64s, length: Int64s) -> Int64s:
     """For each text the first that equals it."""
     seen: dict[bytes, int] = {}
     spans = zip(at.tolist(), length.tolist(), strict=True)
-    return np.array([seen.setdefault(buf[a : a + n].tobytes(), i) for i, (a, n) in enumerate(spans)], np.int64)
+    return np.array(
+        [seen.setdefault(buf[a : a + n].tobytes(), i) for i, (a, n) in enumerate(spans)], np.int64
+    )
 
 
 def _alike(buf: Bytes, at: Int64s, length: Int64s, width: int) -> Int64s:
@@ -108,7 +114,9 @@ def first_alike(value: Words) -> Int64s:
     rows = np.arange(len(value))
     table = np.zeros(1 << _TABLE_BITS, np.int64)
     for turn in range(4):
-        slot = ((value[rows] << np.uint64(_TABLE_BITS * turn)) >> np.uint64(64 - _TABLE_BITS)).astype(np.int64)
+        slot = (
+            (value[rows] << np.uint64(_TABLE_BITS * turn)) >> np.uint64(64 - _TABLE_BITS)
+        ).astype(np.int64)
         table[slot] = rows
         standing = table[slot]
         alike = value[standing] == value[rows]

@@ -49,7 +49,15 @@ class RawError(ReadError):
         The program that exports them.
     """
 
-    def __init__(self, message: str, *, path: str = "", what: str = "", recordings: Sequence[str] = (), tool: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str = "",
+        what: str = "",
+        recordings: Sequence[str] = (),
+        tool: str = "",
+    ) -> None:
         super().__init__(message, path=path)
         self.what = what
         self.tool = tool

@@ -96,7 +96,9 @@ def starting(heads: npt.NDArray[np.str_], *starts: str) -> npt.NDArray[np.bool_]
     return out
 
 
-def ending(names: npt.NDArray[np.object_], used: npt.NDArray[np.integer], text: str) -> npt.NDArray[np.bool_]:
+def ending(
+    names: npt.NDArray[np.object_], used: npt.NDArray[np.integer], text: str
+) -> npt.NDArray[np.bool_]:
     """bool[names]: which of the used names (codes, in any number) end with a text."""
     out = np.zeros(len(names), np.bool_)
     known = np.flatnonzero(np.bincount(used))

@@ -27,7 +27,9 @@ LIMIT_BYTES = 1 << 34
 """How much a compressed file may decompress to by default: 16 GiB. A file of a few MB can claim any size."""
 
 # Private memory: pages of a shared mapping would stay in the kernel's hands when they are given back.
-_ANONYMOUS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+_ANONYMOUS = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
 
 
 class Buffer:
@@ -263,7 +265,9 @@ class LocalFile:
     def stat(self) -> os.stat_result:
         """What the file system says about it; an error is a sentence."""
         try:
-            return self.path.stat() if self.confinement is None else self.confinement.stat(self.path)
+            return (
+                self.path.stat() if self.confinement is None else self.confinement.stat(self.path)
+            )
         except (OSError, ValueError) as error:
             raise could_not_open(error, self.path) from None
 
@@ -277,7 +281,12 @@ class LocalFile:
         """The file, which can be sought; a pipe, socket, device or folder is an error, and none of them is waited for."""
         try:
             # Without O_NONBLOCK opening a pipe waits until somebody writes into it.
-            flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+            flags = (
+                os.O_RDONLY
+                | getattr(os, "O_NONBLOCK", 0)
+                | getattr(os, "O_BINARY", 0)
+                | getattr(os, "O_CLOEXEC", 0)
+            )
             open_path = os.open if self.confinement is None else self.confinement.open
             descriptor = open_path(self.path, flags)
         except (OSError, ValueError) as error:
@@ -309,29 +318,42 @@ class LocalFile:
             after = os.fstat(file.fileno())
         now = self.stat()
         if more or came != before.st_size or not _same(before, after) or not _same(before, now):
-            raise ReadError("changed while being read; load it again when the profiler has finished writing.", path=self.label)
+            raise ReadError(
+                "changed while being read; load it again when the profiler has finished writing.",
+                path=self.label,
+            )
         return out
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    return (one.st_size, one.st_mtime_ns, one.st_ino) == (other.st_size, other.st_mtime_ns, other.st_ino)
+    return (one.st_size, one.st_mtime_ns, one.st_ino) == (
+        other.st_size,
+        other.st_mtime_ns,
+        other.st_ino,
+    )
 
 
 def could_not_open(error: Exception, path: Path) -> ReadError:
     """The sentence for a file or folder of this machine that the system did not open."""
     label = printable(str(path))
     if isinstance(error, ValueError):
-        return ReadError("the path contains a NUL character, which file names cannot have.", path=label)
+        return ReadError(
+            "the path contains a NUL character, which file names cannot have.", path=label
+        )
     if isinstance(error, ConfinedError):
         return ReadError(f"{error.strerror}.", path=label)
     if isinstance(error, PermissionError):
-        return ReadError("permission denied. Ask its owner for read permission, or copy it.", path=label)
+        return ReadError(
+            "permission denied. Ask its owner for read permission, or copy it.", path=label
+        )
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         # Not a link any more: it has just been replaced.
         with contextlib.suppress(OSError):
             target = printable(os.readlink(path))  # noqa: PTH115 - as the link has it
             return ReadError(f"the link points to {target}, which does not exist.", path=label)
-        return ReadError(f"there is no such file or folder (the working directory is {Path.cwd()}).", path=label)
+        return ReadError(
+            f"there is no such file or folder (the working directory is {Path.cwd()}).", path=label
+        )
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return ReadError(f"could not be read: {reason}.", path=label)
 
@@ -363,10 +385,14 @@ def skipped(unread: Sequence[Missing], *, listed: bool) -> list[str]:
         return []
     first = unread[0]
     if len(unread) == 1:
-        return [f"A file was skipped, and the figures do not include its host: {first.file}: {first.reason}"]
+        return [
+            f"A file was skipped, and the figures do not include its host: {first.file}: {first.reason}"
+        ]
     names = join_some([one.file for one in unread], 3)
     where = " All are in p.pods.missing." if listed else ""
-    return [f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}. The first: {first.reason}{where}"]
+    return [
+        f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}. The first: {first.reason}{where}"
+    ]
 
 
 @dataclass(frozen=True)
@@ -399,7 +425,14 @@ class RunFiles:
 
 def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
     """Some files of a run as a run of their own."""
-    return replace(files, files=tuple(files.files[number] for number in numbers), notes=(), warnings=(), copies=(), unread=())
+    return replace(
+        files,
+        files=tuple(files.files[number] for number in numbers),
+        notes=(),
+        warnings=(),
+        copies=(),
+        unread=(),
+    )
 
 
 def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:

@@ -240,7 +240,9 @@ def _cut(table: pd.DataFrame, pieces: Pieces) -> pd.DataFrame:
 EMPTY = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def union_by_group(group: Int64s, start: Int64s, end: Int64s, *, merge_touching: bool = True) -> GroupIntervals:
+def union_by_group(
+    group: Int64s, start: Int64s, end: Int64s, *, merge_touching: bool = True
+) -> GroupIntervals:
     """The times that at least one interval of each group covers.
 
     Parameters

@@ -44,7 +44,9 @@ class LineTimes:
 
     def packed(self) -> dict[str, Any]:
         """The same as plain values for JSON."""
-        rows = np.diff(self.at, prepend=0).astype("<i8").tobytes() + self.line.astype("<i4").tobytes()
+        rows = (
+            np.diff(self.at, prepend=0).astype("<i8").tobytes() + self.line.astype("<i4").tobytes()
+        )
         return {
             "source": self.source,
             "lines": [list(one) for one in self.lines],
@@ -60,7 +62,9 @@ class LineTimes:
         source, lines, changes = (values.get(key) for key in ("source", "lines", "changes"))
         if not (isinstance(source, dict) and isinstance(lines, list) and isinstance(changes, str)):
             return None
-        if not all(isinstance(text, str) for text in source.values()) or not all(map(_is_line, lines)):
+        if not all(isinstance(text, str) for text in source.values()) or not all(
+            map(_is_line, lines)
+        ):
             return None
         try:
             unzip = zlib.decompressobj()
@@ -76,8 +80,19 @@ class LineTimes:
             return None
         if not count or (np.diff(at) < 0).any() or np.abs(line.astype(np.int64)).max() > len(lines):
             return None
-        return cls(source, [(str(cell), number) for cell, number in lines], at, line, values.get("cut") is True)
+        return cls(
+            source,
+            [(str(cell), number) for cell, number in lines],
+            at,
+            line,
+            values.get("cut") is True,
+        )
 
 
 def _is_line(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int)
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], int)
+    )

@@ -88,7 +88,11 @@ def packed(uses: Iterable[LoaderUse]) -> dict[str, Any]:
 
 def unpacked(values: object) -> tuple[LoaderUse, ...]:
     """What `packed` gave; nothing of another version, and without rows that are damaged."""
-    if not isinstance(values, dict) or values.get("version") != VERSION or not isinstance(values.get("loaders"), list):
+    if (
+        not isinstance(values, dict)
+        or values.get("version") != VERSION
+        or not isinstance(values.get("loaders"), list)
+    ):
         return ()
     rows = [_row(row) for row in values["loaders"][:MOST]]
     return tuple(row for row in rows if row is not None)
@@ -97,20 +101,33 @@ def unpacked(values: object) -> tuple[LoaderUse, ...]:
 def _row(values: object) -> LoaderUse | None:
     if not isinstance(values, dict) or values.keys() != {field.name for field in fields(LoaderUse)}:
         return None
-    if not all(isinstance(values[name], str) and len(values[name]) <= _LONGEST for name in ("kind", "dataset")):
+    if not all(
+        isinstance(values[name], str) and len(values[name]) <= _LONGEST
+        for name in ("kind", "dataset")
+    ):
         return None
     counts = [values[name] for name in _COUNTS if values[name] is not None or name in _NEEDED]
     flags = [values[name] for name in _FLAGS if values[name] is not None]
     times = [values[name] for name in _TIMES]
-    if not all(isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**63 for count in counts):
+    if not all(
+        isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**63
+        for count in counts
+    ):
         return None
-    if not all(isinstance(flag, bool) for flag in flags) or not all(_is_time(time) for time in times):
+    if not all(isinstance(flag, bool) for flag in flags) or not all(
+        _is_time(time) for time in times
+    ):
         return None
     return LoaderUse(**values)
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and value >= 0
+    )
 
 
 def short(name: str) -> str:

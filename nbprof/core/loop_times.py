@@ -146,7 +146,9 @@ class LoopTimes:
         return {
             "begin_ns": self.begin_ns,
             "end_ns": self.end_ns,
-            "loops": [{**loop.packed(), "rows": n} for loop, n in zip(self.loops, counts, strict=True)],
+            "loops": [
+                {**loop.packed(), "rows": n} for loop, n in zip(self.loops, counts, strict=True)
+            ],
             "times": base64.b64encode(zlib.compress(rows)).decode("ascii"),
         }
 
@@ -162,12 +164,18 @@ class LoopTimes:
         assert isinstance(end, int)
         loops, counts = [], []
         for each in described[: _MOST_LOOPS + 1]:
-            loop = Loop.unpacked({k: v for k, v in each.items() if k != "rows"}) if isinstance(each, dict) else None
+            loop = (
+                Loop.unpacked({k: v for k, v in each.items() if k != "rows"})
+                if isinstance(each, dict)
+                else None
+            )
             if loop is None or not _is_count(each.get("rows")):
                 return None
             loops.append(loop)
             counts.append(min(each["rows"], MOST + 1))
-        if len(loops) > _MOST_LOOPS or any(max(loop.inside, default=-1) >= len(loops) for loop in loops):
+        if len(loops) > _MOST_LOOPS or any(
+            max(loop.inside, default=-1) >= len(loops) for loop in loops
+        ):
             return None
         columns = _columns(values.get("times"), sum(counts))
         if columns is None:
@@ -207,7 +215,9 @@ def _columns(text: object, count: int) -> list[Int64s] | None:
         return None
     if len(rows) != count * _ROW or not unzip.eof:
         return None
-    columns = [np.frombuffer(rows, "<i8", count, 8 * count * i).astype(np.int64) for i in range(_COLUMNS)]
+    columns = [
+        np.frombuffer(rows, "<i8", count, 8 * count * i).astype(np.int64) for i in range(_COLUMNS)
+    ]
     # No sum of them may overflow.
     if any(np.abs(column.astype(np.float64)).sum() >= 2.0**61 for column in columns):
         return None
@@ -350,13 +360,21 @@ def _outermost(times: LoopTimes, least_ns: float) -> int | None:
 def _inner(times: LoopTimes, outer: int) -> int | None:
     """The loop inside that takes most of an outer one, unless the outer one is the better unit."""
     around = times.loops[outer]
-    inside = [(loop.inside.get(outer, 0), -index) for index, loop in enumerate(times.loops) if index != outer]
+    inside = [
+        (loop.inside.get(outer, 0), -index)
+        for index, loop in enumerate(times.loops)
+        if index != outer
+    ]
     if not inside or max(inside)[0] < _INNER_SHARE * around.total_ns:
         return None
     inner = -max(inside)[1]
     if _is_unit(times, outer) and not _over_epochs(around):
         loop = times.loops[inner]
-        if _fewer(loop, _FEW, around) or _over_parts(loop) or _mean_ns(times, inner) < _INNER_LEAST_NS:
+        if (
+            _fewer(loop, _FEW, around)
+            or _over_parts(loop)
+            or _mean_ns(times, inner) < _INNER_LEAST_NS
+        ):
             return None
     return inner
 

@@ -22,7 +22,15 @@ from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile, printabl
 DAMAGED = "the archive is damaged or truncated ({}). Copy it again, or pack the profile again."
 # What the libraries raise on damaged bytes: errors of their own, and those of whom they trusted the bytes with.
 _BROKEN = (
-    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
+    *(
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        zlib.error,
+        lzma.LZMAError,
+        struct.error,
+        EOFError,
+        OSError,
+    ),
     *(ValueError, LookupError, OverflowError, RuntimeError),
 )
 _BLOCK = 1 << 22
@@ -40,13 +48,20 @@ def in_archive(label: str) -> Iterator[None]:
     try:
         yield
     except ReadError as error:
-        raise error if error.path else ReadError(error.reason, path=label, offset=error.offset) from None
+        raise (
+            error if error.path else ReadError(error.reason, path=label, offset=error.offset)
+        ) from None
     except NotImplementedError as error:
-        raise ReadError(f"its compression is not supported here ({error}). Pack it as an ordinary zip or tar.", path=label) from None
+        raise ReadError(
+            f"its compression is not supported here ({error}). Pack it as an ordinary zip or tar.",
+            path=label,
+        ) from None
     except _BROKEN as error:
         said = printable(str(error)) or type(error).__name__
         # A message may quote as much of the file as its damage lets it.
-        raise ReadError(DAMAGED.format(said if len(said) <= _SAID else f"{said[:_SAID]}…"), path=label) from None
+        raise ReadError(
+            DAMAGED.format(said if len(said) <= _SAID else f"{said[:_SAID]}…"), path=label
+        ) from None
     except Exception as error:
         # isal has errors of its own, in a module that is not there where it is not installed.
         if not type(error).__module__.startswith(("isal", "igzip")):
@@ -57,12 +72,16 @@ def in_archive(label: str) -> Iterator[None]:
 def allowed(packed: int | None, limit: int, times: int = 1) -> int:
     """How many bytes a file of so many may unpack to: `times` what the user said, by default not out of all proportion."""
     most = times * limit
-    return most if packed is None or limit != LIMIT_BYTES else min(most, max(_RATIO * packed, _SMALL))
+    return (
+        most if packed is None or limit != LIMIT_BYTES else min(most, max(_RATIO * packed, _SMALL))
+    )
 
 
 def encrypted(label: str) -> ReadError:
     """The error for a member that needs a password."""
-    return ReadError("it is encrypted. Unpack it with its password and load its contents.", path=label)
+    return ReadError(
+        "it is encrypted. Unpack it with its password and load its contents.", path=label
+    )
 
 
 def opened(file: IO[bytes], packing: str) -> BinaryIO:
@@ -132,12 +151,17 @@ class Unpacked:
         packed = self.packed.open()
         with in_archive(self.label):
             file = opened(packed, self.packing)
-        return io.BufferedReader(_Guarded(file, packed, self.label, allowed(self.packed.size, self.limit)))
+        return io.BufferedReader(
+            _Guarded(file, packed, self.label, allowed(self.packed.size, self.limit))
+        )
 
     def read(self) -> Buffer:
         """All bytes inside."""
         packed = self.packed.read()
-        with in_archive(self.label), opened(io.BufferedReader(_Bytes(packed)), self.packing) as file:
+        with (
+            in_archive(self.label),
+            opened(io.BufferedReader(_Bytes(packed)), self.packing) as file,
+        ):
             return read_all(file, self.label, allowed(packed.size, self.limit))
 
 

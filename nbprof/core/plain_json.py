@@ -33,7 +33,9 @@ def scalar(value: Any) -> str | int | float | None:
     raise TypeError(f"a {type(value).__name__} is not a JSON value")
 
 
-def plain(value: Any, *, text: Callable[[str], str] = str, number: Callable[[float], float] = float) -> Any:
+def plain(
+    value: Any, *, text: Callable[[str], str] = str, number: Callable[[float], float] = float
+) -> Any:
     """Convert a value and all values in it.
 
     DataFrames become lists of rows, times ISO 8601, and other objects their text.

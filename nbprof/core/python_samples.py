@@ -86,7 +86,9 @@ class PythonSamples:
         """The same with the stacks alone that were sampled after one moment and up to another, in ns since 1970."""
         at = self.at[self.sample]
         kept = (at > begin_ns) & (at <= end_ns)
-        rows = {name: getattr(self, name)[kept] for name in ("sample", "thread", "node", "thread_cpu")}
+        rows = {
+            name: getattr(self, name)[kept] for name in ("sample", "thread", "node", "thread_cpu")
+        }
         return replace(self, **rows)
 
     def packed(self) -> dict[str, Any]:
@@ -106,11 +108,15 @@ class PythonSamples:
         ]
         return {
             "files": files,
-            "functions": [[number[function.file], function.name, function.line] for function in self.functions],
+            "functions": [
+                [number[function.file], function.name, function.line] for function in self.functions
+            ],
             "places": [list(place) for place in self.places],
             "threads": self.threads,
             "counts": [len(self.at), len(self.sample), len(self.parent), len(self.late)],
-            "columns": base64.b64encode(zlib.compress(b"".join(_planes(column) for column in columns), 6)).decode("ascii"),
+            "columns": base64.b64encode(
+                zlib.compress(b"".join(_planes(column) for column in columns), 6)
+            ).decode("ascii"),
             "source": self.source,
             "truncated": self.truncated,
         }
@@ -123,7 +129,12 @@ class PythonSamples:
         functions = _functions(values.get("files"), values.get("functions"))
         places = _places(values.get("places"), len(functions or ()))
         threads, source = values.get("threads"), values.get("source")
-        if functions is None or places is None or not _texts(threads, _MOST_THREADS) or not isinstance(source, dict):
+        if (
+            functions is None
+            or places is None
+            or not _texts(threads, _MOST_THREADS)
+            or not isinstance(source, dict)
+        ):
             return None
         if not all(isinstance(text, str) for text in source.values()):
             return None
@@ -152,7 +163,12 @@ class PythonSamples:
     def _consistent(self) -> bool:
         """Whether times ascend and indices exist."""
         nodes, count = len(self.parent), len(self.at)
-        if not count or (np.diff(self.at) < 0).any() or (np.diff(self.cpu) < 0).any() or (np.diff(self.sample) < 0).any():
+        if (
+            not count
+            or (np.diff(self.at) < 0).any()
+            or (np.diff(self.cpu) < 0).any()
+            or (np.diff(self.sample) < 0).any()
+        ):
             return False
         return (
             _within(self.at, 0, _LATEST_NS)
@@ -175,14 +191,29 @@ def _planes(column: Int64s | Int32s) -> bytes:
 
 
 def _columns(counts: object, packed: object) -> list[Int64s] | None:
-    if not (isinstance(counts, list) and len(counts) in (3, 4) and all(type(count) is int and count >= 0 for count in counts)):
+    if not (
+        isinstance(counts, list)
+        and len(counts) in (3, 4)
+        and all(type(count) is int and count >= 0 for count in counts)
+    ):
         return None
     # Recordings of 0.2 do not know how late samples were.
     moments, rows, nodes, known_late = [*counts, 0][:4]
     # A few more: a sample is stored before they are halved.
-    if max(moments, known_late) > 2 * MOST_SAMPLES or rows > 2 * MOST_ROWS or nodes > MOST_NODES or not isinstance(packed, str):
+    if (
+        max(moments, known_late) > 2 * MOST_SAMPLES
+        or rows > 2 * MOST_ROWS
+        or nodes > MOST_NODES
+        or not isinstance(packed, str)
+    ):
         return None
-    kinds = [(_INT64, moments)] * 2 + [(_INT64, rows)] + [(_INT32, rows)] * 3 + [(_INT32, nodes)] * 2 + [(_INT64, known_late)]
+    kinds = (
+        [(_INT64, moments)] * 2
+        + [(_INT64, rows)]
+        + [(_INT32, rows)] * 3
+        + [(_INT32, nodes)] * 2
+        + [(_INT64, known_late)]
+    )
     size = sum(np.dtype(kind).itemsize * count for kind, count in kinds)
     try:
         unzip = zlib.decompressobj()
@@ -205,11 +236,20 @@ def _within(values: Int64s | Int32s, first: int, end: int) -> bool:
 
 
 def _texts(values: object, most: int) -> bool:
-    return isinstance(values, list) and len(values) <= most and all(isinstance(value, str) for value in values)
+    return (
+        isinstance(values, list)
+        and len(values) <= most
+        and all(isinstance(value, str) for value in values)
+    )
 
 
 def _functions(files: object, values: object) -> list[Function] | None:
-    if not isinstance(files, list) or not _texts(files, _MOST_NAMES) or not isinstance(values, list) or len(values) > _MOST_NAMES:
+    if (
+        not isinstance(files, list)
+        or not _texts(files, _MOST_NAMES)
+        or not isinstance(values, list)
+        or len(values) > _MOST_NAMES
+    ):
         return None
     functions = []
     for value in values:

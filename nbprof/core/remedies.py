@@ -30,7 +30,9 @@ NO_GPU_SEEN = (
     "PyTorch sees no GPU here (torch.cuda.is_available() is False), so only the host is recorded: check with nvidia-smi whether the "
     "driver works"
 )
-HIDDEN = "PyTorch sees no GPU here because CUDA_VISIBLE_DEVICES is {value!r}: only the host is recorded"
+HIDDEN = (
+    "PyTorch sees no GPU here because CUDA_VISIBLE_DEVICES is {value!r}: only the host is recorded"
+)
 CPU_BUILD = (
     "PyTorch {version} is built without CUDA although there is an NVIDIA GPU: only the host is recorded. https://pytorch.org/get-started "
     "has the command that installs the build with CUDA"
@@ -68,13 +70,9 @@ NPU_OTHER_THREAD = (
     "thread; the work of the NPU is still recorded"
 )
 NPU_ONE_THREAD = "torch_npu's profiler records the PyTorch ops of one thread with or without allocations, so --no-memory adds no threads"
-NPU_LATE = (
-    "torch_npu was imported after step {step} of the recording, which therefore has nothing from the NPU: import it in an earlier cell"
-)
+NPU_LATE = "torch_npu was imported after step {step} of the recording, which therefore has nothing from the NPU: import it in an earlier cell"
 NPU_WRONG_THREAD = "torch_npu's recording was stopped on another thread than it was started on; it must be the same one"
-NPU_NOT_ANALYSED = (
-    "torch_npu did not analyse its recording: run torch_npu.profiler.profiler.analyse(FOLDER) with the folder {folder} of the run"
-)
+NPU_NOT_ANALYSED = "torch_npu did not analyse its recording: run torch_npu.profiler.profiler.analyse(FOLDER) with the folder {folder} of the run"
 NPU_OPEN = (
     "the NPU is not recorded: npu_device was opened earlier, and the option that turns on its profiler is only read when it is opened. "
     "Restart the kernel and call npu_device.open() in the recorded cell; the host is still recorded"
@@ -83,18 +81,14 @@ ADAPTER_PROFILER = (
     "the NPU is recorded by npu_bridge's profiler, which supports none of --memory, --shapes, --stacks and --python and does not record "
     "the host; steps are the iterations of the graph"
 )
-ADAPTER_LATE = (
-    "npu_bridge was imported after the first step of the recording, which therefore has nothing from the NPU: import it in an earlier cell"
-)
+ADAPTER_LATE = "npu_bridge was imported after the first step of the recording, which therefore has nothing from the NPU: import it in an earlier cell"
 ADAPTER_KEEPS = "the NPU is not recorded: its data must be stored until the device is closed, and --no-save keeps nothing; use --logdir DIR"
 ADAPTER_WHOLE = "the NPU is recorded from beginning to end: --steps and --seconds only apply to TensorFlow's own profile"
 ADAPTER_DEVICE = (
     "the NPU records into {output}, which is complete once the device is closed (npu_device.close(), or the end of the kernel). Then "
     "open that folder with nbprof.load"
 )
-ADAPTER_SESSION = (
-    "the NPU records the session into {output}, which is complete once the session is closed. Then open that folder with nbprof.load"
-)
+ADAPTER_SESSION = "the NPU records the session into {output}, which is complete once the session is closed. Then open that folder with nbprof.load"
 OF_TORCH_NPU = "torch_npu's profiler said: {}"
 
 TPU_LOG = "/tmp/tpu_logs/tpu_driver.INFO"  # noqa: S108
@@ -118,9 +112,20 @@ JAX_NO_DEVICE = (
 
 # What the recorders write to stderr, or into their files, when the device cannot be traced, most telling first.
 _SAYINGS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM|Insufficient privilege to run libcupti"), PRIVILEGES),
+    (
+        re.compile(
+            r"INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM|Insufficient privilege to run libcupti"
+        ),
+        PRIVILEGES,
+    ),
     (re.compile(r"MULTIPLE_SUBSCRIBERS|CUPTI_ERROR_(?:DISABLED|BUSY)|already subscribed"), TAKEN),
-    (re.compile(r"CUPTI initialization failed|CUPTI_ERROR_NOT_(?:INITIALIZED|COMPATIBLE|SUPPORTED)|libcupti", re.IGNORECASE), NO_CUPTI),
+    (
+        re.compile(
+            r"CUPTI initialization failed|CUPTI_ERROR_NOT_(?:INITIALIZED|COMPATIBLE|SUPPORTED)|libcupti",
+            re.IGNORECASE,
+        ),
+        NO_CUPTI,
+    ),
 )
 
 
@@ -136,7 +141,11 @@ def place(text: str) -> str:
     if re.search(r"Too many open files|EMFILE|ENFILE", text):
         return "; close files that are no longer needed, or raise the limit (ulimit -n) before Jupyter starts"
     full = re.search(r"No space left|File too large|[Qq]uota exceeded|ENOSPC|disk is full", text)
-    return "; the disk is full, or limited: choose another location with --logdir DIR (logdir=)" if full else ""
+    return (
+        "; the disk is full, or limited: choose another location with --logdir DIR (logdir=)"
+        if full
+        else ""
+    )
 
 
 def unseen_gpu(version: str, *, built_for_cuda: bool) -> list[str]:
@@ -155,7 +164,11 @@ def unseen_by_tensorflow(tf: Any) -> list[str]:
     if not nvidia_gpu() or tf.config.list_physical_devices("GPU"):
         return []
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return [TF_HIDDEN.format(value=hidden) if hidden is not None and hidden.strip() in ("", "-1") else TF_UNSEEN]
+    return [
+        TF_HIDDEN.format(value=hidden)
+        if hidden is not None and hidden.strip() in ("", "-1")
+        else TF_UNSEEN
+    ]
 
 
 def unseen_by_jax(jax: Any) -> list[str]:
@@ -164,7 +177,9 @@ def unseen_by_jax(jax: Any) -> list[str]:
         return []
     for name in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
         value = os.environ.get(name, "gpu")
-        if value.strip().lower() in ("", "-1", "cpu") and not (name == "JAX_PLATFORMS" and not value.strip()):
+        if value.strip().lower() in ("", "-1", "cpu") and not (
+            name == "JAX_PLATFORMS" and not value.strip()
+        ):
             return [JAX_HIDDEN.format(name=name, value=value)]
     return [JAX_UNSEEN]
 
@@ -173,7 +188,10 @@ def no_jax_device(error: BaseException) -> str:
     """What JAX said when it could not start the devices that it was asked for, and what to do."""
     asked = os.environ.get("JAX_PLATFORMS")
     lines = str(error).strip().splitlines()
-    return JAX_NO_DEVICE.format(asked=f" (JAX_PLATFORMS is {asked!r})" if asked else "", why=f": {lines[0][:300]}" if lines else "")
+    return JAX_NO_DEVICE.format(
+        asked=f" (JAX_PLATFORMS is {asked!r})" if asked else "",
+        why=f": {lines[0][:300]}" if lines else "",
+    )
 
 
 def nvidia_gpu() -> bool:
@@ -183,4 +201,8 @@ def nvidia_gpu() -> bool:
 
 def without_npu(given: list[str]) -> list[str]:
     """The note on options that only an NPU has, as they were typed."""
-    return [f"without an NPU, {', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect"] if given else []
+    return (
+        [f"without an NPU, {', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect"]
+        if given
+        else []
+    )

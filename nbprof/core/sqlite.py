@@ -35,7 +35,9 @@ Column = npt.NDArray[Any]
 """int64, masked where some rows are NULL; float64 with NaN for NULL; or objects (str, bytes, None) where a text or blob is among them."""
 
 # Bytes of a value by the serial type of 0 to 11, and of texts and blobs up to 127.
-_SIZES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((i - 12) // 2 for i in range(12, 256))], np.int64)
+_SIZES = np.array(
+    [0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((i - 12) // 2 for i in range(12, 256))], np.int64
+)
 # By how many bits a value of eight bytes is moved so that only those of the number are left.
 _SHIFTS = np.where(np.arange(256) < 12, 64 - 8 * _SIZES, 0)
 _REAL, _ONE = 7, 9
@@ -45,7 +47,11 @@ _NULL = np.array(None, object)
 def tables_named(head: bytes) -> set[str]:
     """Names of tables that the first bytes of a database tell, which may be some of them only; none where it is no database."""
     # Without zeros a text in UTF-16 reads as the others do.
-    return {found.decode() for found in _TABLE.findall(head.replace(b"\0", b""))} if head.startswith(MAGIC) else set()
+    return (
+        {found.decode() for found in _TABLE.findall(head.replace(b"\0", b""))}
+        if head.startswith(MAGIC)
+        else set()
+    )
 
 
 def stated_bytes(head: bytes) -> int:
@@ -76,7 +82,10 @@ def schema(file: BinaryIO) -> bytes:
         page = file.read(size)
         at = 100 if number == 1 else 0
         if page[at : at + 1] == bytes([_INTERIOR]):
-            cells = (page[at + 12 + 2 * i : at + 14 + 2 * i] for i in range(int.from_bytes(page[at + 3 : at + 5], "big")))
+            cells = (
+                page[at + 12 + 2 * i : at + 14 + 2 * i]
+                for i in range(int.from_bytes(page[at + 3 : at + 5], "big"))
+            )
             places = [int.from_bytes(cell, "big") for cell in cells][:_MOST_PAGES]
             wanted += [int.from_bytes(page[place : place + 4], "big") or 1 for place in places]
             wanted.append(int.from_bytes(page[at + 8 : at + 12], "big") or 1)
@@ -154,16 +163,28 @@ class Database:
             return {}
         found = self.tables[table]
         places = {name.lower(): i for i, name in enumerate(found.columns)}
-        wanted = {name: places[name.lower()] for name in columns or found.columns if name.lower() in places}
+        wanted = {
+            name: places[name.lower()]
+            for name in columns or found.columns
+            if name.lower() in places
+        }
         return self._read(found, wanted)
 
     def _schema(self) -> dict[str, Table]:
         master = Table("sqlite_master", ("type", "name", "tbl_name", "rootpage", "sql"), -1, 1)
         rows = self._read(master, {name: i for i, name in enumerate(master.columns)})
         out = {}
-        for kind, name, root, sql in zip(*(rows[key].tolist() for key in ("type", "name", "rootpage", "sql")), strict=True):
+        for kind, name, root, sql in zip(
+            *(rows[key].tolist() for key in ("type", "name", "rootpage", "sql")), strict=True
+        ):
             # A virtual table has no page; one without row numbers is another kind of tree.
-            if kind != "table" or not isinstance(sql, str) or not isinstance(name, str) or not isinstance(root, int) or root < 1:
+            if (
+                kind != "table"
+                or not isinstance(sql, str)
+                or not isinstance(name, str)
+                or not isinstance(root, int)
+                or root < 1
+            ):
                 continue
             if re.search(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*\Z", sql, re.IGNORECASE):
                 continue
@@ -172,7 +193,9 @@ class Database:
         return out
 
     def _damaged(self, what: str) -> ReadError:
-        return ReadError(f"this SQLite database is damaged: {what}. Copy or export it again.", path=self.label)
+        return ReadError(
+            f"this SQLite database is damaged: {what}. Copy or export it again.", path=self.label
+        )
 
     def _u16(self, at: Int64s) -> Int64s:
         return (self._bytes[at].astype(np.int64) << 8) | self._bytes[at + 1]
@@ -219,7 +242,10 @@ class Database:
             leaves.append(cell[~inner[page]])
             below = np.concatenate([self._u32(cell[inner[page]]), self._u32(head[inner] + 8)])
             order = np.lexsort(
-                (np.concatenate([place[inner[page]], count[inner]]), np.concatenate([page[inner[page]], np.flatnonzero(inner)]))
+                (
+                    np.concatenate([place[inner[page]], count[inner]]),
+                    np.concatenate([page[inner[page]], np.flatnonzero(inner)]),
+                )
             )
             level = below[order]
         else:
@@ -267,7 +293,13 @@ class Database:
             raise self._damaged(f"rows of {table} are longer than the file")
 
     def _lockstep(
-        self, cells: Int64s, rows: Int64s, table: str, wanted: dict[str, int], parts: dict[str, _Values], rowid: Int64s | None
+        self,
+        cells: Int64s,
+        rows: Int64s,
+        table: str,
+        wanted: dict[str, int],
+        parts: dict[str, _Values],
+        rowid: Int64s | None,
     ) -> int:
         """Takes values out of rows of any layout, the next column of each in one round; how many bytes they have."""
         length, at = self._varint(self._bytes, cells)
@@ -311,7 +343,13 @@ class Database:
         return np.frombuffer(bytes(out), np.uint8), np.array(starts, np.int64)
 
     def _records(
-        self, data: Bytes, at: Int64s, length: Int64s, wanted: dict[str, int], parts: dict[str, _Values], rows: Int64s | slice
+        self,
+        data: Bytes,
+        at: Int64s,
+        length: Int64s,
+        wanted: dict[str, int],
+        parts: dict[str, _Values],
+        rows: Int64s | slice,
     ) -> None:
         """Takes values out of some records."""
         if not len(at) or not wanted:
@@ -324,7 +362,9 @@ class Database:
             raise self._damaged("the header of a row is damaged")
         width = int(min(last, (head - (first - at)).max(initial=0)))
         # A row may have fewer values than the table has columns: those added later.
-        types: npt.NDArray[Any] = _windows(data, first, width).T if width else np.zeros((0, len(at)), np.uint8)
+        types: npt.NDArray[Any] = (
+            _windows(data, first, width).T if width else np.zeros((0, len(at)), np.uint8)
+        )
         types = np.ascontiguousarray(types)
         if int(head.min()) - int((first - at).max()) < width:
             types = np.where(first + np.arange(width)[:, None] < at + head, types, np.uint8(0))
@@ -336,7 +376,9 @@ class Database:
         for place, column in enumerate(types):
             low, high = int(column.min()), int(column.max())
             if high >= len(_SIZES):
-                end = end + np.where(column < 12, _SIZES[np.minimum(column, 11)], (column - 12) // 2)
+                end = end + np.where(
+                    column < 12, _SIZES[np.minimum(column, 11)], (column - 12) // 2
+                )
             elif low < high:
                 end = end + _SIZES[column]
             elif _SIZES[low]:
@@ -350,7 +392,9 @@ class Database:
             if place in ends:
                 stop, low, high = ends[place]
                 # A number's last byte is the lowest; a text is put apart.
-                numbers = view[stop - 8 if high < 12 else np.where(types[place] < 12, stop - 8, 0)].astype(np.int64)
+                numbers = view[
+                    stop - 8 if high < 12 else np.where(types[place] < 12, stop - 8, 0)
+                ].astype(np.int64)
                 parts[name].put(rows, numbers, types[place], low, high)
                 if high >= 12:
                     parts[name].put_texts(rows, data, stop, types[place], self._text)
@@ -402,12 +446,18 @@ class _Values:
         self._null = np.zeros(self._count, np.bool_) if self._null is None else self._null
         self._null[rows] = True
 
-    def put(self, rows: Int64s | slice, ending: Int64s, types: npt.NDArray[Any], low: int, high: int) -> None:
+    def put(
+        self, rows: Int64s | slice, ending: Int64s, types: npt.NDArray[Any], low: int, high: int
+    ) -> None:
         """Numbers by the eight bytes that end with each, of a serial type each, from `low` to `high`."""
         if high == 0:
             self.nulls(rows)
             return
-        shift = _SHIFTS[min(low, 12)] if low == high else _SHIFTS[types if high < 256 else np.minimum(types, 12)]
+        shift = (
+            _SHIFTS[min(low, 12)]
+            if low == high
+            else _SHIFTS[types if high < 256 else np.minimum(types, 12)]
+        )
         value = (ending << shift) >> shift if low != high or shift else ending
         if low <= _ONE <= high:
             value += types == _ONE
@@ -419,7 +469,9 @@ class _Values:
             self._real = np.zeros(self._count, np.bool_) if self._real is None else self._real
             self._real[rows] = types == _REAL
 
-    def put_texts(self, rows: Int64s | slice, data: Bytes, end: Int64s, types: npt.NDArray[Any], text: str) -> None:
+    def put_texts(
+        self, rows: Int64s | slice, data: Bytes, end: Int64s, types: npt.NDArray[Any], text: str
+    ) -> None:
         """The texts and blobs among values that end at some bytes; equal ones are one object."""
         if self._texts is None:
             self._texts = np.full(self._count, None, object)
@@ -445,7 +497,9 @@ class _Values:
             if null is not None:
                 other &= ~null
             for i in np.flatnonzero(other).tolist():
-                values[i] = float(reals[i]) if self._real is not None and self._real[i] else int(numbers[i])
+                values[i] = (
+                    float(reals[i]) if self._real is not None and self._real[i] else int(numbers[i])
+                )
             return values
         if self._real is not None:
             out = np.where(self._real, reals, numbers.astype(np.float64))
@@ -457,7 +511,11 @@ def no_value(column: Column) -> npt.NDArray[np.bool_]:
     """Which rows are NULL."""
     if column.dtype == np.float64:
         return np.isnan(column)
-    return np.asarray(column == _NULL, np.bool_) if column.dtype == object else np.ma.getmaskarray(column)
+    return (
+        np.asarray(column == _NULL, np.bool_)
+        if column.dtype == object
+        else np.ma.getmaskarray(column)
+    )
 
 
 def integers(column: Column, missing: int = -1) -> Int64s:
@@ -467,7 +525,9 @@ def integers(column: Column, missing: int = -1) -> Int64s:
     if column.dtype == np.float64:
         good = np.isfinite(column) & (np.abs(column) < 2**63)
         return np.where(good, np.where(good, column, 0).astype(np.int64), missing)
-    return np.array([value if isinstance(value, int) else missing for value in column.tolist()], np.int64)
+    return np.array(
+        [value if isinstance(value, int) else missing for value in column.tolist()], np.int64
+    )
 
 
 def floats(column: Column) -> npt.NDArray[np.float64]:
@@ -476,12 +536,18 @@ def floats(column: Column) -> npt.NDArray[np.float64]:
         return np.ma.filled(np.ma.asarray(column).astype(np.float64), np.nan)
     if column.dtype == np.float64:
         return column
-    return np.array([value if isinstance(value, (int, float)) else np.nan for value in column.tolist()], np.float64)
+    return np.array(
+        [value if isinstance(value, (int, float)) else np.nan for value in column.tolist()],
+        np.float64,
+    )
 
 
 def texts(column: Column) -> list[str]:
     """The texts of a column; numbers as they are written, '' for NULL."""
-    return ["" if value is None else value if isinstance(value, str) else str(value) for value in column.tolist()]
+    return [
+        "" if value is None else value if isinstance(value, str) else str(value)
+        for value in column.tolist()
+    ]
 
 
 def _columns(sql: str) -> tuple[tuple[str, ...], int]:
@@ -511,19 +577,32 @@ def _columns(sql: str) -> tuple[tuple[str, ...], int]:
             continue
         name = next(group for group in found.groups() if group is not None)
         if found[5] and name.upper() in _CONSTRAINTS:
-            if single := re.match(r"\s*(?:CONSTRAINT\s+\w+\s+)?PRIMARY\s+KEY\s*\(\s*[\"`\[]?(\w+)[\"`\]]?\s*\)", part, re.IGNORECASE):
+            if single := re.match(
+                r"\s*(?:CONSTRAINT\s+\w+\s+)?PRIMARY\s+KEY\s*\(\s*[\"`\[]?(\w+)[\"`\]]?\s*\)",
+                part,
+                re.IGNORECASE,
+            ):
                 key = single[1].lower()
             continue
-        if re.match(r"\s*INTEGER\b.*\bPRIMARY\s+KEY\b(?!\s+DESC)", part[found.end() :], re.IGNORECASE | re.DOTALL):
+        if re.match(
+            r"\s*INTEGER\b.*\bPRIMARY\s+KEY\b(?!\s+DESC)",
+            part[found.end() :],
+            re.IGNORECASE | re.DOTALL,
+        ):
             rowid = len(names)
         names.append(name)
     if key and rowid < 0:
-        kinds = [part for part in parts if (m := _NAME.match(part)) and not (m[5] and m[5].upper() in _CONSTRAINTS)]
+        kinds = [
+            part
+            for part in parts
+            if (m := _NAME.match(part)) and not (m[5] and m[5].upper() in _CONSTRAINTS)
+        ]
         rowid = next(
             (
                 i
                 for i, (name, part) in enumerate(zip(names, kinds, strict=True))
-                if name.lower() == key and re.match(r"\s*[\"`\[]?\w+[\"`\]]?\s+INTEGER\b", part, re.IGNORECASE)
+                if name.lower() == key
+                and re.match(r"\s*[\"`\[]?\w+[\"`\]]?\s+INTEGER\b", part, re.IGNORECASE)
             ),
             -1,
         )

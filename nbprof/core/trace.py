@@ -93,7 +93,10 @@ class Receipt:
         if len(self.cut) == 1:
             return Note("warning", f"{first.file}: {first.what}")
         names = join_some([one.file for one in self.cut], 3)
-        return Note("warning", f"{len(self.cut):,} files were read in part: {names}. Of the first: {first.what} All are in p.pods.missing.")
+        return Note(
+            "warning",
+            f"{len(self.cut):,} files were read in part: {names}. Of the first: {first.what} All are in p.pods.missing.",
+        )
 
     def _add(self, level: Literal["info", "warning"], text: str) -> None:
         note = Note(level, text)
@@ -102,12 +105,17 @@ class Receipt:
 
     def __str__(self) -> str:
         head = f"{self.events:,} {'event' if self.events == 1 else 'events'} read, {self.dropped:,} dropped"
-        return "\n".join([head, *(f"{'!' if n.level == 'warning' else '-'} {n.text}" for n in self.lines)])
+        return "\n".join(
+            [head, *(f"{'!' if n.level == 'warning' else '-'} {n.text}" for n in self.lines)]
+        )
 
     @property
     def lines(self) -> list[Note]:
         """What was left out first, then the notes."""
-        left_out = [Note("warning", f"{count:,} {'event' if count == 1 else 'events'} {reason}") for reason, count in self.skipped.items()]
+        left_out = [
+            Note("warning", f"{count:,} {'event' if count == 1 else 'events'} {reason}")
+            for reason, count in self.skipped.items()
+        ]
         return left_out + self.notes
 
 
@@ -136,7 +144,11 @@ class ArgColumn:
     @property
     def kinds(self) -> npt.NDArray[np.uint8]:
         """The kind of each row, uint8[k]."""
-        return np.full(len(self.event), self.kind, np.uint8) if isinstance(self.kind, int) else self.kind
+        return (
+            np.full(len(self.event), self.kind, np.uint8)
+            if isinstance(self.kind, int)
+            else self.kind
+        )
 
     @property
     def values(self) -> Int64s:
@@ -150,7 +162,9 @@ class ArgColumn:
 
     def _of(self, kinds: tuple[int, ...]) -> tuple[Int32s, npt.NDArray[np.integer]]:
         if isinstance(self.kind, int):
-            return (self.event, self.value) if self.kind in kinds else (self.event[:0], self.value[:0])
+            return (
+                (self.event, self.value) if self.kind in kinds else (self.event[:0], self.value[:0])
+            )
         rows = np.isin(self.kind, kinds)
         return self.event[rows], self.value[rows]
 
@@ -390,7 +404,9 @@ class Trace:
     counters: pd.DataFrame = field(default_factory=no_counters)
     blobs: Sequence[bytes] = field(default_factory=tuple)
     tables: dict[str, list[Table]] = field(default_factory=dict)
-    aggregated: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["lane", "name", "occurrences", "duration"]))
+    aggregated: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(columns=["lane", "name", "occurrences", "duration"])
+    )
 
     iterations: Any = field(default_factory=lambda: None)
     units: str = field(default_factory=lambda: "any")
@@ -411,7 +427,11 @@ class Trace:
         if rows is None:
             return column.dense(count, missing, text=text)
         # A column of all events costs memory: it pays where many of them are asked for.
-        return column.at(rows, missing, text=text) if len(rows) * _FEW < count else column.dense(count, missing, text=text)[rows]
+        return (
+            column.at(rows, missing, text=text)
+            if len(rows) * _FEW < count
+            else column.dense(count, missing, text=text)[rows]
+        )
 
     def above(self, name: str, low: int, *, text: bool = False) -> npt.NDArray[np.bool_]:
         """bool[events]: which events have an arg that is an integer above another; with `text`, one whose string code is."""

@@ -83,7 +83,9 @@ class Unfinished:
         """The same in a list of runs, which cannot open what is hidden; the empty text while the recording may go on."""
         if self.running or not self.facts:
             return ""
-        return self.sentence.replace(_SHOWN, "nbprof.load of its logdir opens what its profiler had written by then.")
+        return self.sentence.replace(
+            _SHOWN, "nbprof.load of its logdir opens what its profiler had written by then."
+        )
 
     @property
     def _when(self) -> str:
@@ -96,7 +98,11 @@ class Unfinished:
     @property
     def _where(self) -> str:
         notebook = self.facts.get("notebook")
-        return f" in {notebook}" if isinstance(notebook, str) and notebook.isprintable() and notebook else ""
+        return (
+            f" in {notebook}"
+            if isinstance(notebook, str) and notebook.isprintable() and notebook
+            else ""
+        )
 
 
 def _machine() -> str:
@@ -124,7 +130,10 @@ def look(folder: Path) -> Unfinished:
         facts = read if isinstance(read, dict) else {}
     written = False
     with contextlib.suppress(OSError):
-        written = any(path.is_file() and path.name != MARK and path.stat().st_size for path in folder.rglob("*"))
+        written = any(
+            path.is_file() and path.name != MARK and path.stat().st_size
+            for path in folder.rglob("*")
+        )
     return Unfinished(folder, facts, written)
 
 

@@ -74,7 +74,9 @@ def read_varint(data: Data, pos: int, end: int) -> tuple[int, int]:
             return value & 0xFFFFFFFFFFFFFFFF, pos
         shift += 7
         if shift >= 70:
-            raise ReadError("a number has more than ten bytes; this is not a protobuf file", offset=start)
+            raise ReadError(
+                "a number has more than ten bytes; this is not a protobuf file", offset=start
+            )
 
 
 def signed(value: int) -> int:
@@ -106,7 +108,9 @@ def _content(data: Data, start: int, kind: int, pos: int, end: int) -> tuple[int
     else:
         raise ReadError(f"wire type {kind} is not valid protobuf", offset=start)
     if pos + length > end:
-        raise CutError(f"a field of {length:,} bytes runs over the end of its message", offset=start)
+        raise CutError(
+            f"a field of {length:,} bytes runs over the end of its message", offset=start
+        )
     return pos, pos + length
 
 
@@ -158,7 +162,12 @@ def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int
         if tag >= 0x80:
             tag, at = tag & 0x7F | data[at] << 7, at + 1
         first, second, kind = data[at], data[at + 1], tag & 7
-        if tag < 8 or tag >= 0x4000 or (first >= 0x80 and second >= 0x80) or (kind != LENGTH and kind != VARINT):
+        if (
+            tag < 8
+            or tag >= 0x4000
+            or (first >= 0x80 and second >= 0x80)
+            or (kind != LENGTH and kind != VARINT)
+        ):
             found = read_field(data, pos, end, depth)
             pos = found[3]
             yield found
@@ -181,7 +190,9 @@ def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int
         yield found
 
 
-def split(data: Data, pos: int, end: int, depth: int = 0) -> tuple[dict[int, tuple[list[int], list[int]]], list[tuple[int, int, int, int]]]:
+def split(
+    data: Data, pos: int, end: int, depth: int = 0
+) -> tuple[dict[int, tuple[list[int], list[int]]], list[tuple[int, int, int, int]]]:
     """The fields of one message that may hold a hundred thousand messages: by number where these begin and end, and all other fields.
 
     The others are as `read_field` gives them. `data` has bytes behind `end`, as `buffer` makes them.
@@ -219,7 +230,10 @@ def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
     shift = 7
     while len(more):
         if shift >= 70:
-            raise ReadError("a number has more than ten bytes; this is not a protobuf file", offset=int(pos[more[0]]))
+            raise ReadError(
+                "a number has more than ten bytes; this is not a protobuf file",
+                offset=int(pos[more[0]]),
+            )
         at = after[more]
         byte = buf[at]
         value[more] |= (byte & 0x7F).astype(np.int64) << np.int64(shift)
@@ -259,7 +273,9 @@ def word_varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:
         tenth = (ninth >> _u(8)) & _u(0xFF)
         ninth &= _u(0xFF)
         short = ninth < _u(0x80)
-        word[unended] |= ((ninth & _u(0x7F)) << _u(56)) | np.where(short, _u(0), (tenth & _u(1)) << _u(63))
+        word[unended] |= ((ninth & _u(0x7F)) << _u(56)) | np.where(
+            short, _u(0), (tenth & _u(1)) << _u(63)
+        )
         after[unended] = at + np.where(short, 1, np.where(tenth < _u(0x80), 2, 1 << 40))
     return word, after
 
@@ -296,7 +312,11 @@ def packed(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.
     place = np.arange(size) + np.repeat(start - offsets[:-1], length)
     byte = buf[place]
     is_last = byte < 0x80
-    whole = (length == 0) | is_last[np.maximum(offsets[1:] - 1, 0)] if size else np.ones(len(start), np.bool_)
+    whole = (
+        (length == 0) | is_last[np.maximum(offsets[1:] - 1, 0)]
+        if size
+        else np.ones(len(start), np.bool_)
+    )
     # A stretch that ends inside a number ends it, so that the others are read as they are.
     is_last[offsets[1:][length > 0] - 1] = True
     stop = np.flatnonzero(is_last)
@@ -369,7 +389,9 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
             elif wire == GROUP:
                 data = buf.data
                 for row in rows.tolist():
-                    stop[row] = skip_group(data, int(pos[row]), int(after[row]), int(limit[row]), depth)
+                    stop[row] = skip_group(
+                        data, int(pos[row]), int(after[row]), int(limit[row]), depth
+                    )
             else:
                 stop[rows] = 1 << 62
         over = stop > limit
@@ -378,13 +400,18 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
         for rows in _groups(tag):
             code = int(tag[rows[0]])
             if code & 7 != GROUP:
-                found.setdefault((code >> 3, code & 7), []).append((message[rows], value[rows], stop[rows]))
+                found.setdefault((code >> 3, code & 7), []).append(
+                    (message[rows], value[rows], stop[rows])
+                )
         alive = stop < limit
         message, pos, limit = message[alive], stop[alive], limit[alive]
     for key, rest in _one_by_one(buf, message, pos, limit, depth).items():
         column = np.array(rest, np.int64)
         found.setdefault(key, []).append((column[:, 0], column[:, 1], column[:, 2]))
-    return [Field(number, kind, *(np.concatenate(part) for part in zip(*rounds, strict=True))) for (number, kind), rounds in found.items()]
+    return [
+        Field(number, kind, *(np.concatenate(part) for part in zip(*rounds, strict=True)))
+        for (number, kind), rounds in found.items()
+    ]
 
 
 def _groups(tag: Int64s) -> list[Int64s]:
@@ -396,21 +423,29 @@ def _groups(tag: Int64s) -> list[Int64s]:
     return np.split(order, np.flatnonzero(np.diff(tag[order])) + 1)
 
 
-def _one_by_one(buf: Bytes, message: Int64s, pos: Int64s, limit: Int64s, depth: int) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+def _one_by_one(
+    buf: Bytes, message: Int64s, pos: Int64s, limit: Int64s, depth: int
+) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
     """The fields of the messages that are left: a message may have a million where the others have three."""
     found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     data = buf.data
     for number, start, end in zip(message.tolist(), pos.tolist(), limit.tolist(), strict=True):
         spans, others = split(data, start, end, depth)
         for field, (begins, ends) in spans.items():
-            found.setdefault((field, LENGTH), []).extend(zip(repeat(number), begins, ends, strict=False))
+            found.setdefault((field, LENGTH), []).extend(
+                zip(repeat(number), begins, ends, strict=False)
+            )
         for field, kind, value, stop in others:
             if kind != GROUP:
-                found.setdefault((field, kind), []).append((number, signed(value) if kind == VARINT else value, stop))
+                found.setdefault((field, kind), []).append(
+                    (number, signed(value) if kind == VARINT else value, stop)
+                )
     return found
 
 
-def _explain(buf: Bytes, pos: Int64s, limit: Int64s, wrong: npt.NDArray[np.bool_], depth: int) -> None:
+def _explain(
+    buf: Bytes, pos: Int64s, limit: Int64s, wrong: npt.NDArray[np.bool_], depth: int
+) -> None:
     """Raises the sentence about the first field that is wrong."""
     first = int(np.argmax(wrong))
     list(fields(buf.data, int(pos[first]), int(limit[first]), depth))

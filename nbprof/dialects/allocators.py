@@ -27,12 +27,19 @@ def allocation_table(out: act.Activity, **stated: object) -> pd.DataFrame:
     """The `allocations` table of columns that a producer states; of the others numbers are NA, texts empty."""
     count = len(stated["event"])  # type: ignore[arg-type]
     unknown: dict[np.dtype[Any], object] = {
-        np.dtype(np.int64): pd.arrays.IntegerArray(np.zeros(count, np.int64), np.ones(count, np.bool_)),
+        np.dtype(np.int64): pd.arrays.IntegerArray(
+            np.zeros(count, np.int64), np.ones(count, np.bool_)
+        ),
         np.dtype(np.int32): np.full(count, out.texts.code(""), np.int32),
         np.dtype(np.float64): np.full(count, np.nan),
     }
     columns = Allocations.columns.items()
-    return pd.DataFrame({name: stated[name] if name in stated else unknown[column.dtype] for name, column in columns})
+    return pd.DataFrame(
+        {
+            name: stated[name] if name in stated else unknown[column.dtype]
+            for name, column in columns
+        }
+    )
 
 
 def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None = None) -> Int64s:
@@ -58,7 +65,9 @@ def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None
         running = np.cumsum(size[at])
         stated = np.flatnonzero(total[at] >= 0)
         if len(stated):
-            near = stated[np.maximum(np.searchsorted(stated, np.arange(len(at)), side="right") - 1, 0)]
+            near = stated[
+                np.maximum(np.searchsorted(stated, np.arange(len(at)), side="right") - 1, 0)
+            ]
             heap[at] = np.maximum(total[at[near]] + running - running[near], 0)
         else:
             earlier = 0 if address is None else _freed_first(address[at], size[at])

@@ -102,7 +102,9 @@ def find(trace: Trace, python: Flags, names: Names, slack: int = 0) -> tuple[Fla
     for code in pd.unique(name).tolist():
         text = trace.names[code]
         beside[code] = names.beside.match(text) is not None
-        starts[code] = not beside[code] and (names.starts.match(text) is not None or names.built_in.match(text) is not None)
+        starts[code] = not beside[code] and (
+            names.starts.match(text) is not None or names.built_in.match(text) is not None
+        )
     parent = nesting.parents(events.lane[rows], events.start[rows], events.duration[rows], slack)
     outer, inside = starts[name], np.zeros(len(rows), np.bool_)
     levels = nesting.levels(parent)
@@ -115,7 +117,9 @@ def find(trace: Trace, python: Flags, names: Names, slack: int = 0) -> tuple[Fla
         inside[parent[below[first[below] | inside[below]]]] = True
     out[rows] = outer & inside
     count = len(trace.lanes)
-    all_python = np.bincount(events.lane[rows], minlength=count) == np.bincount(events.lane, minlength=count)
+    all_python = np.bincount(events.lane[rows], minlength=count) == np.bincount(
+        events.lane, minlength=count
+    )
     aside[events.lane[rows]] = True
     aside &= all_python
     aside[events.lane[rows[first]]] = False

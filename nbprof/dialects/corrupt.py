@@ -53,7 +53,9 @@ class Mender:
         self.lane_device = lanes["device"].to_numpy(np.int64)
         process, thread = (lanes[name].astype(str) for name in ("process", "thread"))
         # Queues of SYCL and of HSA run side by side what was put there.
-        self.in_order = (process.str.startswith("GPU") & thread.str.startswith("Stream ")).to_numpy(np.bool_)
+        self.in_order = (process.str.startswith("GPU") & thread.str.startswith("Stream ")).to_numpy(
+            np.bool_
+        )
         self.recorded_on_device = (lanes["kind"] == "device").to_numpy(np.bool_)
         self._border = np.searchsorted(trace.events.lane, np.arange(len(lanes) + 1))
 
@@ -72,7 +74,11 @@ class Mender:
     def lanes_of(self, host: int) -> list[tuple[int, int]]:
         """The events of each thread of a host, as first and behind the last."""
         lanes = np.flatnonzero((self.lane_host == host) & (self.lane_device < 0)).tolist()
-        return [(int(low), int(high)) for lane in lanes if (low := self._border[lane]) < (high := self._border[lane + 1])]
+        return [
+            (int(low), int(high))
+            for lane in lanes
+            if (low := self._border[lane]) < (high := self._border[lane + 1])
+        ]
 
     def replace(self, rows: Int64s, duration: Int64s) -> None:
         """Gives events another duration."""
@@ -83,7 +89,9 @@ class Mender:
                 self.duration = self.duration.copy()
             self.duration[rows[changed]] = duration[changed]
 
-    def spans(self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None) -> Spans:
+    def spans(
+        self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None
+    ) -> Spans:
         """Some events, with what they are compared by."""
         events = self.trace.events
         return Spans(
@@ -139,13 +147,20 @@ class Mender:
     def _host_end(self, host: int) -> int:
         """When the last event of a host ended that is none of a device."""
         start = self.trace.events.start
-        ends = [int((start[low:high] + self.duration[low:high]).max()) for low, high in self.lanes_of(host)]
+        ends = [
+            int((start[low:high] + self.duration[low:high]).max())
+            for low, high in self.lanes_of(host)
+        ]
         return max(ends, default=0)
 
-    def _waits(self, rows: Int64s, calls: Int64s, launch: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:
+    def _waits(
+        self, rows: Int64s, calls: Int64s, launch: Int64s
+    ) -> tuple[tuple[Int64s, Int64s], Int64s]:
         """Calls that waited for all work of the only device, and when the launch of each piece of work had ended."""
         events = self.trace.events
-        named = np.array([torchnames.waits_for_device(str(name)) for name in self.trace.names], np.bool_)
+        named = np.array(
+            [torchnames.waits_for_device(str(name)) for name in self.trace.names], np.bool_
+        )
         waits = calls[named[events.name[calls]]]
         if not len(waits) or len(np.unique(self.lane_device[events.lane[rows]])) > 1:
             nothing = np.zeros(0, np.int64)
@@ -164,14 +179,25 @@ class Mender:
             return
         stated_ends = np.unique(events.start[wrong] + events.duration[wrong])
         end = events.start[notes] + events.duration[notes]
-        nearest = stated_ends[np.minimum(np.searchsorted(stated_ends, end - durations.SLACK_PS), len(stated_ends) - 1)]
+        nearest = stated_ends[
+            np.minimum(np.searchsorted(stated_ends, end - durations.SLACK_PS), len(stated_ends) - 1)
+        ]
         for note in notes[np.abs(end - nearest) <= durations.SLACK_PS].tolist():
             begin = int(events.start[note])
-            behind = notes[(events.lane[notes] == events.lane[note]) & (events.start[notes] > begin)]
-            inside = work[(events.start[work] >= begin) & (self.lane_device[events.lane[work]] == self.lane_device[events.lane[note]])]
+            behind = notes[
+                (events.lane[notes] == events.lane[note]) & (events.start[notes] > begin)
+            ]
+            inside = work[
+                (events.start[work] >= begin)
+                & (self.lane_device[events.lane[work]] == self.lane_device[events.lane[note]])
+            ]
             # An annotation around others ends behind the last of them.
             later = behind[events.name[behind] != events.name[note]]
-            until = int(events.start[later].min(initial=end.max())) if self._is_step(note) else int(end.max())
+            until = (
+                int(events.start[later].min(initial=end.max()))
+                if self._is_step(note)
+                else int(end.max())
+            )
             inside = inside[events.start[inside] < until]
             ended = int((events.start[inside] + self.duration[inside]).max(initial=begin))
             self.replace(np.array([note]), np.array([ended - begin]))
@@ -188,7 +214,11 @@ class Mender:
         if self.duration is events.duration and not len(misplaced):
             return
         rows = np.flatnonzero(self.duration != events.duration)
-        stated = {RECORDED: ArgColumn(rows.astype(np.int32), DOUBLE, (events.duration[rows] / 1e6).view(np.int64))}
+        stated = {
+            RECORDED: ArgColumn(
+                rows.astype(np.int32), DOUBLE, (events.duration[rows] / 1e6).view(np.int64)
+            )
+        }
         if len(misplaced):
             began = (events.start[misplaced] / 1e6).view(np.int64)
             stated[RECORDED_START] = ArgColumn(misplaced.astype(np.int32), DOUBLE, began)
@@ -207,7 +237,9 @@ class Mender:
             others = others if len(others) else np.flatnonzero(sound)
             rows = misplaced[events.lane[misplaced] == lane]
             if len(others):
-                self.start[rows] = np.clip(self.start[rows], self.start[others].min(), self.start[others].max())
+                self.start[rows] = np.clip(
+                    self.start[rows], self.start[others].min(), self.start[others].max()
+                )
         self.replace(misplaced, np.zeros(len(misplaced), np.int64))
         self._begin_with(sound)
 
@@ -220,7 +252,9 @@ class Mender:
         host = self.lane_host[trace.events.lane]
         for number in range(len(late)):
             of_host = sound & (host == number)
-            if of_host.any() and stated[(host == number) & ~sound].min(initial=_NO_LAUNCH) < (first := int(stated[of_host].min())):
+            if of_host.any() and stated[(host == number) & ~sound].min(initial=_NO_LAUNCH) < (
+                first := int(stated[of_host].min())
+            ):
                 late[number] = max(late[number], first)
         trace.late_ps = late
 
@@ -230,7 +264,9 @@ class Mender:
             return []
         rows = np.array(self.misplaced, np.int64)
         took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
-        begin, their, they = ("begins", "its", "It is") if len(rows) == 1 else ("begin", "their", "They are")
+        begin, their, they = (
+            ("begins", "its", "It is") if len(rows) == 1 else ("begin", "their", "They are")
+        )
         text = (
             f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at an impossible time: "
             f"{self.too_far.format(their=their)}. {they} in no figure. The profiler wrote a wrong time: record again."
@@ -277,11 +313,17 @@ class Mender:
         lanes = self.trace.lanes
         several = len(self.trace.hosts) > 1
         found = []
-        for lane, count in zip(*np.unique(self.trace.events.lane[rows], return_counts=True), strict=True):
-            host, process, thread = (str(lanes[name].iloc[int(lane)]) for name in ("host", "process", "thread"))
+        for lane, count in zip(
+            *np.unique(self.trace.events.lane[rows], return_counts=True), strict=True
+        ):
+            host, process, thread = (
+                str(lanes[name].iloc[int(lane)]) for name in ("host", "process", "thread")
+            )
             # "stream 7", but "XLA Ops".
             thread = thread if thread[1:2].isupper() else thread[:1].lower() + thread[1:]
             where = [*([host] if several else []), process, thread]
             found.append(f"{int(count):,} on {', '.join(where)}")
         more = len(found) - _MOST_STREAMS
-        return "; ".join(found[:_MOST_STREAMS]) + (f"; others on {wording.plural(more, 'more lane')}" if more > 0 else "")
+        return "; ".join(found[:_MOST_STREAMS]) + (
+            f"; others on {wording.plural(more, 'more lane')}" if more > 0 else ""
+        )

@@ -39,8 +39,16 @@ def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
     stated = stats.get("peak_teraflops_per_second")
     if isinstance(stated, (int, float)):
         return float(stated) * 1e12 or None
-    major, minor, units, clock = (stats.get(key) for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate"))
-    if not (isinstance(major, int) and isinstance(minor, int) and isinstance(units, int) and isinstance(clock, int)):
+    major, minor, units, clock = (
+        stats.get(key)
+        for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate")
+    )
+    if not (
+        isinstance(major, int)
+        and isinstance(minor, int)
+        and isinstance(units, int)
+        and isinstance(clock, int)
+    ):
         return None
     table = _AMD if stats.get("device_vendor") == "AMD" else _NVIDIA
     below = [known for known in table if known <= (major, minor)]
@@ -86,11 +94,27 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
 
     Sources: the CUDA programming guide, "Shared memory" of each compute capability; AMD's CDNA 3 and CDNA 4 white papers.
     """
-    found = {name: float(value) * 1e9 for name, stat in _STATED.items() if isinstance(value := stats.get(stat), (int, float)) and value > 0}
-    major, minor, units, clock = (stats.get(key) for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate"))
-    if isinstance(major, int) and isinstance(minor, int) and isinstance(units, int) and isinstance(clock, int) and units > 0 and clock > 0:
+    found = {
+        name: float(value) * 1e9
+        for name, stat in _STATED.items()
+        if isinstance(value := stats.get(stat), (int, float)) and value > 0
+    }
+    major, minor, units, clock = (
+        stats.get(key)
+        for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate")
+    )
+    if (
+        isinstance(major, int)
+        and isinstance(minor, int)
+        and isinstance(units, int)
+        and isinstance(clock, int)
+        and units > 0
+        and clock > 0
+    ):
         amd = stats.get("device_vendor") == "AMD"
-        wide = (256 if (major, minor) >= (9, 5) else 128) if amd else {2: 64, 3: 256}.get(major, 128)
+        wide = (
+            (256 if (major, minor) >= (9, 5) else 128) if amd else {2: 64, 3: 256}.get(major, 128)
+        )
         found["shared_memory"] = units * clock * 1e3 * wide
     return found
 

@@ -73,7 +73,9 @@ class Spans:
         return self.start + self.duration
 
 
-def of_device(work: Spans, others_end: int, waited: tuple[Int64s, Int64s], called: Int64s) -> Int64s:
+def of_device(
+    work: Spans, others_end: int, waited: tuple[Int64s, Int64s], called: Int64s
+) -> Int64s:
     """The durations of device work, with those that cannot be replaced by what they are at most.
 
     Parameters
@@ -102,7 +104,9 @@ def of_device(work: Spans, others_end: int, waited: tuple[Int64s, Int64s], calle
         return duration
     longest, median, calls = _other_calls(work, candidates)
     known = calls >= _FEW_CALLS
-    larger, far_larger = (known & (duration >= factor * longest) for factor in (_MAGNITUDE, _FAR_MAGNITUDE))
+    larger, far_larger = (
+        known & (duration >= factor * longest) for factor in (_MAGNITUDE, _FAR_MAGNITUDE)
+    )
     overtaken = work.in_order & (ended >= _ENDED_MEANWHILE)
     wrong = (overtaken & larger) | ((ended > 0) & far_larger)
     wrong |= overtaken & ~known & (duration // _FAR_PAST_NEXT >= until_next)
@@ -113,7 +117,9 @@ def of_device(work: Spans, others_end: int, waited: tuple[Int64s, Int64s], calle
     return np.where(wrong, np.minimum(mended, duration), duration)
 
 
-def misplaced(work: Spans, others_end: int, launched: Int64s, waited: tuple[Int64s, Int64s], called: Int64s) -> Flags:
+def misplaced(
+    work: Spans, others_end: int, launched: Int64s, waited: tuple[Int64s, Int64s], called: Int64s
+) -> Flags:
     """Device work that cannot have begun when it says.
 
     It began long before its launch, which no other work did; or, on a stream, long after most of the work that was launched next; or
@@ -221,7 +227,11 @@ def outside(ops: Spans, runs: Spans) -> Flags:
     since = np.where(nth > 0, ops.start - reach[np.maximum(nth - 1, 0)], _NEVER)
     until = np.where(nth < len(begin), begin[np.minimum(nth, len(begin) - 1)] - ops.start, _NEVER)
     far = np.minimum(since, until) >= _MISPLACED_PS
-    return far if int(far.sum()) <= max(_FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far) else np.zeros(len(far), np.bool_)
+    return (
+        far
+        if int(far.sum()) <= max(_FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far)
+        else np.zeros(len(far), np.bool_)
+    )
 
 
 def of_markers(steps: Spans) -> Int64s:
@@ -254,7 +264,9 @@ def _contains_for_once(ops: Spans, wrong: Flags) -> Flags:
     """Long calls in which other ops begin, of names that no other call of theirs contains any; without those known to be wrong."""
     n = len(wrong)
     following = np.minimum(np.arange(1, n + 1), n - 1)
-    next_start = np.where((ops.lane[following] == ops.lane) & (following > np.arange(n)), ops.start[following], _NEVER)
+    next_start = np.where(
+        (ops.lane[following] == ops.lane) & (following > np.arange(n)), ops.start[following], _NEVER
+    )
     contains = (ops.end - next_start >= SLACK_PS) & ~wrong
     name, count = np.unique(ops.name[(ops.end > next_start) & ~wrong], return_counts=True)
     once = name[count == 1]
@@ -265,7 +277,9 @@ def _next_of_another_launch(work: Spans) -> Int64s:
     """The next event of each lane that another launch put there; the number of events where there is none."""
     n = len(work.start)
     by_itself = work.launch < 0
-    changes = np.append(True, (np.diff(work.lane) != 0) | (np.diff(work.launch) != 0) | by_itself[1:])
+    changes = np.append(
+        True, (np.diff(work.lane) != 0) | (np.diff(work.launch) != 0) | by_itself[1:]
+    )
     begins = np.append(np.flatnonzero(changes), n)
     following = begins[np.searchsorted(begins, np.arange(n), side="right")]
     other_lane = work.lane[np.minimum(following, n - 1)] != work.lane

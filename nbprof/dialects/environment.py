@@ -30,11 +30,19 @@ def environment(trace: Trace) -> dict[str, object]:
     for plane in trace.planes:
         for key, value in plane.stats.items():
             _version(versions, key, value)
-    out: dict[str, object] = {"versions": versions, "start_time": _when(origin_ns(trace)), "duration_s": _duration_s(trace)}
+    out: dict[str, object] = {
+        "versions": versions,
+        "start_time": _when(origin_ns(trace)),
+        "duration_s": _duration_s(trace),
+    }
     for key, value in trace.metadata.items():
         _version(versions, key, value)
     for key in COUNTERS:
-        values = [float(v) for plane in trace.planes if isinstance(v := plane.stats.get(key), (int, float))]
+        values = [
+            float(v)
+            for plane in trace.planes
+            if isinstance(v := plane.stats.get(key), (int, float))
+        ]
         if values:
             counters[key] = sum(values) / len(values)
     out["counters"] = counters
@@ -52,12 +60,20 @@ def origin_ns(trace: Trace) -> int:
 def _duration_s(trace: Trace) -> float | None:
     """The length of the recording, as it is stated or else as its events tell; of several hosts the longest."""
     rows = sanity.recorded(trace)
-    length = dict(zip(rows["host"], ((rows["end"] - rows["begin"]) / 1e12).where(rows["events"] > 0, 0.0), strict=True))
+    length = dict(
+        zip(
+            rows["host"],
+            ((rows["end"] - rows["begin"]) / 1e12).where(rows["events"] > 0, 0.0),
+            strict=True,
+        )
+    )
     by_host: dict[str, list[Plane]] = {}
     for plane in trace.planes:
         by_host.setdefault(plane.host, []).append(plane)
     for host, planes in by_host.items():
-        starts, stops = (_moments(planes, key) for key in ("profile_start_time", "profile_stop_time"))
+        starts, stops = (
+            _moments(planes, key) for key in ("profile_start_time", "profile_stop_time")
+        )
         if starts and stops and max(stops) > min(starts):
             length[host] = (max(stops) - min(starts)) / 1e9
     return max(length.values(), default=0.0) or None
@@ -71,7 +87,12 @@ def _moments(planes: Iterable[Plane], key: str) -> list[int]:
 
 def _version(versions: dict[str, str], key: str, value: object) -> None:
     found = _VERSION.match(key)
-    if found and isinstance(value, (str, int, float)) and not isinstance(value, bool) and str(value):
+    if (
+        found
+        and isinstance(value, (str, int, float))
+        and not isinstance(value, bool)
+        and str(value)
+    ):
         versions.setdefault(found.group(1), _cuda(found.group(1), value))
 
 
@@ -79,7 +100,11 @@ def _cuda(name: str, value: str | float) -> str:
     """CUDA states 12040 for 12.4, HIP 70253211 for 7.2.53211."""
     if "hip" in name and isinstance(value, int) and value >= 10**7:
         return f"{value // 10**7}.{value // 10**5 % 100}.{value % 10**5}"
-    if ("cuda" in name or name in ("runtime", "driver")) and isinstance(value, int) and value >= 1000:
+    if (
+        ("cuda" in name or name in ("runtime", "driver"))
+        and isinstance(value, int)
+        and value >= 1000
+    ):
         return f"{value // 1000}.{value % 1000 // 10}"
     return str(value)
 

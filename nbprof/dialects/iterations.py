@@ -45,7 +45,9 @@ def placed(trace: Trace) -> Placed | None:
     if given is None or not len(given) or len(trace.hosts) > 1:
         return None
     origin = origin_ns(trace)
-    start, item, end = ((times - origin) * _PS for times in (given.start_ns, given.item_ns, given.end_ns))
+    start, item, end = (
+        (times - origin) * _PS for times in (given.start_ns, given.item_ns, given.end_ns)
+    )
     events = trace.events
     if not origin or not len(events) or start[0] > events.end.max() or end[-1] < events.start.min():
         return None

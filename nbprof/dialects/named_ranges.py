@@ -52,7 +52,11 @@ def personal_in_torch(name: str) -> bool:
     """Whether a name is one that neither PyTorch nor a library of CUDA gives."""
     if not name.strip() or _OF_TORCH.match(name) or name in act.WAITS_FOR_ITEMS:
         return False
-    return not (torchnames.is_compiled(name) or torchnames.is_compiling(name) or torchnames.op_type(name) in ("autograd", "triton"))
+    return not (
+        torchnames.is_compiled(name)
+        or torchnames.is_compiling(name)
+        or torchnames.op_type(name) in ("autograd", "triton")
+    )
 
 
 def personal_in_xspace(name: str) -> bool:
@@ -72,7 +76,9 @@ def without_marks(trace: Trace, rows: Int64s, marks: Int64s) -> Int64s:
     return chosen(trace, rows, lambda name: family(name) not in marked) if marked else rows
 
 
-def table(trace: Trace, rows: Int64s, host: Int32s, kind: npt.NDArray[np.object_] | str, out: act.Activity) -> Ranges:
+def table(
+    trace: Trace, rows: Int64s, host: Int32s, kind: npt.NDArray[np.object_] | str, out: act.Activity
+) -> Ranges:
     """The `ranges` table.
 
     Parameters

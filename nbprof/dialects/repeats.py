@@ -97,7 +97,10 @@ def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | Non
     part = np.searchsorted(parts.first, np.arange(parts.first[0], parts.end), side="right") - 1
     pairs, counts = np.unique(part * width + codes[parts.first[0] : parts.end], return_counts=True)
     edges = np.searchsorted(pairs, np.arange(len(parts.first) + 1) * width)
-    contents = [(pairs[low:high] % width).tobytes() + counts[low:high].tobytes() for low, high in itertools.pairwise(edges)]
+    contents = [
+        (pairs[low:high] % width).tobytes() + counts[low:high].tobytes()
+        for low, high in itertools.pairwise(edges)
+    ]
     kinds = np.unique(np.array(contents, dtype=object), return_inverse=True)[1]
     found = find(kinds)
     if found is None or found.length == 1:
@@ -111,7 +114,10 @@ def _from_the_first(codes: npt.NDArray[np.integer], first: Int64s) -> Int64s:
         return first
     most = min(int(first[0]), _length(first) - 1)
     before = 0
-    while before < most and (codes[first - before - 1] == codes[first[0] - before - 1]).mean() >= AGREEMENT:
+    while (
+        before < most
+        and (codes[first - before - 1] == codes[first[0] - before - 1]).mean() >= AGREEMENT
+    ):
         before += 1
     return first - before
 
@@ -154,7 +160,10 @@ def _candidates(counts: Int64s) -> list[int]:
     total = counts.sum()
     several = counts[counts >= FEWEST]
     possible = np.unique(several)
-    scores = [(int(several[several % count == 0].sum()) / total, int(count)) for count in possible.tolist()]
+    scores = [
+        (int(several[several % count == 0].sum()) / total, int(count))
+        for count in possible.tolist()
+    ]
     scores.sort(reverse=True)
     return [count for _, count in scores[:_CANDIDATES]]
 

@@ -33,7 +33,9 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
         return []
     parent = events.parent[rows]
     # Siblings in their order: one that begins before the one ahead of it has ended overlaps it.
-    by_parent = np.lexsort((parent, events.lane[rows])) if (parent >= 0).any() else np.arange(len(rows))
+    by_parent = (
+        np.lexsort((parent, events.lane[rows])) if (parent >= 0).any() else np.arange(len(rows))
+    )
     order, parent = rows[by_parent], parent[by_parent]
     lane, start = events.lane[order], events.start[order]
     end = start + events.duration[order]
@@ -98,17 +100,28 @@ def recorded(trace: Trace) -> pd.DataFrame:
     # The last place is for lanes of no host.
     host = np.array([number.get(name, hosts) for name in lanes["host"].tolist()], np.int64)
     count, on_device = np.zeros((2, hosts + 1), np.int64)
-    of_lane, device = lanes["events"].to_numpy(np.int64), (lanes["kind"] == "device").to_numpy(np.bool_)
+    of_lane, device = (
+        lanes["events"].to_numpy(np.int64),
+        (lanes["kind"] == "device").to_numpy(np.bool_),
+    )
     np.add.at(count, host, of_lane)
     np.add.at(on_device, host[device], of_lane[device])
     first = np.flatnonzero(np.diff(events.lane, prepend=-1))
-    start, end = np.full(hosts + 1, np.iinfo(np.int64).max), np.full(hosts + 1, np.iinfo(np.int64).min)
+    start, end = (
+        np.full(hosts + 1, np.iinfo(np.int64).max),
+        np.full(hosts + 1, np.iinfo(np.int64).min),
+    )
     if len(first):
         np.minimum.at(start, host[events.lane[first]], events.start[first])
         np.maximum.at(end, host[events.lane[first]], np.maximum.reduceat(events.end, first))
     empty = start > end
     start[empty] = end[empty] = 0
-    columns = {"events": count[:hosts], "on_device": on_device[:hosts], "start": start[:hosts], "end": end[:hosts]}
+    columns = {
+        "events": count[:hosts],
+        "on_device": on_device[:hosts],
+        "start": start[:hosts],
+        "end": end[:hosts],
+    }
     begin = columns["start"]
     if len(trace.late_ps) == hosts:
         begin = np.minimum(begin, np.asarray(trace.late_ps, np.int64))
@@ -141,20 +154,32 @@ def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
     notes: list[Note] = []
     empty = recorded["events"] == 0
     if empty.any():
-        notes.append(Note("warning", f"{_list(recorded.loc[empty, 'host'].tolist())} recorded no events."))
+        notes.append(
+            Note("warning", f"{_list(recorded.loc[empty, 'host'].tolist())} recorded no events.")
+        )
     bare = ~empty & (recorded["on_device"] == 0)
     if recorded["on_device"].any() and bare.any():
-        notes.append(Note("warning", f"{_list(recorded.loc[bare, 'host'].tolist())} recorded no device, although other hosts did."))
+        notes.append(
+            Note(
+                "warning",
+                f"{_list(recorded.loc[bare, 'host'].tolist())} recorded no device, although other hosts did.",
+            )
+        )
     idle = ~empty & ~recorded["host"].isin(stepping)
     if stepping and idle.any():
         notes.append(
-            Note("info", f"{_list(recorded.loc[idle, 'host'].tolist())} recorded no steps: step times are those of the other hosts.")
+            Note(
+                "info",
+                f"{_list(recorded.loc[idle, 'host'].tolist())} recorded no steps: step times are those of the other hosts.",
+            )
         )
     apart = _apart(recorded[~empty])
     if apart:
         others = "any other host" if len(apart) == int((~empty).sum()) else "the other hosts"
         asks = "are these files from one run? Are the clocks correct?"
-        notes.append(Note("warning", f"{_list(apart)} recorded at a different time than {others}: {asks}"))
+        notes.append(
+            Note("warning", f"{_list(apart)} recorded at a different time than {others}: {asks}")
+        )
     return notes
 
 

@@ -62,7 +62,11 @@ def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events
     key = events.lane.astype(np.int64) * _SIDES + side
     present = np.sort(pd.unique(key))
     # A row keeps its number for its first side; further sides come behind all rows, so that little has to move.
-    first = np.append(True, present[1:] // _SIDES != present[:-1] // _SIDES) if len(present) else np.zeros(0, np.bool_)
+    first = (
+        np.append(True, present[1:] // _SIDES != present[:-1] // _SIDES)
+        if len(present)
+        else np.zeros(0, np.bool_)
+    )
     rows = len(trace.lanes)
     number = np.where(first, present // _SIDES, rows + np.cumsum(~first) - 1).astype(np.int32)
     lane = number[np.searchsorted(present, key)]
@@ -75,7 +79,9 @@ def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         trace.args = Moved(trace.args, place)
-        trace.events = make(lane[order], events.name[order], events.start[order], events.duration[order])
+        trace.events = make(
+            lane[order], events.name[order], events.start[order], events.duration[order]
+        )
     else:
         trace.events = make(events.lane, events.name, events.start, events.duration)
     lanes = trace.lanes.iloc[lane_row].reset_index(drop=True)

@@ -38,13 +38,17 @@ _NVIDIA_YES = re.compile(
 # Triton's kernels bear the name of their Python function: matrix products as such are told, the unit that runs them is not (fp32 without
 # TF32 runs on the ordinary ones).
 _COMPILED_PRODUCT = re.compile(r"[A-Za-z_]\w*(?:\.kd)?\Z")
-_PRODUCT = re.compile(r"^triton_(?:tem|mm|bmm)_|gemm|matmul|attn|attention|(?:^|_)(?:moe|flash|bmm|mm)_|_fwd_kernel|_bwd_kernel|flex_")
+_PRODUCT = re.compile(
+    r"^triton_(?:tem|mm|bmm)_|gemm|matmul|attn|attention|(?:^|_)(?:moe|flash|bmm|mm)_|_fwd_kernel|_bwd_kernel|flex_"
+)
 
 _AMD_YES = re.compile(
     # `gemm_fusion` is XLA's Triton; the matrix cores of AMD take every type that it makes products of.
     r"mfma|wmma|_xdl|xdlops|gtcx|gemm_fusion|miopenSp3AsmConvRage|Custom_Cijk_|_MI\d+x\d+x\d+|ck_tile::\w*(?:Gemm|Fmha)|[Ff]mha_?(?:[Ff]wd|[Bb]wd)"
 )
-_AMD_NO = re.compile(r"fmha_bwd_(?:dot_do_o|convert)|FmhaBwd(?:OGradDotO|ConvertQGrad)|FmhaFwdSplitKVCombine|fmha_fwd_splitkv_combine")
+_AMD_NO = re.compile(
+    r"fmha_bwd_(?:dot_do_o|convert)|FmhaBwd(?:OGradDotO|ConvertQGrad)|FmhaFwdSplitKVCombine|fmha_fwd_splitkv_combine"
+)
 
 
 @lru_cache(maxsize=1 << 18)
@@ -94,7 +98,9 @@ def kernel_precision(kernel: str) -> int:
 
 # Compilers write no return type before a function that is not a template. Libraries of kernels consist
 # of templates over the types that they take, in their namespaces.
-_SIGNATURE = re.compile(r"(?:void )?(?P<name>[\w:]+)(?P<template><[^()]*>)?\((?P<taken>.*)\)(?: \[clone .*\])?")
+_SIGNATURE = re.compile(
+    r"(?:void )?(?P<name>[\w:]+)(?P<template><[^()]*>)?\((?P<taken>.*)\)(?: \[clone .*\])?"
+)
 _POINTER_32 = re.compile(r"\b(?:float|double)[234]?(?: const)?\*")
 _POINTER_16 = re.compile(r"(?i)half|bfloat|fp8|float8")
 _LIBRARY = re.compile(r"(?i)cu(?:blas|dnn|tlass|fft|sparse)|[sdczh]gemm|convolve|\w::\w")
@@ -140,7 +146,13 @@ _XPROF_NVIDIA = (
 _XPROF_AMD = (
     *("mfma", "wmma", "_xdl", "gtcx", "gemm_fusion", "miopenSp3AsmConvRage", "Custom_Cijk_"),
     # The shapes of tiles in ck_tile's templates: its helpers have none.
-    *("TileGemmShape<", "TileFlatmmShape<", "TileFmhaShape<", "TileFmhaBwdShape<", "TileSageAttnShape<"),
+    *(
+        "TileGemmShape<",
+        "TileFlatmmShape<",
+        "TileFmhaShape<",
+        "TileFmhaBwdShape<",
+        "TileSageAttnShape<",
+    ),
 )
 _AMD_TILE = re.compile(r"_MI\d+x\d+x\d+")
 
@@ -189,15 +201,23 @@ def op_is_eligible(name: str, kind: str = "") -> bool:
     The type tells more than XProf's rule, which knows names alone: a convolution that was fused bears the name of what it was fused with,
     as `conv2d/Relu` of type `_FusedConv2D`.
     """
-    return op_is_eligible_in_xprof(name) or bool(_ELIGIBLE_TYPE.match(kind)) or name in ("MatMul", "CudnnRNN")
+    return (
+        op_is_eligible_in_xprof(name)
+        or bool(_ELIGIBLE_TYPE.match(kind))
+        or name in ("MatMul", "CudnnRNN")
+    )
 
 
-_ELIGIBLE_CALL = re.compile(r"__(?:cublas|hipblas|cudnn\$(?:conv|fmha)|onednn\$(?:matmul|conv))|__triton_gemm|.*fmha")
+_ELIGIBLE_CALL = re.compile(
+    r"__(?:cublas|hipblas|cudnn\$(?:conv|fmha)|onednn\$(?:matmul|conv))|__triton_gemm|.*fmha"
+)
 
 
 def hlo_is_eligible(opcode: str, target: str) -> bool:
     """Whether an HLO op is a matrix product, convolution or attention: by its opcode, or by what a custom call calls."""
-    return opcode in ("dot", "convolution", "ragged-dot", "scaled-dot") or (opcode == "custom-call" and bool(_ELIGIBLE_CALL.match(target)))
+    return opcode in ("dot", "convolution", "ragged-dot", "scaled-dot") or (
+        opcode == "custom-call" and bool(_ELIGIBLE_CALL.match(target))
+    )
 
 
 def op_is_eligible_in_xprof(name: str) -> bool:

@@ -19,7 +19,13 @@ from nbprof.dialects.torchnames import DTYPE_BYTES
 Shape = tuple[int, ...]
 
 MATMUL, CONVOLUTION, ATTENTION = "matrix product", "convolution", "attention"
-ELEMENTWISE, REDUCTION, NORM, SOFTMAX, POOLING = "elementwise", "reduction", "normalization", "softmax", "pooling"
+ELEMENTWISE, REDUCTION, NORM, SOFTMAX, POOLING = (
+    "elementwise",
+    "reduction",
+    "normalization",
+    "softmax",
+    "pooling",
+)
 GATHER, COPY, FILL, NOTHING = "gather", "copy", "fill", "no work"
 PRODUCTS = (MATMUL, CONVOLUTION, ATTENTION)
 """What the operations of a model are counted of."""
@@ -84,7 +90,11 @@ class Call:
             shape = self.shape(i)
             step = _numbers(self.strides[i]) if i < len(self.strides) else ()
             # What a stride of 0 repeats is there once.
-            there = [n for n, s in zip(shape, step, strict=True) if s] if len(step) == len(shape) else shape
+            there = (
+                [n for n, s in zip(shape, step, strict=True) if s]
+                if len(step) == len(shape)
+                else shape
+            )
             out += prod(there) * width(self.type(i))
         return out
 
@@ -130,7 +140,9 @@ def width(kind: str) -> int:
 
 
 def _numbers(value: object) -> Shape:
-    if not isinstance(value, list | tuple) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value):
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value
+    ):
         raise UnknownError
     return tuple(value)
 
@@ -138,13 +150,25 @@ def _numbers(value: object) -> Shape:
 Formula = Callable[[Call], Cost]
 
 
-def _product(of: Callable[[Shape, Shape], int], a: int, b: int, out: Callable[[Shape, Shape], Shape], *more: int) -> Formula:
+def _product(
+    of: Callable[[Shape, Shape], int],
+    a: int,
+    b: int,
+    out: Callable[[Shape, Shape], Shape],
+    *more: int,
+) -> Formula:
     """A matrix product of two inputs; `more` are further ones that are read."""
 
     def cost(call: Call) -> Cost:
         left, right = call.shape(a), call.shape(b)
         kind = call.type(a)
-        made = width("int" if call.name == "_int_mm" else call.out_type(6, kind) if call.name == "_scaled_mm" else kind)
+        made = width(
+            "int"
+            if call.name == "_int_mm"
+            else call.out_type(6, kind)
+            if call.name == "_scaled_mm"
+            else kind
+        )
         flops = of(left, right)
         return Cost(flops, call.read(a, b, *more) + prod(out(left, right)) * made, kind)
 
@@ -178,9 +202,17 @@ _CONVOLUTIONS = {
     **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), _FORWARD),
     "cudnn_convolution": _CUDNN,
     "cudnn_convolution_relu": _Places(2, 3, 4, 5),
-    **dict.fromkeys(("miopen_convolution", "miopen_depthwise_convolution", "mkldnn_convolution"), _Places(2, 4, 3, 5)),
-    **dict.fromkeys(("_slow_conv2d_forward", "thnn_conv2d", "slow_conv3d_forward"), _Places(3, 4, 5, -1)),
-    **dict.fromkeys(("_conv_depthwise2d", "conv_depthwise3d", "slow_conv_dilated2d", "slow_conv_dilated3d"), _DILATED),
+    **dict.fromkeys(
+        ("miopen_convolution", "miopen_depthwise_convolution", "mkldnn_convolution"),
+        _Places(2, 4, 3, 5),
+    ),
+    **dict.fromkeys(
+        ("_slow_conv2d_forward", "thnn_conv2d", "slow_conv3d_forward"), _Places(3, 4, 5, -1)
+    ),
+    **dict.fromkeys(
+        ("_conv_depthwise2d", "conv_depthwise3d", "slow_conv_dilated2d", "slow_conv_dilated3d"),
+        _DILATED,
+    ),
     "cudnn_convolution_transpose": _Places(-1, 4, 2, 5, True, 3, 6),
     "miopen_convolution_transpose": _Places(2, 5, 3, 6, True, 4, 7),
 }
@@ -191,30 +223,45 @@ def _convolution(places: _Places) -> Formula:
         x, weight = call.shape(0), call.shape(1)
         if len(x) != len(weight) or len(x) < 3:
             raise UnknownError
-        transposed = places.transposed if isinstance(places.transposed, bool) else call.flag(places.transposed)
+        transposed = (
+            places.transposed
+            if isinstance(places.transposed, bool)
+            else call.flag(places.transposed)
+        )
         rank = len(x) - 2
 
         def of(place: int, default: int) -> Shape:
             given = call.numbers(place) if place >= 0 else (default,)
             return given * rank if len(given) == 1 else given
 
-        stride, padding, dilation = of(places.stride, 1), of(places.padding, 0), of(places.dilation, 1)
+        stride, padding, dilation = (
+            of(places.stride, 1),
+            of(places.padding, 0),
+            of(places.dilation, 1),
+        )
         if transposed:
             more, groups = of(places.output_padding, 0), call.numbers(places.groups)[0]
             made = tuple(
                 (n - 1) * s - 2 * p + d * (k - 1) + m + 1
-                for n, k, s, p, d, m in zip(x[2:], weight[2:], stride, padding, dilation, more, strict=True)
+                for n, k, s, p, d, m in zip(
+                    x[2:], weight[2:], stride, padding, dilation, more, strict=True
+                )
             )
             out = (x[0], weight[1] * groups, *made)
         else:
             made = tuple(
-                (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(x[2:], weight[2:], stride, padding, dilation, strict=True)
+                (n + 2 * p - d * (k - 1) - 1) // s + 1
+                for n, k, s, p, d in zip(x[2:], weight[2:], stride, padding, dilation, strict=True)
             )
             out = (x[0], weight[0], *made)
         _numbers(out)
         kind = call.type(0)
         read = call.read(0, 1, *([places.bias] if places.bias >= 0 else []))
-        return Cost(flops_of.convolution(x, weight, out, transposed=transposed), read + prod(out) * width(kind), kind)
+        return Cost(
+            flops_of.convolution(x, weight, out, transposed=transposed),
+            read + prod(out) * width(kind),
+            kind,
+        )
 
     return cost
 
@@ -223,7 +270,9 @@ def _convolution_backward(call: Call) -> Cost:
     out, x, weight = (call.shape(i) for i in range(3))
     mask, kind = call.flags(10), call.type(0)
     made = prod(x) * mask[0] + prod(weight) * mask[1] + out[1] * mask[2]
-    flops = flops_of.convolution_backward(out, x, weight, mask, call.numbers(9)[0], transposed=call.flag(7))
+    flops = flops_of.convolution_backward(
+        out, x, weight, mask, call.numbers(9)[0], transposed=call.flag(7)
+    )
     return Cost(flops, call.read(0, 1, 2) + made * width(kind), kind)
 
 
@@ -233,7 +282,9 @@ def _heads_first(shape: Shape) -> Shape:
     return b, heads, length, depth
 
 
-def _attention(*, lengths_first: bool = False, ragged: tuple[int, ...] = (), more: tuple[int, ...] = ()) -> Formula:
+def _attention(
+    *, lengths_first: bool = False, ragged: tuple[int, ...] = (), more: tuple[int, ...] = ()
+) -> Formula:
     """Query, key and value are the first inputs; where those of `ragged` are given, the lengths are not in the shapes."""
 
     def cost(call: Call) -> Cost:
@@ -242,12 +293,18 @@ def _attention(*, lengths_first: bool = False, ragged: tuple[int, ...] = (), mor
         if lengths_first:
             q, k, v = _heads_first(q), _heads_first(k), _heads_first(v)
         kind = call.type(0)
-        return Cost(flops_of.attention(q, k, v), call.read(0, 1, 2, *more) + prod((*q[:3], v[3])) * width(kind), kind)
+        return Cost(
+            flops_of.attention(q, k, v),
+            call.read(0, 1, 2, *more) + prod((*q[:3], v[3])) * width(kind),
+            kind,
+        )
 
     return cost
 
 
-def _attention_backward(*, lengths_first: bool = False, ragged: tuple[int, ...] = (), rest: int = 4) -> Formula:
+def _attention_backward(
+    *, lengths_first: bool = False, ragged: tuple[int, ...] = (), rest: int = 4
+) -> Formula:
     """The gradient of the output comes first, then query, key, value; from `rest` on what else is read."""
 
     def cost(call: Call) -> Cost:
@@ -257,7 +314,11 @@ def _attention_backward(*, lengths_first: bool = False, ragged: tuple[int, ...] 
             shapes = [_heads_first(shape) for shape in shapes]
         kind = call.type(1)
         made = sum(prod(shape) for shape in shapes[1:]) * width(kind)
-        return Cost(flops_of.attention_backward(*shapes), call.read(0, 1, 2, 3) + call.every(rest) + made, kind)
+        return Cost(
+            flops_of.attention_backward(*shapes),
+            call.read(0, 1, 2, 3) + call.every(rest) + made,
+            kind,
+        )
 
     return cost
 
@@ -382,7 +443,11 @@ def _promoted(call: Call, given: Sequence[int], tensors: int) -> str:
     for kind in kinds[1:]:
         out = _wider(out, kind)
     rest = [call.type(i) for i in given if not call.shape(i)]
-    rest += ["float" for i in range(1, tensors) if call.types[i : i + 1] == ("Scalar",) and not call.value(i).lstrip("-").isdigit()]
+    rest += [
+        "float"
+        for i in range(1, tensors)
+        if call.types[i : i + 1] == ("Scalar",) and not call.value(i).lstrip("-").isdigit()
+    ]
     if max((_level(kind) for kind in rest), default=0) > _level(out):
         if any(kind == "double" for kind in rest if _level(kind) > _level(out)):
             # A number of Python, or a tensor of one: float32 or float64.
@@ -402,13 +467,21 @@ def _wider(a: str, b: str) -> str:
         return a if _level(a) > _level(b) else b
     if {a, b} == {"c10::Half", "c10::BFloat16"}:
         return "float"
-    known = _FLOATS if a in _FLOATS and b in _FLOATS else _WHOLE if "unsigned char" not in (a, b) else ()
+    known = (
+        _FLOATS
+        if a in _FLOATS and b in _FLOATS
+        else _WHOLE
+        if "unsigned char" not in (a, b)
+        else ()
+    )
     if a not in known or b not in known:
         raise UnknownError
     return known[max(known.index(a), known.index(b))]
 
 
-def _reduction(dims: int, *, dtype: int = -1, to: str = "", whole: str = "", two: bool = False) -> Formula:
+def _reduction(
+    dims: int, *, dtype: int = -1, to: str = "", whole: str = "", two: bool = False
+) -> Formula:
     """Over the dimensions in one argument, all of them where it is left out.
 
     Parameters
@@ -476,7 +549,9 @@ def _per_element(operations: int, main: int = 0, *, out: int | None = None) -> F
     def cost(call: Call) -> Cost:
         kind = call.type(main)
         made = call.shape(main if out is None else out)
-        return Cost(operations * prod(call.shape(main)), call.every() + prod(made) * width(kind), kind)
+        return Cost(
+            operations * prod(call.shape(main)), call.every() + prod(made) * width(kind), kind
+        )
 
     return cost
 
@@ -485,7 +560,9 @@ def _softmax(operations: int) -> Formula:
     def cost(call: Call) -> Cost:
         kind = call.type(0)
         made = "float" if call.flag(2) else kind
-        return Cost(operations * prod(call.shape(0)), call.read(0) + prod(call.shape(0)) * width(made), kind)
+        return Cost(
+            operations * prod(call.shape(0)), call.read(0) + prod(call.shape(0)) * width(made), kind
+        )
 
     return cost
 
@@ -523,7 +600,9 @@ def _norm_backward(x: int, operations: int, more: Callable[[Call], int]) -> Form
 
     def cost(call: Call) -> Cost:
         kind, shape = call.type(x), call.shape(x)
-        return Cost(operations * prod(shape), call.every() + (prod(shape) + more(call)) * width(kind), kind)
+        return Cost(
+            operations * prod(shape), call.every() + (prod(shape) + more(call)) * width(kind), kind
+        )
 
     return cost
 
@@ -533,7 +612,11 @@ def _pooled(call: Call) -> Cost:
     rank = len(kernel)
     step = call.numbers(2) if stride not in ("", "[]") else kernel
     padding, dilation = call.numbers(3), call.numbers(4)
-    if call.flag(5) or len(x) <= rank or not len(kernel) == len(step) == len(padding) == len(dilation):
+    if (
+        call.flag(5)
+        or len(x) <= rank
+        or not len(kernel) == len(step) == len(padding) == len(dilation)
+    ):
         raise UnknownError
     sizes = zip(x[-rank:], kernel, step, padding, dilation, strict=True)
     out = (*x[:-rank], *((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes))
@@ -547,8 +630,15 @@ def _gathered(table: int, index: int) -> Formula:
 
     def cost(call: Call) -> Cost:
         shape, kind = call.shape(table), call.type(table)
-        dimension = _signed(call.value(1))[0] % max(len(shape), 1) if call.name == "index_select" else 0
-        size = prod(call.shape(index)) * prod(shape[:dimension]) * prod(shape[dimension + 1 :]) * width(kind)
+        dimension = (
+            _signed(call.value(1))[0] % max(len(shape), 1) if call.name == "index_select" else 0
+        )
+        size = (
+            prod(call.shape(index))
+            * prod(shape[:dimension])
+            * prod(shape[dimension + 1 :])
+            * width(kind)
+        )
         return Cost(0.0, call.read(index) + 2 * size, kind)
 
     return cost
@@ -563,7 +653,11 @@ def _embedding_backward(call: Call) -> Cost:
 
 def _squared_error(call: Call) -> Cost:
     shape, kind = call.shape(0), call.type(0)
-    return Cost(3 * prod(shape), call.read(0, 1) + (1 if call.numbers(2)[0] else prod(shape)) * width(kind), kind)
+    return Cost(
+        3 * prod(shape),
+        call.read(0, 1) + (1 if call.numbers(2)[0] else prod(shape)) * width(kind),
+        kind,
+    )
 
 
 def _copied(call: Call) -> Cost:
@@ -678,7 +772,9 @@ def _formula(name: str) -> tuple[str, Formula] | None:
         return None
     base = name[len(_ATEN) :]
     # What an op does in place it does otherwise, too.
-    return _FORMULAS.get(base) or (_FORMULAS.get(base[:-1]) if base.endswith("_") and not base.endswith("__") else None)
+    return _FORMULAS.get(base) or (
+        _FORMULAS.get(base[:-1]) if base.endswith("_") and not base.endswith("__") else None
+    )
 
 
 def cost(name: str, dims: str, types: str, strides: str = "", values: str = "") -> Cost | None:
@@ -696,9 +792,21 @@ def cost(name: str, dims: str, types: str, strides: str = "", values: str = "") 
     if found[0] == NOTHING:
         return Cost(0.0, 0.0, "")
     try:
-        call = Call(name[len(_ATEN) :], *(tuple(json.loads(text)) if text else () for text in (dims, types, strides, values)))
+        call = Call(
+            name[len(_ATEN) :],
+            *(tuple(json.loads(text)) if text else () for text in (dims, types, strides, values)),
+        )
         computed, moved, dtype = found[1](call)
         return Cost(float(computed), float(moved), dtype)
-    except (UnknownError, ValueError, TypeError, LookupError, AttributeError, OverflowError, ZeroDivisionError, RecursionError):
+    except (
+        UnknownError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+        ZeroDivisionError,
+        RecursionError,
+    ):
         # What does not fit its formula may be an overload that has another one, or damaged: nobody knows.
         return None

@@ -47,7 +47,9 @@ def convolution(x: Shape, weight: Shape, out: Shape, *, transposed: bool) -> int
     return prod((x if transposed else out)[2:]) * prod(weight) * x[0] * 2
 
 
-def convolution_backward(out: Shape, x: Shape, weight: Shape, mask: Sequence[bool], groups: int, *, transposed: bool) -> int:
+def convolution_backward(
+    out: Shape, x: Shape, weight: Shape, mask: Sequence[bool], groups: int, *, transposed: bool
+) -> int:
     """Of the gradients that `mask` asks for (of the input, of the weight), `out` being the gradient of the output."""
     flops = 0
     if mask[0]:
@@ -60,8 +62,19 @@ def convolution_backward(out: Shape, x: Shape, weight: Shape, mask: Sequence[boo
 
 def attention(query: Shape, key: Shape, value: Shape) -> int:
     """Of (batch, heads, length, depth): the scores, and their product with the values; keys may have fewer heads."""
-    (b, heads, length, depth), (b_k, heads_k, keys, depth_k), (b_v, heads_v, values, depth_v) = query, key, value
-    _same(b == b_k == b_v and heads_k == heads_v and depth == depth_k and keys == values and heads >= heads_k and heads % heads_k == 0)
+    (b, heads, length, depth), (b_k, heads_k, keys, depth_k), (b_v, heads_v, values, depth_v) = (
+        query,
+        key,
+        value,
+    )
+    _same(
+        b == b_k == b_v
+        and heads_k == heads_v
+        and depth == depth_k
+        and keys == values
+        and heads >= heads_k
+        and heads % heads_k == 0
+    )
     return 2 * b * heads * length * keys * (depth + depth_v)
 
 

@@ -33,7 +33,9 @@ _ANNOTATION = re.compile(
     r"FullyShardedDataParallel\.|DataParallel\.forward|nccl:|gloo:|mpi:|ucc:|##"
 )
 _OTHER_SPACES = ("autograd", "torch", "triton_")
-_AUTOGRAD = re.compile(r"(?:autograd::|torch::autograd::|\w+(?:Backward|Backward\d+|BackwardHook)\Z)|AccumulateGrad\Z")
+_AUTOGRAD = re.compile(
+    r"(?:autograd::|torch::autograd::|\w+(?:Backward|Backward\d+|BackwardHook)\Z)|AccumulateGrad\Z"
+)
 
 
 def is_annotation(name: str) -> bool:
@@ -65,7 +67,15 @@ def _is_word(text: str) -> bool:
 
 
 # Host calls into the CUDA, HIP, XPU, NPU and MTIA runtimes, by what they are for; the first pattern that fits wins.
-LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL = "launch", "copy", "fill", "sync", "allocate", "graph", "other"
+LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL = (
+    "launch",
+    "copy",
+    "fill",
+    "sync",
+    "allocate",
+    "graph",
+    "other",
+)
 COPY_H2D, COPY_D2H = "copy H2D", "copy D2H"
 # A call that would start something on the device, but was captured into a graph.
 CAPTURED = "captured"
@@ -82,8 +92,14 @@ _CALLS = tuple(
             SYNC,
             r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait|ze\w+Synchronize|aclrtSynchronize",
         ),
-        (COPY, r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|aclrtMemcpy"),
-        (FILL, r"(?:cuda|cu|hip)\w*Memset|urEnqueueUSMFill|zeCommandListAppendMemoryFill|aclrtMemset"),
+        (
+            COPY,
+            r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|aclrtMemcpy",
+        ),
+        (
+            FILL,
+            r"(?:cuda|cu|hip)\w*Memset|urEnqueueUSMFill|zeCommandListAppendMemoryFill|aclrtMemset",
+        ),
         (
             ALLOCATE,
             r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Host(?:Alloc|Free|Malloc|Register|Unregister)|Mem(?:Alloc|Free|Create|Map|Unmap))",
@@ -122,11 +138,20 @@ _COLLECTIVE = re.compile(
 
 def is_collective(kernel: str) -> bool:
     """Whether a kernel is communication between devices, by its name."""
-    may = "ccl" in kernel or "reduce" in kernel or "_shot_all" in kernel or "shmem" in kernel or "deep_ep" in kernel or "multimem" in kernel
+    may = (
+        "ccl" in kernel
+        or "reduce" in kernel
+        or "_shot_all" in kernel
+        or "shmem" in kernel
+        or "deep_ep" in kernel
+        or "multimem" in kernel
+    )
     return may and bool(_COLLECTIVE.search(kernel))
 
 
-_COLLECTIVE_OP = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(\w+)|c10d::_?(\w+)|_c10d_functional::(\w+)|record_param_comms\Z")
+_COLLECTIVE_OP = re.compile(
+    r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(\w+)|c10d::_?(\w+)|_c10d_functional::(\w+)|record_param_comms\Z"
+)
 
 
 def collective_op(op: str) -> bool:
@@ -134,7 +159,9 @@ def collective_op(op: str) -> bool:
     return bool(_COLLECTIVE_OP.match(op))
 
 
-_KERNEL_VERB = re.compile(r"(AllReduce|AllGather|ReduceScatter|AllToAll|SendRecv|Broadcast|Reduce)", re.IGNORECASE)
+_KERNEL_VERB = re.compile(
+    r"(AllReduce|AllGather|ReduceScatter|AllToAll|SendRecv|Broadcast|Reduce)", re.IGNORECASE
+)
 
 
 @lru_cache(maxsize=4096)
@@ -144,7 +171,18 @@ def collective_name(kernel: str) -> str:
     if not found:
         return kernel.partition("(")[0]
     verb = found.group(1).lower()
-    known = {v.lower(): v for v in ("AllReduce", "AllGather", "ReduceScatter", "AllToAll", "SendRecv", "Broadcast", "Reduce")}
+    known = {
+        v.lower(): v
+        for v in (
+            "AllReduce",
+            "AllGather",
+            "ReduceScatter",
+            "AllToAll",
+            "SendRecv",
+            "Broadcast",
+            "Reduce",
+        )
+    }
     return known[verb]
 
 
@@ -162,11 +200,38 @@ def transfer_kind(name: str, direction: str = "") -> str:
 
 DTYPE_BYTES: dict[str, int] = {
     **dict.fromkeys(("float", "int", "float32", "int32", "uint32", "c10::complex<half>"), 4),
-    **dict.fromkeys(("double", "long int", "long", "float64", "int64", "uint64", "c10::complex<float>", "complexfloat"), 8),
-    **dict.fromkeys(("half", "bfloat16", "c10::half", "c10::bfloat16", "short int", "short", "float16", "int16"), 2),
+    **dict.fromkeys(
+        (
+            "double",
+            "long int",
+            "long",
+            "float64",
+            "int64",
+            "uint64",
+            "c10::complex<float>",
+            "complexfloat",
+        ),
+        8,
+    ),
+    **dict.fromkeys(
+        (
+            "half",
+            "bfloat16",
+            "c10::half",
+            "c10::bfloat16",
+            "short int",
+            "short",
+            "float16",
+            "int16",
+        ),
+        2,
+    ),
     **dict.fromkeys(("byte", "char", "bool", "unsigned char", "signed char", "int8", "uint8"), 1),
     **dict.fromkeys(("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"), 1),
-    **dict.fromkeys(("c10::float8_e5m2", "c10::float8_e4m3fn", "c10::float8_e5m2fnuz", "c10::float8_e4m3fnuz"), 1),
+    **dict.fromkeys(
+        ("c10::float8_e5m2", "c10::float8_e4m3fn", "c10::float8_e5m2fnuz", "c10::float8_e4m3fnuz"),
+        1,
+    ),
     **dict.fromkeys(("c10::complex<double>", "complexdouble"), 16),
 }
 """Bytes per element, by PyTorch's lower-case name of the type."""
@@ -228,8 +293,15 @@ def tensor_core_eligible(op: str) -> bool:
     return op in _ELIGIBLE or bool(_ELIGIBLE_ELSEWHERE.match(op))
 
 
-_COMPILED = re.compile(r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction|triton_|Call CompiledFxGraph|inductor::")
-_COMPILING = ("CachingAutotuner.benchmark", "_compile.compile_inner", "AOTDispatcher.", "convert_frame.")
+_COMPILED = re.compile(
+    r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction|triton_|Call CompiledFxGraph|inductor::"
+)
+_COMPILING = (
+    "CachingAutotuner.benchmark",
+    "_compile.compile_inner",
+    "AOTDispatcher.",
+    "convert_frame.",
+)
 
 
 def is_compiled(name: str) -> bool:

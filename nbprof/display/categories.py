@@ -33,7 +33,11 @@ CATEGORIES = (
 
 BY_KEY = {category.key: category for category in CATEGORIES}
 
-DEVICE, HOST, OTHER = BY_KEY["device_compute"].colour, BY_KEY["host_compute"].colour, BY_KEY["other"].colour
+DEVICE, HOST, OTHER = (
+    BY_KEY["device_compute"].colour,
+    BY_KEY["host_compute"].colour,
+    BY_KEY["other"].colour,
+)
 HEAP, STACK, FREE, FRAGMENTATION = "#6B7F99", "#33445C", "#E9EDF2", "#22262B"
 OVER, MIDDLE, UNDER = "#B9480A", "#F1F2F4", "#2B62A8"
 """About a median, which the colour-blind tell apart too."""
@@ -49,7 +53,9 @@ def mix(colour: str, percent: float, ground: str = "#FFFFFF") -> str:
     """`percent` of a colour on a ground, as #RRGGBB."""
     part = percent / 100
     front, back = _rgb(colour), _rgb(ground)
-    return "#" + "".join(f"{round(f * part + b * (1 - part)):02X}" for f, b in zip(front, back, strict=True))
+    return "#" + "".join(
+        f"{round(f * part + b * (1 - part)):02X}" for f, b in zip(front, back, strict=True)
+    )
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:

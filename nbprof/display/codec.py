@@ -41,7 +41,9 @@ _UNSIGNED = tuple((dtype, int(np.iinfo(dtype).max)) for dtype in (np.uint8, np.u
 _LEAST_PLANES = 256
 """Bytes of an array that is worth a look at how it packs best."""
 _FROM_HTML = bytes.maketrans(b".,:[", b"<&$`")
-LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~".translate(str.maketrans("<&$`", ".,:["))
+LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~".translate(
+    str.maketrans("<&$`", ".,:[")
+)
 """The 85 letters of `to_text`, by their value."""
 
 
@@ -137,7 +139,9 @@ def unpack(data: bytes) -> dict[str, Any]:
     try:
         header = json.loads(body[4 : 4 + length])
     except ValueError as error:
-        raise ReadError(f"the header of the packed profile data is not JSON ({error})", offset=4) from error
+        raise ReadError(
+            f"the header of the packed profile data is not JSON ({error})", offset=4
+        ) from error
     start = 4 + length + (-(4 + length) % 8)
     payload: dict[str, Any] = _rich(header, body, start)
     return payload
@@ -176,7 +180,13 @@ def short(values: Iterable[float] | Array) -> npt.NDArray[np.float64]:
 def numbers(values: Iterable[Any] | Array) -> Array:
     """A number column in the smallest type that holds it exactly, missing as NaN: a table's CSV has the numbers of its frame."""
     exact = np.array(values, np.float64)
-    if len(exact) and np.isfinite(exact).all() and (exact >= 0).all() and (exact == np.trunc(exact)).all() and exact.max() < 2**32:
+    if (
+        len(exact)
+        and np.isfinite(exact).all()
+        and (exact >= 0).all()
+        and (exact == np.trunc(exact)).all()
+        and exact.max() < 2**32
+    ):
         return smallest(exact)
     exact[~np.isfinite(exact)] = np.nan
     with np.errstate(over="ignore"):
@@ -193,9 +203,17 @@ class _Writer:
         if isinstance(value, (dict, Part)):
             if isinstance(value, dict) and "$" in value:
                 raise ValueError(f'{where or "payload"}: a key "$" would be mistaken for an array')
-            return {str(key): one if type(one) in _PLAIN else self.plain(one, f"{where}.{key}".lstrip(".")) for key, one in value.items()}
+            return {
+                str(key): one
+                if type(one) in _PLAIN
+                else self.plain(one, f"{where}.{key}".lstrip("."))
+                for key, one in value.items()
+            }
         if isinstance(value, (list, tuple)):
-            return [one if type(one) in _PLAIN else self.plain(one, f"{where}[{i}]") for i, one in enumerate(value)]
+            return [
+                one if type(one) in _PLAIN else self.plain(one, f"{where}[{i}]")
+                for i, one in enumerate(value)
+            ]
         if isinstance(value, Delta):
             return {"$": self._store(_differences(value.values, where), where, "delta")}
         if isinstance(value, np.ndarray):
@@ -217,7 +235,11 @@ class _Writer:
     def arrays(self) -> bytes:
         """The bytes of all arrays; their references in what `plain` gave have their offsets from now on."""
         # Gzip packs better what is alike: types side by side.
-        stored = sorted(self._arrays, key=lambda one: (_ORDER[one[0][0]], one[0][3:])) if self._packed else self._arrays
+        stored = (
+            sorted(self._arrays, key=lambda one: (_ORDER[one[0][0]], one[0][3:]))
+            if self._packed
+            else self._arrays
+        )
         places: dict[bytes, int] = {}
         offset = 0
         for reference, data in stored:
@@ -229,10 +251,14 @@ class _Writer:
 
 def _type_of(values: Array, where: str) -> str:
     if values.ndim != 1:
-        raise ValueError(f"{where}: an array of {values.ndim} dimensions; only columns can be packed")
+        raise ValueError(
+            f"{where}: an array of {values.ndim} dimensions; only columns can be packed"
+        )
     code = _CODES.get(values.dtype) or f"{values.dtype.kind}{values.dtype.itemsize}"
     if code not in _TYPES:
-        raise ValueError(f"{where}: arrays of {values.dtype} cannot be packed; use one of {', '.join(_TYPES)}")
+        raise ValueError(
+            f"{where}: arrays of {values.dtype} cannot be packed; use one of {', '.join(_TYPES)}"
+        )
     return code
 
 
@@ -269,7 +295,12 @@ def _rich(value: Any, body: bytes, start: int) -> Any:
         raise ReadError("an array reaches past the end of the packed profile data", offset=at)
     coding = rest[0].split() if rest else []
     if "planes" in coding:
-        body, at = np.frombuffer(body, np.uint8, length * dtype.itemsize, at).reshape(dtype.itemsize, length).T.tobytes(), 0
+        body, at = (
+            np.frombuffer(body, np.uint8, length * dtype.itemsize, at)
+            .reshape(dtype.itemsize, length)
+            .T.tobytes(),
+            0,
+        )
     array: Array = np.frombuffer(body, dtype, length, at)
     return np.cumsum(array, dtype=dtype) if "delta" in coding else array
 

@@ -27,9 +27,13 @@ def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align
     if not rows:
         return ""
     sides = [f"{_CELL};text-align:{'right' if side == 'r' else 'left'}" for side in align]
-    head = "".join(f"<th style='{side}'>{text(label)}</th>" for side, label in zip(sides, heads, strict=True))
+    head = "".join(
+        f"<th style='{side}'>{text(label)}</th>" for side, label in zip(sides, heads, strict=True)
+    )
     body = "".join(
-        f"<tr style='{_ROW}'>" + "".join(f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True)) + "</tr>"
+        f"<tr style='{_ROW}'>"
+        + "".join(f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True))
+        + "</tr>"
         for row in rows
     )
     style = "border-collapse:collapse;border:0;margin:0 0 8px;font-size:12px;line-height:18px"
@@ -58,7 +62,10 @@ def diff(lines: list[FixLine]) -> str:
     """What to change in the code."""
     if not lines:
         return ""
-    looks = {"removed": f"text-decoration:line-through;{SOFT}", "added": "background:rgba(35,137,106,.18)"}
+    looks = {
+        "removed": f"text-decoration:line-through;{SOFT}",
+        "added": "background:rgba(35,137,106,.18)",
+    }
     return _block("<br>".join(_styled(_line(line.text), looks.get(line.kind)) for line in lines))
 
 
@@ -120,7 +127,9 @@ def bar(percent: float, colour: str) -> str:
 
 def marked(said: str) -> str:
     """A text in which double asterisks mark what is bold."""
-    return "".join(f"<b>{text(part)}</b>" if bold else text(part) for bold, part in wording.bold_parts(said))
+    return "".join(
+        f"<b>{text(part)}</b>" if bold else text(part) for bold, part in wording.bold_parts(said)
+    )
 
 
 def text(foreign: object) -> str:

@@ -20,7 +20,9 @@ from typing import Any
 from nbprof.display.payload import Part
 
 _PACKAGE = Path(__file__).parents[1]
-_NEVER = frozenset({"secret", "secrets", "password", "passwords", "confidential", "credential", "credentials"})
+_NEVER = frozenset(
+    {"secret", "secrets", "password", "passwords", "confidential", "credential", "credentials"}
+)
 _LEAST = 3
 """Shorter words say nothing: they are units, types and tiles."""
 
@@ -29,12 +31,16 @@ _ADDRESS = re.compile(
     r"|(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{1,4})(?![\w])"
 )
 """IP addresses, also as parts of names of hosts, e-mail addresses, hardware addresses."""
-_PATH = re.compile(r"(?:[A-Za-z][\w+.-]*://|(?<![\w.])[A-Za-z]:[\\/]|(?<![\w./~)\]}])~?/(?=[\w.@+~-]+/))[^\s\"'<>|:;,()\[\]{}*`“”‘’]+")
+_PATH = re.compile(
+    r"(?:[A-Za-z][\w+.-]*://|(?<![\w.])[A-Za-z]:[\\/]|(?<![\w./~)\]}])~?/(?=[\w.@+~-]+/))[^\s\"'<>|:;,()\[\]{}*`“”‘’]+"
+)
 """URLs, and absolute paths of two parts or more. In `jit(f)/jit(main)/add` and `/job:worker/task:0` is none."""
 _UNSEEN = ("M", "Cf", "Cs", "Co")
 """Categories of characters that would part a word: accents that stand alone, what is not to be seen."""
 _LIBRARY = re.compile(r"^(.*[\\/])((?:site|dist)-packages[\\/].*)$")
-_SUFFIX = re.compile(r"(?:\.(?:py|ipynb|pb|json|gz|zip|pt|tar|csv|db|html|cpp|cc|cu|h|so))+$", re.IGNORECASE)
+_SUFFIX = re.compile(
+    r"(?:\.(?:py|ipynb|pb|json|gz|zip|pt|tar|csv|db|html|cpp|cc|cu|h|so))+$", re.IGNORECASE
+)
 _RUN = re.compile(r"[^\W_]+")
 _SEGMENT = re.compile(r"[^\W_](?:[\w$-]*[^\W_])?")
 _WORD = re.compile(r"[^\W\d_]+|\d+")
@@ -45,7 +51,9 @@ _LIBRARY_KERNEL = re.compile(
     r"(?:Cijk|nvjet)(?:_(?:[A-Z]{1,6}(?:\d+[A-Z]{1,2})?\d*(?:x\d+)*|\d+x\d+|[a-z]{1,4}[A-Z]?|Bias|UserArgs|A[il]{2}k|B[jl]{2}k))+"
 )
 """Kernels of Tensile and cuBLAS: `Cijk_Ailk_Bljk_SB_MT128x64x8_SE`, of abbreviations that nobody lists."""
-_SHORT = re.compile(r"[a-z]{1,2}\d{1,6}|[a-z]{1,2}\d{1,3}[a-z]|\d{1,6}[a-z]{1,2}|\d{1,2}[a-z]\d{1,2}|\d+")
+_SHORT = re.compile(
+    r"[a-z]{1,2}\d{1,6}|[a-z]{1,2}\d{1,3}[a-z]|\d{1,6}[a-z]{1,2}|\d{1,2}[a-z]\d{1,2}|\d+"
+)
 """`mi300x`, `r2c`, `1c11`."""
 
 _LITERALS = r"""\#[^\n]*                                      # a comment
@@ -80,13 +88,20 @@ class Redactor:
         self._seen: dict[str, str] = {}
         self._own = own_texts().union(own) - _NEVER
         # A file may be called as a tab is, or as a column: then its name says nothing, and the page needs the word.
-        names = sorted({name for name in private if len(name) >= _LEAST and name not in self._own}, key=len, reverse=True)
+        names = sorted(
+            {name for name in private if len(name) >= _LEAST and name not in self._own},
+            key=len,
+            reverse=True,
+        )
         # By their first word, since there may be thousands.
         beginning: dict[str, list[str]] = {}
         for name in names:
             if first := _RUN.search(name):
                 beginning.setdefault(first[0], []).append(re.escape(name[first.start() :]))
-        self._private = {first: re.compile(rf"(?:{'|'.join(each)})(?![^\W_])") for first, each in beginning.items()}
+        self._private = {
+            first: re.compile(rf"(?:{'|'.join(each)})(?![^\W_])")
+            for first, each in beginning.items()
+        }
 
     def text(self, text: str) -> str:
         """A text with pseudonyms instead of names."""
@@ -102,14 +117,21 @@ class Redactor:
             out = _seen(text.replace("\0", " "))
             at, parts = 0, []
             for run in _RUN.finditer(out):
-                if run.start() >= at and (of := self._private.get(run[0])) and (match := of.match(out, run.start())):
+                if (
+                    run.start() >= at
+                    and (of := self._private.get(run[0]))
+                    and (match := of.match(out, run.start()))
+                ):
                     parts += [out[at : match.start()], keep(match, self._pseudonym)]
                     at = match.end()
             out = "".join([*parts, out[at:]])
             out = _PATH.sub(lambda match: keep(match, self._path), out)
             out = _ADDRESS.sub(lambda match: keep(match, self._pseudonym), out)
             parts = re.split("(\0\\d+\0)", out)
-            self._seen[text] = "".join(kept[int(part[1:-1])] if part[:1] == "\0" else _SEGMENT.sub(self._segment, part) for part in parts)
+            self._seen[text] = "".join(
+                kept[int(part[1:-1])] if part[:1] == "\0" else _SEGMENT.sub(self._segment, part)
+                for part in parts
+            )
         return self._seen[text]
 
     def tree(self, value: Any) -> Any:
@@ -121,7 +143,9 @@ class Redactor:
         if type(value) in (list, tuple):
             return type(value)(self.tree(each) for each in value)
         if isinstance(value, Part):
-            return type(value)(**{field.name: self.tree(getattr(value, field.name)) for field in fields(value)})  # type: ignore[arg-type]  # each part is a dataclass
+            return type(value)(
+                **{field.name: self.tree(getattr(value, field.name)) for field in fields(value)}
+            )  # type: ignore[arg-type]  # each part is a dataclass
         return value
 
     def _segment(self, match: re.Match[str]) -> str:
@@ -130,14 +154,21 @@ class Redactor:
     def _path(self, path: str) -> str:
         path, end = path.rstrip("."), "." * (len(path) - len(path.rstrip(".")))
         if library := _LIBRARY.match(path):
-            return ("/" if library[1] == "/" else "…/") + _SEGMENT.sub(self._segment, library[2]) + end
+            return (
+                ("/" if library[1] == "/" else "…/") + _SEGMENT.sub(self._segment, library[2]) + end
+            )
         suffix = _SUFFIX.search(path)
         tail = suffix[0] if suffix else ""
         return self._pseudonym(path.removesuffix(tail)) + tail + end
 
     def _pseudonym(self, name: str) -> str:
         if name not in self.replaced:
-            self.replaced[name] = "name_" + hashlib.blake2b(name.encode(errors="surrogatepass"), key=self._key, digest_size=4).hexdigest()
+            self.replaced[name] = (
+                "name_"
+                + hashlib.blake2b(
+                    name.encode(errors="surrogatepass"), key=self._key, digest_size=4
+                ).hexdigest()
+            )
         return self.replaced[name]
 
 
@@ -145,7 +176,11 @@ def _seen(text: str) -> str:
     """The text without what would part a word in it."""
     if text.isascii():
         return text
-    return "".join(char for char in unicodedata.normalize("NFC", text) if not unicodedata.category(char).startswith(_UNSEEN))
+    return "".join(
+        char
+        for char in unicodedata.normalize("NFC", text)
+        if not unicodedata.category(char).startswith(_UNSEEN)
+    )
 
 
 def words(name: str) -> list[str]:
@@ -155,7 +190,9 @@ def words(name: str) -> list[str]:
 
 @lru_cache(maxsize=100_000)
 def _public(segment: str) -> bool:
-    return _LIBRARY_KERNEL.fullmatch(segment) is not None or all(_known(part) for part in re.split(r"[_$-]+", segment) if part)
+    return _LIBRARY_KERNEL.fullmatch(segment) is not None or all(
+        _known(part) for part in re.split(r"[_$-]+", segment) if part
+    )
 
 
 def _known(part: str) -> bool:
@@ -173,13 +210,21 @@ def _known(part: str) -> bool:
     # Camel case. Its words are whole ones: of letters between digits, anything could be made.
     found = _CAMEL.findall(part)
     letters = [word.lower() for word in found if word.isalpha()]
-    return len(found) > 1 and any(len(word) >= _LEAST for word in letters) and all(word in public or len(word) < _LEAST for word in letters)
+    return (
+        len(found) > 1
+        and any(len(word) >= _LEAST for word in letters)
+        and all(word in public or len(word) < _LEAST for word in letters)
+    )
 
 
 @lru_cache(maxsize=1)
 def own_texts() -> frozenset[str]:
     """Every text in nbprof's own code that is no docstring, and the keys of its tools."""
-    return frozenset(text for path in _PACKAGE.rglob("*.py") for text in _literals(path.read_text(encoding="utf-8")))
+    return frozenset(
+        text
+        for path in _PACKAGE.rglob("*.py")
+        for text in _literals(path.read_text(encoding="utf-8"))
+    )
 
 
 def _literals(code: str) -> Iterator[str]:
@@ -189,7 +234,11 @@ def _literals(code: str) -> Iterator[str]:
         if literal is None or "b" in prefix.lower():
             continue
         quotes = 3 if literal.startswith('"""') else 1
-        text = literal[quotes:-quotes] if "\\" not in literal or "r" in prefix.lower() else ast.literal_eval(literal)
+        text = (
+            literal[quotes:-quotes]
+            if "\\" not in literal or "r" in prefix.lower()
+            else ast.literal_eval(literal)
+        )
         if "f" not in prefix.lower():
             yield text
             continue
@@ -203,4 +252,6 @@ def vocabulary() -> frozenset[str]:
     texts = [*own_texts(), (_PACKAGE / "tools" / "names.json").read_text(encoding="utf-8")]
     own = {word.lower() for text in texts for word in [*_WORD.findall(text), *words(text)]}
     public = (_PACKAGE / "display" / "public_words.txt").read_text(encoding="utf-8").split()
-    return frozenset(word for word in own.union(public) if len(word) >= _LEAST and word not in _NEVER)
+    return frozenset(
+        word for word in own.union(public) if len(word) >= _LEAST and word not in _NEVER
+    )

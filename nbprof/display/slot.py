@@ -58,7 +58,13 @@ class Slot:
         if publisher is None or not ident or getattr(publisher, "pub_socket", None) is None:
             return
         content = {"data": _line(text)[0], "metadata": {}, "transient": {"display_id": ident}}
-        publisher.session.send(publisher.pub_socket, "update_display_data", content, parent=self._parent, ident=publisher.topic)
+        publisher.session.send(
+            publisher.pub_socket,
+            "update_display_data",
+            content,
+            parent=self._parent,
+            ident=publisher.topic,
+        )
 
     def draw(self, data: dict[str, Any]) -> None:
         """Show what something else will follow, from any thread.
@@ -69,7 +75,10 @@ class Slot:
         if publisher is None:
             self._write_line(data["text/plain"])
             return
-        if getattr(publisher, "pub_socket", None) is None or getattr(publisher, "session", None) is None:
+        if (
+            getattr(publisher, "pub_socket", None) is None
+            or getattr(publisher, "session", None) is None
+        ):
             # Everything is being kept, or this is another kind of kernel.
             return
         ident, update = self._id, True

@@ -14,9 +14,7 @@ from nbprof.core.units import duration_text, size_text
 MISSING = "–"
 LEAST_MS = 0.01
 """Below it a time has no digit in ms that says anything: it is told in µs."""
-UNSEEN = (
-    "\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
-)
+UNSEEN = "\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
 """For a class of a regular expression: characters that are not to be seen or turn the direction of text."""
 _NO_LINE = re.compile(f"[\x00-\x1f{UNSEEN}]+")
 
@@ -94,7 +92,9 @@ def times(count: float) -> str:
     return "once" if round(count) == 1 else f"{number(count)} times"
 
 
-def gain(gain_ms: Any, gain_is: str, per: str | None = None, gain_percent: float | None = None) -> str:
+def gain(
+    gain_ms: Any, gain_is: str, per: str | None = None, gain_percent: float | None = None
+) -> str:
     """`up to −1.20 ms per step`, or `about`, or `at least`; empty where no gain is stated.
 
     `per` says what else than a step it is of, and `gain_percent` how much of that: `about −93.00 ms, 15% of the recording`.
@@ -169,7 +169,10 @@ def _arguments(text: str) -> int:
 
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A key that puts worker-2 before worker-10."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"(\d+)", name)
+    ]
 
 
 def one_line(text: str) -> str:

@@ -35,7 +35,19 @@ from nbprof.core.trace import (
 from nbprof.formats.chrome.part import Rows, Texts
 from nbprof.formats.chrome.values import LONGEST_PS
 
-LANE_COLUMNS = ["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"]
+LANE_COLUMNS = [
+    "lane",
+    "host",
+    "process",
+    "thread",
+    "line_id",
+    "plane",
+    "kind",
+    "device",
+    "note",
+    "events",
+    "order",
+]
 LANE_COLUMNS += ["pid", "tid", "labels", "sort"]
 _WEEK_NS = LONGEST_PS // 1000
 
@@ -102,7 +114,16 @@ class Builder:
         return np.fromiter((self.texts[text] for text in texts), np.int32, len(texts))
 
     def lane(
-        self, host: str, process: str, thread: str, *, pid: str = "", tid: str = "", labels: str = "", process_sort: int = 0, sort: int = 0
+        self,
+        host: str,
+        process: str,
+        thread: str,
+        *,
+        pid: str = "",
+        tid: str = "",
+        labels: str = "",
+        process_sort: int = 0,
+        sort: int = 0,
     ) -> int:
         """The number of a lane, the same for the same one; the trace numbers them anew.
 
@@ -119,7 +140,11 @@ class Builder:
         number = self._lanes.get(key)
         if number is None:
             number = self._lanes[key] = len(self._rows)
-            self._rows.append(_Lane(host, process, thread, pid or process, tid or thread, labels, process_sort, sort))
+            self._rows.append(
+                _Lane(
+                    host, process, thread, pid or process, tid or thread, labels, process_sort, sort
+                )
+            )
         return number
 
     def add(
@@ -143,31 +168,60 @@ class Builder:
         count = len(start_ns)
         duration = np.asarray(duration_ns, np.int64)
         if (negative := int((duration < 0).sum())) > 0:
-            self.receipt.warn(f"Events that end before they start, treated as having zero duration: {negative:,}.")
+            self.receipt.warn(
+                f"Events that end before they start, treated as having zero duration: {negative:,}."
+            )
             duration = np.maximum(duration, 0)
         chunk = _Chunk(
             np.broadcast_to(np.asarray(lane, np.int32), count),
             np.broadcast_to(np.asarray(name, np.int32), count),
             np.asarray(start_ns, np.int64),
             duration,
-            {key: rows for key, values in (args or {}).items() if len(rows := self._arg(values, count))},
+            {
+                key: rows
+                for key, values in (args or {}).items()
+                if len(rows := self._arg(values, count))
+            },
         )
         long = duration > _WEEK_NS
-        self.receipt.skip("left out: duration of more than a week (an overflow of the profiler's counter).", int(long.sum()))
+        self.receipt.skip(
+            "left out: duration of more than a week (an overflow of the profiler's counter).",
+            int(long.sum()),
+        )
         if count:
             self._chunks.append(_only(chunk, ~long) if long.any() else chunk)
 
-    def counter(self, lane: int, series: str, time_ns: Int64s, values: npt.NDArray[np.float64]) -> None:
+    def counter(
+        self, lane: int, series: str, time_ns: Int64s, values: npt.NDArray[np.float64]
+    ) -> None:
         """Adds samples of a counter to the process of a lane."""
         if len(time_ns):
-            self._counters.append((lane, series, np.asarray(time_ns, np.int64), np.asarray(values, np.float64)))
+            self._counters.append(
+                (lane, series, np.asarray(time_ns, np.int64), np.asarray(values, np.float64))
+            )
 
-    def flows(self, phase: npt.NDArray[np.uint8], ident: Int64s, category: str, lane: npt.NDArray[np.integer], time_ns: Int64s) -> None:
+    def flows(
+        self,
+        phase: npt.NDArray[np.uint8],
+        ident: Int64s,
+        category: str,
+        lane: npt.NDArray[np.integer],
+        time_ns: Int64s,
+    ) -> None:
         """Adds points of arrows, each inside the event around it; `phase` is 0 for a start, 1 for a step, 2 for a finish."""
         if count := len(ident):
             code, lanes = np.full(count, self.texts[category], np.int32), np.asarray(lane, np.int32)
             inside = np.ones(count, np.bool_)
-            self._flows.append(Flows(np.asarray(phase, np.uint8), ident, code, lanes, np.asarray(time_ns, np.int64), inside))
+            self._flows.append(
+                Flows(
+                    np.asarray(phase, np.uint8),
+                    ident,
+                    code,
+                    lanes,
+                    np.asarray(time_ns, np.int64),
+                    inside,
+                )
+            )
 
     def _arg(self, values: Values, count: int) -> Rows:
         if isinstance(values, Rows):
@@ -176,7 +230,9 @@ class Builder:
         column: npt.NDArray[Any]
         if isinstance(values, (int, str)):
             kind = TEXT if isinstance(values, str) else INT
-            column = np.full(count, self.texts[values] if isinstance(values, str) else values, np.int64)
+            column = np.full(
+                count, self.texts[values] if isinstance(values, str) else values, np.int64
+            )
         elif isinstance(values, Coded):
             kind, column = TEXT, values.codes
             rows = np.flatnonzero(column >= 0).astype(np.int32)
@@ -188,10 +244,16 @@ class Builder:
             column = values
         if kind == INT and column.dtype.kind == "f":
             there = ~np.isnan(column)
-            rows, kind, column = rows[there], DOUBLE, column[there].astype(np.float64).view(np.int64)
+            rows, kind, column = (
+                rows[there],
+                DOUBLE,
+                column[there].astype(np.float64).view(np.int64),
+            )
         elif kind == INT and column.dtype == np.uint64:
             kind, column = UINT, column.view(np.int64)
-        return Rows(rows, np.broadcast_to(np.uint8(kind), len(rows)), column.astype(np.int64, copy=False))
+        return Rows(
+            rows, np.broadcast_to(np.uint8(kind), len(rows)), column.astype(np.int64, copy=False)
+        )
 
     def trace(self, hosts: Sequence[str] = (), metadata: dict[str, object] | None = None) -> Trace:
         """The trace; `hosts` in the order wanted, those of lanes alone come behind. The builder is empty afterwards."""
@@ -205,7 +267,11 @@ class Builder:
         old = np.concatenate([none32, *(c.lane for c in self._chunks)])
         lane = number[old] if len(number) else none32
         name = np.concatenate([none32, *(c.name for c in self._chunks)])
-        start = (np.concatenate([none64, *(c.start for c in self._chunks)]) - moved[old]) * 1000 if len(moved) else none64
+        start = (
+            (np.concatenate([none64, *(c.start for c in self._chunks)]) - moved[old]) * 1000
+            if len(moved)
+            else none64
+        )
         duration = np.concatenate([none64, *(c.duration for c in self._chunks)]) * 1000
         order = sort_events(lane, start, duration)
         place = np.empty(len(order), np.int32)
@@ -221,8 +287,21 @@ class Builder:
             at += len(chunk.start)
             for key, rows in chunk.args.items():
                 args.setdefault(key, []).append((rows, mine))
-        flows = [Flows(f.phase, f.id, f.category, number[f.lane], (f.time - moved[f.lane]) * 1000, f.enclosing) for f in self._flows]
-        counters = [(int(number[lane]), series, (time - moved[lane]) * 1000, value) for lane, series, time, value in self._counters]
+        flows = [
+            Flows(
+                f.phase,
+                f.id,
+                f.category,
+                number[f.lane],
+                (f.time - moved[f.lane]) * 1000,
+                f.enclosing,
+            )
+            for f in self._flows
+        ]
+        counters = [
+            (int(number[lane]), series, (time - moved[lane]) * 1000, value)
+            for lane, series, time, value in self._counters
+        ]
         names = np.array([*used, ""], object)[:-1]
         self._chunks, self._flows, self._counters = [], [], []
         return Trace(
@@ -248,12 +327,23 @@ class Builder:
         """Leaves out events that lie more than a week from the middle one of their host."""
         for host in range(hosts):
             mine = [host_of[chunk.lane] == host for chunk in self._chunks]
-            times = np.concatenate([np.zeros(0, np.int64), *(c.start[m] for c, m in zip(self._chunks, mine, strict=True))])
+            times = np.concatenate(
+                [
+                    np.zeros(0, np.int64),
+                    *(c.start[m] for c, m in zip(self._chunks, mine, strict=True)),
+                ]
+            )
             if not len(times) or int(times.max()) - int(times.min()) <= _WEEK_NS:
                 continue
             middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
-            far = [m & (np.abs(c.start - middle) > _WEEK_NS) for c, m in zip(self._chunks, mine, strict=True)]
-            self.receipt.skip("left out: more than a week away from the rest of the trace.", sum(int(f.sum()) for f in far))
+            far = [
+                m & (np.abs(c.start - middle) > _WEEK_NS)
+                for c, m in zip(self._chunks, mine, strict=True)
+            ]
+            self.receipt.skip(
+                "left out: more than a week away from the rest of the trace.",
+                sum(int(f.sum()) for f in far),
+            )
             self._chunks = [_only(chunk, ~f) for chunk, f in zip(self._chunks, far, strict=True)]
 
     def _clock(self, host_of: Int32s, hosts: Sequence[str]) -> tuple[int, Int64s, list[int]]:
@@ -269,7 +359,9 @@ class Builder:
                 if len(mine):
                     firsts[host] = min(int(mine.min()), firsts.get(host, int(mine.min())))
         epoch, shifts = one_clock(list(firsts.values()), self.receipt)
-        taken = {host: first - shift for (host, first), shift in zip(firsts.items(), shifts, strict=True)}
+        taken = {
+            host: first - shift for (host, first), shift in zip(firsts.items(), shifts, strict=True)
+        }
         late = dict(zip(firsts, shifts, strict=True))
         lanes_taken = np.array([taken.get(host, epoch) for host in host_of.tolist()], np.int64)
         return epoch, lanes_taken, [1000 * late.get(host, 0) for host in range(len(hosts))]
@@ -281,7 +373,13 @@ class Builder:
             seen.setdefault((row.host, row.pid), len(seen))
         order = sorted(
             range(len(self._rows)),
-            key=lambda i: (hosts.index((r := self._rows[i]).host), r.process_sort, seen[r.host, r.pid], r.sort, i),
+            key=lambda i: (
+                hosts.index((r := self._rows[i]).host),
+                r.process_sort,
+                seen[r.host, r.pid],
+                r.sort,
+                i,
+            ),
         )
         number = np.zeros(len(order), np.int32)
         planes: list[Plane] = []
@@ -292,18 +390,36 @@ class Builder:
             key = (row.host, row.pid)
             if key not in plane_of:
                 plane_of[key] = len(planes)
-                stats: dict[str, object] = {"pid": row.pid, "labels": row.labels, "sort_index": row.process_sort}
+                stats: dict[str, object] = {
+                    "pid": row.pid,
+                    "labels": row.labels,
+                    "sort_index": row.process_sort,
+                }
                 planes.append(Plane(row.host, row.process, {**stats, **self.planes.get(key, {})}))
             number[i] = len(lanes)
             lanes.append(
-                lane_row(len(lanes), row.host, row.process, row.thread, row.pid, row.tid, row.labels, row.sort, plane=plane_of[key])
+                lane_row(
+                    len(lanes),
+                    row.host,
+                    row.process,
+                    row.thread,
+                    row.pid,
+                    row.tid,
+                    row.labels,
+                    row.sort,
+                    plane=plane_of[key],
+                )
             )
         return pd.DataFrame(lanes, columns=LANE_COLUMNS), planes, number
 
 
 def _only(chunk: _Chunk, keep: npt.NDArray[np.bool_]) -> _Chunk:
     place = np.cumsum(keep, dtype=np.int32) - np.int32(1)
-    args = {key: Rows(place[r.event[k]], r.kind[k], r.value[k]) for key, r in chunk.args.items() if (k := keep[r.event]).any()}
+    args = {
+        key: Rows(place[r.event[k]], r.kind[k], r.value[k])
+        for key, r in chunk.args.items()
+        if (k := keep[r.event]).any()
+    }
     return _Chunk(chunk.lane[keep], chunk.name[keep], chunk.start[keep], chunk.duration[keep], args)
 
 
@@ -347,7 +463,9 @@ def one_clock(firsts: Sequence[int], receipt: Receipt) -> tuple[int, list[int]]:
         return 0, []
     epoch = min(firsts)
     if max(firsts) - epoch > _WEEK_NS:
-        receipt.warn("The clocks of this run's files are more than a week apart; each file is drawn from its own start.")
+        receipt.warn(
+            "The clocks of this run's files are more than a week apart; each file is drawn from its own start."
+        )
         return epoch, [0] * len(firsts)
     return epoch, [first - epoch for first in firsts]
 
@@ -365,10 +483,17 @@ def joined_flows(flows: Sequence[Flows]) -> Flows | None:
     """Flows one behind the other; None where there are none."""
     if not any(len(f.id) for f in flows):
         return None
-    return Flows(*(np.concatenate([getattr(f, k) for f in flows]) for k in ("phase", "id", "category", "lane", "time", "enclosing")))
+    return Flows(
+        *(
+            np.concatenate([getattr(f, k) for f in flows])
+            for k in ("phase", "id", "category", "lane", "time", "enclosing")
+        )
+    )
 
 
-def counter_table(parts: Sequence[tuple[int, str, Int64s, npt.NDArray[np.float64]]]) -> pd.DataFrame:
+def counter_table(
+    parts: Sequence[tuple[int, str, Int64s, npt.NDArray[np.float64]]],
+) -> pd.DataFrame:
     """`Trace.counters` of samples by series: lane, name, times in ps, values."""
     if not parts:
         return no_counters()
@@ -378,12 +503,16 @@ def counter_table(parts: Sequence[tuple[int, str, Int64s, npt.NDArray[np.float64
     columns = {"lane": np.array(lane, np.int32), "series": np.array(series, object)}
     repeated = {key: np.repeat(column, counts) for key, column in columns.items()}
     out = pd.DataFrame({**repeated, "time": np.concatenate(time), "value": np.concatenate(value)})
-    return out.sort_values(["lane", "series", "time"], kind="stable", ignore_index=True)[list(COUNTER_COLUMNS)]
+    return out.sort_values(["lane", "series", "time"], kind="stable", ignore_index=True)[
+        list(COUNTER_COLUMNS)
+    ]
 
 
 def sort_events(lane: Int32s, start: Int64s, duration: Int64s) -> Int64s:
     """The order by (lane, start, -duration); equal ones keep that of the file. Quick where lanes are nearly sorted already."""
-    order = np.argsort(lane.astype(np.uint16) if len(lane) and lane.max() < 1 << 16 else lane, kind="stable")
+    order = np.argsort(
+        lane.astype(np.uint16) if len(lane) and lane.max() < 1 << 16 else lane, kind="stable"
+    )
     if not len(order):
         return order
     by_lane = lane[order]

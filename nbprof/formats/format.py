@@ -225,10 +225,14 @@ class Recordings(Protocol):
     def recording_of(self, parts: Sequence[str]) -> int:
         """How many of the folders that a file is in lead to its recording."""
 
-    def runs_in(self, folder: Path, *, near: bool = False, confinement: Confinement | None = None) -> tuple[list[RunFiles], list[str]]:
+    def runs_in(
+        self, folder: Path, *, near: bool = False, confinement: Confinement | None = None
+    ) -> tuple[list[RunFiles], list[str]]:
         """The runs below a folder, newest first, and the paths of recordings that cannot be read yet; with `near` those right in it."""
 
-    def runs_at(self, place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]) -> tuple[list[RunFiles], list[str]]:
+    def runs_at(
+        self, place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
+    ) -> tuple[list[RunFiles], list[str]]:
         """The same of a place that has been walked over; `sidecars` are what nbprof wrote, by the folder that it is in."""
 
     def not_yet(self, path: str) -> str:
@@ -328,10 +332,15 @@ class Format:
         """The runs of a folder: those that formats before this one found there, and its own."""
         if self.gather is not None:
             return self.gather(here, before)
-        return before + [RunFiles(one.stem, here.folder, (one.file,), one.file.modified, self.name) for one in here.of(self.name)]
+        return before + [
+            RunFiles(one.stem, here.folder, (one.file,), one.file.modified, self.name)
+            for one in here.of(self.name)
+        ]
 
     @python_strings()
-    def read(self, files: Sequence[SourceFile], progress: Callable[[str], None] | None, limit_bytes: int) -> Trace:
+    def read(
+        self, files: Sequence[SourceFile], progress: Callable[[str], None] | None, limit_bytes: int
+    ) -> Trace:
         """The trace of one run.
 
         Raises
@@ -355,7 +364,10 @@ def _entry(name: str) -> Any:
 
 def within(is_folder: Callable[[str], bool], parts: Sequence[str]) -> str:
     """The first of some folders, each in the one before, that is a recording or a part of one; the empty text where none is."""
-    return next((part for i, part in enumerate(parts) if is_folder("/".join(parts[max(i - 1, 0) : i + 1]))), "")
+    return next(
+        (part for i, part in enumerate(parts) if is_folder("/".join(parts[max(i - 1, 0) : i + 1]))),
+        "",
+    )
 
 
 def is_text(data: bytes) -> bool:

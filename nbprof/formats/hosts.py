@@ -30,7 +30,11 @@ def hosts_missing(names: Iterable[str]) -> list[str]:
     at = differ[0]
     numbers = {int(parts[at]) for parts in split}
     # A series from 0 or 1 is a count of hosts; process ids and ports are not.
-    if min(numbers) > 1 or len(numbers) < len(split) or max(numbers) - min(numbers) + 1 > 2 * len(numbers):
+    if (
+        min(numbers) > 1
+        or len(numbers) < len(split)
+        or max(numbers) - min(numbers) + 1 > 2 * len(numbers)
+    ):
         return []
     lacking = sorted(set(range(min(numbers), max(numbers))) - numbers)
     width = len(split[0][at]) if len({len(parts[at]) for parts in split}) == 1 else 0

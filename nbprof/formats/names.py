@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 SUFFIXES: dict[str, tuple[str, ...]] = {
-    row["room"]: tuple(row["suffixes"]) for row in json.loads(Path(__file__).with_name("formats.json").read_text("utf-8"))
+    row["room"]: tuple(row["suffixes"])
+    for row in json.loads(Path(__file__).with_name("formats.json").read_text("utf-8"))
 }
 """By the folder of the format; the usual one first."""

@@ -9,7 +9,9 @@ from importlib import import_module
 from nbprof.formats.format import PACKING, Format
 from nbprof.formats.names import SUFFIXES
 
-FORMATS: tuple[Format, ...] = tuple(import_module(f"nbprof.formats.{room}.format").FORMAT for room in SUFFIXES)
+FORMATS: tuple[Format, ...] = tuple(
+    import_module(f"nbprof.formats.{room}.format").FORMAT for room in SUFFIXES
+)
 """In the order in which they collect the files of a folder."""
 
 
@@ -20,7 +22,9 @@ def by_name(name: str) -> Format:
 
 def telling(name: str) -> Format | None:
     """The format that the name of a file alone tells."""
-    return next((form for form in FORMATS if form.names is not None and form.names.search(name)), None)
+    return next(
+        (form for form in FORMATS if form.names is not None and form.names.search(name)), None
+    )
 
 
 def possible(name: str) -> bool:
@@ -35,7 +39,14 @@ def stem(name: str) -> str:
 
 @lru_cache
 def _endings(formats: tuple[Format, ...]) -> tuple[str, ...]:
-    return (".gz", ".bz2", ".xz", *dict.fromkeys("." + suffix.rpartition(".")[2] for form in formats for suffix in form.suffixes))
+    return (
+        ".gz",
+        ".bz2",
+        ".xz",
+        *dict.fromkeys(
+            "." + suffix.rpartition(".")[2] for form in formats for suffix in form.suffixes
+        ),
+    )
 
 
 @lru_cache

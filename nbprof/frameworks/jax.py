@@ -45,7 +45,15 @@ FRAMEWORK = Framework(
     ),
     doctor=Doctor(
         "jax",
-        ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "jax-rocm7-plugin", "jax-rocm60-plugin", "libtpu"),
+        (
+            "jax",
+            "jaxlib",
+            "jax-cuda13-plugin",
+            "jax-cuda12-plugin",
+            "jax-rocm7-plugin",
+            "jax-rocm60-plugin",
+            "libtpu",
+        ),
         "import jax; print(*jax.devices(), sep=', ')",
     ),
     words=Words(

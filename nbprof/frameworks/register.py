@@ -55,7 +55,9 @@ def named(name: str) -> Framework:
 
 def of_module(name: str) -> Framework:
     """The framework that importing a module makes available; `UNKNOWN` for other modules."""
-    return next((framework for framework in RECORDED.values() if framework.recorder.module == name), UNKNOWN)
+    return next(
+        (framework for framework in RECORDED.values() if framework.recorder.module == name), UNKNOWN
+    )
 
 
 def titled(text: str) -> Framework:

@@ -22,7 +22,13 @@ FRAMEWORK = Framework(
         code=r"\b(?:torch|torchvision|lightning)\b",
         backend="nbprof.capture.torch:TorchBackend",
         files="*.pt.trace.json.gz",
-        signs=(b'"cat": "cpu_op"', b'"cat":"cpu_op"', b'"cat": "kernel"', b'"cat": "cuda_runtime"', b'"cat": "Operator"'),
+        signs=(
+            b'"cat": "cpu_op"',
+            b'"cat":"cpu_op"',
+            b'"cat": "kernel"',
+            b'"cat": "cuda_runtime"',
+            b'"cat": "Operator"',
+        ),
         in_use=_in_use,
     ),
     doctor=Doctor(

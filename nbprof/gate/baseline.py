@@ -68,10 +68,18 @@ class Baseline:
         found = {name: figure(runs, name) for name in KINDS}
         times, _ = repeats(runs)
         mine = _side(runs[0])
-        kernels, more_kernels = _names(mine.kernels.rename(columns={"total_us": "us"}), _KEPT["kernels"], len(mine.steps))
-        ops, more_ops = _names(mine.ops.rename(columns={"self_us": "us"}), _KEPT["ops"], len(mine.steps))
+        kernels, more_kernels = _names(
+            mine.kernels.rename(columns={"total_us": "us"}), _KEPT["kernels"], len(mine.steps)
+        )
+        ops, more_ops = _names(
+            mine.ops.rename(columns={"self_us": "us"}), _KEPT["ops"], len(mine.steps)
+        )
         return cls(
-            counts={name: one.value for name, one in found.items() if one.value is not None and not one.unknown},
+            counts={
+                name: one.value
+                for name, one in found.items()
+                if one.value is not None and not one.unknown
+            },
             runs=[times] if times else [],
             machine=machine_of(runs[0]),
             kernels=kernels,
@@ -92,11 +100,18 @@ class Baseline:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values["nbprof_baseline"] != VERSION:
-                raise NbprofError(f"{path} is a baseline from another version of nbprof: write it again with --nbprof-update")
+                raise NbprofError(
+                    f"{path} is a baseline from another version of nbprof: write it again with --nbprof-update"
+                )
             return cls(
                 counts={str(name): _number(value) for name, value in values["counts"].items()},
                 runs=[
-                    [Repeat(**{name: _number(one[name]) for name in _TIMES}, steps=int(one["steps"])) for one in run]
+                    [
+                        Repeat(
+                            **{name: _number(one[name]) for name in _TIMES}, steps=int(one["steps"])
+                        )
+                        for one in run
+                    ]
                     for run in values["runs"]
                 ],
                 machine={str(name): str(value) for name, value in values["machine"].items()},
@@ -106,9 +121,13 @@ class Baseline:
                 unit=_kind(values.get("unit", STEP)),
             )
         except OSError as error:
-            raise NbprofError(f"{path}: the baseline could not be read ({error.strerror})") from error
+            raise NbprofError(
+                f"{path}: the baseline could not be read ({error.strerror})"
+            ) from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise NbprofError(f"{path} is not a baseline, or is damaged ({error}): write it again with --nbprof-update") from error
+            raise NbprofError(
+                f"{path} is not a baseline, or is damaged ({error}): write it again with --nbprof-update"
+            ) from error
 
     def write(self, path: Path) -> None:
         """Put it in a file, whole or not at all.
@@ -122,20 +141,35 @@ class Baseline:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise NbprofError(f"{path.parent}: the folder of the baseline could not be made ({error.strerror})") from error
+            raise NbprofError(
+                f"{path.parent}: the folder of the baseline could not be made ({error.strerror})"
+            ) from error
         with atomic_write(path, "baseline", len(text)) as file:
             file.write(text.encode())
 
     def text(self) -> str:
         """The file: sorted, a line for each figure, repeat, kernel and op."""
         parts = [f'"nbprof_baseline": {VERSION}']
-        for name, values in (("counts", {key: _rounded(value, 12) for key, value in self.counts.items()}), ("machine", self.machine)):
-            rows = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(values.items())]
-            parts.append(f'"{name}": {{\n' + ",\n".join(rows) + "\n }" if rows else f'"{name}": {{}}')
+        for name, values in (
+            ("counts", {key: _rounded(value, 12) for key, value in self.counts.items()}),
+            ("machine", self.machine),
+        ):
+            rows = [
+                f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(values.items())
+            ]
+            parts.append(
+                f'"{name}": {{\n' + ",\n".join(rows) + "\n }" if rows else f'"{name}": {{}}'
+            )
         for name, listed in (("kernels", self.kernels), ("ops", self.ops)):
             rows = [f"  {json.dumps(one)}" for one in listed]
             parts.append(f'"{name}": [\n' + ",\n".join(rows) + "\n ]" if rows else f'"{name}": []')
-        times = [[json.dumps({key: _rounded(value, 5) for key, value in one._asdict().items()}) for one in run] for run in self.runs]
+        times = [
+            [
+                json.dumps({key: _rounded(value, 5) for key, value in one._asdict().items()})
+                for one in run
+            ]
+            for run in self.runs
+        ]
         rows = ["  [\n   " + ",\n   ".join(run) + "\n  ]" for run in times]
         parts.append('"runs": [\n' + ",\n".join(rows) + "\n ]" if rows else '"runs": []')
         parts.append(f'"truncated": {json.dumps(self.truncated)}')
@@ -181,7 +215,10 @@ class Baseline:
             rows = rows[rows["change"] > 0]
         order = rows["change"].abs().sort_values(ascending=False, kind="stable").index[:MOST_NAMED]
         name = _KEPT[what][-1]
-        return [_change(str(row[name]), row, of, Unit(self.unit)) for row in rows.loc[order].to_dict("records")]
+        return [
+            _change(str(row[name]), row, of, Unit(self.unit))
+            for row in rows.loc[order].to_dict("records")
+        ]
 
 
 def machine_of(run: Run) -> dict[str, str]:
@@ -190,9 +227,16 @@ def machine_of(run: Run) -> dict[str, str]:
     if capture is None or not capture.machine:
         return {}
     overview = run.overview
-    versions = {f"version of {name}": str(value) for name, value in overview["environment"]["versions"].items()}
-    options = {f"option {name}": str(capture.options[name]) for name in _OPTIONS if name in capture.options}
-    devices = f"{overview['devices']} × {overview['device_kind']}" if overview["devices"] else "none"
+    versions = {
+        f"version of {name}": str(value)
+        for name, value in overview["environment"]["versions"].items()
+    }
+    options = {
+        f"option {name}": str(capture.options[name]) for name in _OPTIONS if name in capture.options
+    }
+    devices = (
+        f"{overview['devices']} × {overview['device_kind']}" if overview["devices"] else "none"
+    )
     # The instructions follow from the model of the CPU.
     stated = {name: value for name, value in capture.machine.items() if name != "bf16"}
     return {**stated, "devices": devices, **versions, **options}
@@ -213,8 +257,15 @@ def another(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 
 _NONE = {
-    "ops": pd.DataFrame({name: pd.Series([], dtype=object) for name in ("where", "type", "op", "self_us", "occurrences")}),
-    "kernels": pd.DataFrame({name: pd.Series([], dtype=object) for name in ("kernel", "total_us", "occurrences")}),
+    "ops": pd.DataFrame(
+        {
+            name: pd.Series([], dtype=object)
+            for name in ("where", "type", "op", "self_us", "occurrences")
+        }
+    ),
+    "kernels": pd.DataFrame(
+        {name: pd.Series([], dtype=object) for name in ("kernel", "total_us", "occurrences")}
+    ),
 }
 
 
@@ -223,17 +274,29 @@ def _side(run: Run) -> Side:
     return Side("", run.steps, run.ops_in_steps, run.kernels_in_steps, run.input_ops)
 
 
-def _names(frame: pd.DataFrame, keys: tuple[str, ...], steps: int) -> tuple[list[dict[str, Any]], bool]:
+def _names(
+    frame: pd.DataFrame, keys: tuple[str, ...], steps: int
+) -> tuple[list[dict[str, Any]], bool]:
     """The rows with the most time and the most calls, by name, per step; and whether there are more."""
     if not len(frame) or not steps:
         return [], False
     if "type" in keys:
         frame = frame[frame["type"] != "IDLE"]
-    added = frame.astype(dict.fromkeys(keys, str)).groupby(list(keys))[["us", "occurrences"]].sum() / steps
-    top = [added[column].sort_values(ascending=False, kind="stable").index[:MOST_NAMES] for column in ("us", "occurrences")]
+    added = (
+        frame.astype(dict.fromkeys(keys, str)).groupby(list(keys))[["us", "occurrences"]].sum()
+        / steps
+    )
+    top = [
+        added[column].sort_values(ascending=False, kind="stable").index[:MOST_NAMES]
+        for column in ("us", "occurrences")
+    ]
     kept = added[added.index.isin(top[0].union(top[1]))].sort_index().reset_index()
     rows = [
-        {**{key: row[key] for key in keys}, "calls": _rounded(row["occurrences"], 6), "us": _rounded(row["us"], 4)}
+        {
+            **{key: row[key] for key in keys},
+            "calls": _rounded(row["occurrences"], 6),
+            "us": _rounded(row["us"], 4),
+        }
         for row in kept.to_dict("records")
     ]
     return rows, len(kept) < len(added)
@@ -261,12 +324,18 @@ def _kind(value: Any) -> str:
 
 
 def _row(row: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {**{key: str(row[key]) for key in keys}, **{name: _rounded(_number(row[name]), 6) for name in ("calls", "us")}}
+    return {
+        **{key: str(row[key]) for key in keys},
+        **{name: _rounded(_number(row[name]), 6) for name in ("calls", "us")},
+    }
 
 
 def _change(name: str, row: Mapping[Any, Any], of: str, unit: Unit) -> str:
     short = name if len(name) <= 80 else f"{name[:79]}…"
-    before, after = (0.0 if pd.isna(row[f"{when}_{of}"]) else float(row[f"{when}_{of}"]) for when in ("before", "after"))
+    before, after = (
+        0.0 if pd.isna(row[f"{when}_{of}"]) else float(row[f"{when}_{of}"])
+        for when in ("before", "after")
+    )
     what = "calls" if of == "calls" else "µs"
     note = {"new": " (new)", "gone": " (gone)"}.get(str(row["state"]), "")
     return f"{short}: {before:,.4g} → {after:,.4g} {what} {unit.per}{note}"

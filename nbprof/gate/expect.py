@@ -101,7 +101,11 @@ def _profiles(one: Profile | block | Source) -> list[Profile]:
         if one.result is None:
             raise NbprofError(f"nothing was recorded: {one._reason}")
         return [one.result]
-    return list(one.repeats) if isinstance(one, Repeated) else [one if isinstance(one, Profile) else read(one)]
+    return (
+        list(one.repeats)
+        if isinstance(one, Repeated)
+        else [one if isinstance(one, Profile) else read(one)]
+    )
 
 
 class Expectation:
@@ -110,7 +114,9 @@ class Expectation:
     A count takes `max`, the largest value that passes; without it, the value in the baseline. Each check takes `unknown` as `expect` does.
     """
 
-    def __init__(self, profiles: list[Profile], *, unknown: str | None = None, update: str | None = None) -> None:
+    def __init__(
+        self, profiles: list[Profile], *, unknown: str | None = None, update: str | None = None
+    ) -> None:
         held = policy.current()
         self.profiles = profiles
         self._runs = [profile.run for profile in profiles]
@@ -170,11 +176,15 @@ class Expectation:
         """Programs compiled, or functions traced, after warm-up."""
         return self._at_most("recompiles", max, unknown)
 
-    def pageable_copies(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
+    def pageable_copies(
+        self, max: float | None = None, *, unknown: str | None = None
+    ) -> Expectation:
         """Copies from or to memory of the host that is not pinned, per step."""
         return self._at_most("pageable_copies", max, unknown)
 
-    def collective_bytes(self, max: float | str | None = None, *, unknown: str | None = None) -> Expectation:
+    def collective_bytes(
+        self, max: float | str | None = None, *, unknown: str | None = None
+    ) -> Expectation:
         """Bytes of the collectives of a rank per step."""
         return self._at_most("collective_bytes", max, unknown)
 
@@ -182,7 +192,9 @@ class Expectation:
         """Floating-point operations of compiled programs per step."""
         return self._at_most("flops", max, unknown)
 
-    def peak_memory(self, max: float | str | None = None, *, unknown: str | None = None) -> Expectation:
+    def peak_memory(
+        self, max: float | str | None = None, *, unknown: str | None = None
+    ) -> Expectation:
         """The most memory in use at once, as `p.overview["peak_memory_bytes"]`; "1.2 GB" is 1.2e9 bytes."""
         return self._at_most("peak_memory", max, unknown)
 
@@ -200,7 +212,9 @@ class Expectation:
             not excluded; it passes if such a slowdown is excluded; otherwise the noise is too large to tell, and the outcome is unknown.
         """
         allowed = fraction(slower, "step_time")
-        return self._add("step_time", lambda self, unknown: self._step_time(allowed, unknown), unknown)
+        return self._add(
+            "step_time", lambda self, unknown: self._step_time(allowed, unknown), unknown
+        )
 
     def verify(self) -> list[Outcome]:
         """Make the checks.
@@ -221,12 +235,20 @@ class Expectation:
         self.judge()
         failed = [one for one in self.outcomes if one.failed]
         if failed:
-            count = f"{len(failed)} of {len(self.outcomes)} expectations" if len(self.outcomes) > 1 else "1 expectation"
-            raise ExpectationFailed("\n".join([f"{count} not met", *(f"  {one}" for one in failed)]))
+            count = (
+                f"{len(failed)} of {len(self.outcomes)} expectations"
+                if len(self.outcomes) > 1
+                else "1 expectation"
+            )
+            raise ExpectationFailed(
+                "\n".join([f"{count} not met", *(f"  {one}" for one in failed)])
+            )
         if self._policy.pending is None:
             for one in self.outcomes:
                 if one.outcome == UNKNOWN:
-                    warnings.warn(f"nbprof: {one.check} is unknown: {one.text}", RuntimeWarning, stacklevel=2)
+                    warnings.warn(
+                        f"nbprof: {one.check} is unknown: {one.text}", RuntimeWarning, stacklevel=2
+                    )
         return self.outcomes
 
     def judge(self) -> list[Outcome]:
@@ -240,7 +262,9 @@ class Expectation:
         __tracebackhide__ = True
         self._state.done = True
         if not self._checks:
-            raise NbprofError("nbprof.expect(...) has no checks, so it checks nothing: add one, such as .kernels(max=410)")
+            raise NbprofError(
+                "nbprof.expect(...) has no checks, so it checks nothing: add one, such as .kernels(max=410)"
+            )
         self.outcomes = self._judged()
         return self.outcomes
 
@@ -266,17 +290,26 @@ class Expectation:
     def __enter__(self) -> Expectation:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         __tracebackhide__ = True
         if error is None:
             self.verify()
         else:
             self.abandon()
 
-    def _add(self, name: str, judge: Callable[[Expectation, str], Outcome], unknown: str | None) -> Expectation:
+    def _add(
+        self, name: str, judge: Callable[[Expectation, str], Outcome], unknown: str | None
+    ) -> Expectation:
         # What is added to a chain that was verified has to be verified as well.
         self._state.done = False
-        self._checks.append(_Check(name, judge, None if unknown is None else policy.checked(unknown)))
+        self._checks.append(
+            _Check(name, judge, None if unknown is None else policy.checked(unknown))
+        )
         return self
 
     def _at_most(self, name: str, most: float | str | None, unknown: str | None) -> Expectation:
@@ -285,7 +318,9 @@ class Expectation:
 
     def _judged(self) -> list[Outcome]:
         if self._must_write and self._path is None:
-            raise NbprofError(f"update={self._update!r} names no file: add .against(path) to the chain")
+            raise NbprofError(
+                f"update={self._update!r} names no file: add .against(path) to the chain"
+            )
         made = None
         if self._path is not None and self._update:
             if self._baseline is None:
@@ -298,7 +333,10 @@ class Expectation:
         if self._update == "add" and any(one.outcome == FAIL for one in outcomes):
             # Its step times are of other code than those that the baseline has.
             text = f"{_time(unit_of(self._runs))}: not added to the baseline, since another check failed"
-            return [one._replace(outcome=UNKNOWN, text=text) if one.check == "step_time" else one for one in outcomes]
+            return [
+                one._replace(outcome=UNKNOWN, text=text) if one.check == "step_time" else one
+                for one in outcomes
+            ]
         made.write(self._path)
         self._policy.written.add(self._path.resolve())
         return outcomes
@@ -306,13 +344,19 @@ class Expectation:
     def _made(self, path: Path) -> Baseline:
         """The baseline that is to be written."""
         if path.resolve() in self._policy.written:
-            raise NbprofError(f"{path} was written by another expectation of this session: give each a separate baseline")
+            raise NbprofError(
+                f"{path} was written by another expectation of this session: give each a separate baseline"
+            )
         mine = Baseline.of(self._runs)
         if self._update == "add" and path.exists():
             before = Baseline.read(path)
-            reason = other_units(self._runs, before.unit) or ("" if self._same_machine else another(before.machine, mine.machine))
+            reason = other_units(self._runs, before.unit) or (
+                "" if self._same_machine else another(before.machine, mine.machine)
+            )
             if reason:
-                raise NbprofError(f"{path}: the {_times(unit_of(self._runs))} of this run were not added: {reason}")
+                raise NbprofError(
+                    f"{path}: the {_times(unit_of(self._runs))} of this run were not added: {reason}"
+                )
             before.add(mine)
             return before
         return mine
@@ -320,7 +364,11 @@ class Expectation:
     def _compared(self, name: str) -> Baseline | str:
         """The baseline, or why a check that needs one fails."""
         if self._path is None:
-            what = "slower= needs a baseline" if name == "step_time" else "no max= was given, nor a baseline"
+            what = (
+                "slower= needs a baseline"
+                if name == "step_time"
+                else "no max= was given, nor a baseline"
+            )
             raise NbprofError(f"{name}: {what}: add .against(path) to the chain")
         if self._baseline is None:
             return f"there is no baseline {self._path}: pytest --nbprof-update writes it, as does update='new'"
@@ -345,14 +393,40 @@ class Expectation:
                 text = f"{title}: it is not in the baseline; write the baseline again where it is known"
                 return Outcome(name, UNKNOWN, text, found.value, unknown=unknown)
             limit = baseline.counts[name]
-        allowed = f"at most {kind.text(limit)} allowed" if given else f"{kind.text(limit)} in the baseline"
+        allowed = (
+            f"at most {kind.text(limit)} allowed"
+            if given
+            else f"{kind.text(limit)} in the baseline"
+        )
         if found.value is not None and found.value > limit * (1 + 1e-9):
             text = f"{title}: {kind.text(found.value)}, {allowed}"
-            return Outcome(name, FAIL, text, found.value, limit, self._changed(_NAMES.get(name, ""), "calls"), unknown)
+            return Outcome(
+                name,
+                FAIL,
+                text,
+                found.value,
+                limit,
+                self._changed(_NAMES.get(name, ""), "calls"),
+                unknown,
+            )
         if found.unknown:
             seen = "" if found.value is None else f"{kind.text(found.value)} or more, "
-            return Outcome(name, UNKNOWN, f"{title}: {seen}{allowed}; {found.unknown}", found.value, limit, unknown=unknown)
-        return Outcome(name, PASS, f"{title}: {kind.text(found.value or 0.0)}, {allowed}", found.value, limit, unknown=unknown)
+            return Outcome(
+                name,
+                UNKNOWN,
+                f"{title}: {seen}{allowed}; {found.unknown}",
+                found.value,
+                limit,
+                unknown=unknown,
+            )
+        return Outcome(
+            name,
+            PASS,
+            f"{title}: {kind.text(found.value or 0.0)}, {allowed}",
+            found.value,
+            limit,
+            unknown=unknown,
+        )
 
     def _step_time(self, allowed: float, unknown: str) -> Outcome:
         title = _time(unit_of(self._runs))
@@ -376,28 +450,46 @@ class Expectation:
         found = compare_repeats.slowdown(baseline.runs, times, allowed)
         return self._told(found, allowed, f"{len(baseline.runs)} runs", unknown)
 
-    def _told(self, found: compare_repeats.Slowdown, allowed: float, runs: str, unknown: str) -> Outcome:
+    def _told(
+        self, found: compare_repeats.Slowdown, allowed: float, runs: str, unknown: str
+    ) -> Outcome:
         unit = unit_of(self._runs)
         # Of one recording there is nothing that would be typical.
         step = _time(unit) if found.of == "mean" or unit.whole else f"typical {_time(unit)}"
-        values = f"{step}: {wording.millis(found.after)}, {wording.millis(found.before)} in the baseline"
-        change = f"{100 * found.change:+.1f} ± {100 * found.margin:.1f} % (99 %; {runs} in the baseline)".replace("-", "−")
-        outcome = {compare_repeats.SLOWER: FAIL, compare_repeats.FINE: PASS}.get(found.kind, UNKNOWN)
+        values = (
+            f"{step}: {wording.millis(found.after)}, {wording.millis(found.before)} in the baseline"
+        )
+        change = f"{100 * found.change:+.1f} ± {100 * found.margin:.1f} % (99 %; {runs} in the baseline)".replace(
+            "-", "−"
+        )
+        outcome = {compare_repeats.SLOWER: FAIL, compare_repeats.FINE: PASS}.get(
+            found.kind, UNKNOWN
+        )
         text = f"{values}: {change}"
         if outcome == UNKNOWN:
             text += f"; the noise between runs is too large to tell whether it is {100 * allowed:g} % slower: add runs to the baseline"
         if found.change + found.margin < -allowed:
             text += "; write the baseline again, or a slowdown of this size will go unnoticed"
         changed = self._changed("ops", "us") if outcome == FAIL else ()
-        return Outcome("step_time", outcome, text, found.after, found.before * (1 + allowed), changed, unknown)
+        return Outcome(
+            "step_time", outcome, text, found.after, found.before * (1 + allowed), changed, unknown
+        )
 
-    def _written(self, name: str, title: str, value: float | None, reason: str, unknown: str) -> Outcome:
+    def _written(
+        self, name: str, title: str, value: float | None, reason: str, unknown: str
+    ) -> Outcome:
         if reason or value is None:
             return Outcome(
-                name, UNKNOWN, f"{title}: not in the baseline that was written: {reason or 'it is not known'}", value, unknown=unknown
+                name,
+                UNKNOWN,
+                f"{title}: not in the baseline that was written: {reason or 'it is not known'}",
+                value,
+                unknown=unknown,
             )
         text = KINDS[name].text(value) if name in KINDS else wording.millis(value)
-        return Outcome(name, PASS, f"{title}: {text}, written to {self._path}", value, unknown=unknown)
+        return Outcome(
+            name, PASS, f"{title}: {text}, written to {self._path}", value, unknown=unknown
+        )
 
     def _changed(self, what: str, of: str) -> tuple[str, ...]:
         if not what or self._baseline is None or self._update:
@@ -424,13 +516,17 @@ def _one_framework(profiles: list[Profile]) -> None:
     found.pop("", None)
     if len(found) > 1:
         named = " and ".join(f"{name} of {framework}" for framework, name in found.items())
-        raise NbprofError(f"{named} are not repeats of one run: check each against its limits separately")
+        raise NbprofError(
+            f"{named} are not repeats of one run: check each against its limits separately"
+        )
 
 
 def _caller() -> str:
     """File and line of the code outside this package that made an expectation."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nbprof.gate"):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        "nbprof.gate"
+    ):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

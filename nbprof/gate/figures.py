@@ -54,7 +54,15 @@ KINDS: dict[str, Kind] = {
 """The figures that have a limit, by the names of the methods of `nbprof.gate.expect.Expectation`."""
 
 
-OF_UNITS = ("kernels", "launches", "syncs", "recompiles", "pageable_copies", "collective_bytes", "flops")
+OF_UNITS = (
+    "kernels",
+    "launches",
+    "syncs",
+    "recompiles",
+    "pageable_copies",
+    "collective_bytes",
+    "flops",
+)
 """Those of them that are given per unit of work."""
 
 
@@ -110,7 +118,11 @@ def other_units(runs: Sequence[Run], kind: str = "") -> str:
 def doubt(run: Run) -> str:
     """Why no figure of a recording is certain: what its receipt warns of; '' if of nothing."""
     elsewhere = {note.text for note in run.between_hosts}
-    warnings = [line.text.rstrip(".") for line in run.receipt.lines if line.level == "warning" and line.text not in elsewhere]
+    warnings = [
+        line.text.rstrip(".")
+        for line in run.receipt.lines
+        if line.level == "warning" and line.text not in elsewhere
+    ]
     more = f" (and {len(warnings) - 1} more in its receipt)" if len(warnings) > 1 else ""
     return f"the recording is in doubt: {warnings[0]}{more}" if warnings else ""
 
@@ -122,7 +134,10 @@ def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
     """
     times = [by_step(run.steps)[STEP] for run in runs]
     if not all(len(each) for each in times):
-        return [], "no steps were found, so step time is unknown: mark them with nbprof.steps() or nbprof.step()"
+        return (
+            [],
+            "no steps were found, so step time is unknown: mark them with nbprof.steps() or nbprof.step()",
+        )
     if reason := next((reason for run in runs if (reason := doubt(run))), ""):
         return [], reason
     busy = [disturbed(run) for run in runs]
@@ -130,20 +145,29 @@ def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
     if 2 * len(found) < len(runs):
         # What is left has been disturbed too, only by less.
         first = next(text for text in busy if text).rstrip(".")
-        return [], f"other processes interfered with {len(runs) - len(found)} of {len(runs)} recordings: {first[:1].lower()}{first[1:]}"
+        return (
+            [],
+            f"other processes interfered with {len(runs) - len(found)} of {len(runs)} recordings: {first[:1].lower()}{first[1:]}",
+        )
     return found, ""
 
 
 def disturbed(run: Run) -> str:
     """What other processes took while a run was recorded; '' if little, or if it is not known."""
-    return contention.sentence(run.capture.contention, DISTURBED, run.activity.unit) if run.capture is not None else ""
+    return (
+        contention.sentence(run.capture.contention, DISTURBED, run.activity.unit)
+        if run.capture is not None
+        else ""
+    )
 
 
 def _of_steps(name: str) -> Callable[[Run], Count]:
     def read(run: Run) -> Count:
         try:
             collectives = run.device_time.each_collective()
-            found: dict[str, Count] = run.memo.get("gate_counts", lambda: counts(run.activity, run.steps, collectives))
+            found: dict[str, Count] = run.memo.get(
+                "gate_counts", lambda: counts(run.activity, run.steps, collectives)
+            )
         except NbprofError as error:
             # Of hosts that were read apart.
             return Count(None, str(error).rstrip("."))
@@ -160,7 +184,11 @@ def _flops(run: Run) -> Count:
         found = costs(run.activity)["flops"]
     except NbprofError as error:
         return Count(None, str(error).rstrip("."))
-    return Count(None, "no op of a compiled program that ran on a device has FLOPs") if found is None else Count(found / len(run.steps))
+    return (
+        Count(None, "no op of a compiled program that ran on a device has FLOPs")
+        if found is None
+        else Count(found / len(run.steps))
+    )
 
 
 def _peak_memory(run: Run) -> Count:
@@ -172,7 +200,17 @@ def _peak_memory(run: Run) -> Count:
 
 
 _READ: dict[str, Callable[[Run], Count]] = {
-    **{name: _of_steps(name) for name in ("kernels", "launches", "syncs", "recompiles", "pageable_copies", "collective_bytes")},
+    **{
+        name: _of_steps(name)
+        for name in (
+            "kernels",
+            "launches",
+            "syncs",
+            "recompiles",
+            "pageable_copies",
+            "collective_bytes",
+        )
+    },
     "flops": _flops,
     "peak_memory": _peak_memory,
     "dropped": lambda run: Count(float(run.receipt.dropped)),

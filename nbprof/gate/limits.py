@@ -9,7 +9,8 @@ from nbprof.core.errors import NbprofError
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _AMOUNT = re.compile(
-    r"\s*((?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9][0-9_]*)(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*(?:([kmgtp]?)(i?)(b|bytes|flops?)?)?\s*", re.IGNORECASE
+    r"\s*((?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9][0-9_]*)(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*(?:([kmgtp]?)(i?)(b|bytes|flops?)?)?\s*",
+    re.IGNORECASE,
 )
 """A comma only separates thousands: read as one, that of "1,2 GB" would allow ten times as much."""
 _PERCENT = re.compile(r"\s*([0-9]+\.?[0-9]*)\s*%\s*")
@@ -27,11 +28,16 @@ def amount(value: object, what: str) -> float:
     if isinstance(value, str):
         if found := _AMOUNT.fullmatch(value):
             factor = 1024 if found[3] else 1000
-            number = float(found[1].replace(",", "").replace("_", "")) * factor ** _UNITS[(found[2] or "").lower()]
+            number = (
+                float(found[1].replace(",", "").replace("_", ""))
+                * factor ** _UNITS[(found[2] or "").lower()]
+            )
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value)
     if not 0 <= number < math.inf:
-        raise NbprofError(f'{what}: {value!r} is not a limit; give a number such as 410, or a size such as "1.2 GB"')
+        raise NbprofError(
+            f'{what}: {value!r} is not a limit; give a number such as 410, or a size such as "1.2 GB"'
+        )
     return number
 
 

@@ -25,9 +25,15 @@ PROPERTY = "nbprof."
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the gate."""
     group = parser.getgroup("nbprof", "nbprof: expectations of profiles")
-    group.addoption("--nbprof-update", action="store_true", help="write the baselines of nbprof.expect instead of comparing with them")
     group.addoption(
-        "--nbprof-add", action="store_true", help="add the step times of this run to the baselines (same code, recorded at another time)"
+        "--nbprof-update",
+        action="store_true",
+        help="write the baselines of nbprof.expect instead of comparing with them",
+    )
+    group.addoption(
+        "--nbprof-add",
+        action="store_true",
+        help="add the step times of this run to the baselines (same code, recorded at another time)",
     )
     group.addoption(
         "--nbprof-unknown",
@@ -47,7 +53,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Say how expectations are held in this process."""
     held = policy.Policy(
         unknown=config.getoption("nbprof_unknown") or policy.usual(),
-        update="new" if config.getoption("nbprof_update") else "add" if config.getoption("nbprof_add") else "",
+        update="new"
+        if config.getoption("nbprof_update")
+        else "add"
+        if config.getoption("nbprof_add")
+        else "",
         root=config.rootpath,
         pending=[],
     )
@@ -107,7 +117,11 @@ def _verified(item: pytest.Item) -> Generator[None, Any, Any]:
             except (AssertionError, NbprofError) as error:
                 errors.append(str(error))
         _record(item, one)
-        skip += [each.text for each in one.outcomes if each.outcome == "unknown" and each.unknown == "skip"]
+        skip += [
+            each.text
+            for each in one.outcomes
+            if each.outcome == "unknown" and each.unknown == "skip"
+        ]
     if errors:
         # The sentences say it all; the traceback would be of this plugin.
         pytest.fail("\n".join(errors), pytrace=False)
@@ -129,7 +143,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         for one in pending:
             one.abandon()
         pending.clear()
-        raise pytest.UsageError(f"{where}: nbprof.expect(...) outside of a test would never be verified: move it into a test")
+        raise pytest.UsageError(
+            f"{where}: nbprof.expect(...) outside of a test would never be verified: move it into a test"
+        )
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -174,7 +190,9 @@ class _Row(NamedTuple):
 
 def _counted(rows: Sequence[_Row]) -> str:
     """How many checks had which outcome: `12 pass, 1 unknown`."""
-    return ", ".join(f"{count} {name}" for name in _SIGNS if (count := sum(row.outcome == name for row in rows)))
+    return ", ".join(
+        f"{count} {name}" for name in _SIGNS if (count := sum(row.outcome == name for row in rows))
+    )
 
 
 def _markdown(rows: Sequence[_Row]) -> str:
@@ -195,7 +213,9 @@ def _append(path: Path, rows: Sequence[_Row]) -> None:
 
 
 def _cell(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
+    escaped = (
+        text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
+    )
     return "<br>".join(line.strip() for line in escaped.splitlines())
 
 

@@ -30,7 +30,9 @@ def checked(unknown: str) -> str:
         It is none of them.
     """
     if unknown not in UNKNOWN:
-        raise NbprofError(f"what is unknown may {', '.join(UNKNOWN[:-1])} or {UNKNOWN[-1]}, not {unknown!r}")
+        raise NbprofError(
+            f"what is unknown may {', '.join(UNKNOWN[:-1])} or {UNKNOWN[-1]}, not {unknown!r}"
+        )
     return unknown
 
 

@@ -62,7 +62,11 @@ def record(
     CaptureError
         Nothing could be recorded; says why.
     """
-    numbers: list[tuple[str, object, int]] = [("steps", steps, 2), ("warmup", warmup, 0), ("repeats", repeats, 1)]
+    numbers: list[tuple[str, object, int]] = [
+        ("steps", steps, 2),
+        ("warmup", warmup, 0),
+        ("repeats", repeats, 1),
+    ]
     for name, value, least in numbers:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise NbprofError(f"{name} must be a whole number of {least} or more, not {value!r}")
@@ -99,7 +103,11 @@ def _framework(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
         named = names_in(inspect.getsource(whole))
     except (OSError, TypeError):
         named = ()
-    seen = {of_module(each.__name__) for each in getattr(whole, "__globals__", {}).values() if inspect.ismodule(each)}
+    seen = {
+        of_module(each.__name__)
+        for each in getattr(whole, "__globals__", {}).values()
+        if inspect.ismodule(each)
+    }
     modules = sorted({backend_of(each) for each in seen - {""}})
     return named[0] if named else modules[0] if len(modules) == 1 else "auto"
 

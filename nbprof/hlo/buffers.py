@@ -20,7 +20,17 @@ from nbprof.hlo.shapes import numbers
 _BUFFERS, _ALLOCATIONS, _TRACES = 1, 3, 4
 _ID, _SIZE, _DEFINED, _COLOUR = 1, 2, 3, 4
 _DEFINED_NAME, _DEFINED_INDEX, _DEFINED_ID = 2, 3, 4
-_INDEX, _THREAD_LOCAL, _PARAMETER, _PARAMETER_NUMBER, _LIVE_OUT, _ALLOCATION_COLOUR, _ASSIGNED, _TUPLE, _CONSTANT = (
+(
+    _INDEX,
+    _THREAD_LOCAL,
+    _PARAMETER,
+    _PARAMETER_NUMBER,
+    _LIVE_OUT,
+    _ALLOCATION_COLOUR,
+    _ASSIGNED,
+    _TUPLE,
+    _CONSTANT,
+) = (
     1,
     3,
     5,
@@ -168,7 +178,12 @@ def _texts(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, list[str]]:
     data = buf.data
     known: dict[bytes, int] = {}
     codes = np.fromiter(
-        (known.setdefault(bytes(data[a:b]), len(known)) for a, b in zip(start.tolist(), end.tolist(), strict=True)), np.int64, len(start)
+        (
+            known.setdefault(bytes(data[a:b]), len(known))
+            for a, b in zip(start.tolist(), end.tolist(), strict=True)
+        ),
+        np.int64,
+        len(start),
     )
     return codes, [text.decode("utf-8", "replace") for text in known]
 
@@ -191,7 +206,9 @@ def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffer
     who, a, b = defined.spans(_DEFINED_NAME)
     if len(who):
         codes, names = _texts(buf, a, b)
-        named = np.array([-1 if (p := program.place(name)) is None else p for name in names], np.int64)[codes]
+        named = np.array(
+            [-1 if (p := program.place(name)) is None else p for name in names], np.int64
+        )[codes]
         old = owner[who]
         use = (place[old] < 0) & (ident[old] < 0)
         place[old[use]] = named[use]
@@ -202,14 +219,19 @@ def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffer
             continue
         order = np.argsort(field.message, kind="stable")
         for message, value, stop_at in zip(
-            field.message[order].tolist(), field.value[order].tolist(), field.end[order].tolist(), strict=True
+            field.message[order].tolist(),
+            field.value[order].tolist(),
+            field.end[order].tolist(),
+            strict=True,
         ):
             row = int(owner[message])
             index[row] = (*index.get(row, ()), *numbers(buf.data, field_kind, value, stop_at))
     return Buffers(rows.numbers(_ID), rows.numbers(_SIZE), rows.numbers(_COLOUR), place, index)
 
 
-def _allocations(buf: Bytes, buffers: Buffers, start: Int64s, end: Int64s) -> tuple[Allocations, Assigned]:
+def _allocations(
+    buf: Bytes, buffers: Buffers, start: Int64s, end: Int64s
+) -> tuple[Allocations, Assigned]:
     rows = _Messages(buf, start, end, _DEPTH + 1)
     parameter = np.where(rows.flags(_PARAMETER), rows.numbers(_PARAMETER_NUMBER), -1)
     allocations = Allocations(
@@ -221,7 +243,10 @@ def _allocations(buf: Bytes, buffers: Buffers, start: Int64s, end: Int64s) -> tu
     ident = parts.numbers(_ASSIGNED_BUFFER)
     order = np.argsort(buffers.ident, kind="stable")
     return allocations, Assigned(
-        owner, lookup(buffers.ident[order], order, ident), parts.numbers(_ASSIGNED_OFFSET), parts.numbers(_ASSIGNED_SIZE)
+        owner,
+        lookup(buffers.ident[order], order, ident),
+        parts.numbers(_ASSIGNED_OFFSET),
+        parts.numbers(_ASSIGNED_SIZE),
     )
 
 
@@ -239,4 +264,12 @@ def _trace(buf: Bytes, start: int, end: int) -> HeapTrace:
     owner, at, stop = rows.spans(_EVENT_INSTRUCTION)
     codes, names = _texts(buf, at, stop)
     code[owner] = codes
-    return HeapTrace(allocation, whole, rows.numbers(_KIND), rows.numbers(_EVENT_BUFFER), rows.numbers(_EVENT_SHARED), code, names)
+    return HeapTrace(
+        allocation,
+        whole,
+        rows.numbers(_KIND),
+        rows.numbers(_EVENT_BUFFER),
+        rows.numbers(_EVENT_SHARED),
+        code,
+        names,
+    )

@@ -125,7 +125,9 @@ class Costs:
         """XProf's FLOPs of a convolution for a gradient: as if the operands were input and kernel, and the result the output."""
         out, operands = self._program.shape(place), self._operands(place)
         made = out.parts[0] if out.is_tuple and out.parts else out
-        return convolution_flops(operands[0], operands[1], made, hlo_details.read(self._program, place))
+        return convolution_flops(
+            operands[0], operands[1], made, hlo_details.read(self._program, place)
+        )
 
     def _width_factor(self, place: int) -> int:
         """By how much narrow operands make the device faster."""
@@ -162,7 +164,11 @@ class Costs:
         return self._runs[place]
 
     def _count(self, place: int) -> _Run:
-        opcode, out, operands = self._program.opcodes[place], self._program.shape(place), self._operands(place)
+        opcode, out, operands = (
+            self._program.opcodes[place],
+            self._program.shape(place),
+            self._operands(place),
+        )
         if opcode not in ELEMENTWISE:
             return self._other(place, opcode, out, operands)
         key = (opcode, id(out), *map(id, operands))
@@ -185,7 +191,9 @@ class Costs:
         if opcode in ("while", "call", "conditional"):
             flops, moved = self._called(one)
             return _Run(flops, moved, moved, {})
-        if opcode == "transpose" and _in_place(out, operands[0], hlo_details.read(self._program, place).dimensions):
+        if opcode == "transpose" and _in_place(
+            out, operands[0], hlo_details.read(self._program, place).dimensions
+        ):
             return _NO_RUN
         written, reads, share = _moved(opcode, out, operands)
         flops = self._flops(place, one, out, operands)
@@ -195,28 +203,43 @@ class Costs:
             moved = written
         else:
             moved = written + sum(reads[: _COUNTED.get(opcode)])
-        of_arrays = [read for read, shape in zip(reads, operands, strict=True) if not shape.is_tuple]
-        return _Run(flops, moved, (0.0 if out.is_tuple and opcode != "infeed" else written) + sum(of_arrays), share)
+        of_arrays = [
+            read for read, shape in zip(reads, operands, strict=True) if not shape.is_tuple
+        ]
+        return _Run(
+            flops,
+            moved,
+            (0.0 if out.is_tuple and opcode != "infeed" else written) + sum(of_arrays),
+            share,
+        )
 
     def _flops(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> float:
         opcode, first = one.opcode, next(iter(out.arrays()), out)
         if opcode in ELEMENTWISE:
             return out.elements * elementwise(opcode, out.element)
         if opcode in ("all-reduce", "all-reduce-start", "reduce-scatter"):
-            return float(sum(part.elements * elementwise("add", part.element) for part in out.arrays()))
+            return float(
+                sum(part.elements * elementwise("add", part.element) for part in out.arrays())
+            )
         if opcode == "dot":
             return dot_flops(out, operands[0], hlo_details.read(self._program, place).dot)
         if opcode == "convolution":
-            return convolution_flops(operands[0], operands[1], out, hlo_details.read(self._program, place))
+            return convolution_flops(
+                operands[0], operands[1], out, hlo_details.read(self._program, place)
+            )
         if opcode == "concatenate":
             along = hlo_details.read(self._program, place).dimensions
-            return float(out.elements * (_LONG_CONCATENATION if along and along[0] > 0 else 2 * DEFAULT))
+            return float(
+                out.elements * (_LONG_CONCATENATION if along and along[0] > 0 else 2 * DEFAULT)
+            )
         if opcode == "sort":
             count = operands[0].elements
             return float(count * ceil(log2(count))) if count > 1 else 0.0
         if opcode == "fft":
             lengths = hlo_details.read(self._program, place).fft_length
-            return float(operands[0].elements * 4 * _FMA * prod(int(log2(n)) for n in lengths if n > 0))
+            return float(
+                operands[0].elements * 4 * _FMA * prod(int(log2(n)) for n in lengths if n > 0)
+            )
         if opcode == "cholesky":
             return float(int(operands[0].elements * operands[0].dimensions[-1] / 3))
         if opcode == "triangular-solve":
@@ -242,7 +265,14 @@ class Costs:
         """FLOPs and bytes of the ops of a computation."""
         if ident not in self._sums:
             computation = self._program.computation(ident)
-            runs = [self._run(place) for place in range(computation.first, computation.first + computation.count)] if computation else []
+            runs = (
+                [
+                    self._run(place)
+                    for place in range(computation.first, computation.first + computation.count)
+                ]
+                if computation
+                else []
+            )
             self._sums[ident] = sum(run.flops for run in runs), sum(run.bytes for run in runs)
         return self._sums[ident]
 
@@ -271,9 +301,14 @@ class Costs:
                 flops = convolution_flops(first, made, second, details)
             else:
                 flops = convolution_flops(first, second, made, details)
-        elif (products := library_calls.attention_flops(one.target, details.backend, operands)) is not None:
+        elif (
+            products := library_calls.attention_flops(one.target, details.backend, operands)
+        ) is not None:
             # Besides what it makes it keeps what the backward pass needs; the last part is room to work in.
-            moved = float(sum(map(size, operands)) + sum(map(size, out.parts[:-1] if out.is_tuple else (out,))))
+            moved = float(
+                sum(map(size, operands))
+                + sum(map(size, out.parts[:-1] if out.is_tuple else (out,)))
+            )
             return _Run(products, moved, moved, {})
         elif (stated := library_calls.estimate(details.backend)) is not None:
             return _Run(stated[0], stated[1], stated[1], {})
@@ -322,13 +357,23 @@ class Costs:
                 # What is written over in place is not read.
                 in_place = opcode == "dynamic-update-slice" and at in results and number == 0
                 count = sum(part.elements for part in program.shape(operand).arrays())
-                share = 0.0 if in_place else ceil(times * run.share.get(number, 1.0) * count - 1e-9) / count if count else 0.0
+                share = (
+                    0.0
+                    if in_place
+                    else ceil(times * run.share.get(number, 1.0) * count - 1e-9) / count
+                    if count
+                    else 0.0
+                )
                 asked[operand].add(operand)
                 often[operand] += share
         moved = float(sum(map(self._written, results)))
         for number, shape in enumerate(operands):
             part = min(read.get(number, 0.0), 1.0)
-            whole = 8 * len(shape.parts) + sum(map(size, shape.parts[:1])) if shape.is_tuple else self._size(shape)
+            whole = (
+                8 * len(shape.parts) + sum(map(size, shape.parts[:1]))
+                if shape.is_tuple
+                else self._size(shape)
+            )
             moved += round(whole * part)
         return _Run(flops, moved, moved, {})
 
@@ -351,7 +396,10 @@ def elementwise(opcode: str, element: str) -> float:
 
 def size(shape: Shape) -> int:
     """Bytes of a value, as the cost analysis counts them: a value of 4 bits takes a byte, and padding none."""
-    return sum(ceil(part.elements * max(part.element_bytes, 1.0)) if part.element_bytes else 0 for part in shape.arrays())
+    return sum(
+        ceil(part.elements * max(part.element_bytes, 1.0)) if part.element_bytes else 0
+        for part in shape.arrays()
+    )
 
 
 def _width(element: str) -> int:
@@ -360,10 +408,15 @@ def _width(element: str) -> int:
 
 def _in_place(out: Shape, operand: Shape, dimensions: tuple[int, ...]) -> bool:
     """Whether a transpose only names the dimensions anew: the values lie as they did."""
-    return bool(out.minor_to_major) and tuple(dimensions[d] for d in out.minor_to_major) == operand.minor_to_major
+    return (
+        bool(out.minor_to_major)
+        and tuple(dimensions[d] for d in out.minor_to_major) == operand.minor_to_major
+    )
 
 
-def _moved(opcode: str, out: Shape, operands: list[Shape]) -> tuple[float, list[float], dict[int, float]]:
+def _moved(
+    opcode: str, out: Shape, operands: list[Shape]
+) -> tuple[float, list[float], dict[int, float]]:
     """Bytes written, bytes read of each operand, and how much of an operand that is where it is not all of it."""
     written = float(size(out))
     reads = [float(8 * len(shape.parts) if shape.is_tuple else size(shape)) for shape in operands]
@@ -393,7 +446,9 @@ def _moved(opcode: str, out: Shape, operands: list[Shape]) -> tuple[float, list[
 def _all_gather(out: Shape, operands: list[Shape]) -> float:
     """In a ring of n ranks each sends and gets a part n - 1 times, and reads and writes what it has."""
     part = sum(size(shape) for shape in operands)
-    whole = max((size(shape) for shape in out.arrays()), default=0) if len(operands) == 1 else size(out)
+    whole = (
+        max((size(shape) for shape in out.arrays()), default=0) if len(operands) == 1 else size(out)
+    )
     return float(3 * whole - part)
 
 
@@ -402,7 +457,11 @@ def _reduce_scatter(out: Shape, operands: list[Shape]) -> float:
     return float(3 * whole - size(out))
 
 
-_FROM_RANKS = {"all-gather": _all_gather, "all-gather-start": _all_gather, "reduce-scatter": _reduce_scatter}
+_FROM_RANKS = {
+    "all-gather": _all_gather,
+    "all-gather-start": _all_gather,
+    "reduce-scatter": _reduce_scatter,
+}
 
 
 def dot_flops(out: Shape, lhs: Shape, dot: DotDimensions) -> float:
@@ -426,13 +485,22 @@ def convolution_flops(lhs: Shape, rhs: Shape, out: Shape, details: Details) -> f
     windows = details.window or tuple(WindowDimension(length) for length in kernel)
     places = 1
     for axis, (window, length) in enumerate(zip(windows, kernel, strict=False)):
-        places *= _places(window, length, lhs.dimensions[dims.input_spatial[axis]], out.dimensions[dims.output_spatial[axis]])
+        places *= _places(
+            window,
+            length,
+            lhs.dimensions[dims.input_spatial[axis]],
+            out.dimensions[dims.output_spatial[axis]],
+        )
     return float(_FMA * places * _channels(dims, details, lhs, out))
 
 
 def _channels(dims: ConvolutionDimensions, details: Details, lhs: Shape, out: Shape) -> int:
     features = lhs.dimensions[dims.input_feature] // details.feature_groups
-    return features * out.dimensions[dims.output_feature] * (lhs.dimensions[dims.input_batch] // details.batch_groups)
+    return (
+        features
+        * out.dimensions[dims.output_feature]
+        * (lhs.dimensions[dims.input_batch] // details.batch_groups)
+    )
 
 
 def _places(window: WindowDimension, kernel: int, length: int, out: int) -> int:

@@ -14,7 +14,15 @@ from nbprof.hlo.hlo import Program
 from nbprof.hlo.shapes import numbers
 
 _PARAMETER, _TUPLE_INDEX, _DIMENSIONS, _WINDOW, _CONVOLUTION, _SLICES = 9, 13, 14, 15, 16, 17
-_SLICE_SIZES, _DOT, _FFT_LENGTH, _BACKEND, _FEATURE_GROUPS, _BATCH_GROUPS, _DIRECTION = 20, 30, 32, 43, 50, 58, 63
+_SLICE_SIZES, _DOT, _FFT_LENGTH, _BACKEND, _FEATURE_GROUPS, _BATCH_GROUPS, _DIRECTION = (
+    20,
+    30,
+    32,
+    43,
+    50,
+    58,
+    63,
+)
 _WANTED = frozenset((
     _PARAMETER, _TUPLE_INDEX, _DIMENSIONS, _WINDOW, _CONVOLUTION, _SLICES, _SLICE_SIZES, _DOT, _FFT_LENGTH, _BACKEND, _FEATURE_GROUPS,
     _BATCH_GROUPS, _DIRECTION,
@@ -67,7 +75,11 @@ class ConvolutionDimensions:
 
     @staticmethod
     def _label(first: int, second: int, spatial: tuple[int, ...], letters: str) -> str:
-        places = {first: letters[0], second: letters[1], **{place: str(number) for number, place in enumerate(spatial)}}
+        places = {
+            first: letters[0],
+            second: letters[1],
+            **{place: str(number) for number, place in enumerate(spatial)},
+        }
         return "".join(places[place] for place in sorted(places))
 
 
@@ -118,14 +130,22 @@ def read(program: Program, place: int) -> Details:
             continue
         elif number == _WINDOW:
             found["window"] = tuple(
-                _window(data, at, stop) for key, form, at, stop in wire.fields(data, value, end, _DEPTH) if (key, form) == (1, LENGTH)
+                _window(data, at, stop)
+                for key, form, at, stop in wire.fields(data, value, end, _DEPTH)
+                if (key, form) == (1, LENGTH)
             )
         elif number == _CONVOLUTION:
             found["convolution"] = _convolution(data, value, end)
         elif number == _DOT:
-            found["dot"] = DotDimensions(*(tuple(part) for part in _parts(data, value, end, (1, 2, 3, 4))))
+            found["dot"] = DotDimensions(
+                *(tuple(part) for part in _parts(data, value, end, (1, 2, 3, 4)))
+            )
         elif number == _SLICES:
-            one = {key: wire.signed(at) for key, form, at, _ in wire.fields(data, value, end, _DEPTH) if form == VARINT}
+            one = {
+                key: wire.signed(at)
+                for key, form, at, _ in wire.fields(data, value, end, _DEPTH)
+                if form == VARINT
+            }
             slices.append((one.get(1, 0), one.get(2, 0), one.get(3, 1)))
         elif number == _BACKEND:
             found["backend"] = bytes(data[value:end])
@@ -140,7 +160,12 @@ def read(program: Program, place: int) -> Details:
 
 
 _LISTS = {_DIMENSIONS: "dimensions", _SLICE_SIZES: "slice_sizes", _FFT_LENGTH: "fft_length"}
-_NUMBERS = {_PARAMETER: "parameter", _TUPLE_INDEX: "tuple_index", _FEATURE_GROUPS: "feature_groups", _BATCH_GROUPS: "batch_groups"}
+_NUMBERS = {
+    _PARAMETER: "parameter",
+    _TUPLE_INDEX: "tuple_index",
+    _FEATURE_GROUPS: "feature_groups",
+    _BATCH_GROUPS: "batch_groups",
+}
 
 
 def _parts(data: Data, start: int, end: int, wanted: tuple[int, ...]) -> list[list[int]]:
@@ -152,9 +177,19 @@ def _parts(data: Data, start: int, end: int, wanted: tuple[int, ...]) -> list[li
 
 
 def _window(data: Data, start: int, end: int) -> WindowDimension:
-    one = {key: wire.signed(at) for key, form, at, _ in wire.fields(data, start, end, _DEPTH + 1) if form == VARINT}
+    one = {
+        key: wire.signed(at)
+        for key, form, at, _ in wire.fields(data, start, end, _DEPTH + 1)
+        if form == VARINT
+    }
     return WindowDimension(
-        one.get(1, 0), one.get(2, 1) or 1, one.get(3, 0), one.get(4, 0), one.get(5, 1) or 1, one.get(6, 1) or 1, bool(one.get(7, 0))
+        one.get(1, 0),
+        one.get(2, 1) or 1,
+        one.get(3, 0),
+        one.get(4, 0),
+        one.get(5, 1) or 1,
+        one.get(6, 1) or 1,
+        bool(one.get(7, 0)),
     )
 
 
@@ -164,4 +199,14 @@ def _convolution(data: Data, start: int, end: int) -> ConvolutionDimensions:
     def last(number: int) -> int:
         return part[number][-1] if part[number] else 0
 
-    return ConvolutionDimensions(last(7), last(8), tuple(part[11]), last(3), last(4), tuple(part[6]), last(9), last(10), tuple(part[12]))
+    return ConvolutionDimensions(
+        last(7),
+        last(8),
+        tuple(part[11]),
+        last(3),
+        last(4),
+        tuple(part[6]),
+        last(9),
+        last(10),
+        tuple(part[12]),
+    )

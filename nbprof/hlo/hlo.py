@@ -25,11 +25,27 @@ from nbprof.hlo.shapes import Shape
 _HLO_MODULE, _BUFFER_ASSIGNMENT = 1, 3
 _MODULE_NAME, _ENTRY_NAME, _COMPUTATIONS, _MODULE_ID, _ENTRY_ID, _FRAME_INDEX = 1, 2, 3, 5, 6, 17
 _COMPUTATION_NAME, _INSTRUCTIONS, _COMPUTATION_ID, _ROOT_ID = 1, 2, 5, 6
-_NAME, _OPCODE, _SHAPE, _METADATA, _FUSION_KIND, _TARGET, _ID, _OPERANDS, _CALLED = 1, 2, 3, 7, 11, 28, 35, 36, 38
+_NAME, _OPCODE, _SHAPE, _METADATA, _FUSION_KIND, _TARGET, _ID, _OPERANDS, _CALLED = (
+    1,
+    2,
+    3,
+    7,
+    11,
+    28,
+    35,
+    36,
+    38,
+)
 _OP_TYPE, _OP_NAME, _SOURCE_FILE, _SOURCE_LINE, _DUPLICATE, _FRAME = 1, 2, 3, 4, 12, 15
 _FILE_NAMES, _LOCATIONS, _FRAMES = 1, 3, 4
 _LOCATION_FILE, _LOCATION_LINE, _FRAME_LOCATION = 1, 3, 1
-_PROGRAM_DEPTH, _COMPUTATION_DEPTH, _INSTRUCTION_DEPTH, _METADATA_DEPTH, _SHAPE_DEPTH = 1, 2, 3, 4, 4
+_PROGRAM_DEPTH, _COMPUTATION_DEPTH, _INSTRUCTION_DEPTH, _METADATA_DEPTH, _SHAPE_DEPTH = (
+    1,
+    2,
+    3,
+    4,
+    4,
+)
 _IN_COLUMNS = (_NAME, _OPCODE, _SHAPE, _ID)
 EMPTY = Shape("")
 """Of an instruction that states no shape."""
@@ -141,7 +157,9 @@ class Program:
                 order = np.argsort(field.message, kind="stable")
                 owner, start, end = field.message[order], field.value[order], field.end[order]
             elif (field.number, field.kind) == (_COMPUTATION_NAME, LENGTH):
-                for at, a, b in zip(field.message.tolist(), field.value.tolist(), field.end.tolist(), strict=True):
+                for at, a, b in zip(
+                    field.message.tolist(), field.value.tolist(), field.end.tolist(), strict=True
+                ):
                     names[at] = _text(self._buffer.data, a, b)
             elif field.kind == VARINT and field.number in (_COMPUTATION_ID, _ROOT_ID):
                 into = idents if field.number == _COMPUTATION_ID else roots
@@ -150,7 +168,11 @@ class Program:
         self._start, self._end = start, end
         first = np.searchsorted(owner, np.arange(count + 1))
         for at in range(count):
-            self.computations.append(Computation(names[at], idents[at], roots[at], int(first[at]), int(first[at + 1] - first[at])))
+            self.computations.append(
+                Computation(
+                    names[at], idents[at], roots[at], int(first[at]), int(first[at + 1] - first[at])
+                )
+            )
 
     def __len__(self) -> int:
         return len(self._start)
@@ -158,7 +180,10 @@ class Program:
     @cached_property
     def _columns(self) -> dict[tuple[int, int], wire.Field]:
         """The fields of all instructions, by number and wire type."""
-        return {(f.number, f.kind): f for f in wire.columns(self._buffer, self._start, self._end, _INSTRUCTION_DEPTH)}
+        return {
+            (f.number, f.kind): f
+            for f in wire.columns(self._buffer, self._start, self._end, _INSTRUCTION_DEPTH)
+        }
 
     def _texts(self, number: int) -> list[str]:
         """A text of each instruction, '' where it has none."""
@@ -166,7 +191,12 @@ class Program:
         field = self._columns.get((number, LENGTH))
         if field is not None:
             order = np.argsort(field.message, kind="stable")
-            for at, a, b in zip(field.message[order].tolist(), field.value[order].tolist(), field.end[order].tolist(), strict=True):
+            for at, a, b in zip(
+                field.message[order].tolist(),
+                field.value[order].tolist(),
+                field.end[order].tolist(),
+                strict=True,
+            ):
                 out[at] = _text(self._buffer.data, a, b)
         return out
 
@@ -197,7 +227,9 @@ class Program:
     @cached_property
     def _by_ident(self) -> dict[int, int]:
         """Which instruction has an ident; of two alike the first counts."""
-        return {ident: len(self) - 1 - back for back, ident in enumerate(reversed(self._ident_list))}
+        return {
+            ident: len(self) - 1 - back for back, ident in enumerate(reversed(self._ident_list))
+        }
 
     @cached_property
     def _ident_list(self) -> list[int]:
@@ -218,7 +250,12 @@ class Program:
             The instruction is damaged.
         """
         data = self._buffer.data
-        return [n for field, *found in self.fields(place) if field == _CALLED for n in hlo_shapes.numbers(data, *found)]
+        return [
+            n
+            for field, *found in self.fields(place)
+            if field == _CALLED
+            for n in hlo_shapes.numbers(data, *found)
+        ]
 
     def number_of(self, place: int, field: int) -> int:
         """A number that an instruction states, 0 where it does not; `field` is that of HloInstructionProto."""
@@ -305,7 +342,11 @@ class Program:
             # A program of a hundred thousand instructions has some hundred shapes.
             written = bytes(self._buffer.data[first:last]) if first >= 0 else b""
             if written not in self._same_shapes:
-                self._same_shapes[written] = hlo_shapes.read(self._buffer.data, first, last, _SHAPE_DEPTH) if first >= 0 else EMPTY
+                self._same_shapes[written] = (
+                    hlo_shapes.read(self._buffer.data, first, last, _SHAPE_DEPTH)
+                    if first >= 0
+                    else EMPTY
+                )
             self._shapes[place] = self._same_shapes[written]
         return self._shapes[place]
 
@@ -335,7 +376,15 @@ class Program:
         stop = 0
         for field in some:
             start, stop = stop, stop + len(field.message)
-            rows[start:stop] = np.stack([np.full(stop - start, field.number), np.full(stop - start, field.kind), field.value, field.end], 1)
+            rows[start:stop] = np.stack(
+                [
+                    np.full(stop - start, field.number),
+                    np.full(stop - start, field.kind),
+                    field.value,
+                    field.end,
+                ],
+                1,
+            )
         order = np.lexsort((rows[:, 3], message))
         return rows[order], np.searchsorted(message[order], np.arange(len(self) + 1)).tolist()
 
@@ -406,13 +455,21 @@ class Program:
             if number == _FILE_NAMES:
                 files.append(_text(data, at, end))
             elif number in (_LOCATIONS, _FRAMES):
-                said = {key: value for key, form, value, _ in wire.fields(data, at, end, _INSTRUCTION_DEPTH) if form == VARINT}
+                said = {
+                    key: value
+                    for key, form, value, _ in wire.fields(data, at, end, _INSTRUCTION_DEPTH)
+                    if form == VARINT
+                }
                 if number == _LOCATIONS:
                     locations.append((said.get(_LOCATION_FILE, 0), said.get(_LOCATION_LINE, 0)))
                 else:
                     frames.append(said.get(_FRAME_LOCATION, 0))
         # Files, locations and frames are counted from 1; 0 is none.
-        at_line = {i: (files[file - 1], line) for i, (file, line) in enumerate(locations, 1) if 0 < file <= len(files)}
+        at_line = {
+            i: (files[file - 1], line)
+            for i, (file, line) in enumerate(locations, 1)
+            if 0 < file <= len(files)
+        }
         return {i: at_line[location] for i, location in enumerate(frames, 1) if location in at_line}
 
 

@@ -46,7 +46,9 @@ def attention_flops(target: str, config: bytes, operands: Sequence[Shape]) -> fl
         batch, heads, queries, keys = scores
         window = int(stated.get("sliding_window_length") or 0)
         mask = str(stated.get("mask_type") or "")
-        packed = int(stated.get("max_seg_per_batch") or 1) > 1 or bool(stated.get("is_paged_attention"))
+        packed = int(stated.get("max_seg_per_batch") or 1) > 1 or bool(
+            stated.get("is_paged_attention")
+        )
         if mask not in _ANY or (window > 0 and mask != _CAUSAL) or packed:
             return None
         head, of_values = operands[0].dimensions[3], operands[2].dimensions[3]

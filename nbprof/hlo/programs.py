@@ -111,17 +111,33 @@ class Programs:
         """Receipt notes about programs that could not be read."""
         found = []
         for name, reason in list(self._damaged.items())[:_MOST_NOTES]:
-            found.append(Note("warning", f"The compiled program {name} is damaged ({reason}): its ops are shown by their HLO names."))
+            found.append(
+                Note(
+                    "warning",
+                    f"The compiled program {name} is damaged ({reason}): its ops are shown by their HLO names.",
+                )
+            )
         if (more := len(self._damaged) - _MOST_NOTES) > 0:
             found.append(Note("warning", f"{more:,} more compiled programs are damaged."))
         if self._clashes:
-            which = ", ".join(self._clashes[:_MOST_NOTES]) + (" …" if len(self._clashes) > _MOST_NOTES else "")
+            which = ", ".join(self._clashes[:_MOST_NOTES]) + (
+                " …" if len(self._clashes) > _MOST_NOTES else ""
+            )
             text = f"Another compiled program in the file has the same id as {which}: ops are looked up in the first one."
             found.append(Note("warning", text))
         if self._absent:
             count = len(self._absent)
-            what = "1 compiled program that ran is" if count == 1 else f"{count:,} compiled programs that ran are"
-            found.append(Note("info", f"{what} not in the file: their ops are shown by HLO name, not by framework name."))
+            what = (
+                "1 compiled program that ran is"
+                if count == 1
+                else f"{count:,} compiled programs that ran are"
+            )
+            found.append(
+                Note(
+                    "info",
+                    f"{what} not in the file: their ops are shown by HLO name, not by framework name.",
+                )
+            )
         return found
 
     def _damage(self, name: str, error: ReadError) -> None:
@@ -146,7 +162,9 @@ def _homes(modules: dict[tuple[int, int], Module]) -> dict[tuple[int, int], int]
     return out
 
 
-def _titles(modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int], int], hosts: Sequence[str]) -> dict[int, dict[int, str]]:
+def _titles(
+    modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int], int], hosts: Sequence[str]
+) -> dict[int, dict[int, str]]:
     """By home and ident what a program is called: different ones with the same name are distinguished by their machine."""
     taken: set[str] = set()
     out: dict[int, dict[int, str]] = {}
@@ -160,4 +178,8 @@ def _titles(modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int],
 
 
 def _signed(ident: int) -> int:
-    return (ident & 0xFFFFFFFFFFFFFFFF) - (1 << 64) if ident & (1 << 63) else ident & 0xFFFFFFFFFFFFFFFF
+    return (
+        (ident & 0xFFFFFFFFFFFFFFFF) - (1 << 64)
+        if ident & (1 << 63)
+        else ident & 0xFFFFFFFFFFFFFFFF
+    )

@@ -104,7 +104,11 @@ class Shape:
         """The array in memory: its dimensions from the slowest, those in tiles divided by them and followed by the tile's own."""
         if self.element == "token":
             return (0,)
-        order = self.minor_to_major if sorted(self.minor_to_major) == list(range(len(self.dimensions))) else ()
+        order = (
+            self.minor_to_major
+            if sorted(self.minor_to_major) == list(range(len(self.dimensions)))
+            else ()
+        )
         sizes = [self.dimensions[d] for d in reversed(order)] if order else list(self.dimensions)
         for tile in self.tiles:
             sizes = _tiled(sizes, tile)
@@ -136,7 +140,11 @@ class Shape:
 
     @cached_property
     def _arrays(self) -> tuple[Shape, ...]:
-        return tuple(array for part in self.parts for array in part.arrays()) if self.is_tuple else (self,)
+        return (
+            tuple(array for part in self.parts for array in part.arrays())
+            if self.is_tuple
+            else (self,)
+        )
 
     def __str__(self) -> str:
         return self.text
@@ -145,7 +153,10 @@ class Shape:
     def text(self) -> str:
         """As XLA writes it, with its layout: `f32[8,128]{1,0:T(8,128)}`. Each op that reads a value writes its shape."""
         if self.is_tuple:
-            texts = [(f"/*index={i}*/" if i and i % _MANY == 0 else "") + str(part) for i, part in enumerate(self.parts)]
+            texts = [
+                (f"/*index={i}*/" if i and i % _MANY == 0 else "") + str(part)
+                for i, part in enumerate(self.parts)
+            ]
             return f"({', '.join(texts)})"
         if self.element == "token":
             return "token[]"
@@ -157,7 +168,10 @@ class Shape:
         if self.is_tuple:
             return f"({', '.join(part.short for part in self.parts)})"
         dynamic = self.dynamic or (False,) * len(self.dimensions)
-        sizes = [("<=" if moves else "") + str(size) for size, moves in zip(self.dimensions, dynamic, strict=True)]
+        sizes = [
+            ("<=" if moves else "") + str(size)
+            for size, moves in zip(self.dimensions, dynamic, strict=True)
+        ]
         return f"{self.element}[{','.join(sizes)}]"
 
     @cached_property
@@ -167,7 +181,10 @@ class Shape:
             return ""
         said = ""
         if self.tiles:
-            said += "T" + "".join("(" + ",".join("*" if n == _COMBINED else str(n) for n in tile) + ")" for tile in self.tiles)
+            said += "T" + "".join(
+                "(" + ",".join("*" if n == _COMBINED else str(n) for n in tile) + ")"
+                for tile in self.tiles
+            )
         if self.element_bits:
             said += f"E({self.element_bits})"
         if self.memory_space:
@@ -233,7 +250,16 @@ def read(data: Data, start: int, end: int, depth: int = 0) -> Shape:
     order, tiles, bits, space = _layout(data, *layout, depth + 1) if layout else ((), (), 0, 0)
     moving = tuple(map(bool, dynamic)) if len(dynamic) == len(dimensions) and any(dynamic) else ()
     return Shape(
-        name, size, tuple(dimensions), moving, order, tiles, space, bits, tuple(parts), layout is not None and number not in _NO_ARRAYS
+        name,
+        size,
+        tuple(dimensions),
+        moving,
+        order,
+        tiles,
+        space,
+        bits,
+        tuple(parts),
+        layout is not None and number not in _NO_ARRAYS,
     )
 
 
@@ -241,7 +267,9 @@ _NEWER = "type "
 _NO_ARRAYS = (_TUPLE_ELEMENT, _OPAQUE_ELEMENT, _TOKEN_ELEMENT)
 
 
-def _layout(data: Data, start: int, end: int, depth: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int, int]:
+def _layout(
+    data: Data, start: int, end: int, depth: int
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int, int]:
     order: list[int] = []
     tiles: list[tuple[int, ...]] = []
     bits = space = 0

@@ -24,10 +24,46 @@ from nbprof.hlo.shapes import numbers
 _DEPTH = 4
 """In how many messages a message inside an instruction lies."""
 _CALLED, _DIMENSIONS = 38, 14
-_LITERAL, _EXPONENT, _MANTISSA, _PADDING, _DISTRIBUTION, _EPSILON, _FEATURE, _CHANNEL = 8, 18, 19, 21, 23, 24, 25, 26
-_OUTFEED, _FFT_TYPE, _GATHER, _GATHER_SIZES, _PREDECESSORS, _HOST_TRANSFER, _SCATTER, _GROUPS = 29, 31, 33, 34, 37, 47, 48, 49
-_PRECISION, _PAIRS, _CONSTRAINED, _LAYOUTS, _TRIANGULAR, _STABLE, _CHOLESKY, _SIDE_EFFECT = 51, 52, 56, 57, 59, 60, 62, 65
-_DELTA, _SORTED, _FRONTEND, _UNIQUE, _ALGORITHM, _GLOBAL_IDS, _COMPARISON, _ALIASING = 66, 67, 68, 69, 70, 71, 72, 74
+_LITERAL, _EXPONENT, _MANTISSA, _PADDING, _DISTRIBUTION, _EPSILON, _FEATURE, _CHANNEL = (
+    8,
+    18,
+    19,
+    21,
+    23,
+    24,
+    25,
+    26,
+)
+_OUTFEED, _FFT_TYPE, _GATHER, _GATHER_SIZES, _PREDECESSORS, _HOST_TRANSFER, _SCATTER, _GROUPS = (
+    29,
+    31,
+    33,
+    34,
+    37,
+    47,
+    48,
+    49,
+)
+_PRECISION, _PAIRS, _CONSTRAINED, _LAYOUTS, _TRIANGULAR, _STABLE, _CHOLESKY, _SIDE_EFFECT = (
+    51,
+    52,
+    56,
+    57,
+    59,
+    60,
+    62,
+    65,
+)
+_DELTA, _SORTED, _FRONTEND, _UNIQUE, _ALGORITHM, _GLOBAL_IDS, _COMPARISON, _ALIASING = (
+    66,
+    67,
+    68,
+    69,
+    70,
+    71,
+    72,
+    74,
+)
 _API, _PREFETCH, _TOP, _LARGEST, _DEVICES, _GRID = 77, 80, 81, 85, 87, 92
 _MANY = 5
 """After so many operands comes a comment that says which one it is."""
@@ -38,13 +74,39 @@ _ALGORITHMS = ("rng_default", "rng_three_fry", "rng_philox")
 _PRECISIONS = ("default", "high", "highest", "packed_nibble")
 _TRANSPOSES = ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 _APPLIED = frozenset(
-    ("call", "map", "reduce-window", "reduce", "all-reduce", "all-reduce-start", "reduce-scatter", "scatter", "topk", "sort")
+    (
+        "call",
+        "map",
+        "reduce-window",
+        "reduce",
+        "all-reduce",
+        "all-reduce-start",
+        "reduce-scatter",
+        "scatter",
+        "topk",
+        "sort",
+    )
 )
 _LISTED = frozenset(
-    ("broadcast", "reduce", "transpose", "reverse", "concatenate", "map", "sort", "get-dimension-size", "set-dimension-size")
+    (
+        "broadcast",
+        "reduce",
+        "transpose",
+        "reverse",
+        "concatenate",
+        "map",
+        "sort",
+        "get-dimension-size",
+        "set-dimension-size",
+    )
 )
 _ALONG = frozenset(("all-gather", "all-gather-start", "all-to-all", "reduce-scatter"))
-_COLLECTIVES = _ALONG | {"all-reduce", "all-reduce-start", "ragged-all-to-all", "collective-broadcast"}
+_COLLECTIVES = _ALONG | {
+    "all-reduce",
+    "all-reduce-start",
+    "ragged-all-to-all",
+    "collective-broadcast",
+}
 _LITERALS: dict[str, tuple[int, str]] = {
     "s32": (4, ""), "s64": (5, ""), "u32": (6, ""), "u64": (7, ""), "f32": (8, "f"), "f64": (9, "d"), "pred": (2, ""), "s8": (15, "b"),
     "u8": (3, "B"), "s16": (17, "h"), "u16": (16, "H"), "f16": (10, "e"), "bf16": (13, "bf"),
@@ -132,7 +194,14 @@ class _Fields:
         """Lists of numbers in a message inside, by field."""
         known = self.parts(span)
         data = self.program.buffer.data
-        return [[n for kind, value, end in known.get(field, []) for n in numbers(data, kind, value, end)] for field in fields]
+        return [
+            [
+                n
+                for kind, value, end in known.get(field, [])
+                for n in numbers(data, kind, value, end)
+            ]
+            for field in fields
+        ]
 
     def text_at(self, span: tuple[int, int]) -> str:
         """The text of a span."""
@@ -148,7 +217,10 @@ class _Writer(_Fields):
     def text(self) -> str:
         opcode = self.opcode
         attributes = self.attributes()
-        if opcode in ("async-start", "async-update", "async-done") and (wrapped := self._wrapped()) is not None:
+        if (
+            opcode in ("async-start", "async-update", "async-done")
+            and (wrapped := self._wrapped()) is not None
+        ):
             # Written as the one op that it runs.
             opcode = wrapped.opcode + opcode[len("async") :]
             attributes = wrapped.attributes() if opcode.endswith("-start") else []
@@ -158,7 +230,9 @@ class _Writer(_Fields):
         elif self.opcode == "constant":
             inside = self._literal()
         shape = self.program.shape(self.place).text
-        return ", ".join([f"%{self.program.names[self.place]} = {shape} {opcode}({inside})", *attributes])
+        return ", ".join(
+            [f"%{self.program.names[self.place]} = {shape} {opcode}({inside})", *attributes]
+        )
 
     def _wrapped(self) -> _Writer | None:
         called = self.numbers(_CALLED)
@@ -169,7 +243,11 @@ class _Writer(_Fields):
     def _operands(self) -> str:
         out = []
         for i, place in enumerate(self.program.operands(self.place)):
-            text = "%?" if place < 0 else f"{self.program.shape(place).text} %{self.program.names[place]}"
+            text = (
+                "%?"
+                if place < 0
+                else f"{self.program.shape(place).text} %{self.program.names[place]}"
+            )
             out.append((f"/*index={i}*/" if i and i % _MANY == 0 else "") + text)
         return ", ".join(out)
 
@@ -185,7 +263,11 @@ class _Writer(_Fields):
             out += special(self)
         out += self._called()
         # Nearly all ops have neither of what follows.
-        return out + self._stated() if _FRONTEND in self.fields or _PREDECESSORS in self.fields else out
+        return (
+            out + self._stated()
+            if _FRONTEND in self.fields or _PREDECESSORS in self.fields
+            else out
+        )
 
     def _stated(self) -> list[str]:
         out: list[str] = []
@@ -197,10 +279,20 @@ class _Writer(_Fields):
                 attributes[key] = value
         if attributes:
             # JSON is written as it is.
-            texts = [f"{k}={v}" if v[:1] == "{" else f'{k}="{v}"' for k, v in sorted(attributes.items())]
+            texts = [
+                f"{k}={v}" if v[:1] == "{" else f'{k}="{v}"' for k, v in sorted(attributes.items())
+            ]
             out.append(f"frontend_attributes={_braced(texts)}")
-        if before := [place for ident in self.numbers(_PREDECESSORS) if (place := self.program.place_of(ident)) is not None]:
-            out.append("control-predecessors={" + ", ".join(f"%{self.program.names[place]}" for place in before) + "}")
+        if before := [
+            place
+            for ident in self.numbers(_PREDECESSORS)
+            if (place := self.program.place_of(ident)) is not None
+        ]:
+            out.append(
+                "control-predecessors={"
+                + ", ".join(f"%{self.program.names[place]}" for place in before)
+                + "}"
+            )
         return out
 
     def _called(self) -> list[str]:
@@ -246,11 +338,15 @@ class _Writer(_Fields):
         for span in self.messages(_DEVICES):
             found = self.parts(span)
             grids += [(start, end) for kind, start, end in found.get(2, []) if kind == LENGTH]
-            groups = [(start, end) for kind, start, end in found.get(1, []) if kind == LENGTH] or groups
+            groups = [
+                (start, end) for kind, start, end in found.get(1, []) if kind == LENGTH
+            ] or groups
         for span in grids:
             count, size, grid, order = self.values(span, 1, 2, 3, 4)
             cut = f"[{','.join(map(str, count + size))}]<=[{','.join(map(str, grid))}]"
-            return cut + (f"T({','.join(map(str, order))})" if order != list(range(len(order))) else "")
+            return cut + (
+                f"T({','.join(map(str, order))})" if order != list(range(len(order))) else ""
+            )
         return _braced(_braced(self.values(span, 1)[0]) for span in groups)
 
     def precision(self) -> list[str]:
@@ -268,7 +364,10 @@ class _Writer(_Fields):
         out = self.window()
         if self.fields.get(16):
             out.append(f"dim_labels={self.details.convolution}")
-        for name, count in (("feature", self.details.feature_groups), ("batch", self.details.batch_groups)):
+        for name, count in (
+            ("feature", self.details.feature_groups),
+            ("batch", self.details.batch_groups),
+        ):
             if count != 1:
                 out.append(f"{name}_group_count={count}")
         return [*out, *self.precision()]
@@ -277,7 +376,10 @@ class _Writer(_Fields):
         out = [*self.convolution(), f'custom_call_target="{_escaped(self.one.target)}"']
         data = self.program.buffer.data
         if self.number(_CONSTRAINED):
-            shapes = [str(hlo_shapes.read(data, start, end, _DEPTH)) for start, end in self.messages(_LAYOUTS)]
+            shapes = [
+                str(hlo_shapes.read(data, start, end, _DEPTH))
+                for start, end in self.messages(_LAYOUTS)
+            ]
             out.append("operand_layout_constraints={" + ", ".join(shapes) + "}")
         if self.number(_SIDE_EFFECT):
             out.append("custom_call_has_side_effect=true")
@@ -299,7 +401,11 @@ class _Writer(_Fields):
         """Lists of dimensions in a message, each `(field, name, also when empty)`."""
         spans = self.messages(field)
         found = self.values(spans[0] if spans else (0, 0), *(number for number, _, _ in names))
-        return [f"{name}={_braced(part)}" for part, (_, name, always) in zip(found, names, strict=True) if part or always]
+        return [
+            f"{name}={_braced(part)}"
+            for part, (_, name, always) in zip(found, names, strict=True)
+            if part or always
+        ]
 
     def indexed(self) -> list[str]:
         """What gather and scatter state alike."""
@@ -327,7 +433,11 @@ class _Writer(_Fields):
                 return f"{struct.unpack('<f', bytes(2) + bytes(data[value : value + 2]))[0]:.4g}"
             if form and form != "bf" and end - value >= struct.calcsize(form):
                 number = self.float_at(value, form)
-                return f"{number:.4g}" if form == "e" else _short_number(number, form if form == "d" else "f")
+                return (
+                    f"{number:.4g}"
+                    if form == "e"
+                    else _short_number(number, form if form == "d" else "f")
+                )
             if not form and (found := numbers(data, kind, value, end)):
                 if shape.element == "pred":
                     return "true" if found[-1] else "false"
@@ -356,7 +466,13 @@ def _escaped(text: str) -> str:
 
 def _slices(one: _Writer) -> list[str]:
     strided = any(stride != 1 for _, _, stride in one.details.slices)
-    return ["slice={" + ", ".join(f"[{a}:{b}{f':{stride}' if strided else ''}]" for a, b, stride in one.details.slices) + "}"]
+    return [
+        "slice={"
+        + ", ".join(
+            f"[{a}:{b}{f':{stride}' if strided else ''}]" for a, b, stride in one.details.slices
+        )
+        + "}"
+    ]
 
 
 def _padding(one: _Writer) -> list[str]:
@@ -365,13 +481,24 @@ def _padding(one: _Writer) -> list[str]:
         for _, start, end in one.parts(span).get(1, []):
             sizes.append([found[-1] if found else 0 for found in one.values((start, end), 1, 2, 3)])
     inner = any(size[2] for size in sizes)
-    return ["padding=" + "x".join("_".join(map(str, size if inner else size[:2])) for size in sizes)] if sizes else []
+    return (
+        ["padding=" + "x".join("_".join(map(str, size if inner else size[:2])) for size in sizes)]
+        if sizes
+        else []
+    )
 
 
 def _dot(one: _Writer) -> list[str]:
     dims = one.details.dot
-    sides = ("lhs", dims.lhs_batch, dims.lhs_contracting), ("rhs", dims.rhs_batch, dims.rhs_contracting)
-    named = [(f"{side}_{what}", part) for side, *both in sides for what, part in zip(("batch", "contracting"), both, strict=True)]
+    sides = (
+        ("lhs", dims.lhs_batch, dims.lhs_contracting),
+        ("rhs", dims.rhs_batch, dims.rhs_contracting),
+    )
+    named = [
+        (f"{side}_{what}", part)
+        for side, *both in sides
+        for what, part in zip(("batch", "contracting"), both, strict=True)
+    ]
     return [f"{name}_dims={_braced(part)}" for name, part in named if part] + one.precision()
 
 
@@ -381,15 +508,30 @@ def _fusion(one: _Writer) -> list[str]:
 
 def _gather(one: _Writer) -> list[str]:
     dims = one.numbered(
-        *(_GATHER, (1, "offset_dims", True), (2, "collapsed_slice_dims", True), (3, "start_index_map", True)),
+        *(
+            _GATHER,
+            (1, "offset_dims", True),
+            (2, "collapsed_slice_dims", True),
+            (3, "start_index_map", True),
+        ),
         *((5, "operand_batching_dims", False), (6, "start_indices_batching_dims", False)),
     )
-    return [*dims, one.index_dimension(_GATHER), f"slice_sizes={_braced(one.numbers(_GATHER_SIZES))}", *one.indexed()]
+    return [
+        *dims,
+        one.index_dimension(_GATHER),
+        f"slice_sizes={_braced(one.numbers(_GATHER_SIZES))}",
+        *one.indexed(),
+    ]
 
 
 def _scatter(one: _Writer) -> list[str]:
     dims = one.numbered(
-        *(_SCATTER, (1, "update_window_dims", True), (2, "inserted_window_dims", True), (3, "scatter_dims_to_operand_dims", True)),
+        *(
+            _SCATTER,
+            (1, "update_window_dims", True),
+            (2, "inserted_window_dims", True),
+            (3, "scatter_dims_to_operand_dims", True),
+        ),
         *((5, "input_batching_dims", False), (6, "scatter_indices_batching_dims", False)),
     )
     return [*dims, one.index_dimension(_SCATTER), *one.indexed()]
@@ -397,7 +539,9 @@ def _scatter(one: _Writer) -> list[str]:
 
 def _compare(one: _Writer) -> list[str]:
     kind = "".join(one.text_at(span) for span in one.messages(_COMPARISON))
-    return [f"direction={one.details.direction}"] + ([f"type={kind}"] if kind == "TOTALORDER" else [])
+    return [f"direction={one.details.direction}"] + (
+        [f"type={kind}"] if kind == "TOTALORDER" else []
+    )
 
 
 def _pairs(one: _Writer) -> list[str]:
@@ -416,14 +560,23 @@ def _normalized(one: _Writer) -> list[str]:
 
 def _outfeed(one: _Writer) -> list[str]:
     data = one.program.buffer.data
-    return [f"outfeed_shape={hlo_shapes.read(data, start, end, _DEPTH)}" for start, end in one.messages(_OUTFEED)]
+    return [
+        f"outfeed_shape={hlo_shapes.read(data, start, end, _DEPTH)}"
+        for start, end in one.messages(_OUTFEED)
+    ]
 
 
 def _triangular(one: _Writer) -> list[str]:
     out = []
     for span in one.messages(_TRIANGULAR):
-        left, lower, unit, transpose = (found[-1] if found else 0 for found in one.values(span, 1, 2, 3, 4))
-        out += [f"{name}=true" for name, on in (("left_side", left), ("lower", lower), ("unit_diagonal", unit)) if on]
+        left, lower, unit, transpose = (
+            found[-1] if found else 0 for found in one.values(span, 1, 2, 3, 4)
+        )
+        out += [
+            f"{name}=true"
+            for name, on in (("left_side", left), ("lower", lower), ("unit_diagonal", unit))
+            if on
+        ]
         out += [f"transpose_a={_of(_TRANSPOSES, transpose)}"] if transpose else []
     return out
 
@@ -433,7 +586,10 @@ def _cholesky(one: _Writer) -> list[str]:
 
 
 def _top(one: _Writer) -> list[str]:
-    flags = [f"{name}={'true' if one.number(field) else 'false'}" for name, field in (("largest", _LARGEST), ("is_stable", _STABLE))]
+    flags = [
+        f"{name}={'true' if one.number(field) else 'false'}"
+        for name, field in (("largest", _LARGEST), ("is_stable", _STABLE))
+    ]
     return [f"k={one.number(_TOP)}", *flags]
 
 
@@ -453,8 +609,14 @@ _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
     "reduce-window": _Writer.window,
     "select-and-scatter": _Writer.window,
     "compare": _compare,
-    "fft": lambda one: [f"fft_type={_of(_FFTS, one.number(_FFT_TYPE))}", f"fft_length={_braced(one.details.fft_length)}"],
-    "reduce-precision": lambda one: [f"exponent_bits={one.number(_EXPONENT)}", f"mantissa_bits={one.number(_MANTISSA)}"],
+    "fft": lambda one: [
+        f"fft_type={_of(_FFTS, one.number(_FFT_TYPE))}",
+        f"fft_length={_braced(one.details.fft_length)}",
+    ],
+    "reduce-precision": lambda one: [
+        f"exponent_bits={one.number(_EXPONENT)}",
+        f"mantissa_bits={one.number(_MANTISSA)}",
+    ],
     "rng": lambda one: [f"distribution={_of(_DISTRIBUTIONS, one.number(_DISTRIBUTION))}"],
     "rng-bit-generator": lambda one: [f"algorithm={_of(_ALGORITHMS, one.number(_ALGORITHM))}"],
     "rng-get-and-update-state": lambda one: [f"delta={one.number(_DELTA)}"],
@@ -471,7 +633,11 @@ _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
     "triangular-solve": _triangular,
     "cholesky": _cholesky,
     "topk": _top,
-    "copy-start": lambda one: [f"cross_program_prefetch_index={one.number(_PREFETCH)}"] if one.fields.get(_PREFETCH) else [],
+    "copy-start": lambda one: (
+        [f"cross_program_prefetch_index={one.number(_PREFETCH)}"]
+        if one.fields.get(_PREFETCH)
+        else []
+    ),
 }
 """By opcode: what only ops of its kind state."""
 

@@ -45,9 +45,20 @@ class Show:
 
     out: str = option("", "variable that receives the profile", short="-o", metavar="NAME")
     quiet: bool = option(False, "show nothing, and keep the files only with --logdir", short="-q")
-    views: list[str] | None = option(None, "tabs to show, such as overview,steps,memory", metavar="A,B", default="all", undo="all")
+    views: list[str] | None = option(
+        None,
+        "tabs to show, such as overview,steps,memory",
+        metavar="A,B",
+        default="all",
+        undo="all",
+    )
     height: int | None = option(
-        None, "height of the dashboard in pixels", metavar="PX", type=int, default="the height of its content", undo="auto"
+        None,
+        "height of the dashboard in pixels",
+        metavar="PX",
+        type=int,
+        default="the height of its content",
+        undo="auto",
     )
     events: int | None = option(
         None,
@@ -75,9 +86,16 @@ class Show:
         more="it replaces the gains that the advice on input predicts; with `--against`, the comparison mentions it; see "
         "[A probe](#a-probe-the-step-without-its-input)",
     )
-    in_place: bool = option(False, "also run it again if something it changes cannot be restored", flag="--probe-in-place")
+    in_place: bool = option(
+        False,
+        "also run it again if something it changes cannot be restored",
+        flag="--probe-in-place",
+    )
     redact: bool = option(
-        False, "show pseudonyms instead of names; numbers are kept", negative="don't", more="see [sharing.md](sharing.md)"
+        False,
+        "show pseudonyms instead of names; numbers are kept",
+        negative="don't",
+        more="see [sharing.md](sharing.md)",
     )
 
     def __post_init__(self) -> None:
@@ -112,7 +130,9 @@ class Cell:
         Sentences for the receipt.
     """
 
-    def __init__(self, shell: Any, options: Options, show: Show, source: str = "", notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, shell: Any, options: Options, show: Show, source: str = "", notes: Sequence[str] = ()
+    ) -> None:
         self._shell = shell
         self._options = options
         self._show = show
@@ -141,11 +161,19 @@ class Cell:
         if isinstance(held, Profile):
             return held
         if not isinstance(held, (str, Path)):
-            raise UsageError(f"%%nbprof: --against takes a profile or a path; {against} is neither, but {type(held).__name__}")
+            raise UsageError(
+                f"%%nbprof: --against takes a profile or a path; {against} is neither, but {type(held).__name__}"
+            )
         path = str(held)
         if "://" not in path and not Path(path).expanduser().exists():
-            kept = f" `%%nbprof -o {path}` above a cell stores its profile in that variable." if path.isidentifier() else ""
-            raise UsageError(f"%%nbprof: --against {path}: there is no variable or file with that name.{kept}")
+            kept = (
+                f" `%%nbprof -o {path}` above a cell stores its profile in that variable."
+                if path.isidentifier()
+                else ""
+            )
+            raise UsageError(
+                f"%%nbprof: --against {path}: there is no variable or file with that name.{kept}"
+            )
         return path
 
     def begin(self) -> None:
@@ -156,7 +184,9 @@ class Cell:
     def _begin(self) -> None:
         from nbprof.capture.session import Session
 
-        session = Session(self._options, source=self._source, namespace=self._shell.user_ns, on_step=self._stepped)
+        session = Session(
+            self._options, source=self._source, namespace=self._shell.user_ns, on_step=self._stepped
+        )
         session.windows.notes.extend(self._notes)
         session.windows.label = recording_label(self._shell, stored=self.stored)
         session.windows.notebook = notebook_name(self._shell)
@@ -173,7 +203,9 @@ class Cell:
             return
         except Exception as error:
             session.stop()
-            self._say(f"the recording did not start ({type(error).__name__}: {error}); the cell runs unprofiled")
+            self._say(
+                f"the recording did not start ({type(error).__name__}: {error}); the cell runs unprofiled"
+            )
             return
         finally:
             for message in session.messages:
@@ -183,7 +215,9 @@ class Cell:
             self._begin_strip(session)
             for one in left:
                 with contextlib.suppress(Exception):
-                    self._slot.close(str(one.facts.get("display") or ""), f"nbprof: {self._shown(one.sentence)}")
+                    self._slot.close(
+                        str(one.facts.get("display") or ""), f"nbprof: {self._shown(one.sentence)}"
+                    )
         session.windows.code_begins()
 
     def _left(self) -> list[Unfinished]:
@@ -191,7 +225,11 @@ class Cell:
         from nbprof.capture.place import DEFAULT
         from nbprof.core.unfinished import unfinished
 
-        return [one for one in unfinished(Path(self._options.logdir or DEFAULT).expanduser()) if one.facts and not one.running]
+        return [
+            one
+            for one in unfinished(Path(self._options.logdir or DEFAULT).expanduser())
+            if one.facts and not one.running
+        ]
 
     def _begin_strip(self, session: Session) -> None:
         try:
@@ -203,7 +241,9 @@ class Cell:
             session.windows.display = self._slot.ident
             session.windows.mark()
         except Exception as error:
-            session.windows.notes.append(f"the live status could not be shown: {type(error).__name__}: {error}")
+            session.windows.notes.append(
+                f"the live status could not be shown: {type(error).__name__}: {error}"
+            )
 
     def code_ends(self) -> None:
         """The code of the cell has run. Never raises."""
@@ -235,7 +275,11 @@ class Cell:
             return
         title = session.backend.title if session.backend is not None else ""
         with contextlib.suppress(Exception):
-            self._strip.say(f"{title} writes the recording" if session.windows.recording else "finishing the recording")
+            self._strip.say(
+                f"{title} writes the recording"
+                if session.windows.recording
+                else "finishing the recording"
+            )
 
     def _end_strip(self) -> None:
         live_status, self._strip = self._strip, None
@@ -255,7 +299,11 @@ class Cell:
             # Who pressed again meant the cell, which has ended.
             self._shield.pressed = False
         if session.superseded:
-            where = f"; its files are in {recording.path}" if recording and not recording.temporary else ""
+            where = (
+                f"; its files are in {recording.path}"
+                if recording and not recording.temporary
+                else ""
+            )
             self._say(f"this recording was ended by a newer one{where}")
         elif recording is None:
             self._say(session.failure)
@@ -267,7 +315,11 @@ class Cell:
 
         again = f'nbprof.load("{recording.path}") opens it'
         if recording.temporary:
-            again = f'nbprof.load("{recording.url}") opens it' if recording.url else "run the cell again"
+            again = (
+                f'nbprof.load("{recording.url}") opens it'
+                if recording.url
+                else "run the cell again"
+            )
         stopped = f"reading the run was interrupted: {again}"
         try:
             with self._shield.opened():
@@ -285,7 +337,9 @@ class Cell:
         except NbprofError as error:
             self._say(f"the run could not be read: {error}")
         except Exception as error:
-            self._say(f"the run was recorded, but could not be shown ({type(error).__name__}: {error}): {again}")
+            self._say(
+                f"the run was recorded, but could not be shown ({type(error).__name__}: {error}): {again}"
+            )
 
     def _probe(self, recording: Recording, profile: Profile) -> None:
         """Run the cell again without its input; what that gave is kept beside the files of the run."""
@@ -293,8 +347,12 @@ class Cell:
 
         self._stage("running the cell again without its input")
         # By `%%nbprof` it is the whole cell, by `%nbprof` what stands behind the options.
-        source = self._source.partition("\n")[2] if self._source.startswith("%%nbprof") else self._source
-        recording.info.probe = probe(self._shell, self._options, source, profile, in_place=self._show.in_place)
+        source = (
+            self._source.partition("\n")[2] if self._source.startswith("%%nbprof") else self._source
+        )
+        recording.info.probe = probe(
+            self._shell, self._options, source, profile, in_place=self._show.in_place
+        )
         with contextlib.suppress(OSError):
             recording.write()
 
@@ -310,10 +368,20 @@ class Cell:
                     shown = compare(self._before, profile)
                 except NbprofError as error:
                     sys.stderr.write(self._shown(f"nbprof: --against {show.against}: {error}\n"))
-            if shown is profile and not show.redact and (not show.views or "overview" in show.views):
+            if (
+                shown is profile
+                and not show.redact
+                and (not show.views or "overview" in show.views)
+            ):
                 self._show_early(profile)
             profile.payload(show.events, self._stage)
-            bundle = shown.mimebundle(views=show.views, height=show.height, live=True, events=show.events, redact=show.redact)
+            bundle = shown.mimebundle(
+                views=show.views,
+                height=show.height,
+                live=True,
+                events=show.events,
+                redact=show.redact,
+            )
         self._end_strip()
         self._slot.final(*bundle)
 
@@ -376,4 +444,8 @@ def recording_label(shell: Any, *, stored: bool = True) -> str:
     name = notebook_name(shell)
     # By the inputs: whether `execution_count` is already that of the next cell depends on the version of IPython.
     number = len(shell.user_ns.get("In") or ()) - stored
-    return f"{name.removesuffix('.ipynb')} [{number}]" if name and number > 0 else name.removesuffix(".ipynb")
+    return (
+        f"{name.removesuffix('.ipynb')} [{number}]"
+        if name and number > 0
+        else name.removesuffix(".ipynb")
+    )

@@ -36,7 +36,11 @@ class LoopTransformer:
         """The code of a cell, rewritten where it is recorded; never raises. Ctrl-C interrupts the cell, which has not begun yet."""
         with shielded(soon=True):
             try:
-                return self._rewritten(tree) if isinstance(tree, ast.Module) and self._is_recorded(tree) else tree
+                return (
+                    self._rewritten(tree)
+                    if isinstance(tree, ast.Module) and self._is_recorded(tree)
+                    else tree
+                )
             except Exception:
                 # The cell runs as it is, and its loops are not known.
                 return tree
@@ -48,7 +52,11 @@ class LoopTransformer:
         namespace = self._magics.namespace
         nbprof = sys.modules.get("nbprof")
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr in _RECORDS and isinstance(node.value, ast.Name):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in _RECORDS
+                and isinstance(node.value, ast.Name)
+            ):
                 name = node.value.id
                 if name == "nbprof" or (nbprof is not None and namespace.get(name) is nbprof):
                     return True

@@ -58,7 +58,9 @@ def _outside() -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise ValueError(f"the environment variable {VARIABLE} cannot be read ({error}): {text}") from None
+        raise ValueError(
+            f"the environment variable {VARIABLE} cannot be read ({error}): {text}"
+        ) from None
 
 
 def line(given: Sequence[str]) -> str:

@@ -79,13 +79,19 @@ def phase(session: Session, stopping: bool = False) -> tuple[str, str]:
     """What the recording does: ``wait``, ``record``, ``end`` or ``over``, and that in words."""
     windows, clock = session.windows, session.clock
     if windows.recording:
-        return ("end", "ending the recording after this step") if stopping else ("record", "recording")
+        return (
+            ("end", "ending the recording after this step") if stopping else ("record", "recording")
+        )
     failed = bool(session.failure or windows.failure)
     if windows.recordings and windows.over:
         window = windows.recordings[-1].info.window
         if not window:
             return "over", "recorded; the cell continues"
-        steps = f"step {window[0]:,}" if window[0] == window[1] else f"steps {window[0]:,} to {window[1]:,}"
+        steps = (
+            f"step {window[0]:,}"
+            if window[0] == window[1]
+            else f"steps {window[0]:,} to {window[1]:,}"
+        )
         return "over", f"recorded {steps}; the cell continues"
     if failed:
         return "over", "not recording; the cell continues"
@@ -104,10 +110,19 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
     clock = session.clock
     said = []
     if clock.seen:
-        said.append(Item(f"step {clock.seen:,}", "step", f"{clock.seen:,}", about="Steps completed in this cell."))
+        said.append(
+            Item(
+                f"step {clock.seen:,}",
+                "step",
+                f"{clock.seen:,}",
+                about="Steps completed in this cell.",
+            )
+        )
     if (ms := pace.step_ms()) is not None:
         value = wording.millis(ms)
-        said.append(Item(f"{value} per step", "step time", value, about="The median of the recent steps."))
+        said.append(
+            Item(f"{value} per step", "step time", value, about="The median of the recent steps.")
+        )
     if (waiting := pace.waiting_share()) is not None:
         value = "now" if pace.waits_now() else f"{waiting:.0%}".replace("%", " %")
         text = "waiting for input" if value == "now" else f"{value} waiting for input"
@@ -116,10 +131,16 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
     if reading.cpu is not None:
         cores = os.cpu_count() or 1
         value = f"{reading.cpu * 100:.0f} %"
-        said.append(Item(f"CPU {value}", "CPU", value, about=f"This process; 100 % is one of {cores} cores."))
+        said.append(
+            Item(
+                f"CPU {value}", "CPU", value, about=f"This process; 100 % is one of {cores} cores."
+            )
+        )
     if reading.memory is not None:
         value = wording.size(reading.memory)
-        said.append(Item(f"{value} memory", "memory", value, about="Resident memory of this process."))
+        said.append(
+            Item(f"{value} memory", "memory", value, about="Resident memory of this process.")
+        )
     if (gpu := reading.gpu) is not None:
         name = "GPU" if gpu.count == 1 else f"{gpu.count} GPUs"
         memory = f"{wording.size(gpu.used)} of {wording.size(gpu.total)}"
@@ -176,7 +197,13 @@ class Strip:
         For tests.
     """
 
-    def __init__(self, session: Session, place: Place, meters: Meters | None = None, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        session: Session,
+        place: Place,
+        meters: Meters | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.ident = uuid.uuid4().hex
         self._session = session
         self._place = place
@@ -208,7 +235,9 @@ class Strip:
             self.paint()
             # The kernel keeps in the context whose output it is.
             context = contextvars.copy_context()
-            thread = threading.Thread(target=context.run, args=(self._run,), name="nbprof-strip", daemon=True)
+            thread = threading.Thread(
+                target=context.run, args=(self._run,), name="nbprof-strip", daemon=True
+            )
             # There may be no threads, as in a browser's Python: then it is painted when a step ends.
             with contextlib.suppress(RuntimeError):
                 thread.start()
@@ -219,7 +248,11 @@ class Strip:
     def last_line(self) -> str:
         """What is left of it once the cell has ended."""
         steps, took = self._session.clock.seen, wording.duration(self._now() - self._began)
-        return f"nbprof: the cell ran {wording.plural(steps, 'step')} in {took}" if steps else f"nbprof: the cell ran for {took}"
+        return (
+            f"nbprof: the cell ran {wording.plural(steps, 'step')} in {took}"
+            if steps
+            else f"nbprof: the cell ran for {took}"
+        )
 
     def say(self, stage: str) -> None:
         """The cell has ended: show what nbprof does now, below what the cell has shown, from the next picture on."""
@@ -234,7 +267,11 @@ class Strip:
     def stepped(self) -> None:
         """A step has ended, on the thread that calls this."""
         self.pace.stepped()
-        if self._thread is None and not self._over.is_set() and self._now() - self._painted >= self.period:
+        if (
+            self._thread is None
+            and not self._over.is_set()
+            and self._now() - self._painted >= self.period
+        ):
             self.paint()
 
     def end(self) -> None:
@@ -255,7 +292,12 @@ class Strip:
     def stops(self) -> bool:
         """Whether there is a recording to end."""
         windows = self._session.windows
-        return self._stage is None and not self._stopping and not windows.over and (windows.recording or bool(windows.recordings))
+        return (
+            self._stage is None
+            and not self._stopping
+            and not windows.over
+            and (windows.recording or bool(windows.recordings))
+        )
 
     def stop(self) -> bool:
         """End the recording, at the end of the step that runs, and not the cell. Returns at once; False where there is none to end."""
@@ -270,7 +312,9 @@ class Strip:
         try:
             self._session.windows.end_soon(PRESSED)
         except Exception as error:
-            self._session.windows.notes.append(f"Stop and analyse had no effect: {type(error).__name__}: {error}")
+            self._session.windows.notes.append(
+                f"Stop and analyse had no effect: {type(error).__name__}: {error}"
+            )
 
     @property
     def period(self) -> float:
@@ -301,7 +345,11 @@ class Strip:
             said = items(session, self.pace, self._reading, now - self._began)
         else:
             value = wording.duration(now - self._began)
-            kind, head, said = "end", self._stage, [Item(value, "", value, about="Since the cell ended.")]
+            kind, head, said = (
+                "end",
+                self._stage,
+                [Item(value, "", value, about="Since the cell ended.")],
+            )
         data = bundle(self.ident, kind, head, said, stops=self.stops)
         if data != self._last:
             self._last = data
@@ -324,7 +372,9 @@ class Strip:
         if self._faults == _MOST_FAULTS:
             self._over.set()
         if self._faults == 1:
-            self._session.windows.notes.append(f"the live status was not shown correctly: {type(error).__name__}: {error}")
+            self._session.windows.notes.append(
+                f"the live status was not shown correctly: {type(error).__name__}: {error}"
+            )
 
 
 _running: dict[str, Strip] = {}

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
 
 # Colab's IPython is older than this decorator; there a trailing semicolon doesn't silence the nested form.
-_silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", lambda function: function)
+_silenced: Callable[[Any], Any] = getattr(
+    magic, "output_can_be_silenced", lambda function: function
+)
 
 _FIRST_LINE = re.compile(r"%%nbprof(?=\s|$)")
 _NAME = "nbprof"
@@ -175,7 +177,9 @@ class NbprofMagics(Magics):
         except Help:  # argparse has printed it
             return None
         if rest:
-            raise UsageError(f"%%nbprof: {rest.split()[0]!r} is not an option; the code to profile starts on the next line")
+            raise UsageError(
+                f"%%nbprof: {rest.split()[0]!r} is not an option; the code to profile starts on the next line"
+            )
         from nbprof.notebook.cell import Cell
 
         return Cell(self._ip, options, show, source, notes)
@@ -211,7 +215,9 @@ class NbprofMagics(Magics):
         try:
             with defaults.instead(request.options):
                 options, show = choices([])
-                cell = Cell(self._ip, options, show, info.raw_cell, [request.note(defaults.words())])
+                cell = Cell(
+                    self._ip, options, show, info.raw_cell, [request.note(defaults.words())]
+                )
                 cell.stored = False
         except UsageError as error:
             sys.stderr.write(f"nbprof: {error}\n")
@@ -320,7 +326,9 @@ def _last() -> Profile:
 
     profile = last()
     if profile is None:
-        raise UsageError("%nbprof: nothing has been recorded yet. Put %%nbprof above a cell to record it; %nbprof -h lists the options.")
+        raise UsageError(
+            "%nbprof: nothing has been recorded yet. Put %%nbprof above a cell to record it; %nbprof -h lists the options."
+        )
     return profile
 
 
@@ -356,13 +364,19 @@ def _set_defaults(before: Sequence[str], after: str) -> None:
         defaults.choose([])
     standing()
     held = defaults.words()
-    print(f"%nbprof defaults {defaults.line(held)}" if held else "No default options are set. %%nbprof -h lists all options.")  # noqa: T201
+    print(
+        f"%nbprof defaults {defaults.line(held)}"
+        if held
+        else "No default options are set. %%nbprof -h lists all options."
+    )  # noqa: T201
 
 
 def _check_standing(words: Sequence[str]) -> None:
     given = parser("%nbprof defaults").parse_args(list(words))
     if given.out:
-        raise UsageError("%nbprof defaults: -o names the variable of one cell, so it cannot be a default")
+        raise UsageError(
+            "%nbprof defaults: -o names the variable of one cell, so it cannot be a default"
+        )
     if given.probe or given.in_place:
         raise UsageError("%nbprof defaults: --probe runs a cell twice, so it cannot be a default")
 

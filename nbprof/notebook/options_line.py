@@ -31,8 +31,12 @@ class Parser(argparse.ArgumentParser):
         if unknown := re.match(r"unrecognized arguments: (\S+)", message):
             known = [name for action in self._actions for name in action.option_strings]
             near = difflib.get_close_matches(unknown[1].partition("=")[0], known, n=1)
-            message = f"there is no option {unknown[1]}" + (f"; did you mean {near[0]}?" if near else "")
-            raise UsageError(f"{self.prog}: {message}{'' if near else '.'} %%nbprof -h lists the options.")
+            message = f"there is no option {unknown[1]}" + (
+                f"; did you mean {near[0]}?" if near else ""
+            )
+            raise UsageError(
+                f"{self.prog}: {message}{'' if near else '.'} %%nbprof -h lists the options."
+            )
         raise UsageError(f"{self.prog}: {message}. %%nbprof -h lists the options.")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:  # noqa: ARG002, D102
@@ -99,7 +103,11 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
     try:
         return options_of(values(given, Options) | {"save": saved(given)}), show_of(given)
     except CaptureError as error:
-        also = f"; the default options are {defaults.line(held)} (%nbprof defaults, or the settings of JupyterLab)" if held else ""
+        also = (
+            f"; the default options are {defaults.line(held)} (%nbprof defaults, or the settings of JupyterLab)"
+            if held
+            else ""
+        )
         raise UsageError(f"%%nbprof: {error}{also}") from None
 
 
@@ -120,7 +128,9 @@ def show_of(given: argparse.Namespace) -> Show:
     from nbprof.notebook.cell import Show
 
     chosen = values(given, Show)
-    views = [view.strip() for view in (given.views or "").split(",") if view.strip() not in ("", "all")]
+    views = [
+        view.strip() for view in (given.views or "").split(",") if view.strip() not in ("", "all")
+    ]
     chosen |= {"views": views or None, "events": count(given.events)}
     if chosen.get("in_place"):
         chosen["probe"] = "input"
@@ -156,7 +166,12 @@ def words_of(text: str) -> list[str]:
 
 def split(line: str) -> tuple[list[str], str]:
     """Return the options in front of a line and the code behind them, the code as it was written."""
-    takes_value = {name for action in parser()._actions if action.nargs is None for name in action.option_strings}
+    takes_value = {
+        name
+        for action in parser()._actions
+        if action.nargs is None
+        for name in action.option_strings
+    }
     words: list[str] = []
     rest = line.strip()
     while rest.startswith("-"):

@@ -34,7 +34,9 @@ class _NoProbe(Exception):  # noqa: N818 - a sentence, not an error
     """Why there is no figure."""
 
 
-def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_place: bool) -> dict[str, Any]:
+def probe(
+    shell: Any, options: Options, source: str, profile: Profile, *, in_place: bool
+) -> dict[str, Any]:
     """Run a cell again with its input taken out, and tell what a step takes.
 
     Parameters
@@ -57,17 +59,32 @@ def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_pla
         second run down.
     """
     predicted, why = _predicted(profile.run)
-    out: dict[str, Any] = {"text": "", "detail": "", "measured_ms": None, "predicted_ms": predicted, "slowed": False}
+    out: dict[str, Any] = {
+        "text": "",
+        "detail": "",
+        "measured_ms": None,
+        "predicted_ms": predicted,
+        "slowed": False,
+    }
     try:
-        measured, used, inputs, notes = _second_run(shell, options, source, profile, in_place=in_place)
+        measured, used, inputs, notes = _second_run(
+            shell, options, source, profile, in_place=in_place
+        )
     except _NoProbe as reason:
         return {**out, "text": f"The input was not probed: {reason}"}
     # Whatever goes wrong, the first run is shown.
     except KeyboardInterrupt:
-        return {**out, "text": "The input was not probed: it was interrupted. What the second run changed was restored."}
+        return {
+            **out,
+            "text": "The input was not probed: it was interrupted. What the second run changed was restored.",
+        }
     except Exception as error:
         return {**out, "text": f"The input was not probed: {type(error).__name__}: {error}"}
-    said = f"predicted {wording.millis(predicted)}" if predicted is not None else f"not predicted: {why}"
+    said = (
+        f"predicted {wording.millis(predicted)}"
+        if predicted is not None
+        else f"not predicted: {why}"
+    )
     recorded = wording.number(profile.run.overview_of_files["step_time_ms"], 2)
     out["measured_ms"], out["slowed"] = measured, _SLOWED in notes
     out["text"] = f"With instant input, a step takes {wording.millis(measured)} (measured; {said})."
@@ -82,13 +99,21 @@ def _predicted(run: Run) -> tuple[float | None, str]:
     """The mean of the recorded steps less that of their input."""
     mean = run.steps_summary.set_index("category")["mean_ms"]
     step = wording.real(mean.get("step_time"))
-    waiting = None if run.overview_of_files["input_percent"] is None else wording.real(mean.get("input"))
+    waiting = (
+        None if run.overview_of_files["input_percent"] is None else wording.real(mean.get("input"))
+    )
     if step is None:
         return None, "no steps were recorded"
-    return (step - waiting, "") if waiting is not None else (None, "how long steps wait for input was not recorded")
+    return (
+        (step - waiting, "")
+        if waiting is not None
+        else (None, "how long steps wait for input was not recorded")
+    )
 
 
-def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, in_place: bool) -> tuple[float, str, Inputs, list[str]]:
+def _second_run(
+    shell: Any, options: Options, source: str, profile: Profile, *, in_place: bool
+) -> tuple[float, str, Inputs, list[str]]:
     tree, run = _compiled(shell, source)
     capture = profile.run.capture
     if capture is not None and capture.cell_failed:
@@ -97,13 +122,20 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
 
     def inner(name: str) -> set[str]:
         code = getattr(namespace.get(name), "__code__", None)
-        return names_in(code) if code is not None and getattr(namespace[name], "__globals__", None) is namespace else set()
+        return (
+            names_in(code)
+            if code is not None and getattr(namespace[name], "__globals__", None) is namespace
+            else set()
+        )
 
     state = None
     try:
         state = State(namespace, names_read(tree, inner))
         _check(state, in_place=in_place)
-        inputs = Inputs(max(capture.elapsed_s if capture is not None else 0.0, 1.0), lambda value: _name_of(namespace, value))
+        inputs = Inputs(
+            max(capture.elapsed_s if capture is not None else 0.0, 1.0),
+            lambda value: _name_of(namespace, value),
+        )
         again = _record(options, source, namespace, inputs, run)
     finally:
         with shielded():
@@ -112,9 +144,13 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
     measured, used = _measured(again.run, inputs, recorded or 0.0)
     notes = ["Its output is not shown."]
     if state.uncopied or failed:
-        notes.append(f"What it changed stays changed in {', '.join(state.uncopied + failed)}; everything else was restored.")
+        notes.append(
+            f"What it changed stays changed in {', '.join(state.uncopied + failed)}; everything else was restored."
+        )
     else:
-        notes.append("Variables, models, optimizers and random number generators were restored; files that it wrote were not.")
+        notes.append(
+            "Variables, models, optimizers and random number generators were restored; files that it wrote were not."
+        )
     if again.run.overview.get("contention"):
         notes.append(_SLOWED)
     return measured, used, inputs, notes
@@ -133,14 +169,18 @@ def _compiled(shell: Any, source: str) -> tuple[ast.Module, Any]:
 
 def _check(state: State, *, in_place: bool) -> None:
     if state.consumed:
-        raise _NoProbe(f"the first run has used up {', '.join(state.consumed)}. Make the iterator in the cell itself. {_AGAIN}.")
+        raise _NoProbe(
+            f"the first run has used up {', '.join(state.consumed)}. Make the iterator in the cell itself. {_AGAIN}."
+        )
     if state.uncopied and not in_place:
         raise _NoProbe(
             f"{', '.join(state.uncopied[:5])} could not be restored after a second run. {_AGAIN}; --probe-in-place runs it anyway."
         )
 
 
-def _record(options: Options, source: str, namespace: dict[str, Any], inputs: Inputs, run: Any) -> Profile:
+def _record(
+    options: Options, source: str, namespace: dict[str, Any], inputs: Inputs, run: Any
+) -> Profile:
     """The second recording, read."""
     from nbprof.capture.session import Session
     from nbprof.profiles.load import last, open_recording, set_last
@@ -170,7 +210,9 @@ def _record(options: Options, source: str, namespace: dict[str, Any], inputs: In
     if inputs.empty:
         raise _NoProbe(f"{', '.join(inputs.empty)} yielded no batch in the second run.")
     if not inputs.replaced:
-        raise _NoProbe("the cell reads no dataset of tf.data and no DataLoader; nbprof.steps(batches) marks other inputs.")
+        raise _NoProbe(
+            "the cell reads no dataset of tf.data and no DataLoader; nbprof.steps(batches) marks other inputs."
+        )
     if recording is None:
         raise _NoProbe(f"the second run was not recorded: {session.failure}.")
     before = last()
@@ -193,12 +235,19 @@ def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
         raise _NoProbe("no steps were found in the second run.")
     used = frame[frame["counted"].astype(bool) & ~frame["step"].isin(inputs.prepared)]
     if not len(used):
-        raise _NoProbe("each step of the second run read the first batch of an input, or is warm-up: record more steps.")
+        raise _NoProbe(
+            "each step of the second run read the first batch of an input, or is warm-up: record more steps."
+        )
     mean, waiting = float(used["step_time_ms"].mean()), float(used["input_ms"].mean())
     if waiting > MOST_INPUT * max(mean, recorded):
         part = f"{wording.millis(waiting)} of {wording.millis(mean)} per step"
-        raise _NoProbe(f"the second run still waits for input, {part}: not all of it could be removed.")
-    return mean, f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {'are' if len(used) > 1 else 'is'}"
+        raise _NoProbe(
+            f"the second run still waits for input, {part}: not all of it could be removed."
+        )
+    return (
+        mean,
+        f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {'are' if len(used) > 1 else 'is'}",
+    )
 
 
 def _name_of(namespace: dict[str, Any], value: Any) -> str:

@@ -57,7 +57,9 @@ class Request:
 
     def note(self, options: list[str]) -> str:
         """A sentence for the receipt."""
-        return f"recorded by {self.what}, " + (f"with {shlex.join(options)}" if options else "with the default options")
+        return f"recorded by {self.what}, " + (
+            f"with {shlex.join(options)}" if options else "with the default options"
+        )
 
 
 class Waiting:
@@ -127,10 +129,19 @@ def arm(request: str) -> Answer:
     try:
         given = json.loads(request)
         lines = given.get("lines")
-        what = "the Profile button" if not lines else f"Profile Selected Lines ({_lines(*lines)} of the cell)"
-        made = Request(str(given["text"]), _words(given.get("options")), str(given.get("cell", "")), what)
+        what = (
+            "the Profile button"
+            if not lines
+            else f"Profile Selected Lines ({_lines(*lines)} of the cell)"
+        )
+        made = Request(
+            str(given["text"]), _words(given.get("options")), str(given.get("cell", "")), what
+        )
     except (ValueError, KeyError, TypeError) as error:
-        return Answer(ok=False, error=f"This is not a request to profile a cell: {type(error).__name__}: {error}")
+        return Answer(
+            ok=False,
+            error=f"This is not a request to profile a cell: {type(error).__name__}: {error}",
+        )
     try:
         magics = _magics()
         magics.check(made.options)

@@ -64,7 +64,9 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
         A sentence: what was typed makes no sense, or nothing was recorded.
     """
     parser = _parser()
-    parser.set_defaults(**{name: value for name, value in vars(standing()).items() if name in _SHARED})
+    parser.set_defaults(
+        **{name: value for name, value in vars(standing()).items() if name in _SHARED}
+    )
     try:
         given = parser.parse_args([*before, *words_of(rest)])
     except Help:  # argparse has printed it
@@ -76,7 +78,9 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
     except CaptureError as error:
         raise UsageError(f"%nbprof capture: {error}") from None
     except NbprofError as error:
-        raise UsageError(f"%nbprof capture: the workers were recorded, but the run could not be read: {error}") from None
+        raise UsageError(
+            f"%nbprof capture: the workers were recorded, but the run could not be read: {error}"
+        ) from None
 
 
 def _workers(shell: Any, words: list[str]) -> Any:
@@ -103,4 +107,12 @@ def _sample(shell: Any, workers: Any, sampling: Sampling, show: Show) -> None:
     if show.out:
         shell.user_ns[show.out] = profile
     if not show.quiet:
-        slot.final(*profile.mimebundle(views=show.views, height=show.height, live=True, events=show.events, redact=show.redact))
+        slot.final(
+            *profile.mimebundle(
+                views=show.views,
+                height=show.height,
+                live=True,
+                events=show.events,
+                redact=show.redact,
+            )
+        )

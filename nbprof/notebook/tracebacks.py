@@ -80,9 +80,17 @@ def without_own(trace: TracebackType | None) -> TracebackType | None:
     return rest
 
 
-def _show(shell: Any, kind: type[BaseException], error: BaseException, trace: TracebackType | None, tb_offset: int | None = None) -> None:
+def _show(
+    shell: Any,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
+    tb_offset: int | None = None,
+) -> None:
     error.__traceback__ = without_own(trace)
-    shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset, running_compiled_code=True)
+    shell.showtraceback(
+        (kind, error, error.__traceback__), tb_offset=tb_offset, running_compiled_code=True
+    )
 
 
 def show_interrupts(shell: Any) -> Any:

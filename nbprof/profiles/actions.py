@@ -50,7 +50,10 @@ def _runs(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001 
         {"key": other.source.content_key(), "label": name, "created": header.created(other)}
         for other, name in zip(others, names, strict=True)
     ]
-    unread = [{"key": each.key, "label": each.label, "created": each.created} for each in neighbours(run, others)]
+    unread = [
+        {"key": each.key, "label": each.label, "created": each.created}
+        for each in neighbours(run, others)
+    ]
     return {"runs": opened + unread}
 
 
@@ -70,10 +73,16 @@ def _read(run: Run, wanted: object) -> Profile:
     from nbprof.profiles.load import read
     from nbprof.profiles.neighbours import neighbours
 
-    for each in neighbours(run, registry.others(run)) if isinstance(wanted, str) and wanted.startswith("folder-") else []:
+    for each in (
+        neighbours(run, registry.others(run))
+        if isinstance(wanted, str) and wanted.startswith("folder-")
+        else []
+    ):
         if each.key == wanted:
             return read(each.files, whole=True)
-    raise NbprofError("That run is no longer in this kernel or in the folder of this run. Load it with nbprof.load(...) and try again.")
+    raise NbprofError(
+        "That run is no longer in this kernel or in the folder of this run. Load it with nbprof.load(...) and try again."
+    )
 
 
 def file_name(label: str) -> str:

@@ -84,15 +84,26 @@ def brief(of: Profile | Comparison, tokens: int = 1500, *, redact: Redact = Fals
     if tokens < LEAST_TOKENS:
         raise NbprofError(f"a brief takes at least {LEAST_TOKENS} tokens, not {tokens}.")
     if isinstance(of, Comparison):
-        title, name, every, runs = "Comparison", "c", list(_comparison(of)), [profile.run for profile in of.profiles]
+        title, name, every, runs = (
+            "Comparison",
+            "c",
+            list(_comparison(of)),
+            [profile.run for profile in of.profiles],
+        )
     else:
         title, name, every, runs = f"Profile {code(label(of.run))}", "p", list(claims(of)), [of.run]
     if redact:
         by = redactor(runs)
-        title, every = by.text(title), [claim._replace(text=by.text(claim.text), code=by.text(claim.code)) for claim in every]
+        title, every = (
+            by.text(title),
+            [claim._replace(text=by.text(claim.text), code=by.text(claim.code)) for claim in every],
+        )
         keep(by, redact)
     # After they are redacted: a part of a name would have another pseudonym.
-    title, every = _with_short_names(title), [claim._replace(text=_with_short_names(claim.text)) for claim in every]
+    title, every = (
+        _with_short_names(title),
+        [claim._replace(text=_with_short_names(claim.text)) for claim in every],
+    )
     return _fitted(title, every, tokens, name)
 
 
@@ -104,7 +115,9 @@ def code(name: Any) -> str:
 
 def _with_short_names(text: str) -> str:
     """The middle of long code spans is cut."""
-    return re.sub("`([^`]*)`", lambda span: f"`{wording.middle_cut(span[1], _NAME_CHARACTERS)}`", text)
+    return re.sub(
+        "`([^`]*)`", lambda span: f"`{wording.middle_cut(span[1], _NAME_CHARACTERS)}`", text
+    )
 
 
 def claims(profile: Profile) -> Iterator[Claim]:
@@ -117,11 +130,20 @@ def claims(profile: Profile) -> Iterator[Claim]:
     yield from _tops(profile, [top for top in tops if top.late])
     yield from _receipt(profile)
     there = [name for name in dir(profile) if name in _views()]
-    yield Claim("Further frames", f"This profile also has {', '.join(f'`p.{name}`' for name in there)}.", ("dir(p)",))
+    yield Claim(
+        "Further frames",
+        f"This profile also has {', '.join(f'`p.{name}`' for name in there)}.",
+        ("dir(p)",),
+    )
 
 
 def _views() -> set[str]:
-    return {name.partition(".")[0] for name in SCHEMA} - {"comparison", "runs", "advice", "overview"}
+    return {name.partition(".")[0] for name in SCHEMA} - {
+        "comparison",
+        "runs",
+        "advice",
+        "overview",
+    }
 
 
 def _answer(profile: Profile) -> Iterator[Claim]:
@@ -130,8 +152,12 @@ def _answer(profile: Profile) -> Iterator[Claim]:
     alone = register.alone(profile.run)
     device = code((alone.device if alone and not facts["devices"] else "") or facts["device_kind"])
     parts = [f"{code(facts['framework'])} on {device}" if facts.get("framework") else device]
-    parts += [wording.plural(facts[key], key[:-1]) for key in ("hosts", "devices") if facts.get(key)]
-    calls = [f'p.overview["{key}"]' for key in ("framework", "device_kind", "hosts", "devices", "steps")]
+    parts += [
+        wording.plural(facts[key], key[:-1]) for key in ("hosts", "devices") if facts.get(key)
+    ]
+    calls = [
+        f'p.overview["{key}"]' for key in ("framework", "device_kind", "hosts", "devices", "steps")
+    ]
     unit = Unit.of(facts)
     if facts["steps"] and len(profile.run.hosts) > 1:
         # Steps of several hosts are not added up, as they ran in parallel.
@@ -143,9 +169,17 @@ def _answer(profile: Profile) -> Iterator[Claim]:
     verdict = str(facts["verdict"] or "Unknown")
     if facts.get("verdict_text"):
         verdict += f": {_quoted(facts['verdict_text'])} (confidence {facts['confidence']})"
-    yield Claim("Verdict", verdict, tuple(f'p.overview["{key}"]' for key in ("verdict", "verdict_text", "confidence")))
+    yield Claim(
+        "Verdict",
+        verdict,
+        tuple(f'p.overview["{key}"]' for key in ("verdict", "verdict_text", "confidence")),
+    )
     if doubts := [text for ok, text in facts.get("confidence_evidence") or [] if not ok]:
-        yield Claim("Verdict", f"Less certain because: {_quoted('; '.join(doubts))}", ('p.overview["confidence_evidence"]',))
+        yield Claim(
+            "Verdict",
+            f"Less certain because: {_quoted('; '.join(doubts))}",
+            ('p.overview["confidence_evidence"]',),
+        )
     for note in (facts.get("contention"), (facts.get("probe") or {}).get("text")):
         if note:
             key = "contention" if note == facts.get("contention") else "probe"
@@ -177,14 +211,28 @@ def _findings(profile: Profile) -> Iterator[Claim]:
         yield Claim(section, f"None: {why}", ("p.advice",))
     for at, row in enumerate(advice.to_dict("records")):
         unit = gain_unit(profile.overview, row["gain_ms_per_step"])
-        gain = wording.gain(row["gain_ms_per_step"], row["gain_is"], unit.per, unit.gain_percent) or "gain unknown"
+        gain = (
+            wording.gain(row["gain_ms_per_step"], row["gain_is"], unit.per, unit.gain_percent)
+            or "gain unknown"
+        )
         text = f"{_quoted(row['title'])} [{code(row['rule'])}, {row['severity']}, {row['certainty']}, {gain}]. {_quoted(row['evidence'])}"
         yield Claim(section, text, (f"p.advice.iloc[{at}]",))
         if fix := str(row["fix"] or ""):
-            change = "".join(f"  {wording.one_line(line).replace('`', '')}\n" for line in fix.splitlines())
-            yield Claim(section, f"Change for {code(row['rule'])}:", (f"p.advice.fix[{at}]",), f"  ```diff\n{change}  ```\n")
+            change = "".join(
+                f"  {wording.one_line(line).replace('`', '')}\n" for line in fix.splitlines()
+            )
+            yield Claim(
+                section,
+                f"Change for {code(row['rule'])}:",
+                (f"p.advice.fix[{at}]",),
+                f"  ```diff\n{change}  ```\n",
+            )
         if refuted := row["refuted_by"]:
-            yield Claim(section, f"{code(row['rule'])} is wrong if {_quoted(refuted)}", (f"p.advice.refuted_by[{at}]",))
+            yield Claim(
+                section,
+                f"{code(row['rule'])} is wrong if {_quoted(refuted)}",
+                (f"p.advice.refuted_by[{at}]",),
+            )
 
 
 def _unknown(profile: Profile) -> Iterator[Claim]:
@@ -192,13 +240,22 @@ def _unknown(profile: Profile) -> Iterator[Claim]:
 
     missing = [figure for figure in figures(profile.run) if figure.value is None]
     if missing:
-        text = "; ".join(f"{figure.label.lower()} ({figure.note or 'not recorded'})" for figure in missing)
+        text = "; ".join(
+            f"{figure.label.lower()} ({figure.note or 'not recorded'})" for figure in missing
+        )
         yield Claim("Unknown, which is not 0", text, ('p.payload()["overview"]["figures"]',))
     checks = profile.overview.get("checks")
     if isinstance(checks, pd.DataFrame):
-        names = [str(name).replace("_", " ") for name in checks.loc[checks["level"].eq("unknown"), "check"]]
+        names = [
+            str(name).replace("_", " ")
+            for name in checks.loc[checks["level"].eq("unknown"), "check"]
+        ]
         if names:
-            yield Claim("Unknown, which is not 0", f"Checks that could not be made: {', '.join(names)}", ('p.overview["checks"]',))
+            yield Claim(
+                "Unknown, which is not 0",
+                f"Checks that could not be made: {', '.join(names)}",
+                ('p.overview["checks"]',),
+            )
 
 
 def _tops(profile: Profile, tops: list[Top]) -> Iterator[Claim]:
@@ -209,11 +266,14 @@ def _tops(profile: Profile, tops: list[Top]) -> Iterator[Claim]:
             name = top.call.removesuffix("()")
             labels = " · ".join(unit.reword(_label(column(name, figure))) for figure in top.figures)
             rows = [
-                f"{code(row[top.name])} " + " · ".join(_shown(name, figure, row) for figure in top.figures)
+                f"{code(row[top.name])} "
+                + " · ".join(_shown(name, figure, row) for figure in top.figures)
                 for row in frame.to_dict("records")
             ]
             yield Claim(
-                "More figures" if top.late else "Where the time and memory go", f"{top.title} ({labels}): {'; '.join(rows)}", (call,)
+                "More figures" if top.late else "Where the time and memory go",
+                f"{top.title} ({labels}): {'; '.join(rows)}",
+                (call,),
             )
 
 
@@ -231,7 +291,10 @@ def _rows(profile: Profile, top: Top) -> tuple[pd.DataFrame, str]:
     if top.query:
         frame, call = frame.query(top.query), f"{call}.query({top.query!r})"
     if top.largest:
-        frame, call = frame.nlargest(top.most, top.largest), f"{call}.nlargest({top.most}, {top.largest!r})"
+        frame, call = (
+            frame.nlargest(top.most, top.largest),
+            f"{call}.nlargest({top.most}, {top.largest!r})",
+        )
     else:
         frame, call = frame.head(top.most), f"{call}.head({top.most})"
     return frame[frame[list(top.figures)].notna().any(axis=1)], call
@@ -259,13 +322,23 @@ def _receipt(profile: Profile) -> Iterator[Claim]:
 
 def _comparison(comparison: Comparison) -> Iterator[Claim]:
     row = comparison.verdict.iloc[0]
-    yield Claim("Verdict", f"{_quoted(row['headline'])} [{row['verdict']}]. {_quoted(row['detail'])}", ("c.verdict.iloc[0]",))
+    yield Claim(
+        "Verdict",
+        f"{_quoted(row['headline'])} [{row['verdict']}]. {_quoted(row['detail'])}",
+        ("c.verdict.iloc[0]",),
+    )
     evidence = comparison.evidence
     for at, each in enumerate(evidence.to_dict("records")):
         if each["ok"] is not True:
-            yield Claim("What else differs, or is unknown", _quoted(each["text"]), (f"c.evidence.iloc[{at}]",))
+            yield Claim(
+                "What else differs, or is unknown",
+                _quoted(each["text"]),
+                (f"c.evidence.iloc[{at}]",),
+            )
     for at, each in enumerate(comparison.figures.to_dict("records")):
-        values = [_shown("comparison.figures", key, each) for key in ("before", "after", "change_percent")]
+        values = [
+            _shown("comparison.figures", key, each) for key in ("before", "after", "change_percent")
+        ]
         of = f"{values[0]} → {values[1]} {each['unit']}"
         if each["unit"] == "ms":
             of = wording.millis_two(each["before"], each["after"], " → ")
@@ -282,17 +355,28 @@ def _comparison(comparison: Comparison) -> Iterator[Claim]:
     for name, key in (("kernels", "kernel"), ("ops", "op")):
         frame = getattr(comparison, name).head(5)
         for at, each in enumerate(frame.to_dict("records")):
-            was, now, change = (wording.micros(each[figure]) for figure in ("before_us", "after_us", "change_us"))
+            was, now, change = (
+                wording.micros(each[figure]) for figure in ("before_us", "after_us", "change_us")
+            )
             text = f"{code(each[key])}: {was} → {now} ({wording.rise(change, each['change_us'])}), {each['state']}"
             yield Claim(f"{name.capitalize()} that changed most", text, (f"c.{name}.iloc[{at}]",))
 
 
 def _label(col: Col) -> str:
-    return col.label if col.unit in ("", "percent", "fraction", "bytes") or _unit(col) in col.label else f"{col.label} {_unit(col)}"
+    return (
+        col.label
+        if col.unit in ("", "percent", "fraction", "bytes") or _unit(col) in col.label
+        else f"{col.label} {_unit(col)}"
+    )
 
 
 def _unit(col: Col) -> str:
-    return {"us": "µs", "gb_per_second": "GB/s", "flops_per_second": "FLOP/s", "bytes_per_second": "B/s"}.get(col.unit, col.unit)
+    return {
+        "us": "µs",
+        "gb_per_second": "GB/s",
+        "flops_per_second": "FLOP/s",
+        "bytes_per_second": "B/s",
+    }.get(col.unit, col.unit)
 
 
 def _shown(frame: str, name: str, row: dict[Any, Any]) -> str:
@@ -311,7 +395,13 @@ def _shown(frame: str, name: str, row: dict[Any, Any]) -> str:
 
 def _quoted(marked: str) -> str:
     """A sentence on one line, in quotes, since it may have names from the profile in it: nothing in them is Markdown."""
-    text = wording.one_line(wording.plain(str(marked))).replace("`", "'").replace("“", '"').replace("”", '"').strip()
+    text = (
+        wording.one_line(wording.plain(str(marked)))
+        .replace("`", "'")
+        .replace("“", '"')
+        .replace("”", '"')
+        .strip()
+    )
     return f"“{_MARKDOWN.sub(_ESCAPED, wording.middle_cut(text, _SENTENCE_CHARACTERS))}”"
 
 

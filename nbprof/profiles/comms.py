@@ -80,7 +80,12 @@ def answer(run: Run, request: dict[str, Any]) -> bytes:
     return actions.reply(run, request) if asked in _ACTIONS else serve.reply(run, request)
 
 
-def deliver(message: object, answer: Callable[[dict[str, Any]], bytes], send: Send, wanted: Callable[[], bool] = lambda: True) -> None:
+def deliver(
+    message: object,
+    answer: Callable[[dict[str, Any]], bytes],
+    send: Send,
+    wanted: Callable[[], bool] = lambda: True,
+) -> None:
     """Has a message answered: at once, or by the thread for what takes long, if it is still `wanted` then."""
     if not isinstance(message, dict):
         return

@@ -74,9 +74,16 @@ def compare(
     """
     given = [before, after, *others]
     if len(given) > MOST_RUNS:
-        raise NbprofError(f"a comparison takes at most {MOST_RUNS} runs, not {len(given)}; compare the ones that matter")
+        raise NbprofError(
+            f"a comparison takes at most {MOST_RUNS} runs, not {len(given)}; compare the ones that matter"
+        )
     try:
-        profiles = [each if isinstance(each, Profile) else read(each, progress=progress, storage_options=storage_options) for each in given]
+        profiles = [
+            each
+            if isinstance(each, Profile)
+            else read(each, progress=progress, storage_options=storage_options)
+            for each in given
+        ]
     except NbprofError as error:
         # As `load` does: the sentence says it all.
         raise error.with_traceback(None) from None
@@ -101,7 +108,12 @@ class Comparison:
             raise NbprofError("a comparison needs two runs")
         self.profiles = list(profiles)
         self.before, self.after = self.profiles[:2]
-        self._sides = [side(profile.run, name) for profile, name in zip(self.profiles, labels([p.run for p in self.profiles]), strict=True)]
+        self._sides = [
+            side(profile.run, name)
+            for profile, name in zip(
+                self.profiles, labels([p.run for p in self.profiles]), strict=True
+            )
+        ]
 
     @cached_property
     def _found(self) -> compare_verdict.Verdict:
@@ -201,7 +213,12 @@ class Comparison:
         """A Bokeh figure: the average step of both runs, stacked by category, on one scale."""
         from nbprof.tools.compare import figure as compare_figure
 
-        return displayed(compare_figure.compare(self._categories, [side.label for side in self._sides[:2]], **options), self)
+        return displayed(
+            compare_figure.compare(
+                self._categories, [side.label for side in self._sides[:2]], **options
+            ),
+            self,
+        )
 
     def save(self, path: str | Path, *, events: int | None = None, redact: Redact = False) -> Path:
         """Write the comparison to one HTML file that needs no network and no kernel. An existing file is replaced.
@@ -262,7 +279,9 @@ class Comparison:
         payload = self._shown(events, redact)
         if views:
             payload = view.only(payload, [each for each in views if each != "compare"])
-        return report.mimebundle(None if redact else self.after.run, payload, height=height, live=live)
+        return report.mimebundle(
+            None if redact else self.after.run, payload, height=height, live=live
+        )
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.mimebundle()
@@ -276,7 +295,11 @@ def side(run: Run, label: str) -> Side:
     capture = run.capture
     # The framework by its name alone: where nbprof recorded, the overview has its versions in it.
     environment = {**(run.overview.get("environment") or {}), "hosts": _machines(run)}
-    overview = {**run.overview, "framework": run.overview_of_files["framework"], "environment": environment}
+    overview = {
+        **run.overview,
+        "framework": run.overview_of_files["framework"],
+        "environment": environment,
+    }
     return Side(
         label,
         run.steps,
@@ -299,7 +322,9 @@ def _machines(run: Run) -> list[str]:
     hosts = [str(host) for host in (run.overview.get("environment") or {}).get("hosts") or []]
     file = run.source.file
     # As the profilers of TensorFlow and JAX, and that of PyTorch, name their files: by host.
-    by_host = "plugins/profile" in Path(run.source.path).as_posix() or re.search(r"\.\d{10,}\.", file)
+    by_host = "plugins/profile" in Path(run.source.path).as_posix() or re.search(
+        r"\.\d{10,}\.", file
+    )
     return [] if len(hosts) == 1 and not by_host and file.startswith(f"{hosts[0]}.") else hosts
 
 
@@ -310,7 +335,10 @@ def labels(runs: Sequence[Run]) -> list[str]:
         return own
     tails = [Path(run.source.path).parts for run in runs]
     for names in (
-        [f"{name} in {tail[-2]}" if len(tail) > 1 else name for name, tail in zip(own, tails, strict=True)],
+        [
+            f"{name} in {tail[-2]}" if len(tail) > 1 else name
+            for name, tail in zip(own, tails, strict=True)
+        ],
         [tail[-1] if tail else name for name, tail in zip(own, tails, strict=True)],
         [run.source.file or name for name, run in zip(own, runs, strict=True)],
     ):

@@ -67,11 +67,21 @@ def inside(given: object) -> list[Path]:
     try:
         here = Path.cwd().resolve()
         for text in given:
-            if not isinstance(text, str) or not 0 < len(text) <= MOST_PATH or "\0" in text or "://" in text:
+            if (
+                not isinstance(text, str)
+                or not 0 < len(text) <= MOST_PATH
+                or "\0" in text
+                or "://" in text
+            ):
                 return []
             parts = {*PurePosixPath(text).parts, *PureWindowsPath(text).parts}
             # The anchor of "//server/share" would be asked over the network as soon as it is looked at.
-            if PureWindowsPath(text).anchor or PurePosixPath(text).anchor or ".." in parts or "~" in parts:
+            if (
+                PureWindowsPath(text).anchor
+                or PurePosixPath(text).anchor
+                or ".." in parts
+                or "~" in parts
+            ):
                 return []
             path = (here / text).resolve()
             if not path.is_relative_to(here) or not path.is_file():
@@ -170,7 +180,9 @@ class Registry:
         with self._lock:
             self._shown[known] = run
             self._shown.move_to_end(known)
-            while len(self._shown) > 1 and (len(self._shown) > MOST_SHOWN or sum(map(_size, self._shown.values())) > MOST_EVENTS):
+            while len(self._shown) > 1 and (
+                len(self._shown) > MOST_SHOWN or sum(map(_size, self._shown.values())) > MOST_EVENTS
+            ):
                 self._shown.popitem(last=False)
 
 
@@ -205,7 +217,11 @@ def _remembered(known: str) -> tuple[list[Path], int]:
     with contextlib.suppress(OSError, RuntimeError):
         folder = Folder(location())
         noted: Any = folder.noted(f"key-{known}") if folder.owned() else None
-        if isinstance(noted, dict) and isinstance(where := noted.get("files"), list) and all(isinstance(path, str) for path in where):
+        if (
+            isinstance(noted, dict)
+            and isinstance(where := noted.get("files"), list)
+            and all(isinstance(path, str) for path in where)
+        ):
             return [Path(path) for path in where], int(noted.get("limit_bytes") or 0)
     return [], 0
 

@@ -113,8 +113,14 @@ def load(
     """
     __tracebackhide__ = True
     try:
-        more: dict[str, Any] = {"peaks": peaks, "executor": executor, "graph_capture": graph_capture}
-        profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, **more)
+        more: dict[str, Any] = {
+            "peaks": peaks,
+            "executor": executor,
+            "graph_capture": graph_capture,
+        }
+        profile = read(
+            source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, **more
+        )
     except NbprofError as error:
         # The sentence says it all; below seventy lines of how nbprof reads nobody would see it.
         raise error.with_traceback(None) from None
@@ -147,9 +153,21 @@ def read(
         files = find(database, None, ways)
     capture = captured(files)
     if graph_capture is not None and files.format != CHROME:
-        raise NbprofError(f"graph_capture is for traces of PyTorch, and {printable(files.name)} is not one.")
+        raise NbprofError(
+            f"graph_capture is for traces of PyTorch, and {printable(files.name)} is not one."
+        )
     graphs = () if graph_capture is None else _graph_captures(graph_capture, ways)
-    return Profile(opened(files, capture, progress, workers=executor, given_peaks=given, graph_captures=graphs, whole=whole))
+    return Profile(
+        opened(
+            files,
+            capture,
+            progress,
+            workers=executor,
+            given_peaks=given,
+            graph_captures=graphs,
+            whole=whole,
+        )
+    )
 
 
 def _graph_captures(source: Source, ways: Ways) -> list[Capture]:
@@ -175,7 +193,9 @@ def captured(files: RunFiles) -> CaptureInfo | None:
 def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:
     """The profile of a recording that was just stopped; it becomes `nbprof.last`."""
     files = exported(lambda: find(recording.path), progress)
-    profile = Profile(Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary))
+    profile = Profile(
+        Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary)
+    )
     # Here it is counted; who opens its files later, where others were counted too, knows it by their name.
     profile.run.source.name = recording.info.label or profile.run.source.name
     if recording.temporary:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _OF_A_COMPARISON = "comparison."
 _OF_A_MODULE = re.compile(r"memory_viewer\[(?P<module>.+)\]\.(?P<frame>\w+)", re.DOTALL)
-OF_A_PROFILE = [name for name in SCHEMA if not name.startswith(_OF_A_COMPARISON) and name != "trace.range"]
+OF_A_PROFILE = [
+    name for name in SCHEMA if not name.startswith(_OF_A_COMPARISON) and name != "trace.range"
+]
 """Frames of one profile that need no arguments."""
 
 
@@ -30,7 +32,11 @@ def names(of: Profile | Comparison) -> list[str]:
     """The names that `frame` takes."""
     from nbprof.profiles.comparison import Comparison
 
-    return [name for name in SCHEMA if name.startswith(_OF_A_COMPARISON)] if isinstance(of, Comparison) else OF_A_PROFILE
+    return (
+        [name for name in SCHEMA if name.startswith(_OF_A_COMPARISON)]
+        if isinstance(of, Comparison)
+        else OF_A_PROFILE
+    )
 
 
 def listed(profile: Profile) -> list[str]:
@@ -51,7 +57,12 @@ def listed(profile: Profile) -> list[str]:
 def known(name: str, among: Sequence[str] = OF_A_PROFILE) -> str:
     """What the schema calls a frame: "kernels" is "kernels.frame", "ops" of a comparison "comparison.ops"; empty where there is none."""
     module = _OF_A_MODULE.fullmatch(name)
-    keys = (name, f"{name}.frame", f"{_OF_A_COMPARISON}{name}", f"memory_viewer[module].{module['frame']}" if module else "")
+    keys = (
+        name,
+        f"{name}.frame",
+        f"{_OF_A_COMPARISON}{name}",
+        f"memory_viewer[module].{module['frame']}" if module else "",
+    )
     return next((key for key in keys if key in among), "")
 
 
@@ -66,7 +77,11 @@ def full_name(name: str, among: Sequence[str] = OF_A_PROFILE) -> str:
     if key := known(name, among):
         return key
     near = difflib.get_close_matches(name[:100], among, 3)
-    meant = f"did you mean {join_some(near, 3)}?" if near else f"there are {join_some(list(among), 100)}."
+    meant = (
+        f"did you mean {join_some(near, 3)}?"
+        if near
+        else f"there are {join_some(list(among), 100)}."
+    )
     raise NbprofError(f"there is no frame {name[:100]!r}; {meant}")
 
 
@@ -94,7 +109,9 @@ def frame(of: Profile | Comparison, name: str) -> pd.DataFrame:
     value: Any = of
     if module := _OF_A_MODULE.fullmatch(name):
         if module["module"] == "module":
-            raise NbprofError(f"put the name of a program for `module` in {key!r}; memory_viewer.modules lists them.")
+            raise NbprofError(
+                f"put the name of a program for `module` in {key!r}; memory_viewer.modules lists them."
+            )
         value, key = cast("Profile", of).memory_viewer[module["module"]], module["frame"]
     for part in key.removeprefix(_OF_A_COMPARISON).split("."):
         value = value[part] if isinstance(value, dict) else getattr(value, part)
@@ -106,7 +123,9 @@ def frame(of: Profile | Comparison, name: str) -> pd.DataFrame:
     return found[[column for column in declared if column in found.columns]]
 
 
-def selected(frame: pd.DataFrame, where: str = "", sort: Sequence[str] = (), columns: Sequence[str] = ()) -> pd.DataFrame:
+def selected(
+    frame: pd.DataFrame, where: str = "", sort: Sequence[str] = (), columns: Sequence[str] = ()
+) -> pd.DataFrame:
     """Some rows and columns of a frame.
 
     Parameters
@@ -129,10 +148,17 @@ def selected(frame: pd.DataFrame, where: str = "", sort: Sequence[str] = (), col
     by = [each.removeprefix("-") for each in sort]
     for each in (*by, *columns):
         if each not in frame.columns:
-            raise NbprofError(f"there is no column {each[:100]!r}; there are {', '.join(map(str, frame.columns))}.")
+            raise NbprofError(
+                f"there is no column {each[:100]!r}; there are {', '.join(map(str, frame.columns))}."
+            )
     if by:
         try:
-            frame = frame.sort_values(by, ascending=[not each.startswith("-") for each in sort], kind="stable", na_position="last")
+            frame = frame.sort_values(
+                by,
+                ascending=[not each.startswith("-") for each in sort],
+                kind="stable",
+                na_position="last",
+            )
         except TypeError:
             raise NbprofError(f"the values of {join_some(by, 3)} have no order.") from None
     return frame[list(dict.fromkeys(columns))] if columns else frame

@@ -53,7 +53,11 @@ def neighbours(run: Run, known: list[Run]) -> list[Neighbour]:
     places = {path for other in (run, *known) for path, _, _ in other.source.local}
     for folder in _folders(run):
         try:
-            ways = Ways(limit_bytes=run.source.limit_bytes, confinement=run.source.confinement, budget=_BUDGET)
+            ways = Ways(
+                limit_bytes=run.source.limit_bytes,
+                confinement=run.source.confinement,
+                budget=_BUDGET,
+            )
             found = runs(folder, ways)
         except (NbprofError, OSError):
             continue

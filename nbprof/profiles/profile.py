@@ -63,7 +63,9 @@ class Profile:
     def __dir__(self) -> list[str]:
         """What completion offers: of the views those that this profile has something of. The others can be asked, and say why not."""
         views = [name for name, member in vars(type(self)).items() if isinstance(member, accessor)]
-        return sorted({*super().__dir__()} - {name for name in views if not _there(getattr(self, name))})
+        return sorted(
+            {*super().__dir__()} - {name for name in views if not _there(getattr(self, name))}
+        )
 
     @accessor
     def steps(self) -> Steps:
@@ -273,7 +275,9 @@ class Profile:
         else:
             at = which if 0 <= which < len(hosts) and all(rank is None for rank in ranks) else None
         if at is None:
-            raise NbprofError(f"there is no host {which!r} in this run; it has {join_some(hosts, 4)}.")
+            raise NbprofError(
+                f"there is no host {which!r} in this run; it has {join_some(hosts, 4)}."
+            )
         return self if len(hosts) == 1 else Profile(self.run.host(at))
 
     @property
@@ -301,11 +305,17 @@ class Profile:
         own = Path(self.path)
         found = windows_of(own, self.run.capture) if self.run.capture is not None else []
         nothing: list[int | None] = [None, None]
-        rows = [(path.name, *(info.window or nothing), path == own, str(path)) for path, info in found]
+        rows = [
+            (path.name, *(info.window or nothing), path == own, str(path)) for path, info in found
+        ]
         rows = rows or [(own.name, *nothing, True, str(own))]
-        return pd.DataFrame(rows, columns=names("runs")).astype({"first_step": "Int64", "last_step": "Int64"})
+        return pd.DataFrame(rows, columns=names("runs")).astype(
+            {"first_step": "Int64", "last_step": "Int64"}
+        )
 
-    def payload(self, events: int | None = None, progress: Callable[[str], None] | None = None) -> Payload:
+    def payload(
+        self, events: int | None = None, progress: Callable[[str], None] | None = None
+    ) -> Payload:
         """All that the dashboard draws, with up to `events` trace events (20,000): values, strings and typed arrays.
 
         Its parts are read by attribute or by key: `p.payload().overview.figures`, `p.payload()["overview"]["figures"]`.
@@ -378,14 +388,25 @@ class Profile:
         from nbprof.profiles.report import mimebundle
 
         payload = redacted(self.payload(events) if payload is None else payload, [self.run], redact)
-        return mimebundle.mimebundle(None if redact else self.run, payload, views=views, height=height, live=live, drawn=drawn)
+        return mimebundle.mimebundle(
+            None if redact else self.run,
+            payload,
+            views=views,
+            height=height,
+            live=live,
+            drawn=drawn,
+        )
 
     def _early(self, height: int | None = None) -> dict[str, Any] | None:
         """What a cell shows while the output of `mimebundle` is made: the overview of the steps. None where that would be no sooner."""
         from nbprof.profiles.report import mimebundle
         from nbprof.tools import dashboard
 
-        if self._payload is not None or not dashboard.large(self.run) or (payload := dashboard.early(self.run)) is None:
+        if (
+            self._payload is not None
+            or not dashboard.large(self.run)
+            or (payload := dashboard.early(self.run)) is None
+        ):
             return None
         return mimebundle.early(payload, height)
 
@@ -393,7 +414,9 @@ class Profile:
         """Ten lines of plain text."""
         from nbprof.tools import dashboard, text
 
-        return text.summary(dashboard.spoken(self.run) if self._payload is None else self._payload[1])
+        return text.summary(
+            dashboard.spoken(self.run) if self._payload is None else self._payload[1]
+        )
 
     def brief(self, tokens: int = 1500, *, redact: Redact = False) -> str:
         """What matters in this profile for a reader that is a language model: Markdown, most important first, each figure with its call.

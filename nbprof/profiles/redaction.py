@@ -38,8 +38,16 @@ def redactor(runs: Iterable[Run], also: Iterable[str] = ()) -> Redactor:
     for run in runs:
         source = run.source
         # Hosts may be called "rank 3", which is no name, or "rank 3, node-a".
-        hosts.update(part for host in run.hosts for part in str(host).split(", ") if not _RANK.fullmatch(part))
-        names.update([label(run), source.name, source.file, Path(source.path).name], (path.name for path, *_ in source.local))
+        hosts.update(
+            part
+            for host in run.hosts
+            for part in str(host).split(", ")
+            if not _RANK.fullmatch(part)
+        )
+        names.update(
+            [label(run), source.name, source.file, Path(source.path).name],
+            (path.name for path, *_ in source.local),
+        )
         names.add(run.capture.label if run.capture is not None else "")
     names.update(name.split(".")[0] for name in names | hosts)
     # "trace" of trace.json says nothing, and is a word of many sentences.
@@ -67,7 +75,11 @@ def keep(by: Redactor, redact: Redact) -> None:
     """Writes the list of what was replaced, where that is wanted."""
     if redact is True or not redact:
         return
-    text = json.dumps({pseudonym: name for name, pseudonym in sorted(by.replaced.items())}, indent=1, ensure_ascii=False).encode()
+    text = json.dumps(
+        {pseudonym: name for name, pseudonym in sorted(by.replaced.items())},
+        indent=1,
+        ensure_ascii=False,
+    ).encode()
     with atomic_write(Path(redact).expanduser(), "list", len(text)) as file:
         file.write(text)
 

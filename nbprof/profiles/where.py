@@ -29,7 +29,12 @@ GRAMMAR = (
 _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
-_OTHERS = {ast.Call: "a call", ast.Attribute: "an attribute", ast.BinOp: "arithmetic, or & and |", ast.Subscript: "a subscript"}
+_OTHERS = {
+    ast.Call: "a call",
+    ast.Attribute: "an attribute",
+    ast.BinOp: "arithmetic, or & and |",
+    ast.Subscript: "a subscript",
+}
 _WORDS = {"true": True, "false": False}
 
 
@@ -98,13 +103,17 @@ class _Condition:
             column = self._column(node.id)
             if pd.api.types.is_bool_dtype(column):
                 return self._plain(column)
-            raise NbprofError(f"column {node.id!r} is not true or false: compare it with something.")
+            raise NbprofError(
+                f"column {node.id!r} is not true or false: compare it with something."
+            )
         raise _refused(f"{_named(node)} is not in the grammar")
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> pd.Series:
         if isinstance(op, (ast.Is, ast.IsNot)):
             column = self._side(left)
-            if not isinstance(column, pd.Series) or not (isinstance(right, ast.Constant) and right.value is None):
+            if not isinstance(column, pd.Series) or not (
+                isinstance(right, ast.Constant) and right.value is None
+            ):
                 raise _refused("`is` takes a column and None")
             return column.isna() if isinstance(op, ast.Is) else column.notna()
         if isinstance(op, (ast.In, ast.NotIn)):
@@ -121,7 +130,9 @@ class _Condition:
             if isinstance(each, pd.Series):
                 known &= each.notna()
         # Of the rows that are known alone: texts cannot be compared with what is missing.
-        one, other = (each[known] if isinstance(each, pd.Series) else each for each in (before, after))
+        one, other = (
+            each[known] if isinstance(each, pd.Series) else each for each in (before, after)
+        )
         try:
             held = _COMPARED[type(op)](one, other)
         except (TypeError, ValueError, OverflowError):
@@ -145,7 +156,9 @@ class _Condition:
             raise _refused('`in` takes `column in ["a", "b"]` or `"text" in column`')
         if _kind(column) == "numbers":
             raise NbprofError(f"column {column.name!r} does not contain text.")
-        return self._plain(column.astype("object").map(lambda value: isinstance(value, str) and text in value))
+        return self._plain(
+            column.astype("object").map(lambda value: isinstance(value, str) and text in value)
+        )
 
     def _side(self, node: ast.expr) -> Any:
         """A column, or a constant."""
@@ -168,7 +181,9 @@ class _Condition:
         if name not in self._frame.columns and keyword.iskeyword(name.removesuffix("_")):
             name = name.removesuffix("_")
         if name not in self._frame.columns:
-            raise NbprofError(f"there is no column {name!r}; there are {join_some([str(each) for each in self._frame.columns], 40)}.")
+            raise NbprofError(
+                f"there is no column {name!r}; there are {join_some([str(each) for each in self._frame.columns], 40)}."
+            )
         column: pd.Series = self._frame[name]
         return column
 
@@ -186,7 +201,12 @@ def _kind(value: Any) -> str:
     if pd.api.types.is_numeric_dtype(value):
         return "numbers"
     inferred = pd.api.types.infer_dtype(value, skipna=True)
-    return {"string": "text", "floating": "numbers", "integer": "numbers", "mixed-integer-float": "numbers"}.get(inferred, "")
+    return {
+        "string": "text",
+        "floating": "numbers",
+        "integer": "numbers",
+        "mixed-integer-float": "numbers",
+    }.get(inferred, "")
 
 
 def _fits(column: pd.Series, value: Any) -> None:

@@ -83,10 +83,16 @@ class DashboardWidget(anywidget.AnyWidget):
     ) -> None:
         # traitlets would take a misspelt option without a word.
         if unknown := sorted(set(options) - set(_OPTIONS)):
-            raise NbprofError(f"a dashboard widget has no option {unknown[0]!r}; it takes {', '.join(_OPTIONS)}")
+            raise NbprofError(
+                f"a dashboard widget has no option {unknown[0]!r}; it takes {', '.join(_OPTIONS)}"
+            )
         shown = chosen(views) if views else []
         self._run = run
-        self._payload = select(payload, shown or None) if payload is not None else dashboard(run, shown or None, events)
+        self._payload = (
+            select(payload, shown or None)
+            if payload is not None
+            else dashboard(run, shown or None, events)
+        )
         self._steps = [int(step) for step in self._payload.steps.step]
         super().__init__(
             _esm=bundle.script(),
@@ -108,22 +114,32 @@ class DashboardWidget(anywidget.AnyWidget):
         if not value:
             return []
         if len(value) != 2:
-            raise NbprofError(f"selected takes two step numbers (first, last) or nothing for all steps, not {len(value)} numbers")
+            raise NbprofError(
+                f"selected takes two step numbers (first, last) or nothing for all steps, not {len(value)} numbers"
+            )
         first, last = int(value[0]), int(value[1])
         if first > last:
-            raise NbprofError(f"selected goes from the first to the last step; {first} is after {last}")
+            raise NbprofError(
+                f"selected goes from the first to the last step; {first} is after {last}"
+            )
         if unit_in(self._payload.meta).whole:
-            raise NbprofError("this recording is not divided into steps, so there are none to select")
+            raise NbprofError(
+                "this recording is not divided into steps, so there are none to select"
+            )
         if not self._steps:
             raise NbprofError("this run has no steps to select")
         if last < min(self._steps) or first > max(self._steps):
-            raise NbprofError(f"steps {first} to {last} are not in this run; it has {min(self._steps)} to {max(self._steps)}")
+            raise NbprofError(
+                f"steps {first} to {last} are not in this run; it has {min(self._steps)} to {max(self._steps)}"
+            )
         return [first, last]
 
     @traitlets.validate("height")
     def _check_height(self, proposal: Any) -> int:
         if proposal["value"] < 0:
-            raise NbprofError(f"a height of {proposal['value']} px cannot be drawn; 0 means automatic height")
+            raise NbprofError(
+                f"a height of {proposal['value']} px cannot be drawn; 0 means automatic height"
+            )
         return int(proposal["value"])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -133,7 +149,10 @@ class DashboardWidget(anywidget.AnyWidget):
             return None
         still, metadata = mimebundle(self._run, self._payload, height=self.height)
         # The widget comes first where there is a kernel; our own mime type would win over it in JupyterLab.
-        data = {**{key: still[key] for key in ("text/html", "image/png", "text/plain")}, **_without_text(live[0])}
+        data = {
+            **{key: still[key] for key in ("text/html", "image/png", "text/plain")},
+            **_without_text(live[0]),
+        }
         return data, {**metadata, **live[1]}
 
 

@@ -19,7 +19,11 @@ _NO_HOST = "There is no file for this host, although the numbering of the others
 
 
 def rows(
-    hosts: list[str], stems: Sequence[str], unread: Sequence[Missing], in_part: Sequence[tuple[str, Missing]], processes: object
+    hosts: list[str],
+    stems: Sequence[str],
+    unread: Sequence[Missing],
+    in_part: Sequence[tuple[str, Missing]],
+    processes: object,
 ) -> pd.DataFrame:
     """One row a host, in the order of their names: `host file reason`, the columns of `p.pods.missing`.
 
@@ -38,7 +42,11 @@ def rows(
     """
     ranked = any(rank_of(host) is not None for host in hosts)
     # Whether the numbers in the names of files are ranks is known from those that state theirs.
-    numbered = ranked and bool(stems) and all(rank_of(host) == number_of(own) for host, own in zip(hosts, stems, strict=True))
+    numbered = (
+        ranked
+        and bool(stems)
+        and all(rank_of(host) == number_of(own) for host, own in zip(hosts, stems, strict=True))
+    )
 
     def called(own: str) -> str:
         rank = number_of(own) if numbered else rank_of(own) if ranked else None
@@ -62,4 +70,6 @@ def rows(
 
 
 def _natural(row: tuple[str, str, str]) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", row[0])]
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", row[0])
+    ]

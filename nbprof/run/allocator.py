@@ -31,7 +31,11 @@ class AllocatorFrames(Group):
     def snapshot(self) -> Snapshot | None:
         """The snapshot shown: of several, the one with the longest history."""
         found = self._read[0] if self.run.snapshot_pieces else []
-        return max(found, key=lambda one: (len(one.entries["action"]), len(one.blocks["size"])), default=None)
+        return max(
+            found,
+            key=lambda one: (len(one.entries["action"]), len(one.blocks["size"])),
+            default=None,
+        )
 
     @cached
     def notes(self) -> list[str]:
@@ -44,8 +48,18 @@ class AllocatorFrames(Group):
         shown = self.snapshot
         if shown is None:
             return doubts
-        more = [f"{len(found)} snapshots were found; the one with the longest history is shown."] if len(found) > 1 else []
-        return [*doubts, *more, *shown.warnings, *shown.notes, *allocator.notes(shown, self.replays)]
+        more = (
+            [f"{len(found)} snapshots were found; the one with the longest history is shown."]
+            if len(found) > 1
+            else []
+        )
+        return [
+            *doubts,
+            *more,
+            *shown.warnings,
+            *shown.notes,
+            *allocator.notes(shown, self.replays),
+        ]
 
     @cached
     def replays(self) -> list[Replay]:
@@ -76,7 +90,9 @@ class AllocatorFrames(Group):
         """One row per device."""
         from nbprof.analysis.allocator import allocator
 
-        return allocator.summary(self.replays) if self.replays else frames.empty("allocator.summary")
+        return (
+            allocator.summary(self.replays) if self.replays else frames.empty("allocator.summary")
+        )
 
     @cached
     def segments(self) -> pd.DataFrame:
@@ -84,7 +100,11 @@ class AllocatorFrames(Group):
         from nbprof.analysis.allocator import allocator
 
         replays = self.replays
-        return allocator.segments(replays, self.stacks) if replays else frames.empty("allocator.segments")
+        return (
+            allocator.segments(replays, self.stacks)
+            if replays
+            else frames.empty("allocator.segments")
+        )
 
     @cached
     def blocks(self) -> pd.DataFrame:
@@ -95,7 +115,10 @@ class AllocatorFrames(Group):
         if shown is None or not replays:
             return frames.empty("allocator.blocks")
         stacks = self.stacks
-        parts = [allocator.blocks(replay.end(), replay.device, stacks, shown.categories) for replay in replays]
+        parts = [
+            allocator.blocks(replay.end(), replay.device, stacks, shown.categories)
+            for replay in replays
+        ]
         return pd.concat(parts, ignore_index=True)
 
     @cached
@@ -104,7 +127,11 @@ class AllocatorFrames(Group):
         from nbprof.analysis.allocator import allocator
 
         replays = self.replays
-        return allocator.timeline(replays, self.stacks) if replays else frames.empty("allocator.timeline")
+        return (
+            allocator.timeline(replays, self.stacks)
+            if replays
+            else frames.empty("allocator.timeline")
+        )
 
     @cached
     def stranded(self) -> pd.DataFrame:
@@ -116,7 +143,9 @@ class AllocatorFrames(Group):
             rows = allocator.pinning(replay.end(), stacks)
             if len(rows):
                 rows.insert(0, "device", replay.device)
-                parts.append(rows.assign(stack=stacks.texts(rows["code"].to_numpy())).drop(columns="code"))
+                parts.append(
+                    rows.assign(stack=stacks.texts(rows["code"].to_numpy())).drop(columns="code")
+                )
         return pd.concat(parts[1:] or parts, ignore_index=True)
 
     @cached

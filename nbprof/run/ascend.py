@@ -82,12 +82,17 @@ class AscendFrames(Group):
     @persisted
     def ops(self) -> pd.DataFrame:
         """Tasks of the devices."""
-        return shaped("ascend.ops.frame", self._made("op_summary", lambda table: ascend_ops.frame(table, self.iterations)))
+        return shaped(
+            "ascend.ops.frame",
+            self._made("op_summary", lambda table: ascend_ops.frame(table, self.iterations)),
+        )
 
     @persisted
     def op_types(self) -> pd.DataFrame:
         """Time by type of op."""
-        return shaped("ascend.op_types.frame", ascend_ops.types(self.ops, self.tables.get("op_statistic")))
+        return shaped(
+            "ascend.op_types.frame", ascend_ops.types(self.ops, self.tables.get("op_statistic"))
+        )
 
     @persisted
     def cores(self) -> pd.DataFrame:
@@ -98,7 +103,9 @@ class AscendFrames(Group):
     def pmu(self) -> pd.DataFrame:
         """Counters of the cores, by task."""
         tables = self.tables
-        made = self._made("op_summary", lambda table: ascend_pmu.frame(table, self.ops, tables.get("l2_cache")))
+        made = self._made(
+            "op_summary", lambda table: ascend_pmu.frame(table, self.ops, tables.get("l2_cache"))
+        )
         return shaped("ascend.pmu.frame", made)
 
     @persisted
@@ -120,7 +127,10 @@ class AscendFrames(Group):
     @persisted
     def fusion(self) -> pd.DataFrame:
         """Ops of the compiled graph, and the ops they were fused from."""
-        return shaped("ascend.fusion.frame", self._made("fusion_op", lambda table: ascend_tables.fusion(table, self.ops)))
+        return shaped(
+            "ascend.fusion.frame",
+            self._made("fusion_op", lambda table: ascend_tables.fusion(table, self.ops)),
+        )
 
     @persisted
     def api(self) -> pd.DataFrame:
@@ -150,14 +160,20 @@ class AscendFrames(Group):
         rows = devices[pd.to_numeric(devices["cores"], errors="coerce") > 0]
         numbers: list[Any] = rows["device"].astype(str).str.extract(r"(\d+)$")[0].tolist()
         known = zip(rows["host"], numbers, rows["cores"], strict=True)
-        return {(str(host), int(number)): int(cores) for host, number, cores in known if isinstance(number, str)}
+        return {
+            (str(host), int(number)): int(cores)
+            for host, number, cores in known
+            if isinstance(number, str)
+        }
 
     @persisted
     def rules(self) -> pd.DataFrame:
         """The rules of Ascend's tools, with their results."""
         if not self.kinds:
             return shaped("ascend.rules.frame", None)
-        return shaped("ascend.rules.frame", ascend_rules.frame(self.facts, self.tables.get("prof_rule")))
+        return shaped(
+            "ascend.rules.frame", ascend_rules.frame(self.facts, self.tables.get("prof_rule"))
+        )
 
     @persisted
     def verdict(self) -> dict[str, Any]:

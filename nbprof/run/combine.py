@@ -38,12 +38,18 @@ def below(*times: str) -> Combine[pd.DataFrame]:
     return lambda values, hosts: stacked(values, hosts, times)
 
 
-def stacked(values: Sequence[pd.DataFrame], hosts: Hosts, times: Sequence[str] = ()) -> pd.DataFrame:
+def stacked(
+    values: Sequence[pd.DataFrame], hosts: Hosts, times: Sequence[str] = ()
+) -> pd.DataFrame:
     """The rows of some frames; columns that a frame lacks are missing there."""
     used = []
     for value, late in zip(values, hosts.late_ms, strict=True):
         if len(value):
-            moved = {column: value[column] + late for column in times if column in value} if late else {}
+            moved = (
+                {column: value[column] + late for column in times if column in value}
+                if late
+                else {}
+            )
             used.append(value.assign(**moved))
     # pandas would take the types of frames without rows into account.
     return pd.concat(used, ignore_index=True) if used else values[0]
@@ -59,7 +65,9 @@ def memories(values: Sequence[pd.DataFrame], hosts: Hosts, *times: str) -> pd.Da
     if len(values) == 1:
         return values[0]
     named = [
-        value.assign(memory_id=[f"{names[0]} {name}" for name in value["memory_id"].tolist()]) if len(names) == 1 else value
+        value.assign(memory_id=[f"{names[0]} {name}" for name in value["memory_id"].tolist()])
+        if len(names) == 1
+        else value
         for value, names in zip(values, hosts.groups, strict=True)
     ]
     return stacked(named, hosts, times)
@@ -68,8 +76,13 @@ def memories(values: Sequence[pd.DataFrame], hosts: Hosts, *times: str) -> pd.Da
 def memory_summaries(values: Sequence[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """One row an allocator, the largest peak first."""
     first = before(hosts)
-    numbered = [value.assign(peak_host=value["peak_host"] + at) if len(value) else value for at, value in zip(first, values, strict=True)]
-    return memories(numbered, hosts, "peak_time_ms").sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
+    numbered = [
+        value.assign(peak_host=value["peak_host"] + at) if len(value) else value
+        for at, value in zip(first, values, strict=True)
+    ]
+    return memories(numbered, hosts, "peak_time_ms").sort_values(
+        "peak_bytes", ascending=False, kind="stable", ignore_index=True
+    )
 
 
 def chained(values: list[list[Any]], _hosts: Hosts) -> list[Any]:
@@ -87,7 +100,11 @@ def by(combine: Callable[[list[T]], T]) -> Combine[T]:
     return lambda values, _hosts: added(values, combine)
 
 
-def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]], files: Sequence[Sequence[str]] = ()) -> list[Note]:
+def folded(
+    notes: Sequence[Sequence[Note]],
+    groups: Sequence[Sequence[str]],
+    files: Sequence[Sequence[str]] = (),
+) -> list[Note]:
     """The notes of several groups of hosts: what all of them say is said once, what some say names them.
 
     `files` are what the files of each group are called: a note that begins with one is of its host alone.
@@ -97,7 +114,11 @@ def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]], fil
         said: dict[tuple[str, str], dict[str, None]] = {}
         for note in of_group:
             text, of = note.text, list(names)
-            at = next((at for at, name in enumerate(own) if text.startswith(f"{name}: ")), None) if len(own) == len(names) else None
+            at = (
+                next((at for at, name in enumerate(own) if text.startswith(f"{name}: ")), None)
+                if len(own) == len(names)
+                else None
+            )
             if at is not None and len(names) > 1:
                 text, of = text.removeprefix(f"{own[at]}: "), [names[at]]
             # Of one host its own name does not make a note another one.
@@ -114,7 +135,11 @@ def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]], fil
         else:
             # A figure in it is that of one of them.
             what = "hosts" if len(groups) == whole else "groups of hosts"
-            where = f"Each of {len(groups):,} {what}: " if len(groups) > 1 and re.search(r"\d", text) else ""
+            where = (
+                f"Each of {len(groups):,} {what}: "
+                if len(groups) > 1 and re.search(r"\d", text)
+                else ""
+            )
         out.append(Note("warning" if level == "warning" else "info", where + named))
     return out
 
@@ -132,7 +157,11 @@ record(ranges_of.Totals)
 def measured_steps(values: list[MeasuredSteps], hosts: Hosts) -> MeasuredSteps:
     """The steps of all hosts."""
     frames, compiled, busy = zip(*values, strict=True)
-    return stacked(frames, hosts, ["start_ms"]), any(compiled), [share for of_host in busy for share in of_host]
+    return (
+        stacked(frames, hosts, ["start_ms"]),
+        any(compiled),
+        [share for of_host in busy for share in of_host],
+    )
 
 
 def cpu_totals(values: list[cpu.Totals | None], _hosts: Hosts) -> cpu.Totals | None:
@@ -149,16 +178,25 @@ def widths(values: list[steps_of.ByWidth | None], _hosts: Hosts) -> steps_of.ByW
     """The compute of all hosts by width."""
     known = [width for width in values if width is not None]
     # Where one host does not say how wide its numbers are, the share of all is not known.
-    return (sum(w[0] for w in known), sum(w[1] for w in known), sum(w[2] for w in known)) if len(known) == len(values) else None
+    return (
+        (sum(w[0] for w in known), sum(w[1] for w in known), sum(w[2] for w in known))
+        if len(known) == len(values)
+        else None
+    )
 
 
 def sums_in_steps(values: list[InSteps], _hosts: Hosts) -> InSteps:
     """Ops and kernels of all hosts, without what was launched before the recording began."""
-    return added([sums for sums, _ in values], ops_of.added), added([frame for _, frame in values], kernels_of.added)
+    return added([sums for sums, _ in values], ops_of.added), added(
+        [frame for _, frame in values], kernels_of.added
+    )
 
 
 def _eager(values: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
-    return {side: (sum(v[side][0] for v in values), sum(v[side][1] for v in values)) for side in values[0]}
+    return {
+        side: (sum(v[side][0] for v in values), sum(v[side][1] for v in values))
+        for side in values[0]
+    }
 
 
 def _enqueued(values: list[input_pipeline.Enqueued]) -> input_pipeline.Enqueued:
@@ -177,30 +215,50 @@ def nowhere(values: list[pd.DataFrame], _hosts: Hosts) -> pd.DataFrame:
 
 def of_devices(values: list[dict[str, pd.DataFrame]], hosts: Hosts) -> dict[str, pd.DataFrame]:
     """The frames of device time, each of them with the rows of every host; the critical path is that of the first host that has one."""
-    out = {name: stacked([value[name] for value in values], hosts, ["start_ms"]) for name in values[0] if name != "device_critical_path"}
+    out = {
+        name: stacked([value[name] for value in values], hosts, ["start_ms"])
+        for name in values[0]
+        if name != "device_critical_path"
+    }
     paths = [value["device_critical_path"] for value in values]
     out["device_critical_path"] = next((path for path in paths if len(path)), paths[0])
     # A place in the trace of a host is none in that of the run.
-    return {name: frame.assign(**{key: np.nan for key in ("_at_ms", "_for_ms") if key in frame}) for name, frame in out.items()}
+    return {
+        name: frame.assign(**{key: np.nan for key in ("_at_ms", "_for_ms") if key in frame})
+        for name, frame in out.items()
+    }
 
 
 def recorded(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """What each host recorded, times in ps."""
     late = [round(late * 1e9) for late in hosts.late_ms]
     times = ["begin", "start", "end"]
-    return stacked([value.assign(**{key: value[key] + ps for key in times}) for value, ps in zip(values, late, strict=True)], hosts)
+    return stacked(
+        [
+            value.assign(**{key: value[key] + ps for key in times})
+            for value, ps in zip(values, late, strict=True)
+        ],
+        hosts,
+    )
 
 
 def calls(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """Collectives of all hosts, times in ps."""
     late = [round(late * 1e9) for late in hosts.late_ms]
-    moved = [value.assign(start=value["start"] + ps, end=value["end"] + ps) for value, ps in zip(values, late, strict=True)]
+    moved = [
+        value.assign(start=value["start"] + ps, end=value["end"] + ps)
+        for value, ps in zip(values, late, strict=True)
+    ]
     return stacked(moved, hosts)
 
 
-def pipelines(values: list[tuple[pd.DataFrame, ...]], hosts: Hosts) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def pipelines(
+    values: list[tuple[pd.DataFrame, ...]], hosts: Hosts
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Pipelines of tf.data of all hosts, the slowest first, with their iterators and calls."""
-    first, nodes, listed, slowest = (stacked(frames, hosts, ["start_ms"]) for frames in zip(*values, strict=True))
+    first, nodes, listed, slowest = (
+        stacked(frames, hosts, ["start_ms"]) for frames in zip(*values, strict=True)
+    )
     if "max_us" in first:
         first = first.sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
     return first, nodes, listed, slowest
@@ -208,7 +266,9 @@ def pipelines(values: list[tuple[pd.DataFrame, ...]], hosts: Hosts) -> tuple[pd.
 
 def findings(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """What most hosts should change: of each finding the one with the median gain, which says on how many hosts it was made."""
-    rows = pd.concat([value.assign(_host=number) for number, value in enumerate(values)], ignore_index=True)
+    rows = pd.concat(
+        [value.assign(_host=number) for number, value in enumerate(values)], ignore_index=True
+    )
     parts = []
     for _, mine in rows.groupby("rule", sort=False):
         if 2 * len(mine) <= len(values):
@@ -230,7 +290,13 @@ Told = tuple[list[Note], int, int, list[Note], int]
 def told(values: list[Told], hosts: Hosts) -> Told:
     """What the receipt says of all hosts."""
     about, tangled, total, memory, cut = zip(*values, strict=True)
-    return folded(about, hosts.groups), sum(tangled), sum(total), folded(memory, hosts.groups), sum(cut)
+    return (
+        folded(about, hosts.groups),
+        sum(tangled),
+        sum(total),
+        folded(memory, hosts.groups),
+        sum(cut),
+    )
 
 
 def memory_ops(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
@@ -246,7 +312,11 @@ def ops_of_programs(values: list[OpsOfPrograms], hosts: Hosts) -> OpsOfPrograms:
     """Each op once that several hosts ran of the same program, with the sums of all of them."""
     has_device = any(device for _, _, device in values)
     # What ran on CPUs is left out where there are devices.
-    told = [(found, idle, at) for (found, idle, device), at in zip(values, before(hosts), strict=True) if device == has_device]
+    told = [
+        (found, idle, at)
+        for (found, idle, device), at in zip(values, before(hosts), strict=True)
+        if device == has_device
+    ]
     frames = [found.assign(host=found["host"] + at) for found, _, at in told]
     return hlo.added(frames), sum(idle for _, idle, _ in told), has_device
 
@@ -260,7 +330,13 @@ def sums_of_steps(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
 
 def listed(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """The compiled programs of all hosts, with the numbers that the hosts have in the run."""
-    return stacked([value.assign(host=value["host"] + at) for value, at in zip(values, before(hosts), strict=True)], hosts)
+    return stacked(
+        [
+            value.assign(host=value["host"] + at)
+            for value, at in zip(values, before(hosts), strict=True)
+        ],
+        hosts,
+    )
 
 
 MOST_BYTES_OF_PROGRAMS = 2**28
@@ -269,7 +345,12 @@ MOST_BYTES_OF_PROGRAMS = 2**28
 def homes(programs: pd.DataFrame) -> list[int]:
     """The numbers of the hosts that are the first with a program, as many as have 256 MiB of programs; at least one where there is one."""
     of_host = programs.drop_duplicates("digest").groupby("host")["bytes"].sum()
-    return [int(host) for host in of_host.index[(of_host.cumsum() <= MOST_BYTES_OF_PROGRAMS) | (of_host.index == of_host.index.min())]]
+    return [
+        int(host)
+        for host in of_host.index[
+            (of_host.cumsum() <= MOST_BYTES_OF_PROGRAMS) | (of_host.index == of_host.index.min())
+        ]
+    ]
 
 
 def united(values: list[dict[str, Any]]) -> dict[str, Any]:

@@ -76,7 +76,10 @@ class DeviceTimeFrames(Group):
         """Receipt notes from comparing ranks; none for a single rank."""
         if len(self.run.hosts) < 2:
             return []
-        return [*collectives.each(self._calls, self.run.hosts, self.run.steps)[1], *collectives.lengths(self.run.steps)]
+        return [
+            *collectives.each(self._calls, self.run.hosts, self.run.steps)[1],
+            *collectives.lengths(self.run.steps),
+        ]
 
     @persisted
     def missing(self) -> str:
@@ -91,7 +94,9 @@ class DeviceTimeFrames(Group):
     def not_launched_ms(self) -> float:
         """Time per step in which devices are idle and their next work is not launched, ms."""
         run = self.run
-        return device_time_idle.not_launched_ms(times.work(run.activity, run.trace), run.trace, steps.counted(run.steps))
+        return device_time_idle.not_launched_ms(
+            times.work(run.activity, run.trace), run.trace, steps.counted(run.steps)
+        )
 
     def each_launch(self) -> pd.DataFrame:
         """One row per launch."""
@@ -103,18 +108,24 @@ class DeviceTimeFrames(Group):
 
     def queue_series(self) -> pd.DataFrame:
         """Queue lengths over time."""
-        return device_time_series.queue_series(times.work(self.run.activity, self.run.trace), self.run.trace)
+        return device_time_series.queue_series(
+            times.work(self.run.activity, self.run.trace), self.run.trace
+        )
 
     def queue_curves(self, streams: list[tuple[str, int, str]]) -> list[tuple[Floats, Floats]]:
         """Time in ms and queue length of some streams: host, device and name."""
-        return device_time_series.queue_curves(times.work(self.run.activity, self.run.trace), self.run.trace, streams)
+        return device_time_series.queue_curves(
+            times.work(self.run.activity, self.run.trace), self.run.trace, streams
+        )
 
     def bandwidth_series(self) -> pd.DataFrame:
         """Rates of copies over time."""
         ranks = [times.rank_of(host) for host in self.run.activity.hosts]
         return device_time_series.bandwidth_series(self.run.activity, ranks)
 
-    def critical_path_pieces(self, step: int | None = None, host: str | None = None) -> pd.DataFrame:
+    def critical_path_pieces(
+        self, step: int | None = None, host: str | None = None
+    ) -> pd.DataFrame:
         """The critical path of a step, segment by segment; empty if there is no such step or no device."""
         return self._pieces(times.work(self.run.activity, self.run.trace), step, host)
 
@@ -127,5 +138,8 @@ class DeviceTimeFrames(Group):
         if not len(done) or (row is None and (step is not None or host is not None)):
             return pd.DataFrame(columns=critical_path.SEGMENTS)
         return critical_path.segments(
-            done, self.run.activity, self.run.trace, critical_path.window(done, self.run.activity, self.run.trace, row)
+            done,
+            self.run.activity,
+            self.run.trace,
+            critical_path.window(done, self.run.activity, self.run.trace, row),
         )

@@ -37,7 +37,9 @@ class Memo:
         Where parts of the analysis that fail are noted; they end it when left out.
     """
 
-    def __init__(self, source: RunSource, run_cache: RunCache | None = None, failures: Failures | None = None) -> None:
+    def __init__(
+        self, source: RunSource, run_cache: RunCache | None = None, failures: Failures | None = None
+    ) -> None:
         self.run_cache = run_cache
         self.failures = failures or Failures(lambda _: None)
         self.values: dict[str, Any] = {}
@@ -49,7 +51,11 @@ class Memo:
         """The value of that name, computed on first access."""
         with self._lock:
             if name not in self.values:
-                with self._timed(), guard.collecting(self.failures), guard.named(f"The part {name.strip('_')} of the analysis"):
+                with (
+                    self._timed(),
+                    guard.collecting(self.failures),
+                    guard.named(f"The part {name.strip('_')} of the analysis"),
+                ):
                     self.values[name] = compute()
             value: T = self.values[name]
             return value
@@ -153,7 +159,9 @@ class persisted(cached[T]):  # noqa: N801 -- a decorator
 class combined(persisted[T]):  # noqa: N801 -- a decorator
     """A frame that follows from what each host recorded: where hosts were read apart, it is combined of theirs, and else computed."""
 
-    def __init__(self, compute: Callable[[Any], T], combine: Callable[[list[T], Hosts], T], when: str) -> None:
+    def __init__(
+        self, compute: Callable[[Any], T], combine: Callable[[list[T], Hosts], T], when: str
+    ) -> None:
         super().__init__(compute)
         self.combine = combine
         self.when = when
@@ -165,6 +173,8 @@ class combined(persisted[T]):  # noqa: N801 -- a decorator
         return self.combine(hosts.values(frames.prefix + self.name), hosts)
 
 
-def of_hosts(combine: Callable[[list[T], Hosts], T], when: str = FIRST) -> Callable[[Callable[[Any], T]], combined[T]]:
+def of_hosts(
+    combine: Callable[[list[T], Hosts], T], when: str = FIRST
+) -> Callable[[Callable[[Any], T]], combined[T]]:
     """Makes a frame `combined`; `combine` is given that of each host."""
     return lambda compute: combined(compute, combine, when)

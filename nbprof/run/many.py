@@ -40,7 +40,11 @@ _AT_ONCE = 128
 
 @python_strings()
 def partial(
-    files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[str, float] | None, whens: Sequence[str], units: str
+    files: RunFiles,
+    capture: CaptureInfo | None,
+    given_peaks: Mapping[str, float] | None,
+    whens: Sequence[str],
+    units: str,
 ) -> bytes:
     """What some hosts leave of their files, as the bytes of a `Partial`: the values that are read at some times. Runs in a worker.
 
@@ -54,9 +58,18 @@ def partial(
     # What the analysis says is said of all hosts together: this is what the reader says.
     said = deepcopy(run.as_read.receipt)
     notes = [note for note in said.notes if note != said.about_cut]
-    read = {"epoch_ns": int(run.as_read.epoch_ns), "events": said.events, "notes": notes, "skipped": said.skipped, "cut": said.cut}
+    read = {
+        "epoch_ns": int(run.as_read.epoch_ns),
+        "events": said.events,
+        "notes": notes,
+        "skipped": said.skipped,
+        "cut": said.cut,
+    }
     values = {name: get(run) for name, (get, when) in _combined().items() if when in whens}
-    read["notes"] = [*notes, *(Note("warning", sentence) for sentence in run.memo.failures.sentences)]
+    read["notes"] = [
+        *notes,
+        *(Note("warning", sentence) for sentence in run.memo.failures.sentences),
+    ]
     return pack({_READ: read, **values})
 
 
@@ -89,21 +102,35 @@ class Read:
     late_ms : list of float
     """
 
-    def __init__(self, partials: Sequence[Partial], groups: list[list[str]], own: list[list[str]], late_ms: list[float]) -> None:
+    def __init__(
+        self,
+        partials: Sequence[Partial],
+        groups: list[list[str]],
+        own: list[list[str]],
+        late_ms: list[float],
+    ) -> None:
         self.groups, self.late_ms = groups, late_ms
         self._partials = partials
-        self._renamed = [{old: new for old, new in zip(*both, strict=True) if old != new} for both in zip(own, groups, strict=True)]
+        self._renamed = [
+            {old: new for old, new in zip(*both, strict=True) if old != new}
+            for both in zip(own, groups, strict=True)
+        ]
 
     def values(self, name: str) -> list[Any]:
         """The value of that name of each group."""
-        return [_named(one[name], names) for one, names in zip(self._partials, self._renamed, strict=True)]
+        return [
+            _named(one[name], names)
+            for one, names in zip(self._partials, self._renamed, strict=True)
+        ]
 
     def reading(self, when: str) -> Hosts:
         """No others are known."""
         raise KeyError(when)
 
 
-More = Callable[[Sequence[parallel.Group], Sequence[str]], "tuple[dict[parallel.Group, bytes], list[Missing]]"]
+More = Callable[
+    [Sequence[parallel.Group], Sequence[str]], "tuple[dict[parallel.Group, bytes], list[Missing]]"
+]
 """Reads files in groups, now or again: for what is asked for later."""
 Soon = Callable[[Sequence[parallel.Group], Sequence[str]], None]
 """Has them read meanwhile, for what is asked for next."""
@@ -163,14 +190,21 @@ class Parts:
         self._names_of_files = [file.name for file in files.files]
         self.read: list[dict[str, Any]] = [one[_READ] for one in partials]
         self._own: list[list[str]] = [one["hosts"] for one in partials]
-        called = with_folders([stem(files.files[number].name) for number in self.numbers], [files.files[number] for number in self.numbers])
+        called = with_folders(
+            [stem(files.files[number].name) for number in self.numbers],
+            [files.files[number] for number in self.numbers],
+        )
         names = iter(_distinct([name for own in self._own for name in own], called))
         self.groups = [[next(names) for _ in own] for own in self._own]
         known = [one["epoch_ns"] for one in self.read if one["epoch_ns"]]
         self.epoch_ns: int = min(known, default=0)
         # A host without a clock stands at its own start, as where all are read at once.
-        self.late_ms = [(one["epoch_ns"] - self.epoch_ns) / 1e6 if one["epoch_ns"] else 0.0 for one in self.read]
-        self._read: dict[str, Read] = dict.fromkeys(whens, Read(partials, self.groups, self._own, self.late_ms))
+        self.late_ms = [
+            (one["epoch_ns"] - self.epoch_ns) / 1e6 if one["epoch_ns"] else 0.0 for one in self.read
+        ]
+        self._read: dict[str, Read] = dict.fromkeys(
+            whens, Read(partials, self.groups, self._own, self.late_ms)
+        )
         self._ahead()
 
     @property
@@ -224,7 +258,9 @@ class Parts:
         return Read(partials, [[names[at]] for at in places], [[own[at]] for at in places], late)
 
     def _places(self, when: str) -> list[int]:
-        return {SOME: self._typical, PROGRAMS: self._first_with_programs, LARGEST: self._largest}[when]()
+        return {SOME: self._typical, PROGRAMS: self._first_with_programs, LARGEST: self._largest}[
+            when
+        ]()
 
     def _alone(self, places: Sequence[int]) -> list[parallel.Group]:
         return [(self.numbers[at],) for at in places]
@@ -233,7 +269,9 @@ class Parts:
         data, missing = self._more(together, (when,))
         if missing or set(data) != set(together):
             lost = missing[0] if missing else Missing("", "")
-            raise ReadError(f"it was read before, but cannot be read now: {lost.reason}", path=lost.file)
+            raise ReadError(
+                f"it was read before, but cannot be read now: {lost.reason}", path=lost.file
+            )
         return [Partial(data[group]) for group in together]
 
     def _typical(self) -> list[int]:
@@ -242,10 +280,16 @@ class Parts:
         Where only some hosts have steps, it is some of those: what to change in a step follows from them alone.
         """
         steps = combine.measured_steps(self.values("_measured_steps"), self)[0]
-        mean = steps.groupby("host")["step_time_ms"].mean() if len(steps) else pd.Series(dtype=np.float64)
+        mean = (
+            steps.groupby("host")["step_time_ms"].mean()
+            if len(steps)
+            else pd.Series(dtype=np.float64)
+        )
         length = mean.reindex(self.names).to_numpy(np.float64)
         order = np.argsort(length, kind="stable")[: int(np.isfinite(length).sum()) or None]
-        return sorted({int(order[round(at)]) for at in np.linspace(0, len(order) - 1, parallel.MANY)})
+        return sorted(
+            {int(order[round(at)]) for at in np.linspace(0, len(order) - 1, parallel.MANY)}
+        )
 
     def _first_with_programs(self) -> list[int]:
         """The hosts that are the first with a compiled program, while their programs fit into memory."""
@@ -273,10 +317,16 @@ class Parts:
         for first, one in zip(combine.before(self), self.read, strict=True):
             for cut in one["cut"]:
                 out.cut_off(Cut(first + cut.host, cut.file, cut.what))
-        if twice := sum(old != new for own, group in zip(self._own, self.groups, strict=True) for old, new in zip(own, group, strict=True)):
+        if twice := sum(
+            old != new
+            for own, group in zip(self._own, self.groups, strict=True)
+            for old, new in zip(own, group, strict=True)
+        ):
             only = "1 file has the same host name as another file and is shown under its file name."
             several = f"{twice:,} files have the same host names as other files and are shown under their file names."
-            out.warn(f"{only if twice == 1 else several} If these are separate recordings, open them separately.")
+            out.warn(
+                f"{only if twice == 1 else several} If these are separate recordings, open them separately."
+            )
         return out
 
 
@@ -287,7 +337,9 @@ def _distinct(names: Sequence[str], stems: Sequence[str]) -> list[str]:
     for name, own in zip(names, stems, strict=True):
         more = (f"{own} ({number})" for number in itertools.count(2))
         first = (own, name) if own.endswith(f"/{name}") else (name, own)
-        new = next(candidate for candidate in itertools.chain(first, more) if candidate not in taken)
+        new = next(
+            candidate for candidate in itertools.chain(first, more) if candidate not in taken
+        )
         taken.add(new)
         out.append(new)
     return out
@@ -298,7 +350,13 @@ def _named(value: Any, names: Mapping[str, str]) -> Any:
     if not names:
         return value
     if isinstance(value, pd.DataFrame):
-        return value.assign(**{column: value[column].replace(names) for column in ("host", "worker") if column in value})
+        return value.assign(
+            **{
+                column: value[column].replace(names)
+                for column in ("host", "worker")
+                if column in value
+            }
+        )
     if isinstance(value, list):
         return [_named(item, names) for item in value]
     if isinstance(value, tuple):
@@ -361,20 +419,44 @@ class CombinedRun(Run):
         began = time.perf_counter()
         if given_peaks is None and capture is not None:
             given_peaks = capture.peaks
-        options = {"warmup": capture.warmup if capture is not None else None, "peaks": given_peaks or None, "apart": 1}
-        run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None})
+        options = {
+            "warmup": capture.warmup if capture is not None else None,
+            "peaks": given_peaks or None,
+            "apart": 1,
+        }
+        run_cache = open_run_cache(
+            files, {key: value for key, value in options.items() if value is not None}
+        )
 
-        def more(together: Sequence[parallel.Group], whens: Sequence[str]) -> tuple[dict[parallel.Group, bytes], list[Missing]]:
-            return parallel.read(files, together, (capture, given_peaks, tuple(whens), wanted.units), readers, progress)
+        def more(
+            together: Sequence[parallel.Group], whens: Sequence[str]
+        ) -> tuple[dict[parallel.Group, bytes], list[Missing]]:
+            return parallel.read(
+                files,
+                together,
+                (capture, given_peaks, tuple(whens), wanted.units),
+                readers,
+                progress,
+            )
 
         def soon(together: Sequence[parallel.Group], whens: Sequence[str]) -> None:
-            parallel.ahead(files, together, (capture, given_peaks, tuple(whens), wanted.units), readers)
+            parallel.ahead(
+                files, together, (capture, given_peaks, tuple(whens), wanted.units), readers
+            )
 
         readers, wanted = parallel.Readers(workers), Wanted()
         at_once = whole or len(files.files) <= _AT_ONCE or by_name(files.format).slow
 
         def parts(drawn: bool) -> Parts:
-            return Parts(files, parallel.groups(files, workers), more, soon, whole=at_once, drawn=drawn, wanted=wanted)
+            return Parts(
+                files,
+                parallel.groups(files, workers),
+                more,
+                soon,
+                whole=at_once,
+                drawn=drawn,
+                wanted=wanted,
+            )
 
         hosts = _Later(parts, drawn=whole)
         trace = run_cache.trace(lambda: without_events(hosts.parts))
@@ -484,7 +566,21 @@ def without_events(parts: Parts) -> Trace:
         events=Events(nothing.astype(np.int32), nothing.astype(np.int32), nothing, nothing),
         names=none,
         display=none,
-        lanes=pd.DataFrame(columns=["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"]),
+        lanes=pd.DataFrame(
+            columns=[
+                "lane",
+                "host",
+                "process",
+                "thread",
+                "line_id",
+                "plane",
+                "kind",
+                "device",
+                "note",
+                "events",
+                "order",
+            ]
+        ),
         planes=[],
         args={},
         name_args={},
@@ -498,7 +594,9 @@ def without_events(parts: Parts) -> Trace:
 
 def apart(files: RunFiles, workers: parallel.Workers | None = None) -> bool:
     """Whether the files of a run are read apart: more than a few, or as somebody asked."""
-    return by_name(files.format).apart and len(files.files) > (parallel.MANY if workers is None else 1)
+    return by_name(files.format).apart and len(files.files) > (
+        parallel.MANY if workers is None else 1
+    )
 
 
 def opened(
@@ -525,12 +623,23 @@ def opened(
     """
     if apart(files, workers):
         if graph_captures:
-            raise NbprofError("graph_capture is for hosts that are read together: up to eight, without executor.")
-        return CombinedRun.read_apart(files, capture, progress, workers=workers, given_peaks=given_peaks, whole=whole)
+            raise NbprofError(
+                "graph_capture is for hosts that are read together: up to eight, without executor."
+            )
+        return CombinedRun.read_apart(
+            files, capture, progress, workers=workers, given_peaks=given_peaks, whole=whole
+        )
     first: ReadError | None = None
     while True:
         try:
-            return Run.read(files, capture, progress, write=write, given_peaks=given_peaks, graph_captures=graph_captures)
+            return Run.read(
+                files,
+                capture,
+                progress,
+                write=write,
+                given_peaks=given_peaks,
+                graph_captures=graph_captures,
+            )
         except ReadError as error:
             first = first or error
             left = _without(files, error)

@@ -56,7 +56,9 @@ def groups(files: RunFiles, workers: Workers | None) -> list[Group]:
     if isinstance(workers, int) and workers < 1:
         raise NbprofError(f"executor= takes a number of processes of 1 or more, not {workers}.")
     tasks = _SLOW_TASKS if by_name(files.format).slow else _TASKS
-    several = tasks * (workers if isinstance(workers, int) else _cores() if workers is None else _WORKERS)
+    several = tasks * (
+        workers if isinstance(workers, int) else _cores() if workers is None else _WORKERS
+    )
     most = max(1, min(_MOST_TOGETHER, len(files.files) // several))
     out: list[list[int]] = []
     together = 0
@@ -114,7 +116,13 @@ def read(
                 now = time.perf_counter()
                 if tell is not None and (now - told > _TELL_S or not waiting):
                     told = now
-                    tell(_progress([*missing, *(number for group in done for number in group)], sizes, now - began))
+                    tell(
+                        _progress(
+                            [*missing, *(number for group in done for number in group)],
+                            sizes,
+                            now - began,
+                        )
+                    )
         except Exception as error:
             if (sentence := _of_workers(error)) is not None:
                 raise sentence from error
@@ -138,8 +146,12 @@ def ahead(files: RunFiles, together: Sequence[Group], how: How, readers: Readers
             readers.expect(together, how, _asked(executor, files, together, how))
 
 
-def _asked(executor: Executor, files: RunFiles, together: Sequence[Group], how: How) -> dict[Future[bytes], Group]:
-    return {executor.submit(hosts, __version__, some(files, group), *how): group for group in together}
+def _asked(
+    executor: Executor, files: RunFiles, together: Sequence[Group], how: How
+) -> dict[Future[bytes], Group]:
+    return {
+        executor.submit(hosts, __version__, some(files, group), *how): group for group in together
+    }
 
 
 def hosts(version: str, files: RunFiles, *how: Any) -> bytes:
@@ -189,7 +201,9 @@ class Readers:
         self._own: Executor | None = None
         self._expected: list[tuple[list[Group], How, dict[Future[bytes], Group]]] = []
 
-    def expect(self, together: Sequence[Group], how: How, asked: dict[Future[bytes], Group]) -> None:
+    def expect(
+        self, together: Sequence[Group], how: How, asked: dict[Future[bytes], Group]
+    ) -> None:
         """Keeps what was asked for ahead until somebody waits for it."""
         self._expected.append((list(together), how, asked))
 
@@ -218,7 +232,9 @@ class Readers:
         made = getattr(workers, "get_executor", None)
         given = made(pure=False) if made is not None else workers
         if not callable(getattr(given, "submit", None)):
-            what = "a concurrent.futures.Executor, a dask.distributed.Client or a number of processes"
+            what = (
+                "a concurrent.futures.Executor, a dask.distributed.Client or a number of processes"
+            )
             raise NbprofError(f"executor= takes {what}, not {type(workers).__name__}.")
         yield given
 
@@ -242,16 +258,22 @@ def _cores() -> int:
 def _reason(error: BaseException) -> str:
     if isinstance(error, ReadError):
         return error.reason
-    return "there was not enough memory to read it." if isinstance(error, MemoryError) else str(error)
+    return (
+        "there was not enough memory to read it." if isinstance(error, MemoryError) else str(error)
+    )
 
 
 def _of_workers(error: Exception) -> NbprofError | None:
     """What went wrong with the workers, in a sentence; None for what is no fault of theirs."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "nbprof":
-        return NbprofError(f"a worker has no nbprof ({error}): install version {__version__} there.")
+        return NbprofError(
+            f"a worker has no nbprof ({error}): install version {__version__} there."
+        )
     old = isinstance(error, AttributeError) and "nbprof" in str(error) and "attribute" in str(error)
     if isinstance(error, ImportError) or old:
-        return NbprofError(f"a worker cannot run nbprof {__version__} ({error}): install this version and its dependencies there.")
+        return NbprofError(
+            f"a worker cannot run nbprof {__version__} ({error}): install this version and its dependencies there."
+        )
     if isinstance(error, (PicklingError, TypeError)) and "pickle" in str(error):
         return NbprofError(f"the files could not be sent to a worker: {error}")
     return None
@@ -262,7 +284,9 @@ def _progress(done: Sequence[int], sizes: Mapping[int, int], seconds: float) -> 
     read, whole = sum(sizes[number] for number in done), sum(sizes.values())
     left = seconds * (whole - read) / read if read else 0.0
     if len(done) == len(sizes):
-        return f"{len(sizes):,} hosts read in {duration_text(seconds)}" + (f", {size_text(whole)}" if whole else "")
+        return f"{len(sizes):,} hosts read in {duration_text(seconds)}" + (
+            f", {size_text(whole)}" if whole else ""
+        )
     text = f"reading hosts: {len(done):,} of {len(sizes):,}"
     if whole:
         text += f", {size_text(read)} of {size_text(whole)}"

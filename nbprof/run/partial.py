@@ -46,11 +46,15 @@ class Partial:
 
     def __init__(self, data: bytes) -> None:
         if data[: len(_MAGIC)] != _MAGIC:
-            raise PartialError("a worker sent something that is not part of a profile: check that the same nbprof is installed there.")
+            raise PartialError(
+                "a worker sent something that is not part of a profile: check that the same nbprof is installed there."
+            )
         (length, packed), at = _HEAD.unpack_from(data, len(_MAGIC)), len(_MAGIC) + _HEAD.size
         head = json.loads(data[at : at + length])
         if head["version"] != __version__:
-            raise PartialError(f"a worker has nbprof {head['version']} and this process {__version__}: install the same version in both.")
+            raise PartialError(
+                f"a worker has nbprof {head['version']} and this process {__version__}: install the same version in both."
+            )
         self._values: dict[str, list[Any]] = head["values"]
         self._shared: list[list[int]] = head["shared"]
         self._packed = memoryview(data)[at + length : at + length + packed]
@@ -66,7 +70,9 @@ class Partial:
             first, size = blocks[number]
             if size < 0:
                 at, length = self._shared[first]
-                return np.frombuffer(bytearray(zlib.decompress(self._packed[at : at + length])), np.uint8)
+                return np.frombuffer(
+                    bytearray(zlib.decompress(self._packed[at : at + length])), np.uint8
+                )
             # Of its own: what is made of it may outlive the rest.
             return np.frombuffer(content, np.uint8, size, first).copy()
 

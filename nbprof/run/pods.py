@@ -18,7 +18,9 @@ class PodFrames(Group):
     @of_hosts(combine.below())
     def sums(self) -> pd.DataFrame:
         """Time by op and kernel of each host; those of several hosts are one below the other."""
-        return sums.by_host(self.run.activity, self.run.trace.events.start, self.run._host_ops[0], self.run.steps)
+        return sums.by_host(
+            self.run.activity, self.run.trace.events.start, self.run._host_ops[0], self.run.steps
+        )
 
     @of_hosts(combine.below())
     def memory_calls(self) -> pd.DataFrame:
@@ -32,7 +34,11 @@ class PodFrames(Group):
         each = self.run.device_time.each_collective() if len(hosts) > 1 else pd.DataFrame()
         told = clocks.clocks(hosts, each, pd.DataFrame(), pd.DataFrame())
         ahead = told[clocks.AHEAD] if len(told) else pd.Series(dtype=float)
-        return dict(zip(told["host"], ahead.astype(float), strict=True)) if len(ahead) and ahead.notna().all() else {}
+        return (
+            dict(zip(told["host"], ahead.astype(float), strict=True))
+            if len(ahead) and ahead.notna().all()
+            else {}
+        )
 
     @persisted
     def frames(self) -> dict[str, pd.DataFrame]:
@@ -42,11 +48,16 @@ class PodFrames(Group):
             return nothing()
         overlap = run.device_time.overlap
         each = run.device_time.each_collective()
-        found = compare(run.hosts, run.steps, run.pods, overlap, each, self.sums, run.devices, self.memory_calls)
+        found = compare(
+            run.hosts, run.steps, run.pods, overlap, each, self.sums, run.devices, self.memory_calls
+        )
         if not run.activity.unit.whole:
             return found
         # Recordings that nothing divides may differ in what they hold: none of it says that a host is slow.
-        return {**found, **{name: nothing()[name] for name in ("stragglers", "what_if", "outliers")}}
+        return {
+            **found,
+            **{name: nothing()[name] for name in ("stragglers", "what_if", "outliers")},
+        }
 
     @cached
     def stragglers(self) -> pd.DataFrame:

@@ -36,7 +36,9 @@ class WorkerEndedError(NbprofError):
     """A process ended twice before it gave a result: it was killed, or ran out of memory."""
 
     def __init__(self) -> None:
-        super().__init__("the process that read it ended twice: it was killed, or ran out of memory. Use fewer processes: executor=1.")
+        super().__init__(
+            "the process that read it ended twice: it was killed, or ran out of memory. Use fewer processes: executor=1."
+        )
 
 
 class _Task(NamedTuple):
@@ -60,7 +62,10 @@ class Processes(Executor):
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._closed = False
         self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self._threads = [threading.Thread(target=self._work, args=(i,), name=f"nbprof process {i}", daemon=True) for i in range(count)]
+        self._threads = [
+            threading.Thread(target=self._work, args=(i,), name=f"nbprof process {i}", daemon=True)
+            for i in range(count)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -140,7 +145,9 @@ class Processes(Executor):
 def _started() -> subprocess.Popen[bytes]:
     places = [os.path.abspath(place) for place in sys.path]  # noqa: PTH100 -- also of ""
     command = [sys.executable, "-c", _START, json.dumps(places)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)  # noqa: S603
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )  # noqa: S603
 
 
 def _send(pipe: BinaryIO, data: bytes) -> None:

@@ -42,7 +42,11 @@ class ProgramFrames(Group):
         activity = self.run.activity
         if not len(found):
             idle = ops.device_idle(activity, activity.device_ops.frame())
-        return found.assign(identity=hlo.identities(activity, found)), idle, bool(activity.has_device)
+        return (
+            found.assign(identity=hlo.identities(activity, found)),
+            idle,
+            bool(activity.has_device),
+        )
 
     @cached
     def measured(self) -> tuple[pd.DataFrame, int]:
@@ -70,7 +74,10 @@ class ProgramFrames(Group):
     @of_hosts(combine.listed, REST)
     def listed(self) -> pd.DataFrame:
         """The compiled programs of each host by `host` (its number), `name`, `ident`, `digest` and `bytes`."""
-        rows = [(one.host, one.name, str(one.ident), programs.digest(one), len(one.data)) for one in self.run.as_read.modules]
+        rows = [
+            (one.host, one.name, str(one.ident), programs.digest(one), len(one.data))
+            for one in self.run.as_read.modules
+        ]
         return pd.DataFrame(rows, columns=["host", "name", "ident", "digest", "bytes"])
 
     @of_hosts(combine.by(combine.united), PROGRAMS)
@@ -83,8 +90,13 @@ class ProgramFrames(Group):
         if self.parts is None:
             return self.run.as_read.modules
         known = self._contents if len(self.listed) else {}
-        rows = zip(*(self.listed[key].tolist() for key in ("name", "ident", "digest", "host")), strict=True)
-        return [Module(name, int(ident), known.get(digest, digest.encode()), host, digest in known) for name, ident, digest, host in rows]
+        rows = zip(
+            *(self.listed[key].tolist() for key in ("name", "ident", "digest", "host")), strict=True
+        )
+        return [
+            Module(name, int(ident), known.get(digest, digest.encode()), host, digest in known)
+            for name, ident, digest, host in rows
+        ]
 
     @cached
     def compiled(self) -> dict[str, Named]:
@@ -96,7 +108,9 @@ class ProgramFrames(Group):
         """Memory of each compiled program."""
         if self.parts is not None and not self.run.stated["programs"]:
             return memory_modules.frame({}, {})
-        rows = zip(*(self._op_times[key].tolist() for key in ("host", "program", "ms")), strict=True)
+        rows = zip(
+            *(self._op_times[key].tolist() for key in ("host", "program", "ms")), strict=True
+        )
         return memory_modules.frame(self.compiled, {(host, ident): ms for host, ident, ms in rows})
 
     @persisted
@@ -112,7 +126,9 @@ class ProgramFrames(Group):
     @property
     def hlo_missing(self) -> str:
         """Why there are no ops of compiled programs; '' if there are."""
-        return "" if self.run.stated["ops_of_programs"] else hlo.missing(self.run.activity.has_device)
+        return (
+            "" if self.run.stated["ops_of_programs"] else hlo.missing(self.run.activity.has_device)
+        )
 
     @persisted
     def op_profile(self) -> pd.DataFrame:
@@ -127,7 +143,11 @@ class ProgramFrames(Group):
     @cached
     def op_profile_leaves(self) -> op_profile_leaves.Leaves:
         """The ops with most time as the leaves of every tree, and the sums of the others."""
-        return op_profile_leaves.leaves(self.activity, self.measured, self.run.trace.events.start if self.parts is None else None)
+        return op_profile_leaves.leaves(
+            self.activity,
+            self.measured,
+            self.run.trace.events.start if self.parts is None else None,
+        )
 
     @property
     def eager(self) -> bool:
@@ -148,7 +168,9 @@ class ProgramFrames(Group):
         """Ops under the device's roofline, and all of them combined."""
         return self.roofline_under(roofline.peaks(self.activity))
 
-    def roofline_under(self, peaks: Peaks, *, transfers: bool = True) -> tuple[pd.DataFrame, dict[str, float | str]]:
+    def roofline_under(
+        self, peaks: Peaks, *, transfers: bool = True
+    ) -> tuple[pd.DataFrame, dict[str, float | str]]:
         """The same under another roofline, or without infeed and outfeed."""
         if not self.eager:
             return roofline.frame(self.activity, peaks, self.measured, transfers=transfers)
@@ -167,5 +189,9 @@ class ProgramFrames(Group):
         sums, steps = self._costs_of_steps if self.eager else self._sums_of_steps, self.run.steps
         # In the steps of hosts that have no sums no such op ran.
         known = np.flatnonzero(steps["host"].isin(set(sums["host"])))
-        figures = sums.drop(columns=["host", "start_ms"]).set_axis(known).reindex(range(len(steps)), fill_value=0.0)
+        figures = (
+            sums.drop(columns=["host", "start_ms"])
+            .set_axis(known)
+            .reindex(range(len(steps)), fill_value=0.0)
+        )
         return roofline.by_step(steps, figures, peaks)

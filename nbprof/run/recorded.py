@@ -18,8 +18,16 @@ def missing(of_files: dict[str, str], capture: CaptureInfo) -> dict[str, str]:
     found = dict(of_files)
     if "ops" in found and capture.unrecorded:
         found["ops"] = f"No op was recorded. {sentence(capture.unrecorded)}"
-    if "memory" in found and capture.options.get("memory") and remedies.ALL_THREADS in capture.notes:
-        found["memory"] = "This profile has no allocator events: the ops of all threads were recorded, without allocations."
+    if (
+        "memory" in found
+        and capture.options.get("memory")
+        and remedies.ALL_THREADS in capture.notes
+    ):
+        found["memory"] = (
+            "This profile has no allocator events: the ops of all threads were recorded, without allocations."
+        )
     elif "memory" in found and capture.unrecorded:
-        found["memory"] = "This profile has no allocator events: nothing was allocated on the recorded thread."
+        found["memory"] = (
+            "This profile has no allocator events: nothing was allocated on the recorded thread."
+        )
     return found

@@ -168,16 +168,38 @@ class Run(Frames):
         # Averages and utilizations depend on them, and are kept.
         programs, unread = inductor.read(inductor.beside(files))
         annotations, illegible = graph_annotations.read(graph_annotations.beside(files))
-        recorded_loops = LoopTimes.unpacked(capture.loops) if capture is not None and capture.loops else None
+        recorded_loops = (
+            LoopTimes.unpacked(capture.loops) if capture is not None and capture.loops else None
+        )
         iterations = choose(recorded_loops)
-        given = [(one.kinds, one.kernels, one.origins) for one in graph_captures], programs, *([annotations] if annotations else [])
-        said = hashlib.sha256(repr(given).encode()).hexdigest() if graph_captures or programs or annotations else None
+        given = (
+            [(one.kinds, one.kernels, one.origins) for one in graph_captures],
+            programs,
+            *([annotations] if annotations else []),
+        )
+        said = (
+            hashlib.sha256(repr(given).encode()).hexdigest()
+            if graph_captures or programs or annotations
+            else None
+        )
         if units == ANY and recorded_loops is not None:
             units = NAMED
-        options = {"warmup": left_out, "peaks": given_peaks or None, "beside": said, "units": units if units != ANY else None}
+        options = {
+            "warmup": left_out,
+            "peaks": given_peaks or None,
+            "beside": said,
+            "units": units if units != ANY else None,
+        }
         if iterations is not None:
-            options["iterations"] = hashlib.sha256(json.dumps(capture.loops if capture is not None else {}).encode()).hexdigest()
-        run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
+            options["iterations"] = hashlib.sha256(
+                json.dumps(capture.loops if capture is not None else {}).encode()
+            ).hexdigest()
+        run_cache = open_run_cache(
+            files,
+            {key: value for key, value in options.items() if value is not None},
+            keep=keep,
+            write=write,
+        )
         trace = run_cache.trace(lambda: reader(files)(run_cache.pieces, progress))
         trace.units = units
         trace.iterations = iterations
@@ -191,7 +213,9 @@ class Run(Frames):
         if said is not None:
             from nbprof.dialects.chrome.chrome import interpret as of_chrome
 
-            interpret = partial(of_chrome, graph_captures=graph_captures, programs=programs, annotations=annotations)
+            interpret = partial(
+                of_chrome, graph_captures=graph_captures, programs=programs, annotations=annotations
+            )
         out = cls(trace, interpret, source, capture, run_cache, given_peaks)
         out.graph_captures = graph_captures
         out.snapshot_pieces = beside(files)
@@ -223,9 +247,16 @@ class Run(Frames):
         """
         files = self.files
         if files is None or not by_name(files.format).apart or len(files.files) < len(self.hosts):
-            raise NbprofError("this run does not have one file per host, so single hosts cannot be opened.")
+            raise NbprofError(
+                "this run does not have one file per host, so single hosts cannot be opened."
+            )
         mine = some(files, [self._file_of(number)])
-        return Run.read(mine, self.capture, given_peaks=self._given_peaks or None, graph_captures=self.graph_captures)
+        return Run.read(
+            mine,
+            self.capture,
+            given_peaks=self._given_peaks or None,
+            graph_captures=self.graph_captures,
+        )
 
     def _file_of(self, number: int) -> int:
         """Which of the files is that of a host."""
@@ -301,7 +332,9 @@ class Run(Frames):
     @of_hosts(combine.below())
     def devices_and_cores(self) -> pd.DataFrame:
         """One row per device, and one for each SparseCore of a TPU."""
-        return tpu_cores.with_sparse_cores(self.activity.devices, xplane_tpu_cores.sparse_cores(self.trace))
+        return tpu_cores.with_sparse_cores(
+            self.activity.devices, xplane_tpu_cores.sparse_cores(self.trace)
+        )
 
     @cached
     def timeline(self) -> Timeline:
@@ -345,7 +378,9 @@ class Run(Frames):
     @persisted
     def _steps_and_busy(self) -> tuple[pd.DataFrame, float | None]:
         found, compiled, busy = self._measured_steps
-        numbered = self._recorded_steps[1] if self.parts is None else self._numbered((found, compiled))
+        numbered = (
+            self._recorded_steps[1] if self.parts is None else self._numbered((found, compiled))
+        )
         return numbered, overview.busy(busy)
 
     @cached
@@ -357,7 +392,11 @@ class Run(Frames):
     def steps(self) -> pd.DataFrame:
         """Steps with their breakdown; time that nothing could have recorded is NA, not 0."""
         frame = self._steps_and_busy[0]
-        if not len(frame) or frame["input_ms"].isna().all() or input_pipeline.traced(self.activity, frame, self.input_ops):
+        if (
+            not len(frame)
+            or frame["input_ms"].isna().all()
+            or input_pipeline.traced(self.activity, frame, self.input_ops)
+        ):
             return frame
         return frame.assign(input_ms=np.nan)
 
@@ -380,7 +419,9 @@ class Run(Frames):
 
     @persisted
     def _pods(self) -> tuple[pd.DataFrame, list[Note]]:
-        return pods.frame(self.steps, self._steps_of_cores, self.pod_frames.ahead_ms, self.activity.unit)
+        return pods.frame(
+            self.steps, self._steps_of_cores, self.pod_frames.ahead_ms, self.activity.unit
+        )
 
     @cached
     def pods(self) -> pd.DataFrame:
@@ -427,7 +468,9 @@ class Run(Frames):
     def _sums_in_steps(self) -> combine.InSteps:
         if self.backlog.empty:
             return self._op_sums, self.kernels
-        return ops.summed(self.activity, ops.in_steps(self.activity), *self._host_ops), kernels.in_steps(self.activity)
+        return ops.summed(
+            self.activity, ops.in_steps(self.activity), *self._host_ops
+        ), kernels.in_steps(self.activity)
 
     @of_hosts(combine.host_us)
     def _host_us_in_steps(self) -> pd.DataFrame:
@@ -437,7 +480,11 @@ class Run(Frames):
     @persisted
     def ops_in_steps(self) -> pd.DataFrame:
         """Time by op without device work launched before the recording began: what figures a step are made of."""
-        return self.ops if self.backlog.empty else ops.table(ops.with_rates(self._sums_in_steps[0], self.activity), with_idle=False)
+        return (
+            self.ops
+            if self.backlog.empty
+            else ops.table(ops.with_rates(self._sums_in_steps[0], self.activity), with_idle=False)
+        )
 
     @property
     def kernels_in_steps(self) -> pd.DataFrame:
@@ -490,7 +537,10 @@ class Run(Frames):
 
     @persisted
     def _of_allocations(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        out = memory.numbered(memory.timeline(self.activity), self.steps, self.hosts)[memory.COLUMNS], memory_ops.frame(self.activity)
+        out = (
+            memory.numbered(memory.timeline(self.activity), self.steps, self.hosts)[memory.COLUMNS],
+            memory_ops.frame(self.activity),
+        )
         # Only these frames are made of it, and it is as large.
         self.activity.forget("allocations")
         if self.as_read.receipt.events >= trim.MANY_EVENTS:
@@ -513,12 +563,18 @@ class Run(Frames):
             return self.memory_timeline
         rows = self._memory_of_largest
         # As the summary calls the allocators of several hosts.
-        return rows.assign(memory_id=f"{self.memory_largest} " + rows["memory_id"]) if len(self.hosts) > 1 else rows
+        return (
+            rows.assign(memory_id=f"{self.memory_largest} " + rows["memory_id"])
+            if len(self.hosts) > 1
+            else rows
+        )
 
     @property
     def memory_largest(self) -> str | None:
         """The host with the highest peak of memory; None where no peak is known."""
-        known = self.memory_summary["peak_host"].dropna().tolist() if len(self.memory_summary) else []
+        known = (
+            self.memory_summary["peak_host"].dropna().tolist() if len(self.memory_summary) else []
+        )
         return self.hosts[int(known[0])] if known else None
 
     @of_hosts(combine.memory_ops, REST)
@@ -534,7 +590,11 @@ class Run(Frames):
     @property
     def known_memory(self) -> pd.DataFrame:
         """`memory_summary` for what shows it among other things: without rows where it could not be computed."""
-        return guarded("The memory of the run", lambda: self.memory_summary, lambda _: memory.summary(pd.DataFrame(columns=memory.COLUMNS)))
+        return guarded(
+            "The memory of the run",
+            lambda: self.memory_summary,
+            lambda _: memory.summary(pd.DataFrame(columns=memory.COLUMNS)),
+        )
 
     @of_hosts(combine.memories, REST)
     def memory_peak(self) -> pd.DataFrame:
@@ -561,7 +621,9 @@ class Run(Frames):
 
     @persisted
     def _input_categories_of_files(self) -> pd.DataFrame:
-        return input_pipeline.categories(self.input_ops, self.activity.framework, self.tf_data.cause)
+        return input_pipeline.categories(
+            self.input_ops, self.activity.framework, self.tf_data.cause
+        )
 
     @of_hosts(combine.enqueued)
     def _enqueued(self) -> input_pipeline.Enqueued:
@@ -571,17 +633,26 @@ class Run(Frames):
     def input_summary(self) -> dict[str, Any]:
         """How much of a step is input, of which kinds, and what to do next."""
         why = self.tf_data.cause
-        return self.input_summary_of_files | ({"next_step": why.text} if why.kind == advice_tf_data.ELSEWHERE else {})
+        return self.input_summary_of_files | (
+            {"next_step": why.text} if why.kind == advice_tf_data.ELSEWHERE else {}
+        )
 
     @persisted
     def input_summary_of_files(self) -> dict[str, Any]:
         """The same before the work of a tf.data pipeline is compared with the wait."""
-        return input_pipeline.summary(self.activity, self._steps_and_busy[0], self.input_ops, self._enqueued)
+        return input_pipeline.summary(
+            self.activity, self._steps_and_busy[0], self.input_ops, self._enqueued
+        )
 
     @of_hosts(combine.ranges)
     def _range_totals(self) -> ranges_of.Totals:
         """What the counted steps spent in ranges that the program named."""
-        return ranges_of.totals(self.activity, self.trace, steps.counted(self._recorded_steps[1]), lambda: self._host_ops[0])
+        return ranges_of.totals(
+            self.activity,
+            self.trace,
+            steps.counted(self._recorded_steps[1]),
+            lambda: self._host_ops[0],
+        )
 
     @persisted
     def ranges(self) -> pd.DataFrame:
@@ -596,7 +667,11 @@ class Run(Frames):
     @cached
     def lines(self) -> lines_of.Lines:
         """Time by line of the notebook's cells, and of the code of compiled programs."""
-        times = LineTimes.unpacked(self.capture.lines) if self.capture is not None and self.capture.lines else None
+        times = (
+            LineTimes.unpacked(self.capture.lines)
+            if self.capture is not None and self.capture.lines
+            else None
+        )
         return lines_of.lines(self.activity, self.trace, times, self.cells, self.python)
 
     @cached
@@ -648,7 +723,10 @@ class Run(Frames):
         frame: pd.DataFrame = getattr(self, f"torch_ops_by_{key}")
         if key != "stack" or not len(frame):
             return frame
-        stacks: list[Any] = [text if text is None else readable(text, self.cells) for text in frame["call_stack"].tolist()]
+        stacks: list[Any] = [
+            text if text is None else readable(text, self.cells)
+            for text in frame["call_stack"].tolist()
+        ]
         return frame.assign(call_stack=stacks)
 
     @property
@@ -705,10 +783,21 @@ class Run(Frames):
     def unexplained(self) -> PythonUse | None:
         """What Python did in the counted steps while nothing was recorded; None where its stacks were not sampled."""
         recorded = self._steps_and_busy[0]
-        if self.python is None or self.parts is not None or len(self.hosts) != 1 or not len(recorded):
+        if (
+            self.python is None
+            or self.parts is not None
+            or len(self.hosts) != 1
+            or not len(recorded)
+        ):
             return None
-        waited = self.capture.contention.get("waited_percent", 0.0) / 100 if self.capture is not None else 0.0
-        return unexplained.use(self.python, self.activity, steps.counted(recorded), origin_ns(self.trace), waited)
+        waited = (
+            self.capture.contention.get("waited_percent", 0.0) / 100
+            if self.capture is not None
+            else 0.0
+        )
+        return unexplained.use(
+            self.python, self.activity, steps.counted(recorded), origin_ns(self.trace), waited
+        )
 
     @cached
     def _breakdown_as_recorded(self) -> Breakdown:
@@ -730,13 +819,25 @@ class Run(Frames):
         if not len(self._steps_and_busy[0]):
             return empty("overview.host_parts")
         found = self._breakdown_as_recorded
-        rows = [(*work, found.mean_ms * work.percent / 100) for work in found.host_work if work.percent > 0]
-        return shaped("overview.host_parts", pd.DataFrame(rows, columns=["category", "part", "text", "percent", "ms"]))
+        rows = [
+            (*work, found.mean_ms * work.percent / 100)
+            for work in found.host_work
+            if work.percent > 0
+        ]
+        return shaped(
+            "overview.host_parts",
+            pd.DataFrame(rows, columns=["category", "part", "text", "percent", "ms"]),
+        )
 
     def _verdict_as_recorded(self) -> dict[str, Any]:
         """The verdict, where what was recorded beside the files may change it."""
         capture = self.capture
-        if capture is None or not (self.unexplained is not None or capture.contention or capture.unrecorded or capture.probe):
+        if capture is None or not (
+            self.unexplained is not None
+            or capture.contention
+            or capture.unrecorded
+            or capture.probe
+        ):
             return {}
         found = self._breakdown_as_recorded
         probed = found.probed_ms is not None and self.overview_of_files["bound"] == "input"
@@ -751,12 +852,20 @@ class Run(Frames):
             self._recorded_summary,
             busy,
             self.as_read.receipt.dropped,
-            captures=stated.captures(self.activity) if self.parts is None else self.stated["captures"],
-            works_ahead=stated.works_ahead(self.activity) if self.parts is None else self.stated["works_ahead"],
+            captures=stated.captures(self.activity)
+            if self.parts is None
+            else self.stated["captures"],
+            works_ahead=stated.works_ahead(self.activity)
+            if self.parts is None
+            else self.stated["works_ahead"],
             input_traced=self._input_traced,
             cpu=cpu.split(self._cpu_totals),
         )
-        if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:
+        if (
+            out["bound"] == "other"
+            and ITERATIONS in self.activity.traits
+            and self.ascend.verdict["text"]
+        ):
             out |= ascend_verdict.of_marks(out, self.ascend.verdict)
         return out
 
@@ -778,13 +887,20 @@ class Run(Frames):
             self.kernels,
             self.known_memory,
             functions=self._functions,
-            tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework is not PYTORCH,
-            private_threads=advice_in_use.has_private_threads(self.trace.lanes) if self.parts is None else False,
+            tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any())
+            and self.activity.framework is not PYTORCH,
+            private_threads=advice_in_use.has_private_threads(self.trace.lanes)
+            if self.parts is None
+            else False,
             input_traced=self._input_traced,
             waiting=steps.waiting_percent(self._steps_and_busy[0]),
             waits_traced=input_pipeline.waits_traced(self.activity, self.input_ops),
         )
-        return out | device_use.use(self.activity, self.ops_with_idle, self._costs) | tpu_cores.shares(self.pods_cores)
+        return (
+            out
+            | device_use.use(self.activity, self.ops_with_idle, self._costs)
+            | tpu_cores.shares(self.pods_cores)
+        )
 
     @cached
     def first_answer(self) -> dict[str, Any]:
@@ -803,10 +919,22 @@ class Run(Frames):
         if self.capture is not None and self.capture.framework:
             out["framework"] = self.capture.framework
             # "TensorFlow 2.21.0, Keras 3.15.1"
-            stated = {name: version for name, _, version in (part.rpartition(" ") for part in self.capture.framework.split(", ")) if name}
+            stated = {
+                name: version
+                for name, _, version in (
+                    part.rpartition(" ") for part in self.capture.framework.split(", ")
+                )
+                if name
+            }
             known = out["environment"]
-            out["environment"] = {**known, "framework": self.capture.framework, "versions": {**stated, **known["versions"]}}
-        if self.capture is not None and (others := contention.sentence(self.capture.contention, unit=self.activity.unit)):
+            out["environment"] = {
+                **known,
+                "framework": self.capture.framework,
+                "versions": {**stated, **known["versions"]},
+            }
+        if self.capture is not None and (
+            others := contention.sentence(self.capture.contention, unit=self.activity.unit)
+        ):
             out["contention"] = others
             if out["confidence"] != "none":
                 out["confidence"] = {"high": "medium"}.get(out["confidence"], "low")
@@ -826,11 +954,22 @@ class Run(Frames):
     @persisted
     def _uneven(self) -> pd.DataFrame:
         """What to change between hosts that were read apart: of the findings of each, none compares them."""
-        frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
-        spread, straggler = advice_evidence.spread(self.pods), advice_evidence.straggler(self.pod_frames.stragglers)
+        frames = (
+            self.overview_of_files,
+            self.steps_summary,
+            self.tf_data.pipelines,
+            self.tf_data.nodes,
+            self.kernels_in_steps,
+        )
+        spread, straggler = (
+            advice_evidence.spread(self.pods),
+            advice_evidence.straggler(self.pod_frames.stragglers),
+        )
         # That of PyTorch has rules of its own, though what its runtime did is in the events of each host.
         runtime = torch_runtime.Runtime() if self.activity.framework is PYTORCH else None
-        evidence = advice_evidence.Evidence(spread=spread, straggler=straggler, serving=SERVING in self.activity.traits)
+        evidence = advice_evidence.Evidence(
+            spread=spread, straggler=straggler, serving=SERVING in self.activity.traits
+        )
         found = advice.advice(*frames, runtime, evidence)
         return found[found["rule"].isin(_BETWEEN_HOSTS)]
 
@@ -850,7 +989,11 @@ class Run(Frames):
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
             started=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend.rules if (self.activity.devices["kind"] == "NPU").any() else None,
-            rhythm=guarded("The search for periodic steps", lambda: periodic.find(self.steps, self.trace), lambda _: None),
+            rhythm=guarded(
+                "The search for periodic steps",
+                lambda: periodic.find(self.steps, self.trace),
+                lambda _: None,
+            ),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
             calls=self.tf_data.calls,
             marked=np.unique(self.trace.events.lane[self.activity.markers.event]),
@@ -866,18 +1009,34 @@ class Run(Frames):
             return self._findings
         rows = [self._findings[~self._findings["rule"].isin(_BETWEEN_HOSTS)], self._uneven]
         found = pd.concat([part for part in rows if len(part)] or rows[:1], ignore_index=True)
-        return found.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True).head(advice.MOST)
+        return found.sort_values(
+            "gain_ms_per_step", ascending=False, kind="stable", ignore_index=True
+        ).head(advice.MOST)
 
     @of_hosts(combine.findings, SOME)
     def _findings(self) -> pd.DataFrame:
-        figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework is PYTORCH else None
-        frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
+        figures = (
+            torch_runtime.runtime(self.activity, self.steps)
+            if self.activity.framework is PYTORCH
+            else None
+        )
+        frames = (
+            self.overview_of_files,
+            self.steps_summary,
+            self.tf_data.pipelines,
+            self.tf_data.nodes,
+            self.kernels_in_steps,
+        )
         return advice.advice(*frames, figures, self._evidence())
 
     @cached
     def advice(self) -> pd.DataFrame:
         """Findings with evidence and fix, largest gain first."""
-        if self.capture is not None and self.capture.unrecorded and is_unrecorded(self._breakdown_as_recorded):
+        if (
+            self.capture is not None
+            and self.capture.unrecorded
+            and is_unrecorded(self._breakdown_as_recorded)
+        ):
             return advice.frame([])
         out = self._advice_of_files
         # How it was recorded is no part of the files.
@@ -898,10 +1057,14 @@ class Run(Frames):
             out = advice_stated.without(out, self.capture.settings, self.capture.precision, cores)
             if self.capture.of_keras:
                 out = keras_code.in_keras(out)
-            out = advice_cores.fitted(out, self.capture.contention, self.loaders, self._input_times, self.activity.unit)
+            out = advice_cores.fitted(
+                out, self.capture.contention, self.loaders, self._input_times, self.activity.unit
+            )
             # What was measured replaces what was predicted.
             step_ms = self.overview_of_files["step_time_ms"]
-            out = advice_probed.measured(out, self.capture.probe, step_ms, advice.WORTH_PERCENT, self.activity.unit)
+            out = advice_probed.measured(
+                out, self.capture.probe, step_ms, advice.WORTH_PERCENT, self.activity.unit
+            )
         by = (self.capture.by or advice_recorder.CELL) if self.capture is not None else ""
         form = self.files.format if self.files is not None else ""
         out = advice_recorder.in_words_of(out, by, self.activity.framework, form)
@@ -911,7 +1074,11 @@ class Run(Frames):
             more = advice.without_steps(advice_evidence.Evidence(texts=texts))
             known = set(out["rule"])
             rows = pd.DataFrame([one for one in more if one.rule not in known], columns=out.columns)
-            out = pd.concat([out.head(advice.MOST - len(rows)), rows], ignore_index=True) if len(rows) else out
+            out = (
+                pd.concat([out.head(advice.MOST - len(rows)), rows], ignore_index=True)
+                if len(rows)
+                else out
+            )
         return out
 
     @property
@@ -928,21 +1095,36 @@ class Run(Frames):
         """Of an average step."""
         from nbprof.analysis.advice import cores as advice_cores
 
-        step, shares = float(self.answer["step_time_ms"] or 0.0), self.steps_summary.set_index("category")["percent"]
+        step, shares = (
+            float(self.answer["step_time_ms"] or 0.0),
+            self.steps_summary.set_index("category")["percent"],
+        )
         wait = float(shares.get("input", 0.0) or 0.0) * step / 100
         keras = self.capture is not None and self.capture.of_keras
-        return advice_cores.Times(step, 0.0 if np.isnan(wait) else wait, bool(self.answer["devices"]), keras)
+        return advice_cores.Times(
+            step, 0.0 if np.isnan(wait) else wait, bool(self.answer["devices"]), keras
+        )
 
     def _with_host(self, out: pd.DataFrame) -> pd.DataFrame:
         """The findings with those on the host's time; what Python did takes the place of the advice to record it."""
-        parts = self._breakdown_as_recorded.host_parts if self.parts is None and len(self.steps) else {}
+        parts = (
+            self._breakdown_as_recorded.host_parts if self.parts is None and len(self.steps) else {}
+        )
         if not parts or self.capture is None:
             return out
         found = self._breakdown_as_recorded
         products = cpu.products(self.activity, found.counted)
         bf16 = self.capture.machine.get("bf16", "")
-        host = advice_evidence.HostUse(parts, self.unexplained, found.cpu, found.contention, products, bf16)
-        frames = self.answer, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
+        host = advice_evidence.HostUse(
+            parts, self.unexplained, found.cpu, found.contention, products, bf16
+        )
+        frames = (
+            self.answer,
+            self.steps_summary,
+            self.tf_data.pipelines,
+            self.tf_data.nodes,
+            self.kernels_in_steps,
+        )
         figures = torch_runtime.Runtime() if self.activity.framework is PYTORCH else None
         programs = advice_evidence.programs_per_step(self.activity, self.steps)
         rhythm = periodic.find(self.steps, self.trace)
@@ -954,17 +1136,29 @@ class Run(Frames):
         if self.unexplained is not None:
             out = out[out["rule"] != "other"]
         both = pd.concat([part for part in (out, more) if len(part)] or [out], ignore_index=True)
-        return both.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True).head(advice.MOST)
+        return both.sort_values(
+            "gain_ms_per_step", ascending=False, kind="stable", ignore_index=True
+        ).head(advice.MOST)
 
     def _with_versions(self, out: pd.DataFrame) -> pd.DataFrame:
         """The findings with what is known to be slow in the recorded versions of the libraries."""
         stated = self.answer["environment"]["versions"]
         if self.activity.framework is not PYTORCH or not advice_versions.may_be_slow(stated):
             return out
-        frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
-        found = advice.advice(*frames, torch_runtime.Runtime(), advice_evidence.Evidence(versions=stated))
+        frames = (
+            self.overview_of_files,
+            self.steps_summary,
+            self.tf_data.pipelines,
+            self.tf_data.nodes,
+            self.kernels_in_steps,
+        )
+        found = advice.advice(
+            *frames, torch_runtime.Runtime(), advice_evidence.Evidence(versions=stated)
+        )
         both = pd.concat([out, found[found["rule"] == advice_versions.NAME]], ignore_index=True)
-        return both.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True).head(advice.MOST)
+        return both.sort_values(
+            "gain_ms_per_step", ascending=False, kind="stable", ignore_index=True
+        ).head(advice.MOST)
 
     @cached
     def hosts_missing(self) -> pd.DataFrame:
@@ -972,14 +1166,26 @@ class Run(Frames):
 
         Not kept: what lies beside the files is no part of them.
         """
-        away = [*self.files.copies, *self._unread] if self.files is not None and self._of_hosts else []
-        return absent.rows(self.hosts, self._stems, away, self.hosts_in_part, self.stated["environment"].get("processes"))
+        away = (
+            [*self.files.copies, *self._unread] if self.files is not None and self._of_hosts else []
+        )
+        return absent.rows(
+            self.hosts,
+            self._stems,
+            away,
+            self.hosts_in_part,
+            self.stated["environment"].get("processes"),
+        )
 
     @property
     def hosts_in_part(self) -> list[tuple[str, Missing]]:
         """The hosts whose files are cut off or damaged, and what was read of them."""
         cut, stems = self.as_read.receipt.cut, self._stems
-        return [(self.hosts[one.host] if stems else stem(one.file), Missing(one.file, one.what)) for one in cut if self._of_hosts]
+        return [
+            (self.hosts[one.host] if stems else stem(one.file), Missing(one.file, one.what))
+            for one in cut
+            if self._of_hosts
+        ]
 
     @property
     def _unread(self) -> list[Missing]:
@@ -1004,7 +1210,10 @@ class Run(Frames):
         """Why a view is empty, by view."""
         missing = dict(self.activity.missing)
         if not len(self.steps):
-            missing.setdefault("steps", "This profile has step markers, but no step was recorded completely, so step time is unknown.")
+            missing.setdefault(
+                "steps",
+                "This profile has step markers, but no step was recorded completely, so step time is unknown.",
+            )
         return recorded.missing(missing, self.capture) if self.capture is not None else missing
 
     @cached
@@ -1012,7 +1221,9 @@ class Run(Frames):
         """What was read, what was skipped and what looks wrong."""
         receipt = self.as_read.receipt
         # What profilers write about GPUs into their files names a function of a library; the remedy is known.
-        for remedy in remedies.named([line.text for line in receipt.notes if line.level == "warning"]):
+        for remedy in remedies.named(
+            [line.text for line in receipt.notes if line.level == "warning"]
+        ):
             receipt.warn(remedy)
         if self.capture is not None:
             for note in self.capture.notes:
@@ -1023,7 +1234,9 @@ class Run(Frames):
                 receipt.info(about)
             if self.capture.cell_failed:
                 error = self.capture.error
-                receipt.warn(f"The {error}" if error.startswith("cell ") else f"The cell failed: {error}")
+                receipt.warn(
+                    f"The {error}" if error.startswith("cell ") else f"The cell failed: {error}"
+                )
         if crowd := warmup.about_crowded(self.steps, self.activity.unit):
             receipt.info(f"Averages exclude {crowd}.")
         for line in self._notes:
@@ -1034,17 +1247,29 @@ class Run(Frames):
             receipt.info(text)
         if self._given_peaks:
             told = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
-            receipt.info(f"Device peaks given by the user, in operations and bytes per second: {told}.")
+            receipt.info(
+                f"Device peaks given by the user, in operations and bytes per second: {told}."
+            )
         if count := self.stated["programs"]:
-            what = "1 compiled XLA program is" if count == 1 else f"{count:,} compiled XLA programs are"
-            receipt.info(f"{what} in the profile: framework op names and buffer assignments come from there.")
+            what = (
+                "1 compiled XLA program is"
+                if count == 1
+                else f"{count:,} compiled XLA programs are"
+            )
+            receipt.info(
+                f"{what} in the profile: framework op names and buffer assignments come from there."
+            )
         return receipt
 
     @of_hosts(combine.told)
     def _told(self) -> combine.Told:
         about = [*self.activity.notes, *self.activity.program_notes]
         total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
-        of_memory = guarded("What the receipt says of memory", lambda: memory.notes(self.memory_timeline), lambda _: [])
+        of_memory = guarded(
+            "What the receipt says of memory",
+            lambda: memory.notes(self.memory_timeline),
+            lambda _: [],
+        )
         return about, tangled, total, of_memory, steps.edges(self.activity, self.steps)
 
     @property
@@ -1075,8 +1300,12 @@ class Run(Frames):
         if tangled:
             text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time is attributed to the later one."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
-        notes += guarded("What the receipt says of comparing hosts", lambda: self._pods[1], lambda _: [])
-        notes += guarded("What the receipt says of ranks", lambda: self.device_time.notes, lambda _: [])
+        notes += guarded(
+            "What the receipt says of comparing hosts", lambda: self._pods[1], lambda _: []
+        )
+        notes += guarded(
+            "What the receipt says of ranks", lambda: self.device_time.notes, lambda _: []
+        )
         notes += of_memory
         if cut:
             # Cut off by it, or of a framework that was not recorded.

@@ -51,7 +51,9 @@ class RunSource:
     confinement: Confinement | None = None
     """What its files were read in, and their content is looked at in again."""
     _key: str = field(default="", init=False, repr=False)
-    _keys: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    _keys: threading.Lock = field(
+        default_factory=threading.Lock, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, files: RunFiles, analysed_s: float) -> RunSource:
@@ -77,7 +79,11 @@ class RunSource:
         with self._keys:
             if not self._key:
                 same = self.local and all(_unchanged(*file) for file in self.local)
-                found = fingerprint([path for path, _, _ in self.local], self.confinement) if same else None
+                found = (
+                    fingerprint([path for path, _, _ in self.local], self.confinement)
+                    if same
+                    else None
+                )
                 self._key = found or f"0-{uuid.uuid4().hex}"
             return self._key
 
@@ -125,7 +131,11 @@ def dialect(form: str) -> Dialect:
 
 
 def facts(
-    source: RunSource, capture: CaptureInfo | None, overview: dict[str, Any], devices: pd.DataFrame, hosts: list[str]
+    source: RunSource,
+    capture: CaptureInfo | None,
+    overview: dict[str, Any],
+    devices: pd.DataFrame,
+    hosts: list[str],
 ) -> list[tuple[str, str]]:
     """Facts about a run for the overview, as (name, text).
 

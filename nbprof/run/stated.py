@@ -41,7 +41,9 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
         "unit": activity.unit.to_dict(),
         "has_device": bool(activity.has_device),
         "has_host_ops": bool(activity.has_host_ops),
-        "hosts_without_ops": sorted(activity.hosts_without_ops if activity.has_host_ops else range(len(activity.hosts))),
+        "hosts_without_ops": sorted(
+            activity.hosts_without_ops if activity.has_host_ops else range(len(activity.hosts))
+        ),
         "reads_infeed": bool(activity.reads_infeed),
         "traits": sorted(activity.traits),
         "missing": dict(activity.missing),
@@ -66,7 +68,9 @@ def captures(activity: Activity) -> bool:
 
 def works_ahead(activity: Activity) -> bool:
     """Whether a pipeline makes batches while the steps do something else."""
-    return tf_data.works_ahead(str(activity.ops.values[code]) for code in pd.unique(activity.iterators.name).tolist())
+    return tf_data.works_ahead(
+        str(activity.ops.values[code]) for code in pd.unique(activity.iterators.name).tolist()
+    )
 
 
 def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
@@ -78,15 +82,28 @@ def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
     return {
         "framework": frameworks[0] if frameworks else "",
         "unit": best([Unit.from_dict(value["unit"]) for value in values]).to_dict(),
-        **{key: any(value[key] for value in values) for key in ("has_device", "has_host_ops", "reads_infeed", "captures", "works_ahead")},
+        **{
+            key: any(value[key] for value in values)
+            for key in ("has_device", "has_host_ops", "reads_infeed", "captures", "works_ahead")
+        },
         # What ran on CPUs is left out where there are devices.
-        "hosts_without_ops": [at + host for at, value in zip(before(hosts), values, strict=True) for host in value["hosts_without_ops"]],
-        "ops_of_programs": any(value["ops_of_programs"] for value in values if value["has_device"] == has_device),
+        "hosts_without_ops": [
+            at + host
+            for at, value in zip(before(hosts), values, strict=True)
+            for host in value["hosts_without_ops"]
+        ],
+        "ops_of_programs": any(
+            value["ops_of_programs"] for value in values if value["has_device"] == has_device
+        ),
         "programs": sum(value["programs"] for value in values),
         "tables": sorted({kind for value in values for kind in value["tables"]}),
         "traits": _traits([value["traits"] for value in values]),
         # A view has something to show if one host recorded it.
-        "missing": {key: text for key, text in values[0]["missing"].items() if all(key in value["missing"] for value in values)},
+        "missing": {
+            key: text
+            for key, text in values[0]["missing"].items()
+            if all(key in value["missing"] for value in values)
+        },
         "environment": _environment([value["environment"] for value in values]),
         "eager_calls": tuple(sum(value["eager_calls"][i] for value in values) for i in range(2)),
         "extents": [
@@ -94,7 +111,11 @@ def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
             for value, late in zip(values, late_ps, strict=True)
             for device, start, end in value["extents"]
         ],
-        "host_of_extents": [at + host for at, value in zip(before(hosts), values, strict=True) for host in value["host_of_extents"]],
+        "host_of_extents": [
+            at + host
+            for at, value in zip(before(hosts), values, strict=True)
+            for host in value["host_of_extents"]
+        ],
         "xprof_bytes_per_second": peaks.pop() if len(peaks) == 1 else float("nan"),
     }
 
@@ -108,7 +129,14 @@ def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) ->
         Later, when a table of events is asked for.
     """
     out = _Stated(hosts)
-    for name in ("has_device", "reads_infeed", "missing", "environment", "eager_calls", "xprof_bytes_per_second"):
+    for name in (
+        "has_device",
+        "reads_infeed",
+        "missing",
+        "environment",
+        "eager_calls",
+        "xprof_bytes_per_second",
+    ):
         setattr(out, name, stated[name])
     out.framework = titled(stated["framework"])
     out.unit = Unit.from_dict(stated["unit"])
@@ -117,7 +145,9 @@ def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) ->
     out.devices = devices
     out.notes, out.program_notes, out.tables, out.given_peaks = [], [], {}, {}
     device, start, end = np.array(stated["extents"], np.int64).reshape(-1, 3).T
-    out.device_extents = Extents(host=np.array(stated["host_of_extents"], np.int32), device=device, start=start, end=end)
+    out.device_extents = Extents(
+        host=np.array(stated["host_of_extents"], np.int32), device=device, start=start, end=end
+    )
     return out
 
 
@@ -158,4 +188,8 @@ def _environment(values: list[dict[str, Any]]) -> dict[str, Any]:
     for value in values:
         for name, share in (value.get("counters") or {}).items():
             counted.setdefault(name, []).append(share)
-    return out | ({"counters": {name: sum(shares) / len(shares) for name, shares in counted.items()}} if "counters" in out else {})
+    return out | (
+        {"counters": {name: sum(shares) / len(shares) for name, shares in counted.items()}}
+        if "counters" in out
+        else {}
+    )

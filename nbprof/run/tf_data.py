@@ -57,7 +57,11 @@ class TfDataFrames(Group):
         if known["level"] == "unknown" or not len(used) or used["input_ms"].isna().any():
             return tf_data_advice.NO_CAUSE
         unit, count = run.activity.unit, len(run.steps)
-        main = input_advice.main_pipeline(self.nodes, self.pipelines, first_calls(self.calls)) if len(self.nodes) else None
+        main = (
+            input_advice.main_pipeline(self.nodes, self.pipelines, first_calls(self.calls))
+            if len(self.nodes)
+            else None
+        )
         waits = tf_data_advice.Waits(
             float(used["step_time_ms"].mean()),
             float(used["input_ms"].mean()),
@@ -75,7 +79,13 @@ class TfDataFrames(Group):
         if not missing and activity.framework is PYTORCH:
             source = "a PyTorch DataLoader or a Python iterator"
             missing = f"The input comes from {source}, not from tf.data: see the input pipeline."
-        return tf_data_advice.summary(self.pipelines, missing, self.run.overview_of_files["input_percent"], activity.unit, self.cause)
+        return tf_data_advice.summary(
+            self.pipelines,
+            missing,
+            self.run.overview_of_files["input_percent"],
+            activity.unit,
+            self.cause,
+        )
 
     def call(self, host: str, pipeline: str, rank: int) -> pd.DataFrame:
         """Iterators of one call, by its rank; empty if there is no such call."""
@@ -84,7 +94,9 @@ class TfDataFrames(Group):
             mine = (kept["host"] == host) & (kept["pipeline"] == pipeline) & (kept["rank"] == rank)
             return kept[mine].drop(columns=["rank"]).reset_index(drop=True)
         listed = self.calls
-        at = listed.index[(listed["host"] == host) & (listed["pipeline"] == pipeline) & (listed["rank"] == rank)]
+        at = listed.index[
+            (listed["host"] == host) & (listed["pipeline"] == pipeline) & (listed["rank"] == rank)
+        ]
         if not len(at):
             return self.nodes.head(0)
         return tf_data.one_call(self.run.activity, self._calls, int(at[0]))

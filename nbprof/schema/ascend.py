@@ -6,10 +6,18 @@ from nbprof.schema.columns import Col, count, flag, ms, part, size, text, us
 
 _HOST = text("host", "Recording", "Recording the row belongs to: a process or a rank.")
 _DEVICE = count("device", "Device", "Device number; -1 if the file does not say.")
-_MODEL = count("model", "Model", "Model ID: number of the graph; missing if the file has none.", "Int64")
+_MODEL = count(
+    "model", "Model", "Model ID: number of the graph; missing if the file has none.", "Int64"
+)
 _ON = [_HOST, _DEVICE]
-_CORE = text("core", "Runs on", "Kind of core: AI Core (matrix), vector core, both mixed, AI CPU, communication, copy or other.")
-_TASK_TYPE = text("task_type", "Task type", "Task type as in the file: AI_CORE, AI_VECTOR_CORE, MIX_AIC, AI_CPU …")
+_CORE = text(
+    "core",
+    "Runs on",
+    "Kind of core: AI Core (matrix), vector core, both mixed, AI CPU, communication, copy or other.",
+)
+_TASK_TYPE = text(
+    "task_type", "Task type", "Task type as in the file: AI_CORE, AI_VECTOR_CORE, MIX_AIC, AI_CPU …"
+)
 _TYPE = text("op_type", "Type", "Type of the op.")
 _OP = text("op", "Op", "Name of the op.", "code")
 _TASKS = count("tasks", "Count", "Tasks that ran.")
@@ -27,32 +35,92 @@ _DATA_AUG = ms(
 _PARTS = [
     _DATA_AUG,
     ms("fp_to_bp_ms", "FP to BP", "From FP Start to BP End: forward and backward pass. In ms."),
-    ms("all_reduce_ms", "All-reduce", "All-reduce of gradients after BP End: exposed communication. In ms."),
-    ms("update_ms", "Update", "The rest of Grad Refresh: weight update. In ms; missing if no all-reduce was recorded."),
+    ms(
+        "all_reduce_ms",
+        "All-reduce",
+        "All-reduce of gradients after BP End: exposed communication. In ms.",
+    ),
+    ms(
+        "update_ms",
+        "Update",
+        "The rest of Grad Refresh: weight update. In ms; missing if no all-reduce was recorded.",
+    ),
 ]
-_REFRESH = ms("grad_refresh_ms", "Grad Refresh Bound", "From BP End to the end of the iteration; Iteration Refresh in newer files. In ms.")
-_HIDDEN = ms("hidden_all_reduce_ms", "Hidden all-reduce", "All-reduce of gradients overlapped with the backward pass. In ms.")
-_ITERATION = ms("iteration_ms", "Iteration", "From the end of the previous iteration to its own end; the first, from its own start. In ms.")
-_SAID = ms("reported_iteration_ms", "As reported", "Iteration Time as stated in the file, where its definition varies. In ms.")
+_REFRESH = ms(
+    "grad_refresh_ms",
+    "Grad Refresh Bound",
+    "From BP End to the end of the iteration; Iteration Refresh in newer files. In ms.",
+)
+_HIDDEN = ms(
+    "hidden_all_reduce_ms",
+    "Hidden all-reduce",
+    "All-reduce of gradients overlapped with the backward pass. In ms.",
+)
+_ITERATION = ms(
+    "iteration_ms",
+    "Iteration",
+    "From the end of the previous iteration to its own end; the first, from its own start. In ms.",
+)
+_SAID = ms(
+    "reported_iteration_ms",
+    "As reported",
+    "Iteration Time as stated in the file, where its definition varies. In ms.",
+)
 _PIPES = [
-    part("cube_fraction", "Cube", "Share of cycles in which the cube unit multiplied matrices (mac)."),
+    part(
+        "cube_fraction", "Cube", "Share of cycles in which the cube unit multiplied matrices (mac)."
+    ),
     part("vector_fraction", "Vector", "Share of cycles in which the vector unit computed (vec)."),
-    part("scalar_fraction", "Scalar", "Share of cycles spent in the scalar unit: addresses, branches."),
+    part(
+        "scalar_fraction",
+        "Scalar",
+        "Share of cycles spent in the scalar unit: addresses, branches.",
+    ),
     part("mte1_fraction", "MTE1", "Share of cycles spent moving data from L1 to L0."),
-    part("mte2_fraction", "MTE2", "Share of cycles spent moving data from device memory to the core."),
-    part("mte3_fraction", "MTE3", "Share of cycles spent moving data from the core to device memory."),
+    part(
+        "mte2_fraction", "MTE2", "Share of cycles spent moving data from device memory to the core."
+    ),
+    part(
+        "mte3_fraction", "MTE3", "Share of cycles spent moving data from the core to device memory."
+    ),
     part("fixpipe_fraction", "Fixpipe", "Share of cycles spent moving results out of L0C."),
 ]
 _BOUND = [
     text("bound_by", "Busiest pipe", "The pipe with the most busy cycles, however few they are."),
-    part("bound_fraction", "Busy", "Share of cycles in which that pipe is busy; above 80% the op is bound by it."),
+    part(
+        "bound_fraction",
+        "Busy",
+        "Share of cycles in which that pipe is busy; above 80% the op is bound by it.",
+    ),
 ]
 _COUNTERS = [
-    Col("memory_bound", "float64", "", "Memory bound", "MTE2 by the larger of cube and vector; above 1, moving takes longer.", "number", 2),
-    part("cube_utilization_fraction", "Cube use", "Cycles used divided by the cycles available on all cores while the task ran."),
-    part("icache_miss_fraction", "Icache miss", "Share of accesses that miss the instruction cache."),
-    part("bank_group_conflict_fraction", "Bank groups", "Share of cycles lost to bank group conflicts in the vector unit."),
-    part("bank_conflict_fraction", "Banks", "Share of cycles lost to bank conflicts in the vector unit."),
+    Col(
+        "memory_bound",
+        "float64",
+        "",
+        "Memory bound",
+        "MTE2 by the larger of cube and vector; above 1, moving takes longer.",
+        "number",
+        2,
+    ),
+    part(
+        "cube_utilization_fraction",
+        "Cube use",
+        "Cycles used divided by the cycles available on all cores while the task ran.",
+    ),
+    part(
+        "icache_miss_fraction", "Icache miss", "Share of accesses that miss the instruction cache."
+    ),
+    part(
+        "bank_group_conflict_fraction",
+        "Bank groups",
+        "Share of cycles lost to bank group conflicts in the vector unit.",
+    ),
+    part(
+        "bank_conflict_fraction",
+        "Banks",
+        "Share of cycles lost to bank conflicts in the vector unit.",
+    ),
     part("cache_hit_fraction", "L2 hit", "Share of accesses that hit the L2 cache."),
     Col(
         "read_bytes_per_second",
@@ -63,7 +131,15 @@ _COUNTERS = [
         "number",
         1,
     ),
-    Col("write_bytes_per_second", "float64", "bytes_per_second", "Write B/s", "Bytes per second written to device memory.", "number", 1),
+    Col(
+        "write_bytes_per_second",
+        "float64",
+        "bytes_per_second",
+        "Write B/s",
+        "Bytes per second written to device memory.",
+        "number",
+        1,
+    ),
 ]
 
 SCHEMA: dict[str, list[Col]] = {

@@ -6,25 +6,43 @@ from nbprof.schema.columns import Col, text
 
 
 def _number(name: str, unit: str, label: str, help: str, digits: int) -> Col:
-    return Col(name, "float64", unit, label, help, "percent" if unit == "percent" else "number", digits)
+    return Col(
+        name, "float64", unit, label, help, "percent" if unit == "percent" else "number", digits
+    )
 
 
 def _real(help: str) -> Col:
     return Col("real", "boolean", "", "Real", help, "bool", None)
 
 
-_STATE = text("state", "State", "both, renamed (only the copy numbers in the name differ), new or gone.")
+_STATE = text(
+    "state", "State", "both, renamed (only the copy numbers in the name differ), new or gone."
+)
 _CATEGORY = text("category", "Category", "Step-time category it is drawn in.")
 _TIMES = [
-    _number("before_us", "us", "Before", "Time before: per step if both runs have steps, otherwise in the whole profile.", 1),
+    _number(
+        "before_us",
+        "us",
+        "Before",
+        "Time before: per step if both runs have steps, otherwise in the whole profile.",
+        1,
+    ),
     _number("after_us", "us", "After", "Time after, likewise.", 1),
-    _number("change_us", "us", "Change", "Time after minus time before; a missing side counts as 0.", 1),
+    _number(
+        "change_us", "us", "Change", "Time after minus time before; a missing side counts as 0.", 1
+    ),
     _number("before_calls", "", "Count before", "Occurrences before, likewise.", 1),
     _number("after_calls", "", "Count after", "Occurrences after, likewise.", 1),
 ]
 _CHANGE = [
     _number("change", "", "Change", "After minus before, in the unit of the figure.", 2),
-    _number("change_percent", "percent", "%", "Change in percent of the value before; missing for percentages, which change in points.", 1),
+    _number(
+        "change_percent",
+        "percent",
+        "%",
+        "Change in percent of the value before; missing for percentages, which change in points.",
+        1,
+    ),
 ]
 
 SCHEMA: dict[str, list[Col]] = {
@@ -34,8 +52,20 @@ SCHEMA: dict[str, list[Col]] = {
         text("detail", "Detail", "What changed most."),
         _number("before_ms", "ms", "Before ms", "Mean step time before.", 2),
         _number("after_ms", "ms", "After ms", "Mean step time after.", 2),
-        _number("change_ms", "ms", "Change ms", "Difference that the verdict judges: of the means, or of the typical (median) step.", 2),
-        _number("margin_ms", "ms", "± ms", "Half the width of its 95 % confidence interval; missing if a run has only one step.", 2),
+        _number(
+            "change_ms",
+            "ms",
+            "Change ms",
+            "Difference that the verdict judges: of the means, or of the typical (median) step.",
+            2,
+        ),
+        _number(
+            "margin_ms",
+            "ms",
+            "± ms",
+            "Half the width of its 95 % confidence interval; missing if a run has only one step.",
+            2,
+        ),
         _number("speedup", "", "Speed-up", "Mean before divided by mean after.", 2),
         Col("before_steps", "int64", "", "Steps before", "Steps included.", "number", 0),
         Col("after_steps", "int64", "", "Steps after", "Steps included.", "number", 0),
@@ -47,13 +77,31 @@ SCHEMA: dict[str, list[Col]] = {
     "comparison.findings": [
         text("rule", "Rule", "The rule of `docs/advice.md`."),
         text("title", "Finding", "What to change."),
-        text("state", "State", "gone (found before only), still found (in both runs) or new (found after only)."),
-        text("gain_is", "Gain is", "Kind of gain: up to (a bound), about (an estimate) or at least; empty if there is none."),
-        _number("before_ms", "ms", "Before ms", "The predicted gain per step before; missing if none.", 2),
+        text(
+            "state",
+            "State",
+            "gone (found before only), still found (in both runs) or new (found after only).",
+        ),
+        text(
+            "gain_is",
+            "Gain is",
+            "Kind of gain: up to (a bound), about (an estimate) or at least; empty if there is none.",
+        ),
+        _number(
+            "before_ms",
+            "ms",
+            "Before ms",
+            "The predicted gain per step before; missing if none.",
+            2,
+        ),
         _number("after_ms", "ms", "After ms", "The same after.", 2),
     ],
     "comparison.figures": [
-        text("figure", "Figure", "step_time, input, device_busy, ops_on_device, examples_per_second, steps_per_second or peak_memory."),
+        text(
+            "figure",
+            "Figure",
+            "step_time, input, device_busy, ops_on_device, examples_per_second, steps_per_second or peak_memory.",
+        ),
         text("unit", "Unit", "Unit of the values: ms, percent, 1/s or bytes."),
         _number("before", "", "Before", "Value before.", 2),
         _number("after", "", "After", "Value after.", 2),
@@ -65,14 +113,34 @@ SCHEMA: dict[str, list[Col]] = {
         Col("step", "int64", "", "Step", "Step number.", "number", 0),
         text("name", "Name", "Name of the step."),
         _number("step_time_ms", "ms", "Step ms", "Duration of the step.", 2),
-        Col("counted", "bool", "", "Counted", "Whether averages and the verdict include the step.", "bool", None),
+        Col(
+            "counted",
+            "bool",
+            "",
+            "Counted",
+            "Whether averages and the verdict include the step.",
+            "bool",
+            None,
+        ),
     ],
     "comparison.categories": [
         text("category", "Category", "step_time, or one of its categories."),
         _number("before_ms", "ms", "Before", "Mean before, in ms; missing if not recorded.", 2),
         _number("after_ms", "ms", "After", "Mean after, in ms.", 2),
-        _number("change_ms", "ms", "Change", "After minus before, in ms; its 95 % confidence interval is ± `margin_ms`.", 2),
-        _number("margin_ms", "ms", "± ms", "Half the width of the 95 % confidence interval of the change (Welch).", 2),
+        _number(
+            "change_ms",
+            "ms",
+            "Change",
+            "After minus before, in ms; its 95 % confidence interval is ± `margin_ms`.",
+            2,
+        ),
+        _number(
+            "margin_ms",
+            "ms",
+            "± ms",
+            "Half the width of the 95 % confidence interval of the change (Welch).",
+            2,
+        ),
         _number("change_percent", "percent", "%", "Change in percent of the value before.", 1),
         _real("Whether that interval excludes 0; missing without an interval."),
     ],
@@ -85,5 +153,10 @@ SCHEMA: dict[str, list[Col]] = {
         text("before_op", "Before", "Name of a renamed op before the change.", "code"),
         *_TIMES,
     ],
-    "comparison.kernels": [text("kernel", "Kernel", "Demangled name of the kernel.", "code"), _CATEGORY, _STATE, *_TIMES],
+    "comparison.kernels": [
+        text("kernel", "Kernel", "Demangled name of the kernel.", "code"),
+        _CATEGORY,
+        _STATE,
+        *_TIMES,
+    ],
 }

@@ -75,7 +75,9 @@ def column(frame: str, name: str) -> Col:
     for col in columns:
         if col.name == name:
             return col
-    raise KeyError(f"frame {frame!r} has no column {name!r}; it has {', '.join(col.name for col in columns)}")
+    raise KeyError(
+        f"frame {frame!r} has no column {name!r}; it has {', '.join(col.name for col in columns)}"
+    )
 
 
 def names(frame: str) -> list[str]:
@@ -98,7 +100,9 @@ def _empty(frame: str) -> pd.DataFrame:
     return pd.DataFrame({col.name: pd.Series([], dtype=col.dtype) for col in SCHEMA[frame]})
 
 
-def build(frame: str, columns: Mapping[str, Any], keys: Sequence[str] | None = None) -> pd.DataFrame:
+def build(
+    frame: str, columns: Mapping[str, Any], keys: Sequence[str] | None = None
+) -> pd.DataFrame:
     """A frame of columns of equal length, in the order and dtypes of its schema; it may share their memory.
 
     Parameters

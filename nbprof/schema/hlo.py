@@ -5,16 +5,32 @@ from __future__ import annotations
 from nbprof.schema.columns import Col, count, part, rate, text, us
 
 _PROGRAM = text("program", "Program", "Name of the compiled program with its id.", "code")
-_CATEGORY = text("category", "Category", "Category as XLA names it: loop fusion, convolution, data formatting, custom-call …")
+_CATEGORY = text(
+    "category",
+    "Category",
+    "Category as XLA names it: loop fusion, convolution, data formatting, custom-call …",
+)
 _TIMES = [
     count("occurrences", "Count", "Runs of the op on all devices."),
     us("total_us", "Total µs", "Total duration, including nested ops."),
     us("self_us", "Self µs", "Total duration, excluding nested ops."),
     part("self_fraction", "Self %", "Share of the self time of all ops, idle time excluded."),
 ]
-_FLOPS = rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations divided by total time.")
-_BYTES = rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes read and written, divided by total time.")
-_INTENSITY = rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations per byte read or written.")
+_FLOPS = rate(
+    "flops_per_second",
+    "flops_per_second",
+    "FLOP/s",
+    "Floating-point operations divided by total time.",
+)
+_BYTES = rate(
+    "bytes_per_second", "bytes_per_second", "B/s", "Bytes read and written, divided by total time."
+)
+_INTENSITY = rate(
+    "operational_intensity",
+    "flops_per_byte",
+    "FLOP/B",
+    "Floating-point operations per byte read or written.",
+)
 _NEAREST = text(
     "bound_by",
     "Nearest peak",
@@ -32,16 +48,30 @@ _UNKNOWN = part(
     "Unknown %",
     "Share of the time in ops whose FLOPs and bytes are unknown, as of most custom calls: excluded from rates, shares and waste.",
 )
-_EXPRESSION = text("expression", "Expression", "The op as HLO text; empty if the file does not have its program.", "code")
+_EXPRESSION = text(
+    "expression",
+    "Expression",
+    "The op as HLO text; empty if the file does not have its program.",
+    "code",
+)
 _SHAPE = text("shape", "Shape", "Shape of the result: element type and dimensions.", "code")
-_LAYOUT = text("layout", "Layout", "Layout of the result in memory: order of dimensions, tiles, memory space.", "code")
+_LAYOUT = text(
+    "layout",
+    "Layout",
+    "Layout of the result in memory: order of dimensions, tiles, memory space.",
+    "code",
+)
 
 SCHEMA: dict[str, list[Col]] = {
     "hlo.frame": [
         _PROGRAM,
         text("op", "Op", "Name of the op in its program.", "code"),
         _CATEGORY,
-        text("framework_op", "Framework op", "Framework name of the op with its scopes; empty if the compiler kept none."),
+        text(
+            "framework_op",
+            "Framework op",
+            "Framework name of the op with its scopes; empty if the compiler kept none.",
+        ),
         *_TIMES,
         _FLOPS,
         _BYTES,
@@ -59,25 +89,63 @@ SCHEMA: dict[str, list[Col]] = {
             "FLOP/s as 16 bit",
             "FLOP/s, 8-bit operations counted half and 4-bit ones a quarter, so that one peak applies to all.",
         ),
-        rate("memory_bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes per second to and from main memory alone."),
+        rate(
+            "memory_bytes_per_second",
+            "bytes_per_second",
+            "Memory B/s",
+            "Bytes per second to and from main memory alone.",
+        ),
         rate("flops", "", "FLOPs", "Floating-point operations of all runs; missing if unknown."),
         rate("bytes", "bytes", "Bytes", "Bytes read and written by all runs; missing if unknown."),
-        Col("rematerialized", "bool", "", "Remat.", "Whether the op is rematerialized: computed again to save memory.", "bool", None),
+        Col(
+            "rematerialized",
+            "bool",
+            "",
+            "Remat.",
+            "Whether the op is rematerialized: computed again to save memory.",
+            "bool",
+            None,
+        ),
         _SHAPE,
         _LAYOUT,
-        Col("in_file", "bool", "", "In file", "Whether the file contains the op's program.", "bool", None),
+        Col(
+            "in_file",
+            "bool",
+            "",
+            "In file",
+            "Whether the file contains the op's program.",
+            "bool",
+            None,
+        ),
         count("program_id", "Program id", "Id of the program, as a signed 64-bit integer."),
         _BOUND,
     ],
     "op_profile.frame": [
         text("path", "Path", "Names from the root to the node, separated by ` › `.", "code"),
         count("depth", "Depth", "Depth in the tree; 0 for the root."),
-        text("name", "Name", "Program, category, framework scope, group of duplicates, op, or op inside a fusion.", "code"),
+        text(
+            "name",
+            "Name",
+            "Program, category, framework scope, group of duplicates, op, or op inside a fusion.",
+            "code",
+        ),
         _CATEGORY,
-        us("time_us", "Self µs", "Self time of the node's ops; missing for ops inside a fusion, which run as one."),
+        us(
+            "time_us",
+            "Self µs",
+            "Self time of the node's ops; missing for ops inside a fusion, which run as one.",
+        ),
         part("time_fraction", "Time %", "Share of the root's time."),
-        part("flops_utilization", "FLOPS %", "FLOP/s divided by the device's peak; missing if either is unknown."),
-        part("bandwidth_utilization", "Memory %", "Main memory bytes per second by the device's peak; missing if either is unknown."),
+        part(
+            "flops_utilization",
+            "FLOPS %",
+            "FLOP/s divided by the device's peak; missing if either is unknown.",
+        ),
+        part(
+            "bandwidth_utilization",
+            "Memory %",
+            "Main memory bytes per second by the device's peak; missing if either is unknown.",
+        ),
         us(
             "wasted_us",
             "Wasted µs",
@@ -91,7 +159,12 @@ SCHEMA: dict[str, list[Col]] = {
         _LAYOUT,
         text("kind", "Kind", "total, program, category, scope, duplicates, op, fused or idle."),
         rate("flops", "", "FLOPs", "Floating-point operations of all runs."),
-        rate("bytes", "bytes", "Memory bytes", "Bytes read from and written to main memory by all runs."),
+        rate(
+            "bytes",
+            "bytes",
+            "Memory bytes",
+            "Bytes read from and written to main memory by all runs.",
+        ),
         text("framework_op", "Framework op", "Framework name of the op."),
         text("source", "Source", "File and line of the code it comes from.", "code"),
         count("parent", "Parent", "Row of the parent node; -1 for the root."),
@@ -104,19 +177,50 @@ SCHEMA: dict[str, list[Col]] = {
         _CATEGORY,
         *_TIMES,
         _INTENSITY,
-        rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations per second, narrow ones scaled to 16 bit."),
-        rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes per second to and from the device's main memory."),
+        rate(
+            "flops_per_second",
+            "flops_per_second",
+            "FLOP/s",
+            "Floating-point operations per second, narrow ones scaled to 16 bit.",
+        ),
+        rate(
+            "bytes_per_second",
+            "bytes_per_second",
+            "Memory B/s",
+            "Bytes per second to and from the device's main memory.",
+        ),
         _NEAREST,
-        part("roof_fraction", "Of roof", "How close the op comes to the roofline: the larger of the next two columns."),
+        part(
+            "roof_fraction",
+            "Of roof",
+            "How close the op comes to the roofline: the larger of the next two columns.",
+        ),
         part("compute_fraction", "FLOPS %", "FLOP/s divided by the device's peak."),
-        part("bandwidth_fraction", "Memory %", "Main memory bytes per second divided by the device's peak."),
-        rate("roof_flops_per_second", "flops_per_second", "Roof", "Highest FLOP/s that the roofline allows at the op's intensity."),
+        part(
+            "bandwidth_fraction",
+            "Memory %",
+            "Main memory bytes per second divided by the device's peak.",
+        ),
+        rate(
+            "roof_flops_per_second",
+            "flops_per_second",
+            "Roof",
+            "Highest FLOP/s that the roofline allows at the op's intensity.",
+        ),
         *(
-            rate(f"{memory}_{way}_bytes_per_second", "bytes_per_second", f"{memory.upper()} {way} B/s", text)
+            rate(
+                f"{memory}_{way}_bytes_per_second",
+                "bytes_per_second",
+                f"{memory.upper()} {way} B/s",
+                text,
+            )
             for memory in ("cmem", "vmem")
             for way, text in (
                 ("read", f"Bytes per second read from {memory.upper()}, on-chip memory of a TPU."),
-                ("write", f"Bytes per second written to {memory.upper()}, on-chip memory of a TPU."),
+                (
+                    "write",
+                    f"Bytes per second written to {memory.upper()}, on-chip memory of a TPU.",
+                ),
             )
         ),
         text(
@@ -131,9 +235,16 @@ SCHEMA: dict[str, list[Col]] = {
             "Type of element that a PyTorch op computes with; tf32 for float32 products on Tensor Cores; empty for XLA.",
         ),
         rate("flops", "", "FLOPs", "Floating-point operations of all runs; missing if unknown."),
-        rate("bytes", "bytes", "Memory bytes", "Bytes read from and written to main memory by all runs; missing if unknown."),
+        rate(
+            "bytes",
+            "bytes",
+            "Memory bytes",
+            "Bytes read from and written to main memory by all runs; missing if unknown.",
+        ),
         us(
-            "wasted_us", "Wasted µs", "Self time above the roofline's: self time × (1 − Of roof, 1 at most); missing if Of roof is unknown."
+            "wasted_us",
+            "Wasted µs",
+            "Self time above the roofline's: self time × (1 − Of roof, 1 at most); missing if Of roof is unknown.",
         ),
         _BOUND,
     ],
@@ -142,14 +253,34 @@ SCHEMA: dict[str, list[Col]] = {
         count("step", "Step", "Step number, as counted by the framework."),
         text("name", "Name", "Name of the step marker."),
         Col("step_time_ms", "float64", "ms", "Step ms", "Duration of the step.", "number", 2),
-        rate("flops_per_second", "flops_per_second", "FLOP/s", "FLOP/s per device over the step time, narrow operations scaled to 16 bit."),
-        rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Main memory bytes per second per device over the step time."),
+        rate(
+            "flops_per_second",
+            "flops_per_second",
+            "FLOP/s",
+            "FLOP/s per device over the step time, narrow operations scaled to 16 bit.",
+        ),
+        rate(
+            "bytes_per_second",
+            "bytes_per_second",
+            "Memory B/s",
+            "Main memory bytes per second per device over the step time.",
+        ),
         _INTENSITY,
-        text("bound_by", "Nearest peak", "The peak of the device that the step comes closest to, however far it is."),
+        text(
+            "bound_by",
+            "Nearest peak",
+            "The peak of the device that the step comes closest to, however far it is.",
+        ),
         part("roof_fraction", "Of roof", "How close the step comes to that peak."),
         part("compute_fraction", "FLOPS %", "FLOP/s divided by the device's peak."),
-        part("bandwidth_fraction", "Memory %", "Main memory bytes per second divided by the device's peak."),
-        Col("counted", "bool", "", "In averages", "Whether averages include the step.", "bool", None),
+        part(
+            "bandwidth_fraction",
+            "Memory %",
+            "Main memory bytes per second divided by the device's peak.",
+        ),
+        Col(
+            "counted", "bool", "", "In averages", "Whether averages include the step.", "bool", None
+        ),
         _UNKNOWN,
         rate(
             "model_flops",
@@ -158,7 +289,10 @@ SCHEMA: dict[str, list[Col]] = {
             "FLOPs of PyTorch's products, convolutions and attention of a host's devices, recomputed ones left out; missing for XLA.",
         ),
         rate(
-            "recomputed_flops", "", "Recomputed FLOPs", "FLOPs of such ops that ran again for the backward pass (activation checkpointing)."
+            "recomputed_flops",
+            "",
+            "Recomputed FLOPs",
+            "FLOPs of such ops that ran again for the backward pass (activation checkpointing).",
         ),
         part(
             "mfu_fraction",

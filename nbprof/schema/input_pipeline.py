@@ -8,24 +8,40 @@ _HOST = text("host", "Host", "Machine that recorded the row.")
 
 SCHEMA: dict[str, list[Col]] = {
     "input_pipeline.frame": [
-        text("op", "Iterator", "Input op; iterators are named by their path from the root.", "code"),
+        text(
+            "op", "Iterator", "Input op; iterators are named by their path from the root.", "code"
+        ),
         text("category", "Category", "Kind of input work."),
         count("occurrences", "Count", "Runs of the op."),
         ms("total_ms", "Total ms", "Total duration, including nested iterators."),
-        percent("total_percent", "Total %", "Total time as a share of the self time of all input ops."),
-        ms("self_ms", "Self ms", "Total duration, excluding nested iterators on the same thread; of the whole recording."),
+        percent(
+            "total_percent", "Total %", "Total time as a share of the self time of all input ops."
+        ),
+        ms(
+            "self_ms",
+            "Self ms",
+            "Total duration, excluding nested iterators on the same thread; of the whole recording.",
+        ),
         percent("self_percent", "Self %", "Share of the self time of all input ops."),
     ],
     "input_pipeline.categories": [
         text("category", "Category", "Key of the kind of input work."),
         text("label", "Kind of work", "Kind of input work."),
-        ms("time_ms", "ms", "Self time of these ops, as recorded; missing if the profile does not show whether there were any."),
+        ms(
+            "time_ms",
+            "ms",
+            "Self time of these ops, as recorded; missing if the profile does not show whether there were any.",
+        ),
         percent("percent", "% of input time", "Share of the self time of all input ops."),
         text("advice", "What helps", "What to try; empty if no time was spent."),
     ],
     "input_pipeline.summary.breakdown": [
         text("category", "Category", "Key of the kind of input work."),
-        us("us", "µs", "Time in this kind of work, scaled by the share of the time between enqueues that is spent enqueuing."),
+        us(
+            "us",
+            "µs",
+            "Time in this kind of work, scaled by the share of the time between enqueues that is spent enqueuing.",
+        ),
         us("us_per_step", "µs / step", "The same, divided by the number of steps."),
         percent("percent", "%", "Share of the time of all kinds."),
     ],
@@ -37,7 +53,11 @@ SCHEMA: dict[str, list[Col]] = {
         us("mean_us", "Mean µs", "Mean duration of a call."),
         us("min_us", "Min µs", "Shortest call."),
         us("max_us", "Max µs", "Longest call."),
-        text("bottleneck", "Bottleneck", "Blocking iterator with the largest self time in the longest call."),
+        text(
+            "bottleneck",
+            "Bottleneck",
+            "Blocking iterator with the largest self time in the longest call.",
+        ),
         text("advice", "Advice", "What limits the pipeline, and what to try."),
         text("bottleneck_path", "Path", "Path of the bottleneck from the root.", "code"),
         us("bottleneck_us", "Bottleneck µs", "Self time of the bottleneck in the longest call."),
@@ -49,7 +69,9 @@ SCHEMA: dict[str, list[Col]] = {
         count("rank", "Rank", "Position among the calls of the pipeline: 0 is the longest."),
         ms("start_ms", "Start ms", "Start of the call, from the start of the profile."),
         us("duration_us", "Duration µs", "Duration of the call."),
-        text("bottleneck", "Bottleneck", "Blocking iterator with the largest self time in the call."),
+        text(
+            "bottleneck", "Bottleneck", "Blocking iterator with the largest self time in the call."
+        ),
         text("bottleneck_path", "Path", "Path of the bottleneck from the root.", "code"),
         us("bottleneck_us", "Bottleneck µs", "Its self time in the call."),
     ],
@@ -70,11 +92,31 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             None,
         ),
-        Col("bottleneck", "bool", "", "Bottleneck", "Blocking iterator with the largest self time.", "bool", None),
+        Col(
+            "bottleneck",
+            "bool",
+            "",
+            "Bottleneck",
+            "Blocking iterator with the largest self time.",
+            "bool",
+            None,
+        ),
         text("pipeline", "Pipeline", "Host or device pipeline with its number."),
         _HOST,
-        text("note", "Note", "Parameters stated in the iterator's metadata: threads, batch, buffer, cycle."),
+        text(
+            "note",
+            "Note",
+            "Parameters stated in the iterator's metadata: threads, batch, buffer, cycle.",
+        ),
         text("id", "Id", "Number of the iterator."),
-        Col("blocking", "bool", "", "Blocking", "Whether any of its calls blocked a call of the root.", "bool", None),
+        Col(
+            "blocking",
+            "bool",
+            "",
+            "Blocking",
+            "Whether any of its calls blocked a call of the root.",
+            "bool",
+            None,
+        ),
     ],
 }

@@ -15,7 +15,12 @@ SCHEMA: dict[str, list[Col]] = {
         count("allocations", "Allocations", "Allocations in the profile."),
         count("deallocations", "Deallocations", "Deallocations in the profile."),
         size("capacity_bytes", "Capacity", "Bytes in use and free at the peak.", "Int64"),
-        size("lifetime_peak_bytes", "Peak, whole run", "Peak memory use since the program started.", "Int64"),
+        size(
+            "lifetime_peak_bytes",
+            "Peak, whole run",
+            "Peak memory use since the program started.",
+            "Int64",
+        ),
         size("peak_bytes", "Peak", "Peak memory use in the profile.", "Int64"),
         ms("peak_time_ms", "Peak at", "Time of that peak."),
         size("peak_stack_bytes", "Stack", "Reserved (stack) bytes at the peak.", "Int64"),
@@ -36,9 +41,16 @@ SCHEMA: dict[str, list[Col]] = {
         ms("time_ms", "Time ms", "Time from the start of the profile.", 3),
         text("event", "Event", "allocation or deallocation."),
         size("requested_bytes", "Requested", "Bytes requested.", "Int64"),
-        size("allocated_bytes", "Allocated", "Size of the block; negative when it is freed.", "Int64"),
+        size(
+            "allocated_bytes", "Allocated", "Size of the block; negative when it is freed.", "Int64"
+        ),
         text("op", "Op", "Op that allocated the block.", "code"),
-        count("step", "Step", "Step number, as in p.steps.frame; missing for events outside its steps.", "Int64"),
+        count(
+            "step",
+            "Step",
+            "Step number, as in p.steps.frame; missing for events outside its steps.",
+            "Int64",
+        ),
         *_ACTIVITY,
         size("stack_bytes", "Stack", "Reserved (stack) bytes after the event.", "Int64"),
         size("heap_bytes", "Heap", "Heap bytes in use after the event.", "Int64"),

@@ -35,7 +35,13 @@ _OPS = [
         1,
     ),
     Col(
-        "eager", "bool", "", "Eager", "Whether any run was eager, not in a graph or compiled; NA where that was not recorded.", "bool", None
+        "eager",
+        "bool",
+        "",
+        "Eager",
+        "Whether any run was eager, not in a graph or compiled; NA where that was not recorded.",
+        "bool",
+        None,
     ),
 ]
 _FOLDED = [
@@ -43,7 +49,15 @@ _FOLDED = [
     count("occurrences", "Count", "Runs of the ops."),
     us("total_us", "Total µs", "Total duration; nested ops of the group each count."),
     us("self_us", "Self µs", "Total duration, excluding nested ops."),
-    Col("self_fraction", "float64", "fraction", "Self %", "Share of all self time on the same side (device or host).", "percent", 1),
+    Col(
+        "self_fraction",
+        "float64",
+        "fraction",
+        "Self %",
+        "Share of all self time on the same side (device or host).",
+        "percent",
+        1,
+    ),
 ]
 
 SCHEMA: dict[str, list[Col]] = {
@@ -52,20 +66,51 @@ SCHEMA: dict[str, list[Col]] = {
     "ops.by_type": [_WHERE, _TYPE, *_FOLDED],
     "ops.by_scope": [
         _WHERE,
-        text("scope", "Scope", "Op name without its last component; empty for ops without a scope.", "code"),
+        text(
+            "scope",
+            "Scope",
+            "Op name without its last component; empty for ops without a scope.",
+            "code",
+        ),
         *_FOLDED,
     ],
 }
 
 _OPS_WHERE_KNOWN = [
-    rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations divided by total time."),
-    rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes read and written, divided by total time."),
-    rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations per byte read or written."),
+    rate(
+        "flops_per_second",
+        "flops_per_second",
+        "FLOP/s",
+        "Floating-point operations divided by total time.",
+    ),
+    rate(
+        "bytes_per_second",
+        "bytes_per_second",
+        "B/s",
+        "Bytes read and written, divided by total time.",
+    ),
+    rate(
+        "operational_intensity",
+        "flops_per_byte",
+        "FLOP/B",
+        "Floating-point operations per byte read or written.",
+    ),
     text(
         "bound_by",
         "Nearest peak",
         "The device limit that the op comes closest to, however far away: Compute or main memory (HBM, or else Device memory).",
     ),
-    Col("tensor_core_fraction", "float64", "fraction", "TC %", "Share of its kernel time on Tensor Cores.", "percent", 1),
+    Col(
+        "tensor_core_fraction",
+        "float64",
+        "fraction",
+        "TC %",
+        "Share of its kernel time on Tensor Cores.",
+        "percent",
+        1,
+    ),
 ]
-WHERE_KNOWN: dict[str, list[Col]] = {"ops.frame": _OPS_WHERE_KNOWN, "ops.with_idle": _OPS_WHERE_KNOWN}
+WHERE_KNOWN: dict[str, list[Col]] = {
+    "ops.frame": _OPS_WHERE_KNOWN,
+    "ops.with_idle": _OPS_WHERE_KNOWN,
+}

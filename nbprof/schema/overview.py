@@ -15,9 +15,21 @@ SCHEMA: dict[str, list[Col]] = {
         text("view", "View", "Tab with the details."),
     ],
     "overview.host_parts": [
-        text("category", "Category", "Category of the step that it is a part of: host_compute or other."),
-        text("part", "Part", "compute, overhead, python, waiting, or host for time that is not split further."),
-        text("text", "What", "What the host did, with the op, function or line that takes most of the time."),
+        text(
+            "category",
+            "Category",
+            "Category of the step that it is a part of: host_compute or other.",
+        ),
+        text(
+            "part",
+            "Part",
+            "compute, overhead, python, waiting, or host for time that is not split further.",
+        ),
+        text(
+            "text",
+            "What",
+            "What the host did, with the op, function or line that takes most of the time.",
+        ),
         percent("percent", "%", "Share of the unit's time."),
         ms("ms", "ms", "Time per unit."),
     ],
@@ -26,16 +38,33 @@ SCHEMA: dict[str, list[Col]] = {
         count("calls", "Calls", "Number of calls."),
         count("tracings", "Tracings", "How often it had been traced by its last call."),
         us("self_us", "Self µs", "Total duration, excluding nested functions."),
-        percent("expensive_percent", "Expensive %", "Share of that in calls that traced it or ran it eagerly."),
-        ms("expensive_ms_per_step", "Expensive / step", "Time in such calls per step, over the steps in the averages."),
+        percent(
+            "expensive_percent",
+            "Expensive %",
+            "Share of that in calls that traced it or ran it eagerly.",
+        ),
+        ms(
+            "expensive_ms_per_step",
+            "Expensive / step",
+            "Time in such calls per step, over the steps in the averages.",
+        ),
     ],
     "overview.top_ops": [
         count("rank", "#", "Position by self time."),
         text("op", "Operation", "Full name of the op, with name scopes.", "code"),
         text("type", "Type", "Type of the op."),
         ms("self_ms", "ms", "Self time in the whole profile, summed over devices and threads.", 3),
-        ms("ms_per_step", "ms / step", "Self time per step, summed over devices and threads: it may exceed the step time.", 3),
-        percent("percent", "% of side", "Share of all self time on the same side (device or host), idle time excluded."),
+        ms(
+            "ms_per_step",
+            "ms / step",
+            "Self time per step, summed over devices and threads: it may exceed the step time.",
+            3,
+        ),
+        percent(
+            "percent",
+            "% of side",
+            "Share of all self time on the same side (device or host), idle time excluded.",
+        ),
         percent("cumulative_percent", "cum. %", "% of this row and all above it."),
     ],
     "advice": [
@@ -43,8 +72,16 @@ SCHEMA: dict[str, list[Col]] = {
         text("severity", "Severity", "high, medium or low."),
         text("title", "Advice", "What to change."),
         text("evidence", "Evidence", "The figures behind it; **bold** where it matters."),
-        ms("gain_ms_per_step", "Gain ms", "Time per step that the change could save; missing if unknown."),
-        text("gain_is", "Gain is", "Kind of gain: up to (a bound), about (an estimate) or at least; empty if there is none."),
+        ms(
+            "gain_ms_per_step",
+            "Gain ms",
+            "Time per step that the change could save; missing if unknown.",
+        ),
+        text(
+            "gain_is",
+            "Gain is",
+            "Kind of gain: up to (a bound), about (an estimate) or at least; empty if there is none.",
+        ),
         text("fix", "Fix", "Diff lines: - removed, + added.", "code"),
         text("view", "View", "Tab with the details."),
         text("link", "Link", "Label of the link to that tab."),
@@ -62,28 +99,67 @@ SCHEMA: dict[str, list[Col]] = {
         text("name", "Name", "Model or architecture."),
         text("compute_capability", "Compute capability", "NVIDIA compute capability."),
         size("memory_bytes", "Memory", "Memory of the device."),
-        rate("memory_bytes_per_second", "bytes_per_second", "Memory B/s", "Peak bandwidth of main memory."),
-        rate("peak_flops_per_second", "flops_per_second", "Peak FLOP/s", "Peak compute rate, in fp32 or fp16, without sparsity."),
+        rate(
+            "memory_bytes_per_second",
+            "bytes_per_second",
+            "Memory B/s",
+            "Peak bandwidth of main memory.",
+        ),
+        rate(
+            "peak_flops_per_second",
+            "flops_per_second",
+            "Peak FLOP/s",
+            "Peak compute rate, in fp32 or fp16, without sparsity.",
+        ),
         *(
-            rate(f"{level}_bytes_per_second", "bytes_per_second", f"{label} B/s", f"Peak bandwidth of {what}.")
+            rate(
+                f"{level}_bytes_per_second",
+                "bytes_per_second",
+                f"{label} B/s",
+                f"Peak bandwidth of {what}.",
+            )
             for level, label, what in (
                 ("cmem_read", "CMEM read", "reads from CMEM, on-chip memory of a TPU"),
                 ("cmem_write", "CMEM write", "writes to CMEM, on-chip memory of a TPU"),
                 ("vmem_read", "VMEM read", "reads from VMEM, the vector memory of a TPU"),
                 ("vmem_write", "VMEM write", "writes to VMEM, the vector memory of a TPU"),
-                ("shared_memory", "Shared memory", "shared memory, all multiprocessors of the GPU together"),
+                (
+                    "shared_memory",
+                    "Shared memory",
+                    "shared memory, all multiprocessors of the GPU together",
+                ),
             )
         ),
         count("chip", "Chip", "Number of the TPU core's chip on its host."),
         count("chip_core", "Core of chip", "Number of the TPU core on its chip."),
-        Col("megacore", "bool", "", "Megacore", "Whether the two cores of a TPU chip act as one.", "bool", None),
+        Col(
+            "megacore",
+            "bool",
+            "",
+            "Megacore",
+            "Whether the two cores of a TPU chip act as one.",
+            "bool",
+            None,
+        ),
         count("sparse_cores", "SparseCores", "SparseCores of a TPU core that were recorded."),
-        count("core", "Core", "Number of the SparseCore on its TPU core; missing for a whole device."),
+        count(
+            "core", "Core", "Number of the SparseCore on its TPU core; missing for a whole device."
+        ),
     ],
     "runs": [
         text("run", "Run", "Name of the run's folder."),
-        count("first_step", "First step", "Step number, counted from 1; missing if no steps were marked.", "Int64"),
-        count("last_step", "Last step", "Step number, counted from 1; missing if no steps were marked.", "Int64"),
+        count(
+            "first_step",
+            "First step",
+            "Step number, counted from 1; missing if no steps were marked.",
+            "Int64",
+        ),
+        count(
+            "last_step",
+            "Last step",
+            "Step number, counted from 1; missing if no steps were marked.",
+            "Int64",
+        ),
         flag("shown", "Shown", "Whether it is the profile shown."),
         text("path", "Path", "Path of the folder, for `nbprof.load`.", "code"),
     ],

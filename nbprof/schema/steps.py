@@ -8,15 +8,35 @@ _HOST = text("host", "Host", "Machine that recorded the row.")
 CATEGORIES = [
     ms("device_compute_ms", "Device compute", "Kernels other than communication, on the device."),
     ms("device_to_device_ms", "Device to device", "Copies between devices or within one."),
-    ms("device_collectives_ms", "Device collectives", "Collective communication kernels (NCCL, RCCL)."),
     ms(
-        "host_compute_ms", "Host compute", "Ops on the host while nothing of higher priority runs; NA where no op of the host was recorded."
+        "device_collectives_ms",
+        "Device collectives",
+        "Collective communication kernels (NCCL, RCCL).",
     ),
-    ms("kernel_launch_ms", "Kernel launch", "The host prepares or launches kernels while the device is idle."),
-    ms("input_ms", "Input", "Waiting for the next batch, or copying it to the device; NA where nothing traced input."),
+    ms(
+        "host_compute_ms",
+        "Host compute",
+        "Ops on the host while nothing of higher priority runs; NA where no op of the host was recorded.",
+    ),
+    ms(
+        "kernel_launch_ms",
+        "Kernel launch",
+        "The host prepares or launches kernels while the device is idle.",
+    ),
+    ms(
+        "input_ms",
+        "Input",
+        "Waiting for the next batch, or copying it to the device; NA where nothing traced input.",
+    ),
     ms("output_ms", "Output", "Copies from the device to the host."),
-    ms("compile_ms", "Compile", "XLA or JIT compilation; of PyTorch the capture of graphs as well."),
-    ms("other_ms", "Other", "The rest of the step: no recorded op, launch or copy, or only a wait for the device."),
+    ms(
+        "compile_ms", "Compile", "XLA or JIT compilation; of PyTorch the capture of graphs as well."
+    ),
+    ms(
+        "other_ms",
+        "Other",
+        "The rest of the step: no recorded op, launch or copy, or only a wait for the device.",
+    ),
 ]
 
 SCHEMA: dict[str, list[Col]] = {
@@ -84,21 +104,39 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "steps.backlog": [
         _HOST,
-        ms("start_ms", "Start ms", "Start of the first such activity, from the start of the profile."),
+        ms(
+            "start_ms",
+            "Start ms",
+            "Start of the first such activity, from the start of the profile.",
+        ),
         ms("time_ms", "Time ms", "From there to the end of the last one."),
         ms("busy_ms", "Busy ms", "Part of that in which a device ran some of it."),
         count("device_events", "Device events", "Kernels, copies and fills."),
-        *(col for col in CATEGORIES if col.name not in ("host_compute_ms", "kernel_launch_ms", "compile_ms")),
+        *(
+            col
+            for col in CATEGORIES
+            if col.name not in ("host_compute_ms", "kernel_launch_ms", "compile_ms")
+        ),
     ],
     "steps.summary": [
-        text("category", "Category", "Step-time category; each instant counts once. step_time is the full step."),
+        text(
+            "category",
+            "Category",
+            "Step-time category; each instant counts once. step_time is the full step.",
+        ),
         ms("mean_ms", "mean", "Mean over the steps, warm-up excluded."),
         ms("sd_ms", "sd", "Sample standard deviation (n - 1)."),
         ms("median_ms", "median", "Median over the steps."),
-        ms("p95_ms", "p95", "95 % of the steps take no longer; of fewer than 20 steps it is the longest."),
+        ms(
+            "p95_ms",
+            "p95",
+            "95 % of the steps take no longer; of fewer than 20 steps it is the longest.",
+        ),
         ms("min_ms", "min", "Shortest over the steps."),
         ms("max_ms", "max", "Longest over the steps."),
-        percent("percent", "%", "Share of the total time of the steps in the averages, on all hosts."),
+        percent(
+            "percent", "%", "Share of the total time of the steps in the averages, on all hosts."
+        ),
     ],
 }
 
@@ -106,7 +144,11 @@ WHERE_KNOWN: dict[str, list[Col]] = {
     "steps.frame": [
         size("host_to_device_bytes", "Copied in", "Bytes copied to devices for the step."),
         size("device_to_host_bytes", "Copied out", "Bytes copied to the host for the step."),
-        size("device_to_device_bytes", "Copied across", "Bytes copied between devices or within one for the step."),
+        size(
+            "device_to_device_bytes",
+            "Copied across",
+            "Bytes copied between devices or within one for the step.",
+        ),
         count(
             "batches",
             "Batches",

@@ -35,7 +35,15 @@ _LOOK_S = 0.5
 """How often the memory of a recording is checked."""
 _LEAVE_S = 5.0
 """How long a recording that was cancelled may take to release its workers and remove its files."""
-_FIELDS = ("duration_ms", "delay_ms", "host_level", "device_level", "python_level", "retries", "name")
+_FIELDS = (
+    "duration_ms",
+    "delay_ms",
+    "host_level",
+    "device_level",
+    "python_level",
+    "retries",
+    "name",
+)
 
 Tell = Callable[[str], None]
 
@@ -68,7 +76,11 @@ class Order:
     def longest_s(self) -> float:
         """What recording, sending and asking again may take together; each of them has a limit of its own."""
         delay_s = self.sampling.delay_for(len(self.addresses)) / 1000
-        return delay_s + (self.sampling.retries + 1) * (2 * self.sampling.duration_ms / 1000 + 120) + 60
+        return (
+            delay_s
+            + (self.sampling.retries + 1) * (2 * self.sampling.duration_ms / 1000 + 120)
+            + 60
+        )
 
 
 class Recordings:
@@ -107,12 +119,19 @@ class Recordings:
             Nothing was recorded; says why.
         """
         if len(self._running) >= MOST_RECORDINGS:
-            raise BusyError(f"{MOST_RECORDINGS} recordings are running on this server. Start this one when one of them has finished.")
+            raise BusyError(
+                f"{MOST_RECORDINGS} recordings are running on this server. Start this one when one of them has finished."
+            )
         loop = asyncio.get_running_loop()
         key = secrets.token_hex(8)
         process = self._running[key] = Process(loop, self._log, "nbprof.server.recorder")
         tell(json.dumps({"recording": key}))
-        head = {"do": "record", "addresses": order.addresses, "sampling": asdict(order.sampling), "shown": order.shown}
+        head = {
+            "do": "record",
+            "addresses": order.addresses,
+            "sampling": asdict(order.sampling),
+            "shown": order.shown,
+        }
         work = loop.create_task(process.call(head, seconds=order.longest_s, tell=tell))
         try:
             while not work.done():
@@ -194,7 +213,10 @@ class CaptureHandler(Handler):
         """Records, or ends a recording early."""
         try:
             if not self.app.capture:
-                raise RefusedError(403, "recording from JupyterLab is turned off on this server (c.NbprofServer.capture = False).")
+                raise RefusedError(
+                    403,
+                    "recording from JupyterLab is turned off on this server (c.NbprofServer.capture = False).",
+                )
             asked = self.asked()
             if "stop" in asked:
                 await self.app.recordings.stop(str(asked["stop"]))
@@ -228,7 +250,10 @@ class CaptureHandler(Handler):
         except CaptureError as error:
             raise FieldError("addresses", str(error)) from None
         if len(addresses) > MOST_WORKERS:
-            raise FieldError("addresses", f"{len(addresses):,} workers are too many for one recording; the maximum is {MOST_WORKERS}.")
+            raise FieldError(
+                "addresses",
+                f"{len(addresses):,} workers are too many for one recording; the maximum is {MOST_WORKERS}.",
+            )
         values: dict[str, Any] = {}
         for field in _FIELDS:
             if asked.get(field) in (None, ""):
@@ -238,10 +263,16 @@ class CaptureHandler(Handler):
             except CaptureError as error:
                 raise FieldError(field, str(error)) from None
             values[field] = asked[field]
-        shown, real = await asyncio.to_thread(self._folder, self.root(), asked.get("folder") or DEFAULT)
+        shown, real = await asyncio.to_thread(
+            self._folder, self.root(), asked.get("folder") or DEFAULT
+        )
         # As it was typed: what was given twice is said.
         given = asked["addresses"]
-        return Order([given] if isinstance(given, str) else list(given), Sampling(**values, logdir=str(real)), shown)
+        return Order(
+            [given] if isinstance(given, str) else list(given),
+            Sampling(**values, logdir=str(real)),
+            shown,
+        )
 
     def _folder(self, root: str, path: object) -> tuple[str, Path]:
         """The folder that receives the run, which need not be there yet: as the file browser calls it, and on the disk.
@@ -252,14 +283,24 @@ class CaptureHandler(Handler):
             It, or what TensorBoard's layout has below it, is hidden, a file, or leads out of the folder that Jupyter serves.
         """
         if not isinstance(path, str):
-            raise FieldError("folder", "the folder must be a path below the folder that Jupyter serves.")
-        allowed: Any = {"follow_links": self.app.follow_links, "hidden": self.hidden(), "top_too": True}
+            raise FieldError(
+                "folder", "the folder must be a path below the folder that Jupyter serves."
+            )
+        allowed: Any = {
+            "follow_links": self.app.follow_links,
+            "hidden": self.hidden(),
+            "top_too": True,
+        }
         try:
             shown, _, real = locate(root, path, **allowed)
             _, _, home = locate(root, f"{shown}/plugins/profile", **allowed)
-            if any(place.exists() and not place.is_dir() for place in (*real.parents, real, home.parent, home)):
+            if any(
+                place.exists() and not place.is_dir()
+                for place in (*real.parents, real, home.parent, home)
+            ):
                 raise FieldError(
-                    "folder", f"{shown}: it is a file, or contains a file in place of the folder for runs. Choose another folder."
+                    "folder",
+                    f"{shown}: it is a file, or contains a file in place of the folder for runs. Choose another folder.",
                 )
         except FieldError:
             raise
@@ -268,10 +309,15 @@ class CaptureHandler(Handler):
                 403: "it is outside the folder that Jupyter serves",
                 404: "it is not below the folder that Jupyter serves, or it is hidden",
             }
-            raise FieldError("folder", f"{shown_of(path)}: {says.get(error.status, error.reason)}. Choose another folder.") from None
+            raise FieldError(
+                "folder",
+                f"{shown_of(path)}: {says.get(error.status, error.reason)}. Choose another folder.",
+            ) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not a valid folder name"
-            raise FieldError("folder", f"{shown_of(path)}: {reason}. Choose another folder.") from None
+            raise FieldError(
+                "folder", f"{shown_of(path)}: {reason}. Choose another folder."
+            ) from None
         return shown, real
 
     async def _record(self, order: Order) -> None:
@@ -287,11 +333,20 @@ class CaptureHandler(Handler):
         try:
             while not work.done():
                 waker = asyncio.ensure_future(news.wait())
-                await asyncio.wait([work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    [work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED
+                )
                 waker.cancel()
                 news.clear()
-                last = next((line for line in reversed(lines) if line.startswith('{"progress"')), last)
-                if work.done() and not self._headers_written and work.exception() is not None and not lines:
+                last = next(
+                    (line for line in reversed(lines) if line.startswith('{"progress"')), last
+                )
+                if (
+                    work.done()
+                    and not self._headers_written
+                    and work.exception() is not None
+                    and not lines
+                ):
                     break
                 await self._lines(lines or [last])
                 lines.clear()

@@ -32,18 +32,29 @@ class NbprofServer(ExtensionApp):
     open_browser = False
     load_other_extensions = True
 
-    profiles: Any = Integer(4, min=1, help="Maximum number of analysed profiles kept in memory.").tag(config=True)
-    memory: Any = Integer(
-        min=1, help="Maximum memory, in bytes, for all profiles together. By default half the memory of the machine or its container."
+    profiles: Any = Integer(
+        4, min=1, help="Maximum number of analysed profiles kept in memory."
     ).tag(config=True)
-    largest: Any = Integer(8 << 30, min=1, help="Largest profile to open, in bytes.").tag(config=True)
-    idle_s: Any = Float(1800.0, help="Seconds without a request after which a profile is closed; the next request reopens it.").tag(
+    memory: Any = Integer(
+        min=1,
+        help="Maximum memory, in bytes, for all profiles together. By default half the memory of the machine or its container.",
+    ).tag(config=True)
+    largest: Any = Integer(8 << 30, min=1, help="Largest profile to open, in bytes.").tag(
         config=True
     )
-    open_s: Any = Float(600.0, help="Time limit for opening a profile, in seconds.").tag(config=True)
-    ask_s: Any = Float(60.0, help="Time limit for answering a request about the trace, in seconds.").tag(config=True)
+    idle_s: Any = Float(
+        1800.0,
+        help="Seconds without a request after which a profile is closed; the next request reopens it.",
+    ).tag(config=True)
+    open_s: Any = Float(600.0, help="Time limit for opening a profile, in seconds.").tag(
+        config=True
+    )
+    ask_s: Any = Float(
+        60.0, help="Time limit for answering a request about the trace, in seconds."
+    ).tag(config=True)
     ahead: Any = Bool(
-        True, help="Whether to start a process as soon as the file browser shows a profile, so that it opens without delay."
+        True,
+        help="Whether to start a process as soon as the file browser shows a profile, so that it opens without delay.",
     ).tag(config=True)
     analysed: Any = Integer(
         256 << 20,
@@ -55,8 +66,12 @@ class NbprofServer(ExtensionApp):
         help="Whether messages from kernels are sent at once (TCP_NODELAY). Without it, an answer may wait up to 40 ms for the browser "
         "to acknowledge the previous message, in every front end of this server.",
     ).tag(config=True)
-    capture: Any = Bool(True, help="Whether programs that run elsewhere may be recorded from JupyterLab.").tag(config=True)
-    follow_links: Any = Bool(False, help="Whether links may point outside the folder that Jupyter serves.").tag(config=True)
+    capture: Any = Bool(
+        True, help="Whether programs that run elsewhere may be recorded from JupyterLab."
+    ).tag(config=True)
+    follow_links: Any = Bool(
+        False, help="Whether links may point outside the folder that Jupyter serves."
+    ).tag(config=True)
 
     @default("memory")
     def _half_of_the_machine(self) -> int:
@@ -64,7 +79,9 @@ class NbprofServer(ExtensionApp):
 
     def initialize_settings(self) -> None:
         """Makes the pool; no process starts before it is needed."""
-        limits = Limits(self.profiles, self.memory, self.idle_s, self.open_s, self.ask_s, self.ahead)
+        limits = Limits(
+            self.profiles, self.memory, self.idle_s, self.open_s, self.ask_s, self.ahead
+        )
         self.pool = Pool(limits, self.log)
         self.threads = Threads(_AT_DISKS)
         self.summaries = Summaries(self.pool, self.log, self.analysed)
@@ -77,11 +94,21 @@ class NbprofServer(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Adds what JupyterLab asks."""
-        api = [("open", OpenHandler), ("ask", AskHandler), ("ready", ReadyHandler), ("runs", RunsHandler)]
+        api = [
+            ("open", OpenHandler),
+            ("ask", AskHandler),
+            ("ready", ReadyHandler),
+            ("runs", RunsHandler),
+        ]
         api += [("rename", RenameHandler), ("delete", DeleteHandler), ("download", DownloadHandler)]
         api.append(("capture", CaptureHandler))
         api.append(("compare", CompareHandler))
-        self.handlers.extend([(url_path_join("nbprof", "api", name), handler, {"app": self}) for name, handler in api])
+        self.handlers.extend(
+            [
+                (url_path_join("nbprof", "api", name), handler, {"app": self})
+                for name, handler in api
+            ]
+        )
 
     async def stop_extension(self) -> None:
         """Ends the processes with the server."""

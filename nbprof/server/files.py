@@ -40,7 +40,14 @@ class FileHandler(Handler):
 
         if not isinstance(path, str):
             raise RefusedError(400, "this request names no path.")
-        look = partial(whole, self.root(), path, follow_links=self.app.follow_links, hidden=self.hidden(), stop=self.abandoned)
+        look = partial(
+            whole,
+            self.root(),
+            path,
+            follow_links=self.app.follow_links,
+            hidden=self.hidden(),
+            stop=self.abandoned,
+        )
         return await self.app.threads.run(look)
 
     async def done(self, work: Any, what: str, path: str) -> None:
@@ -53,13 +60,19 @@ class FileHandler(Handler):
         try:
             await ensure_async(work)
         except web.HTTPError as error:
-            raise RefusedError(error.status_code, _why(error, what, self.root()), path=path) from None
+            raise RefusedError(
+                error.status_code, _why(error, what, self.root()), path=path
+            ) from None
         except OSError as error:
             raise could_not(error, path) from None
 
     async def tidy(self, run: Whole) -> None:
         """Removes the empty folders for checkpoints that Jupyter makes at each change, and that TensorBoard would take for runs."""
-        name = getattr(getattr(self.contents_manager, "checkpoints", None), "checkpoint_dir", ".ipynb_checkpoints")
+        name = getattr(
+            getattr(self.contents_manager, "checkpoints", None),
+            "checkpoint_dir",
+            ".ipynb_checkpoints",
+        )
 
         def remove() -> None:
             for folder in (run.home, run.real):
@@ -123,10 +136,17 @@ class DeleteHandler(FileHandler):
 
     async def _delete(self) -> dict[str, Any]:
         paths = self.asked().get("paths")
-        if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
+        if (
+            not isinstance(paths, list)
+            or not paths
+            or not all(isinstance(path, str) for path in paths)
+        ):
             raise RefusedError(400, "this request names no paths.")
         if len(paths) > MOST_PATHS:
-            raise RefusedError(400, f"this request names {len(paths):,} runs; {MOST_PATHS:,} is the maximum that can be deleted at a time.")
+            raise RefusedError(
+                400,
+                f"this request names {len(paths):,} runs; {MOST_PATHS:,} is the maximum that can be deleted at a time.",
+            )
         deleted, problems = [], []
         for path in dict.fromkeys(paths):
             try:
@@ -140,12 +160,17 @@ class DeleteHandler(FileHandler):
                 problems.append(error)
         if problems and not deleted:
             raise problems[0]
-        return {"deleted": deleted, "problems": [{"path": error.path, "message": error.reason} for error in problems]}
+        return {
+            "deleted": deleted,
+            "problems": [{"path": error.path, "message": error.reason} for error in problems],
+        }
 
     async def _one(self, run: Whole) -> None:
         manager: Any = self.contents_manager
         # Jupyter deletes a folder with files in it only into the trash, or where it is told to.
-        at_once = getattr(manager, "always_delete_dir", False) or (getattr(manager, "delete_to_trash", False) and os.name == "posix")
+        at_once = getattr(manager, "always_delete_dir", False) or (
+            getattr(manager, "delete_to_trash", False) and os.name == "posix"
+        )
         if run.alone and at_once:
             await self.done(manager.delete(run.path), "deleted", run.path)
             return
@@ -194,7 +219,9 @@ class DownloadHandler(FileHandler):
             self.set_header("Content-Type", kind)
             self.set_header("X-Content-Type-Options", "nosniff")
             self.set_header("Cache-Control", "no-store")
-            self.set_attachment_header(f"{run.real.name}.zip" if run.folder else run.path.rpartition("/")[2])
+            self.set_attachment_header(
+                f"{run.real.name}.zip" if run.folder else run.path.rpartition("/")[2]
+            )
             while part is not None:
                 if part:
                     self.write(part)

@@ -58,7 +58,9 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
 
     ways = locate.Ways(confinement=confinement, budget=Budget)
     found, nothing = locate.survey(folder, ways)
-    kept = [one for one in found if confinement is None or all(map(confinement.permits, _files(one)))]
+    kept = [
+        one for one in found if confinement is None or all(map(confinement.permits, _files(one)))
+    ]
     if found and not kept:
         raise ReadError(
             "its contents are hidden, or a link that points outside the folder that Jupyter serves. "
@@ -69,7 +71,10 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
         # It says what is there instead.
         raise nothing()
     one = select_run.choose(kept, run, str(folder)) if run else kept[0]
-    told = [{"name": each.name, "modified": _iso(each.modified), "hosts": len(each.files)} for each in kept]
+    told = [
+        {"name": each.name, "modified": _iso(each.modified), "hosts": len(each.files)}
+        for each in kept
+    ]
     return Chosen(one.name, tuple(map(str, _files(one))), told)
 
 
@@ -92,7 +97,9 @@ def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None 
     count = sum(size for _, size, *_ in states)
     if largest is not None and count > largest:
         raise too_large(place.shown, count, largest)
-    version = hashlib.sha256(repr((run, states)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    version = hashlib.sha256(repr((run, states)).encode("utf-8", "surrogateescape")).hexdigest()[
+        :32
+    ]
     return replace(place, run=run, bytes=count, version=version)
 
 

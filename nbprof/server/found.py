@@ -63,7 +63,9 @@ class OnDisk:
         capture = self.capture
         stated = capture.framework if capture is not None else ""
         form = by_name(self.format)
-        by_name_alone = (framework.title for framework in map(form.framework, self.files) if framework.known)
+        by_name_alone = (
+            framework.title for framework in map(form.framework, self.files) if framework.known
+        )
         return {
             "path": self.path,
             "name": self.name,
@@ -73,12 +75,17 @@ class OnDisk:
             "format": self.format,
             "hosts": self.hosts or len(self.files),
             "framework": stated or facts.get("framework") or next(by_name_alone, None),
-            "steps": facts["steps"] if facts else (capture.steps_marked or None) if capture is not None else None,
+            "steps": facts["steps"]
+            if facts
+            else (capture.steps_marked or None)
+            if capture is not None
+            else None,
             "unit": facts.get("unit", STEP),
             "step_ms": facts.get("step_ms"),
             "verdict": facts.get("verdict"),
             "device": facts.get("device"),
-            "recorded": facts.get("recorded") or (capture.started or None if capture is not None else None),
+            "recorded": facts.get("recorded")
+            or (capture.started or None if capture is not None else None),
             "known": bool(facts),
             "label": capture.label if capture is not None else "",
             "notebook": capture.notebook if capture is not None else "",

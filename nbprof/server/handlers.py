@@ -70,7 +70,10 @@ class Handler(APIHandler):
         RefusedError
         """
         if len(self.request.body) > MOST_BYTES:
-            raise RefusedError(413, f"this request has {len(self.request.body):,} bytes; {MOST_BYTES:,} is the maximum.")
+            raise RefusedError(
+                413,
+                f"this request has {len(self.request.body):,} bytes; {MOST_BYTES:,} is the maximum.",
+            )
         try:
             request = json.loads(self.request.body)
         except (ValueError, RecursionError):
@@ -90,7 +93,9 @@ class Handler(APIHandler):
             raise RefusedError(400, "this request names no path.")
         root, hidden = self.root(), self.hidden()
         links, largest = self.app.follow_links, self.app.largest
-        return await asyncio.to_thread(resolve, root, path, follow_links=links, hidden=hidden, largest=largest)
+        return await asyncio.to_thread(
+            resolve, root, path, follow_links=links, hidden=hidden, largest=largest
+        )
 
     async def scheduler(self, asked: dict[str, Any]) -> str:
         """The Dask scheduler that a request names. Its workers run code, so only who may run code may name one.
@@ -102,9 +107,14 @@ class Handler(APIHandler):
         address = asked.get("scheduler") or ""
         if not isinstance(address, str):
             raise RefusedError(400, "the scheduler must be given by its address.")
-        allowed = not address or self.authorizer.is_authorized(self, self.current_user, "execute", "kernels")
+        allowed = not address or self.authorizer.is_authorized(
+            self, self.current_user, "execute", "kernels"
+        )
         if not (allowed if isinstance(allowed, bool) else await allowed):
-            raise RefusedError(403, "only users who may run code may use a Dask scheduler. Clear its address in the settings of nbprof.")
+            raise RefusedError(
+                403,
+                "only users who may run code may use a Dask scheduler. Clear its address in the settings of nbprof.",
+            )
         return address
 
     def root(self) -> str:
@@ -118,7 +128,8 @@ class Handler(APIHandler):
         root = getattr(self.contents_manager, "root_dir", "")
         if not root:
             raise RefusedError(
-                501, "the files of this server are not on a disk that nbprof can read. Download the profile and load it in a notebook."
+                501,
+                "the files of this server are not on a disk that nbprof can read. Download the profile and load it in a notebook.",
             )
         return str(root)
 
@@ -131,7 +142,9 @@ class Handler(APIHandler):
         self.set_status(status_of(error))
         self.finish(json.dumps(_told(error)))
 
-    async def chosen(self, place: Place, run: object, tell: Tell) -> tuple[Place, list[dict[str, Any]]]:
+    async def chosen(
+        self, place: Place, run: object, tell: Tell
+    ) -> tuple[Place, list[dict[str, Any]]]:
         """The run of a folder that is meant, the newest where none is named, and all its runs. A file is itself, and no run.
 
         Raises
@@ -143,7 +156,9 @@ class Handler(APIHandler):
         if run is not None and not isinstance(run, str):
             raise RefusedError(400, "the run must be given by name.")
         chosen = await self.app.pool.look(place, run or "", tell, hidden=self.hidden())
-        return await asyncio.to_thread(placed, place, chosen.run, chosen.files, largest=self.app.largest), chosen.runs
+        return await asyncio.to_thread(
+            placed, place, chosen.run, chosen.files, largest=self.app.largest
+        ), chosen.runs
 
     async def known(self, place: Place, run: object) -> Place:
         """The run of a folder that was opened before.
@@ -152,7 +167,9 @@ class Handler(APIHandler):
         ------
         NbprofError
         """
-        files = self.app.pool.files_of(place, run) if place.folder and isinstance(run, str) else None
+        files = (
+            self.app.pool.files_of(place, run) if place.folder and isinstance(run, str) else None
+        )
         if files is None:
             return (await self.chosen(place, run, lambda _: None))[0]
         return await asyncio.to_thread(placed, place, str(run), files)
@@ -215,7 +232,9 @@ class OpenHandler(Handler):
         try:
             asked = self.asked()
             scheduler = await self.scheduler(asked)
-            places = [replace(await self.place(asked.get(key)), scheduler=scheduler) for key in self.paths]
+            places = [
+                replace(await self.place(asked.get(key)), scheduler=scheduler) for key in self.paths
+            ]
             await self.until_gone(self._open(places, asked))
         except NbprofError as error:
             # The others can be chosen where one run does not open.
@@ -229,7 +248,9 @@ class OpenHandler(Handler):
             if not self.request.connection.stream.closed():  # type: ignore[union-attr]
                 raise
 
-    async def read(self, places: list[Place], asked: dict[str, Any], tell: Tell) -> tuple[bytes, Place]:
+    async def read(
+        self, places: list[Place], asked: dict[str, Any], tell: Tell
+    ) -> tuple[bytes, Place]:
         """What is opened, packed, and the place that is asked about it."""
         one, runs = await self.chosen(places[0], asked.get("run"), tell)
         if runs:
@@ -258,7 +279,9 @@ class OpenHandler(Handler):
                 said = pictures.pop() if pictures else told
                 await self._line(_progress(said))
                 waker = asyncio.ensure_future(news.wait())
-                await asyncio.wait([work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    [work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED
+                )
                 waker.cancel()
             payload, one = await work
         finally:
@@ -292,9 +315,14 @@ class CompareHandler(OpenHandler):
 
     paths = ("a", "b")
 
-    async def read(self, places: list[Place], asked: dict[str, Any], tell: Tell) -> tuple[bytes, Place]:
+    async def read(
+        self, places: list[Place], asked: dict[str, Any], tell: Tell
+    ) -> tuple[bytes, Place]:
         """Both profiles, and the place of the second."""
-        before, after = [(await self.chosen(place, asked.get(f"{key}_run"), tell))[0] for key, place in zip("ab", places, strict=True)]
+        before, after = [
+            (await self.chosen(place, asked.get(f"{key}_run"), tell))[0]
+            for key, place in zip("ab", places, strict=True)
+        ]
         self._found = {"run": after.run} if after.run else {}
         return await self.app.pool.compare(before, after, tell), after
 
@@ -311,17 +339,23 @@ class AskHandler(Handler):
         """Answers a question about a profile that was opened."""
         try:
             asked = self.asked()
-            place = replace(await self.place(asked.get("path")), scheduler=await self.scheduler(asked))
+            place = replace(
+                await self.place(asked.get("path")), scheduler=await self.scheduler(asked)
+            )
             place = await self.known(place, asked.get("run"))
             if asked.get("version") != place.version:
-                raise RefusedError(409, "it has changed since it was opened. Open it again.", path=place.shown)
+                raise RefusedError(
+                    409, "it has changed since it was opened. Open it again.", path=place.shown
+                )
             if "request" in asked and asked["request"] is None:
                 self.set_status(204)
                 await self.finish()
                 return
             if not isinstance(asked.get("request"), dict):
                 raise RefusedError(400, "this request is empty.")
-            answer = await self.until_gone(self.app.pool.ask(place, json.dumps(asked["request"]).encode()))
+            answer = await self.until_gone(
+                self.app.pool.ask(place, json.dumps(asked["request"]).encode())
+            )
         except NbprofError as error:
             self.refuse(error)
         except asyncio.CancelledError:

@@ -70,11 +70,15 @@ class RunsHandler(Handler):
             facts = await self._analysed(run, walk.top, len(unknown) - i)
             if facts is not None:
                 await self._lines(run.lines(facts)[-1:])
-        await self.finish(json.dumps({"done": True}) + "\n", set_content_type="application/x-ndjson")
+        await self.finish(
+            json.dumps({"done": True}) + "\n", set_content_type="application/x-ndjson"
+        )
 
     async def _analysed(self, run: OnDisk, top: Path | None, left: int) -> dict[str, Any] | None:
         """The facts of a run; who waits for it is told now and then that there is still somebody."""
-        work = asyncio.get_running_loop().create_task(self.app.summaries.of(run, top, hidden=self.hidden()))
+        work = asyncio.get_running_loop().create_task(
+            self.app.summaries.of(run, top, hidden=self.hidden())
+        )
         try:
             while not (await asyncio.wait([work], timeout=_BEAT_S))[0]:
                 await self._lines([{"left": left}])
@@ -92,7 +96,10 @@ def _wanted(asked: dict[str, Any]) -> tuple[list[str], int]:
     if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
         raise RefusedError(400, "this request names no folders.")
     if len(folders) > MOST_FOLDERS:
-        raise RefusedError(400, f"this request names {len(folders):,} folders; at most {MOST_FOLDERS} are listed at a time.")
+        raise RefusedError(
+            400,
+            f"this request names {len(folders):,} folders; at most {MOST_FOLDERS} are listed at a time.",
+        )
     if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= MOST_DEPTH:
         raise RefusedError(400, f"depth must be a whole number from 0 to {MOST_DEPTH}.")
     return folders, depth
@@ -109,7 +116,9 @@ class _Walk:
         Runs that are to be analysed.
     """
 
-    def __init__(self, root: str, folders: list[str], depth: int, app: NbprofServer, *, hidden: bool) -> None:
+    def __init__(
+        self, root: str, folders: list[str], depth: int, app: NbprofServer, *, hidden: bool
+    ) -> None:
         self._asked = root, folders, depth, app.follow_links, hidden
         self._known = app.summaries
         self._threads = app.threads
@@ -166,13 +175,21 @@ class _Walk:
         search: Search | None = None
         for folder in dict.fromkeys(folders):
             try:
-                shown, top, real = locate(root, folder, follow_links=follow_links, hidden=hidden, top_too=True)
+                shown, top, real = locate(
+                    root, folder, follow_links=follow_links, hidden=hidden, top_too=True
+                )
             except RefusedError as error:
                 yield Problem(error.path or folder, error.reason)
                 continue
             if search is None:
                 self.top = None if follow_links else top
-                search = Search(top, hidden=hidden, follow_links=follow_links, depth=depth, stop=self._over_already)
+                search = Search(
+                    top,
+                    hidden=hidden,
+                    follow_links=follow_links,
+                    depth=depth,
+                    stop=self._over_already,
+                )
             yield from search.below(shown, real)
 
     def _put(self, some: list[dict[str, Any]], *, over: bool = False) -> None:

@@ -61,7 +61,14 @@ class Place:
     scheduler: str = ""
 
 
-def resolve(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, largest: int | None = None) -> Place:
+def resolve(
+    root: str,
+    path: str,
+    *,
+    follow_links: bool = False,
+    hidden: bool = False,
+    largest: int | None = None,
+) -> Place:
     """The place that a path of the file browser means.
 
     Parameters
@@ -115,7 +122,9 @@ def too_large(shown: str, count: int, largest: int) -> RefusedError:
     )
 
 
-def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, top_too: bool = False) -> tuple[str, Path, Path]:
+def locate(
+    root: str, path: str, *, follow_links: bool = False, hidden: bool = False, top_too: bool = False
+) -> tuple[str, Path, Path]:
     """Where a path of the file browser leads: as the browser calls it, the root without links, and the place without links.
 
     With `top_too`, the empty path is the root itself. The other parameters are those of `resolve`.
@@ -128,11 +137,21 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
     parts = [part for part in path.split("/") if part]
     shown = "/".join(parts)
     # A backslash or a drive would have a meaning of its own on Windows.
-    foreign = not nameable(path) or (os.name == "nt" and any(set(part) & set('\\:*?"<>|') for part in parts))
+    foreign = not nameable(path) or (
+        os.name == "nt" and any(set(part) & set('\\:*?"<>|') for part in parts)
+    )
     if not (parts or top_too) or foreign or any(part in (".", "..") for part in parts):
-        raise RefusedError(404, "this path is not below the folder that Jupyter serves. Open a profile from the file browser.", path=shown)
+        raise RefusedError(
+            404,
+            "this path is not below the folder that Jupyter serves. Open a profile from the file browser.",
+            path=shown,
+        )
     if not hidden and any(part.startswith(".") for part in parts):
-        raise RefusedError(404, "it is hidden, or in a hidden folder: Jupyter does not open names that start with a dot.", path=shown)
+        raise RefusedError(
+            404,
+            "it is hidden, or in a hidden folder: Jupyter does not open names that start with a dot.",
+            path=shown,
+        )
     try:
         top = Path(real_path(Path(root).expanduser()))
         real = Path(real_path(top.joinpath(*parts)))
@@ -146,8 +165,16 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
             path=shown,
         )
     # A link to a hidden place inside the root does not make it visible.
-    if not hidden and inside(real, top) and any(part.startswith(".") for part in real.relative_to(top).parts):
-        raise RefusedError(404, "it points to a hidden file: Jupyter does not open names that start with a dot.", path=shown)
+    if (
+        not hidden
+        and inside(real, top)
+        and any(part.startswith(".") for part in real.relative_to(top).parts)
+    ):
+        raise RefusedError(
+            404,
+            "it points to a hidden file: Jupyter does not open names that start with a dot.",
+            path=shown,
+        )
     return shown, top, real
 
 
@@ -174,7 +201,11 @@ def inside(path: Path, root: Path) -> bool:
 def could_not(error: Exception, shown: str) -> RefusedError:
     """The refusal of what the system did not open."""
     if isinstance(error, FileNotFoundError):
-        return RefusedError(404, "the file no longer exists. Was it moved or deleted? Open it from its new location.", path=shown)
+        return RefusedError(
+            404,
+            "the file no longer exists. Was it moved or deleted? Open it from its new location.",
+            path=shown,
+        )
     if isinstance(error, ConfinedError):
         return RefusedError(403, f"{error.strerror}.", path=shown)
     if isinstance(error, PermissionError):

@@ -103,7 +103,11 @@ class Pool:
     def processes(self) -> list[Process]:
         """Those that run."""
         running = [one.process for one in self.opened if one.process is not None]
-        return [p for p in [*running, *self._looking, *([self._spare] if self._spare else [])] if p.alive]
+        return [
+            p
+            for p in [*running, *self._looking, *([self._spare] if self._spare else [])]
+            if p.alive
+        ]
 
     async def open(self, place: Place, tell: Tell) -> bytes:
         """The packed payload of a profile. The work ends when no client waits for it any more.
@@ -154,7 +158,14 @@ class Pool:
             self._looking.append(process)
             try:
                 root = None if place.root is None else str(place.root)
-                head = {"do": "find", "path": str(place.real), "shown": place.shown, "root": root, "run": run, "hidden": hidden}
+                head = {
+                    "do": "find",
+                    "path": str(place.real),
+                    "shown": place.shown,
+                    "root": root,
+                    "run": run,
+                    "hidden": hidden,
+                }
                 found = json.loads(await process.call(head, seconds=self.limits.open_s, tell=tell))
             except EndedError as error:
                 raise _placed(error, place) from None
@@ -204,7 +215,11 @@ class Pool:
     def ready(self) -> None:
         """Has a process ready, so that the next profile need not wait for imports."""
         self._spare_since = time.monotonic()
-        if self.limits.ahead and (self._spare is None or not self._spare.alive) and not self._closed:
+        if (
+            self.limits.ahead
+            and (self._spare is None or not self._spare.alive)
+            and not self._closed
+        ):
             self._spare = self._start()
 
     def close(self) -> None:
@@ -228,15 +243,26 @@ class Pool:
         if self._closed:
             raise EndedError("the server is being stopped.")
         one = self._opened.get(place.version)
-        if one is not None and one.process is not None and not one.process.alive and one.task.done():
+        if (
+            one is not None
+            and one.process is not None
+            and not one.process.alive
+            and one.task.done()
+        ):
             self._drop(one)
             one = None
         if one is None:
             if sum(other.process is None for other in self.opened) >= _MOST_IN_LINE:
-                raise BusyError(f"{_MOST_IN_LINE} profiles are waiting to be read. Open this one when they are done.")
+                raise BusyError(
+                    f"{_MOST_IN_LINE} profiles are waiting to be read. Open this one when they are done."
+                )
             for other in self.opened:
                 # What the file held before is of no use any more.
-                same = (other.place.real, other.place.run, other.place.before) == (place.real, place.run, place.before)
+                same = (other.place.real, other.place.run, other.place.before) == (
+                    place.real,
+                    place.run,
+                    place.before,
+                )
                 if same and other.idle:
                     self._drop(other, "the file has changed.")
             one = self._opened[place.version] = Opened(place)
@@ -354,4 +380,8 @@ def _head(place: Place) -> dict[str, Any]:
 
 def _placed(error: EndedError, place: Place) -> EndedError:
     """The error with the file that it is about."""
-    return error if str(error).startswith(f"{place.shown}: ") else EndedError(f"{place.shown}: {error}")
+    return (
+        error
+        if str(error).startswith(f"{place.shown}: ")
+        else EndedError(f"{place.shown}: {error}")
+    )

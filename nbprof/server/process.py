@@ -100,7 +100,9 @@ class Process:
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, self.pid, 19)
         self._in = cast(BinaryIO, self._process.stdin)
-        threading.Thread(target=self._listen, name=f"nbprof process {self.pid}", daemon=True).start()
+        threading.Thread(
+            target=self._listen, name=f"nbprof process {self.pid}", daemon=True
+        ).start()
 
     @property
     def pid(self) -> int:
@@ -117,7 +119,9 @@ class Process:
         """Whether it is answering, or has to."""
         return self._waiting > 0 or bool(self._asked)
 
-    async def call(self, head: dict[str, Any], body: bytes = b"", *, seconds: float, tell: Tell | None = None) -> bytes:
+    async def call(
+        self, head: dict[str, Any], body: bytes = b"", *, seconds: float, tell: Tell | None = None
+    ) -> bytes:
         """The answer to a request, which waits while too many others are being answered.
 
         Parameters
@@ -134,7 +138,9 @@ class Process:
         BusyError, EndedError, NbprofError
         """
         if self._waiting >= _MOST_WAITING:
-            raise BusyError("too many requests for this profile are waiting. Try again in a moment.")
+            raise BusyError(
+                "too many requests for this profile are waiting. Try again in a moment."
+            )
         self._waiting += 1
         try:
             await self._turns.acquire()
@@ -150,9 +156,13 @@ class Process:
         if not work.cancelled():
             work.exception()
 
-    async def _exchange(self, head: dict[str, Any], body: bytes, seconds: float, tell: Tell | None) -> bytes:
+    async def _exchange(
+        self, head: dict[str, Any], body: bytes, seconds: float, tell: Tell | None
+    ) -> bytes:
         if not self.alive:
-            raise EndedError(self.why or "the process that read this profile has ended. Open it again.")
+            raise EndedError(
+                self.why or "the process that read this profile has ended. Open it again."
+            )
         number, answer = next(self._numbers), self._loop.create_future()
         self._asked[number] = answer, tell
         try:
@@ -232,7 +242,9 @@ class Process:
             return
         if head["is"] == "progress" and tell is not None:
             fraction = head.get("fraction")
-            tell(Progress(str(head["text"]), fraction if isinstance(fraction, float) else None, body))
+            tell(
+                Progress(str(head["text"]), fraction if isinstance(fraction, float) else None, body)
+            )
         elif head["is"] == "done":
             answer.set_result(body)
         elif head["is"] == "failed":
@@ -243,8 +255,6 @@ class Process:
     def _has_ended(self, code: int) -> None:
         if not self.why:
             self._log.warning("nbprof: process %d ended by itself, with %d", self.pid, code)
-            self.why = (
-                f"the process that read it ended unexpectedly (code {code}); the system may have run out of memory. See the server's log."
-            )
+            self.why = f"the process that read it ended unexpectedly (code {code}); the system may have run out of memory. See the server's log."
         self.ended.set()
         self._tell_all(self.why)

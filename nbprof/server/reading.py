@@ -35,9 +35,16 @@ def followed(files: RunFiles, say: Say) -> tuple[RunFiles, Callable[[str], None]
     # Files that are read by other processes are followed by how many of them have been.
     if apart(files) or not all(type(piece) is LocalFile for piece in files.files):
         return files, say
-    far = _Far(len(files.files), sum(piece.size or 0 for piece in files.files), by_name(files.format).says_decoded, say)
+    far = _Far(
+        len(files.files),
+        sum(piece.size or 0 for piece in files.files),
+        by_name(files.format).says_decoded,
+        say,
+    )
     pieces = tuple(
-        _Followed(piece.path, far, i, confinement=piece.confinement) for i, piece in enumerate(files.files) if isinstance(piece, LocalFile)
+        _Followed(piece.path, far, i, confinement=piece.confinement)
+        for i, piece in enumerate(files.files)
+        if isinstance(piece, LocalFile)
     )
     return replace(files, files=pieces), far.sentence
 

@@ -31,7 +31,10 @@ _OPTIONS = (
     ("choose a --logdir that", "choose a folder that"),
     ("--logdir", "folder"),
     ("--duration", "duration"),
-    ("pip install 'nbprof[remote]'", "pip install 'nbprof[remote]' where Jupyter Server runs, and try again"),
+    (
+        "pip install 'nbprof[remote]'",
+        "pip install 'nbprof[remote]' where Jupyter Server runs, and try again",
+    ),
 )
 """Options of a cell are fields in the dialog."""
 

@@ -94,7 +94,9 @@ class Search:
         try:
             mode = (real.stat() if confinement is None else confinement.stat(real)).st_mode
         except (OSError, ValueError) as error:
-            yield from self._problem(shown, could_not(error, shown).reason, gone=isinstance(error, FileNotFoundError))
+            yield from self._problem(
+                shown, could_not(error, shown).reason, gone=isinstance(error, FileNotFoundError)
+            )
             return
         if stat.S_ISREG(mode):
             yield from self._alone(shown)
@@ -143,7 +145,9 @@ class Search:
             return
         yield from self._made(here)
 
-    def _folder(self, shown: str, real: Path, depth: int, links: list[tuple[str, Path, int]]) -> Iterator[OnDisk | Problem]:
+    def _folder(
+        self, shown: str, real: Path, depth: int, links: list[tuple[str, Path, int]]
+    ) -> Iterator[OnDisk | Problem]:
         """The runs below a folder, then those in it; returns nothing of a folder that was looked at before."""
         if str(real) in self._entered or self._over:
             return
@@ -162,13 +166,17 @@ class Search:
         for names in _alike(here.folders):
             below = self._folders(here, names if depth > 0 else [], depth - 1, links)
             yield from self._joined(here, list(below)) if len(names) > 1 and shown else below
-        links += [(_join(shown, name), target, depth - 1) for name, target in here.links if depth > 0]
+        links += [
+            (_join(shown, name), target, depth - 1) for name, target in here.links if depth > 0
+        ]
         if not self._full and not self.stop():
             unknown = bool(here.links) or (depth == 0 and bool(here.folders)) or self.budget.over
             yield from self._made(here, whole=bool(shown) and not unknown)
             yield from self._used_up(shown)
 
-    def _folders(self, here: _Here, names: list[str], depth: int, links: list[tuple[str, Path, int]]) -> Iterator[OnDisk | Problem]:
+    def _folders(
+        self, here: _Here, names: list[str], depth: int, links: list[tuple[str, Path, int]]
+    ) -> Iterator[OnDisk | Problem]:
         """The runs below some folders of a folder."""
         for name in names:
             if not self._over:
@@ -179,15 +187,29 @@ class Search:
         runs = [one for one in found if isinstance(one, OnDisk)]
         of_folders = {run.files[0].parent for run in runs}
         above = str(here.real) + os.sep
-        elsewhere = any(folder.startswith(above) and Path(folder) not in of_folders for folder in self._with_runs)
-        if len(runs) < 2 or len(of_folders) < len(runs) or elsewhere or {folder.parent for folder in of_folders} != {here.real}:
+        elsewhere = any(
+            folder.startswith(above) and Path(folder) not in of_folders
+            for folder in self._with_runs
+        )
+        if (
+            len(runs) < 2
+            or len(of_folders) < len(runs)
+            or elsewhere
+            or {folder.parent for folder in of_folders} != {here.real}
+        ):
             return found
         try:
-            (one,) = locate.runs(here.real, locate.Ways(confinement=self.confinement, budget=Budget))
+            (one,) = locate.runs(
+                here.real, locate.Ways(confinement=self.confinement, budget=Budget)
+            )
         except (NbprofError, ValueError):
             return found
         by_file = {run.files[0]: run for run in runs}
-        parts = [by_file[file.path] for file in one.files if isinstance(file, LocalFile) and file.path in by_file]
+        parts = [
+            by_file[file.path]
+            for file in one.files
+            if isinstance(file, LocalFile) and file.path in by_file
+        ]
         if len(parts) < len(runs) or len(one.files) > len(parts):
             return found
         self._with_runs.add(str(here.real))
@@ -226,7 +248,10 @@ class Search:
                 continue
             if len(self._seen) >= MOST_RUNS:
                 self._full = True
-                yield Problem(here.shown, f"there are more than {MOST_RUNS:,} runs; the others are not listed.")
+                yield Problem(
+                    here.shown,
+                    f"there are more than {MOST_RUNS:,} runs; the others are not listed.",
+                )
                 return
             if self.stop():
                 return
@@ -254,10 +279,14 @@ class Search:
         for recordings, claim in here.listing.claims.items():
             if not claim.sign:
                 continue
-            for one in runs_recordings.found(recordings, here.shown, LocalFolder(here.real, self.confinement)):
+            for one in runs_recordings.found(
+                recordings, here.shown, LocalFolder(here.real, self.confinement)
+            ):
                 if isinstance(one, OnDisk):
                     # A timeline lies beside the tables that it belongs to.
-                    here.listing.files = [f for f in here.listing.files if here.real / f.at not in one.files]
+                    here.listing.files = [
+                        f for f in here.listing.files if here.real / f.at not in one.files
+                    ]
                 if isinstance(one, Problem):
                     yield from self._problem(one.path, one.message)
                 elif one.path not in self._seen and len(self._seen) < MOST_RUNS:
@@ -275,12 +304,17 @@ class Search:
         listing.files = [f for f in listing.files if id(f) not in dropped]
         try:
             found = detect.runs(
-                detect.candidates(folder, listing), [f for f in listing.files if f.promise == BESIDE], here.real.name, lambda _: here.real
+                detect.candidates(folder, listing),
+                [f for f in listing.files if f.promise == BESIDE],
+                here.real.name,
+                lambda _: here.real,
             )
         except NbprofError as error:
             listing.notes.append(("", str(error)))
             return [], False
-        if len(found) == 1 and (here.is_run or (len(found[0].files) > 1 and not by_name(found[0].format).by_folder)):
+        if len(found) == 1 and (
+            here.is_run or (len(found[0].files) > 1 and not by_name(found[0].format).by_folder)
+        ):
             above = str(here.real) + os.sep
             if whole and not any(folder.startswith(above) for folder in self._with_runs):
                 return found, True
@@ -303,7 +337,10 @@ class Search:
         if self._problems <= _MOST_PROBLEMS:
             yield Problem(path, message, gone)
         elif self._problems == _MOST_PROBLEMS + 1:
-            yield Problem(path, f"more than {_MOST_PROBLEMS} files and folders could not be read; the others are not listed.")
+            yield Problem(
+                path,
+                f"more than {_MOST_PROBLEMS} files and folders could not be read; the others are not listed.",
+            )
 
 
 class _Here:
@@ -343,7 +380,9 @@ class _Here:
                 if search.stop():
                     return
                 if entry.name.startswith(SCRATCH) and entry.is_dir(follow_symlinks=False):
-                    self.unfinished += filter(None, [unfinished.look(self.real / entry.name).listed])
+                    self.unfinished += filter(
+                        None, [unfinished.look(self.real / entry.name).listed]
+                    )
                 if entry.name.startswith(".") and not search.hidden:
                     continue
                 try:
@@ -357,7 +396,9 @@ class _Here:
         if link:
             target = Path(real_path(self.real / entry.name))
             search = self._search
-            if not reaches(target, search.top, follow_links=search.follow_links, hidden=search.hidden):
+            if not reaches(
+                target, search.top, follow_links=search.follow_links, hidden=search.hidden
+            ):
                 if promised(entry.name) == NAMED and not inside(target, search.top):
                     self.refused.append(
                         (
@@ -379,7 +420,9 @@ class _Here:
 
     def take(self, name: str, state: os.stat_result) -> None:
         """Takes in a file."""
-        self.listing.add(name, lambda: _Seen(self.real / name, state, confinement=self._confinement))
+        self.listing.add(
+            name, lambda: _Seen(self.real / name, state, confinement=self._confinement)
+        )
 
     def state(self, name: str) -> os.stat_result:
         """The state of a file in the folder.
@@ -411,7 +454,9 @@ class _Here:
             bytes=sum(state.st_size for state in states),
             format=run.format,
             files=tuple(piece.path for piece in files),
-            state=tuple((state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in kept),
+            state=tuple(
+                (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in kept
+            ),
             sidecar=sidecar.path if sidecar is not None else None,
             capture=_capture(sidecar) if sidecar is not None else None,
         )
@@ -438,7 +483,10 @@ def _alike(folders: list[str]) -> list[list[str]]:
 
 def is_run_folder(folder: Path) -> bool:
     """Whether a folder is for one run alone, by its place or its name."""
-    return bool(re.search(r"(^|/)plugins/profile/[^/]+$", folder.as_posix())) or _DATED.fullmatch(folder.name) is not None
+    return (
+        bool(re.search(r"(^|/)plugins/profile/[^/]+$", folder.as_posix()))
+        or _DATED.fullmatch(folder.name) is not None
+    )
 
 
 def _capture(sidecar: LocalFile) -> CaptureInfo | None:

@@ -28,17 +28,23 @@ def found(recordings: Recordings, shown: str, place: LocalFolder) -> list[OnDisk
     out: list[OnDisk | Problem] = []
     for run in runs:
         alone = len(runs) == 1 and bool(shown)
-        for part in [run] if alone or _count(recordings, run) == 1 else _parts(recordings, run, place):
+        for part in (
+            [run] if alone or _count(recordings, run) == 1 else _parts(recordings, run, place)
+        ):
             try:
                 out.append(_on_disk(recordings, part, shown, place.path))
             except NbprofError:
                 # It has vanished.
                 continue
-    return out + [Problem(_join(shown, path), recordings.not_yet(_join(shown, path))) for path in raw]
+    return out + [
+        Problem(_join(shown, path), recordings.not_yet(_join(shown, path))) for path in raw
+    ]
 
 
 def _count(recordings: Recordings, run: RunFiles) -> int:
-    return len({_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)})
+    return len(
+        {_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)}
+    )
 
 
 def _folder(recordings: Recordings, path: Path) -> Path:
@@ -49,16 +55,26 @@ def _folder(recordings: Recordings, path: Path) -> Path:
 
 def _parts(recordings: Recordings, run: RunFiles, place: LocalFolder) -> list[RunFiles]:
     """Each recording of a run as a run."""
-    folders = sorted({_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)})
+    folders = sorted(
+        {_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)}
+    )
     below = [folder for folder in folders if folder != place.path]
-    return [one for folder in below for one in recordings.runs_in(folder, confinement=place.confinement)[0]]
+    return [
+        one
+        for folder in below
+        for one in recordings.runs_in(folder, confinement=place.confinement)[0]
+    ]
 
 
 def _on_disk(recordings: Recordings, run: RunFiles, shown: str, real: Path) -> OnDisk:
     files = [piece for piece in run.files if isinstance(piece, LocalFile)]
     states = [piece.stat() for piece in files]
     folder = Path(run.folder)
-    at = folder.relative_to(real).as_posix() if folder != real and folder.is_relative_to(real) else ""
+    at = (
+        folder.relative_to(real).as_posix()
+        if folder != real and folder.is_relative_to(real)
+        else ""
+    )
     return OnDisk(
         path=_join(shown, at),
         real=folder,
@@ -67,7 +83,9 @@ def _on_disk(recordings: Recordings, run: RunFiles, shown: str, real: Path) -> O
         bytes=sum(state.st_size for state in states),
         format=run.format,
         files=tuple(piece.path for piece in files),
-        state=tuple((state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states),
+        state=tuple(
+            (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states
+        ),
         hosts=_count(recordings, run),
     )
 

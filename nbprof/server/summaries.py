@@ -40,7 +40,9 @@ class Summaries:
         Bytes of the largest run that is analysed without having been opened; 0 for none.
     """
 
-    def __init__(self, pool: Pool, log: logging.Logger | logging.LoggerAdapter[Any], largest: int) -> None:
+    def __init__(
+        self, pool: Pool, log: logging.Logger | logging.LoggerAdapter[Any], largest: int
+    ) -> None:
         self._pool = pool
         self._log = log
         self.largest = largest
@@ -64,7 +66,9 @@ class Summaries:
         facts = self._known.get(key) or summary.noted(key)
         return facts if facts is not None and ("message" in facts or summary.fits(facts)) else None
 
-    async def of(self, run: OnDisk, top: Path | None, *, hidden: bool = True) -> dict[str, Any] | None:
+    async def of(
+        self, run: OnDisk, top: Path | None, *, hidden: bool = True
+    ) -> dict[str, Any] | None:
         """The facts of a run, or {"message": ...} where it cannot be analysed; None where it is not to be, for it is large.
 
         Two who ask for the same run share the work, which is ended when no request is waiting for it any more.
@@ -84,7 +88,9 @@ class Summaries:
         key = await asyncio.to_thread(summary.key, run.state)
         asked = self._asked.get(key)
         if asked is None:
-            work = asyncio.get_running_loop().create_task(self._analyse(run, key, top, hidden=hidden))
+            work = asyncio.get_running_loop().create_task(
+                self._analyse(run, key, top, hidden=hidden)
+            )
             asked = self._asked[key] = _Asked(work)
             work.add_done_callback(lambda done: self._over(key, done))
         asked.waiting += 1
@@ -111,7 +117,9 @@ class Summaries:
         if not work.cancelled():
             work.exception()
 
-    async def _analyse(self, run: OnDisk, key: str, top: Path | None, *, hidden: bool) -> dict[str, Any] | None:
+    async def _analyse(
+        self, run: OnDisk, key: str, top: Path | None, *, hidden: bool
+    ) -> dict[str, Any] | None:
         async with self._turn:
             facts = await asyncio.to_thread(self.known, run)
             if facts is not None:
@@ -119,7 +127,13 @@ class Summaries:
             while self._busy():
                 await asyncio.sleep(_LOOK_S)
             root = None if top is None else str(top)
-            head = {"do": "summary", "path": str(run.real), "shown": run.path, "root": root, "hidden": hidden}
+            head = {
+                "do": "summary",
+                "path": str(run.real),
+                "shown": run.path,
+                "root": root,
+                "hidden": hidden,
+            }
             process = self._ready()
             watch = asyncio.get_running_loop().create_task(self._watch(process))
             try:
@@ -167,7 +181,9 @@ class Summaries:
         if process.memory() > _LARGE:
             self._stop("it has finished.")
         else:
-            self._end = asyncio.get_running_loop().call_later(_IDLE_S, self._stop, "it was not needed.")
+            self._end = asyncio.get_running_loop().call_later(
+                _IDLE_S, self._stop, "it was not needed."
+            )
 
     def _stop(self, why: str) -> None:
         if self._end is not None:
@@ -184,7 +200,9 @@ class Summaries:
             with contextlib.suppress(OSError):
                 used, others = process.memory(), sum(one.memory() for one in self._pool.processes)
                 if used > limit // 2:
-                    process.end(f"it needs more than {size_text(limit / 2)} of memory to be analysed. Open it to see its contents.")
+                    process.end(
+                        f"it needs more than {size_text(limit / 2)} of memory to be analysed. Open it to see its contents."
+                    )
                 elif used + others > limit:
                     process.end(_ROOM)
 

@@ -116,7 +116,11 @@ def spread(steps: pd.DataFrame) -> list[float]:
     The standard deviation in ms, the number of steps, and how many independent ones they are worth; empty if there is only one.
     """
     times = by_step(steps)[STEP]
-    return [float(times.std(ddof=1)), float(len(times)), effective_size(times)] if len(times) > 1 else []
+    return (
+        [float(times.std(ddof=1)), float(len(times)), effective_size(times)]
+        if len(times) > 1
+        else []
+    )
 
 
 def fits(facts: dict[str, Any]) -> bool:

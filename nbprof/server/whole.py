@@ -32,7 +32,9 @@ _TABLE = re.compile(
     r"\.(memory_profile\.json|input_pipeline\.pb|overview_page\.pb|kernel_stats\.pb|tensorflow_stats\.pb|op_stats(_v\d+)?\.pb|hlo_proto\.pb"
     r"|SSTABLE|memory_snapshot\.pickle)(\.gz)?$",
 )
-_BESIDE = re.compile(r"(\.(pb|json|SSTABLE)(\.(gz|bz2|xz))?|^cache_version\.txt|\.perfetto-trace|\.memory_snapshot\.pickle)$")
+_BESIDE = re.compile(
+    r"(\.(pb|json|SSTABLE)(\.(gz|bz2|xz))?|^cache_version\.txt|\.perfetto-trace|\.memory_snapshot\.pickle)$"
+)
 """The same in a folder that is for one run alone, where their names may be any."""
 _RUBBISH = {".ipynb_checkpoints", ".DS_Store"}
 _MOST_NAME = 200
@@ -78,7 +80,14 @@ class Whole:
         return [f"{self.parent}/{name}" if self.parent else name for name in self.names]
 
 
-def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, stop: Callable[[], bool] = lambda: False) -> Whole:
+def whole(
+    root: str,
+    path: str,
+    *,
+    follow_links: bool = False,
+    hidden: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+) -> Whole:
     """The run that a path of the file browser means, with all that belongs to it; `stop` says whether nobody waits any more.
 
     Raises
@@ -91,24 +100,46 @@ def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = Fa
         confinement = confinement_of(None if follow_links else top, hidden=hidden)
         now = real.stat() if confinement is None else confinement.stat(real)
         search = Search(top, hidden=hidden, follow_links=follow_links, stop=stop)
-        found = [one for one in search.below(shown, real) if isinstance(one, OnDisk) and one.path == shown]
+        found = [
+            one
+            for one in search.below(shown, real)
+            if isinstance(one, OnDisk) and one.path == shown
+        ]
         if not found and not search.complete:
             raise RefusedError(
-                422, "there are too many files below it to determine which belong to the run. Use the file browser.", path=shown
+                422,
+                "there are too many files below it to determine which belong to the run. Use the file browser.",
+                path=shown,
             )
         if not found:
             raise RefusedError(
-                422, "it is not a run: neither a profile nor a folder with the files of one. Use the file browser.", path=shown
+                422,
+                "it is not a run: neither a profile nor a folder with the files of one. Use the file browser.",
+                path=shown,
             )
         home = Path(real_path(top / shown.rpartition("/")[0]))
         if stat.S_ISDIR(now.st_mode):
             hosts = {file.name for file in found[0].files}
-            names, alone = _in_folder(real, hosts, confinement, lambda link: _reaches(link, top, follow_links, hidden))
+            names, alone = _in_folder(
+                real, hosts, confinement, lambda link: _reaches(link, top, follow_links, hidden)
+            )
             if by_name(found[0].format).recordings is None:
                 # Ranks may be in folders of their own.
-                names += [file.relative_to(real).as_posix() for file in found[0].files if file.parent.parent == real]
+                names += [
+                    file.relative_to(real).as_posix()
+                    for file in found[0].files
+                    if file.parent.parent == real
+                ]
             return Whole(shown, real, home, confinement, True, tuple(names), alone)
-        return Whole(shown, real, home, confinement, False, tuple(_beside(found[0].files[0], confinement)), False)
+        return Whole(
+            shown,
+            real,
+            home,
+            confinement,
+            False,
+            tuple(_beside(found[0].files[0], confinement)),
+            False,
+        )
     except (OSError, ValueError) as error:
         raise could_not(error, shown) from None
 
@@ -120,12 +151,18 @@ def _reaches(link: Path, top: Path, follow_links: bool, hidden: bool) -> bool:
         return False
 
 
-def _in_folder(folder: Path, hosts: set[str], confinement: Confinement | None, may: Callable[[Path], bool]) -> tuple[list[str], bool]:
+def _in_folder(
+    folder: Path, hosts: set[str], confinement: Confinement | None, may: Callable[[Path], bool]
+) -> tuple[list[str], bool]:
     own, alone = is_run_folder(folder), True
     names = []
     with scan(folder, confinement) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
-            belongs = entry.name in hosts or promised(entry.name) in (NAMED, BESIDE) or (_BESIDE if own else _TABLE).search(entry.name)
+            belongs = (
+                entry.name in hosts
+                or promised(entry.name) in (NAMED, BESIDE)
+                or (_BESIDE if own else _TABLE).search(entry.name)
+            )
             if not belongs or entry.name.startswith(".") or not entry.is_file():
                 alone = alone and entry.name in _RUBBISH
             elif entry.is_symlink() and not may(folder / entry.name):
@@ -144,7 +181,9 @@ def _beside(file: Path, confinement: Confinement | None) -> list[str]:
             if entry.name == file.name or entry.is_symlink() or not entry.is_file():
                 continue
             profile = promised(entry.name) == NAMED
-            if entry.name.startswith(f"{name}.") and ((profile and stem(entry.name) == name) or _TABLE.search(entry.name)):
+            if entry.name.startswith(f"{name}.") and (
+                (profile and stem(entry.name) == name) or _TABLE.search(entry.name)
+            ):
                 names.append(entry.name)
             else:
                 others = others or profile
@@ -174,12 +213,16 @@ def renamed(run: Whole, name: object) -> list[tuple[str, str]]:
     else:
         old = run.names[0]
         base = stem(old)
-        wanted = stem(wanted) if wanted != stem(wanted) and wanted.endswith(old[len(base) :]) else wanted
+        wanted = (
+            stem(wanted) if wanted != stem(wanted) and wanted.endswith(old[len(base) :]) else wanted
+        )
         pairs = [(each, wanted + each[len(base) :]) for each in run.names if each != SIDECAR]
         moves = [(f"{above}/{a}" if above else a, f"{above}/{b}" if above else b) for a, b in pairs]
     for before, after in moves:
         # Another case of the same letters may be the same file; what may not is for Jupyter to see.
-        if before.casefold() != after.casefold() and os.path.lexists(run.home / after.rpartition("/")[2]):
+        if before.casefold() != after.casefold() and os.path.lexists(
+            run.home / after.rpartition("/")[2]
+        ):
             raise RefusedError(409, "this name is already taken. Choose another one.", path=after)
     return [move for move in moves if move[0] != move[1]]
 
@@ -191,11 +234,23 @@ def _name(name: object, path: str) -> str:
     if not text or len(text) > _MOST_NAME or len(os.fsencode(text)) > _MOST_NAME:
         raise RefusedError(400, f"a name must have from 1 to {_MOST_NAME} characters.", path=path)
     if set(text) & set("/\\\0") or any(ord(c) < 32 for c in text):
-        raise RefusedError(400, "a name cannot contain slashes or control characters: the run stays in its folder.", path=path)
+        raise RefusedError(
+            400,
+            "a name cannot contain slashes or control characters: the run stays in its folder.",
+            path=path,
+        )
     if text.startswith(".") or text.endswith("."):
-        raise RefusedError(400, "a name cannot start or end with a dot: the run would be hidden, or the name invalid.", path=path)
+        raise RefusedError(
+            400,
+            "a name cannot start or end with a dot: the run would be hidden, or the name invalid.",
+            path=path,
+        )
     if set(text) & set(':*?"<>|'):
-        raise RefusedError(400, 'a name cannot contain : * ? " < > |, which Windows and zip archives do not allow.', path=path)
+        raise RefusedError(
+            400,
+            'a name cannot contain : * ? " < > |, which Windows and zip archives do not allow.',
+            path=path,
+        )
     return text
 
 
@@ -234,7 +289,9 @@ def zipped(run: Whole) -> Iterator[bytes]:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:  # type: ignore[call-overload]
         for name in run.names:
             file = run.real / name
-            info = _entry(f"{run.real.name}/{name}", LocalFile(file, confinement=run.confinement).stat())
+            info = _entry(
+                f"{run.real.name}/{name}", LocalFile(file, confinement=run.confinement).stat()
+            )
             # A profile that is still being written may grow past 4 GB.
             with archive.open(info, "w", force_zip64=True) as entry:
                 for block in blocks(file, run.confinement):

@@ -71,7 +71,10 @@ class Desk:
         except NbprofError as error:
             send("failed", self._shown(str(error)))
         except MemoryError:
-            send("failed", f"{self._names[1]}: there is not enough memory to read it. Open it on a larger machine.")
+            send(
+                "failed",
+                f"{self._names[1]}: there is not enough memory to read it. Open it on a larger machine.",
+            )
         # The process must live to say so: its log is the server's.
         except Exception as error:
             traceback.print_exc()
@@ -89,7 +92,9 @@ class Desk:
 
         self._names = (head["path"], head["shown"])
         say(f"Looking for runs in {head['shown']}")
-        return json.dumps(asdict(choose(Path(head["path"]), head["run"], _confinement(head)))).encode()
+        return json.dumps(
+            asdict(choose(Path(head["path"]), head["run"], _confinement(head)))
+        ).encode()
 
     def open(self, head: dict[str, Any], say: Say, show: Callable[[str, bytes], None]) -> bytes:
         """Reads a profile; the packed payload of its dashboard. `show` is called with that of the first picture, if it has one."""
@@ -129,7 +134,9 @@ class Desk:
             name = Path(place["path"]).name
             say(f"Reading {name}")
             files, say_read = followed(self._find(place), say)
-            both.append(read(files, progress=say_read, whole=True, executor=self._workers(place, files)))
+            both.append(
+                read(files, progress=say_read, whole=True, executor=self._workers(place, files))
+            )
             say(f"Analysing {wording.plural(int(both[-1].run.receipt.events), 'event')} of {name}")
         comparison = Comparison(both)
         return codec.pack(comparison.payload())
@@ -191,11 +198,15 @@ def dask_client(address: str) -> Any:
     try:
         from distributed import Client
     except ImportError:
-        raise NbprofError(f"a Dask scheduler needs distributed: pip install nbprof[dask] where Jupyter Server runs, {clear}") from None
+        raise NbprofError(
+            f"a Dask scheduler needs distributed: pip install nbprof[dask] where Jupyter Server runs, {clear}"
+        ) from None
     try:
         return Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
-        raise NbprofError(f"there is no Dask scheduler at {address} ({error}). Start it, correct its address, {clear}") from None
+        raise NbprofError(
+            f"there is no Dask scheduler at {address} ({error}). Start it, correct its address, {clear}"
+        ) from None
 
 
 def _confinement(head: dict[str, Any]) -> Confinement | None:
@@ -216,7 +227,11 @@ def confine(files: RunFiles, confinement: Confinement) -> None:
     from nbprof.core.packed import Unpacked
     from nbprof.formats.beside import beside
 
-    for piece in (*files.files, *beside(files), *([files.sidecar] if files.sidecar is not None else [])):
+    for piece in (
+        *files.files,
+        *beside(files),
+        *([files.sidecar] if files.sidecar is not None else []),
+    ):
         file = piece.packed if isinstance(piece, Unpacked) else piece
         path = getattr(file, "path", None)
         if isinstance(path, Path):

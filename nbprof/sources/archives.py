@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, SourceFile, Stamp, printable, too_large
+from nbprof.core.files import (
+    LIMIT_BYTES,
+    Buffer,
+    LocalFile,
+    SourceFile,
+    Stamp,
+    printable,
+    too_large,
+)
 from nbprof.core.packed import DAMAGED, allowed, as_file, encrypted, in_archive, opened, read_all
 from nbprof.core.units import size_text
 from nbprof.sources.folders import NAMED, Listing, promised
@@ -75,7 +83,9 @@ class _Archive:
 
     cheap = True
 
-    def __init__(self, source: SourceFile, limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
+    def __init__(
+        self, source: SourceFile, limit: int = LIMIT_BYTES, progress: Progress = None
+    ) -> None:
         self.source = source
         self.limit = limit
         self.progress = progress
@@ -104,11 +114,16 @@ class _Archive:
 
     def _unchanged(self) -> None:
         if (self.source.size, self.source.modified) != self._seen:
-            raise ReadError("the archive changed while being read; load it again once it is complete.", path=self.label)
+            raise ReadError(
+                "the archive changed while being read; load it again once it is complete.",
+                path=self.label,
+            )
 
 
 def _clean(name: str) -> str:
-    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
+    return "/".join(
+        part for part in name.replace("\\", "/").split("/") if part not in ("", ".", "..")
+    )
 
 
 class ZipArchive(_Archive):
@@ -121,7 +136,9 @@ class ZipArchive(_Archive):
         """Everything in it, from its directory; the member `also` whatever its name promises."""
         out = Listing.of([self.name], also)
         with in_archive(self.label):
-            infos = [info for info in self._directory().infolist() if info.filename and not info.is_dir()]
+            infos = [
+                info for info in self._directory().infolist() if info.filename and not info.is_dir()
+            ]
             for info in infos:
                 out.take(_clean(info.filename), lambda info=info: self._member(info))  # type: ignore[misc]
         return out
@@ -178,7 +195,9 @@ class ZipArchive(_Archive):
         """All bytes of a member."""
         try:
             with self._lock, self._opened(member) as inside:
-                out = read_all(inside, member.label, allowed(member.key.compress_size, self.limit), member.size)
+                out = read_all(
+                    inside, member.label, allowed(member.key.compress_size, self.limit), member.size
+                )
         finally:
             self._wanted -= {member.at}
             self.close()
@@ -196,7 +215,13 @@ class TarArchive(_Archive):
         `gzip`, `bzip2`, `xz`, or the empty text.
     """
 
-    def __init__(self, source: SourceFile, packing: str = "", limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
+    def __init__(
+        self,
+        source: SourceFile,
+        packing: str = "",
+        limit: int = LIMIT_BYTES,
+        progress: Progress = None,
+    ) -> None:
         super().__init__(source, limit, progress)
         self.packing = packing
         self._heads: dict[int, bytes] = {}
@@ -214,14 +239,24 @@ class TarArchive(_Archive):
                     continue
                 if not info.isreg():
                     if promised(at.rpartition("/")[2]) == NAMED:
-                        out.notes.append((at.rpartition("/")[0], f"{printable(at)} in the archive is a link, and was not followed."))
+                        out.notes.append(
+                            (
+                                at.rpartition("/")[0],
+                                f"{printable(at)} in the archive is a link, and was not followed.",
+                            )
+                        )
                     continue
                 before = len(out.files)
-                out.take(at, lambda info=info, at=at: Member(self, at, info.size, float(info.mtime), info))  # type: ignore[misc]
+                out.take(
+                    at,
+                    lambda info=info, at=at: Member(self, at, info.size, float(info.mtime), info),
+                )  # type: ignore[misc]
                 if self.packing and len(out.files) > before:
                     self._heads[info.offset] = self._inside(archive, info).read(HEAD)
             if not archive.whole:
-                out.doubts.append("The archive has no end marker: it may be truncated, and files may be missing.")
+                out.doubts.append(
+                    "The archive has no end marker: it may be truncated, and files may be missing."
+                )
         return out
 
     @contextlib.contextmanager
@@ -232,7 +267,9 @@ class TarArchive(_Archive):
                     yield archive
                 return
             with opened(file, self.packing) as inside:
-                stream = _Bounded(inside, self.label, allowed(self.source.size, self.limit, 4), self.progress)
+                stream = _Bounded(
+                    inside, self.label, allowed(self.source.size, self.limit, 4), self.progress
+                )
                 with _Tar.open(fileobj=cast(Any, stream), mode="r|", bufsize=1 << 20) as archive:
                     yield archive
 
@@ -272,7 +309,9 @@ class TarArchive(_Archive):
 
     def _direct(self, member: Member) -> Buffer:
         with in_archive(member.label), self._opened() as archive:
-            return read_all(self._inside(archive, member.key), member.label, self.limit, member.size)
+            return read_all(
+                self._inside(archive, member.key), member.label, self.limit, member.size
+            )
 
     def _pass(self, member: Member) -> Buffer:
         offset = member.key.offset
@@ -282,12 +321,17 @@ class TarArchive(_Archive):
             with in_archive(self.label), self._opened() as archive:
                 for info in archive:
                     if (one := wanted.pop(info.offset, None)) is not None:
-                        self._ready[info.offset] = read_all(self._inside(archive, info), one.label, self.limit, info.size)
+                        self._ready[info.offset] = read_all(
+                            self._inside(archive, info), one.label, self.limit, info.size
+                        )
                     if not wanted:
                         break
             self._fetched = None
         if offset not in self._ready:
-            raise ReadError("the archive changed while being read; load it again once it is complete.", path=self.label)
+            raise ReadError(
+                "the archive changed while being read; load it again once it is complete.",
+                path=self.label,
+            )
         return self._ready.pop(offset)
 
 
@@ -299,7 +343,14 @@ class _Header(tarfile.TarInfo):
         found = super().frombuf(buf, encoding, errors)
         # tarfile holds these in memory.
         if (
-            found.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, b"X")
+            found.type
+            in (
+                tarfile.GNUTYPE_LONGNAME,
+                tarfile.GNUTYPE_LONGLINK,
+                tarfile.XHDTYPE,
+                tarfile.XGLTYPE,
+                b"X",
+            )
             and found.size > 1 << 20
         ):
             raise ReadError(DAMAGED.format(f"a file name of {size_text(found.size)}"))
@@ -318,7 +369,11 @@ class _Header(tarfile.TarInfo):
             raise
 
 
-HEADER_ERRORS: Any = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError, tarfile.SubsequentHeaderError)  # type: ignore[attr-defined]
+HEADER_ERRORS: Any = (
+    tarfile.InvalidHeaderError,
+    tarfile.TruncatedHeaderError,
+    tarfile.SubsequentHeaderError,
+)  # type: ignore[attr-defined]
 EMPTY_HEADER: Any = tarfile.EmptyHeaderError  # type: ignore[attr-defined]
 
 

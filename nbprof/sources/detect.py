@@ -36,7 +36,9 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     tells its format is looked into, but where each costs a request, only if several in one folder have to be told apart. Other files are
     looked into only in folders that have neither, and only so many; how many were not is put among the notes of the listing.
     """
-    named = [(f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.file.name))]
+    named = [
+        (f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.file.name))
+    ]
     out = [_member(f, Kind(form.name, sure=False)) for f, form in named if form.by_folder]
     hosts: dict[str, set[str]] = {}
     for one in out:
@@ -52,7 +54,9 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
             traces.append(f)
             told[id(f)] = form.name
     if listing.budget is not None and len(traces) > _MOST_TRACES:
-        listing.doubts.append(f"Of {len(traces):,} traces here the newest {_MOST_TRACES:,} were examined. Name the folder of a run.")
+        listing.doubts.append(
+            f"Of {len(traces):,} traces here the newest {_MOST_TRACES:,} were examined. Name the folder of a run."
+        )
         traces = sorted(traces, key=lambda f: f.modified, reverse=True)[:_MOST_TRACES]
     taken = {f.parent for f, _ in named}
     others = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
@@ -74,14 +78,22 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
         refused += [(f, _no_profile(f, "empty")) for f in empty]
     out += [_member(f, Kind(told[id(f)], sure=False)) for f in unseen]
     left = looks - min(len(unclear), looks)
-    by_content, others_refused, others_left_out = _look(folder, others[:left], set(), listing.budget)
+    by_content, others_refused, others_left_out = _look(
+        folder, others[:left], set(), listing.budget
+    )
     out += [one for one in by_content if one.kind.format in alone and one.kind.sure]
-    listing.refused += [(f, text, True) for f, text in refused] + [(f, text, False) for f, text in others_refused]
+    listing.refused += [(f, text, True) for f, text in refused] + [
+        (f, text, False) for f, text in others_refused
+    ]
     unexamined = max(len(others) - left, 0) + len(others_left_out)
     if listing.budget is not None and (reason := listing.budget.reason):
-        listing.doubts.append(f"{reason[:1].upper()}{reason[1:]}; the rest was not examined. Name the folder of a run.")
+        listing.doubts.append(
+            f"{reason[:1].upper()}{reason[1:]}; the rest was not examined. Name the folder of a run."
+        )
     if unexamined:
-        listing.notes.append(("", f"{unexamined:,} more files with unknown names were not examined."))
+        listing.notes.append(
+            ("", f"{unexamined:,} more files with unknown names were not examined.")
+        )
     return out
 
 
@@ -127,7 +139,9 @@ def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget 
     else:
         with ThreadPoolExecutor(16) as pool:
             done = list(pool.map(one, files))
-    refused = [(found, text) for found, text in zip(files, done, strict=True) if isinstance(text, str)]
+    refused = [
+        (found, text) for found, text in zip(files, done, strict=True) if isinstance(text, str)
+    ]
     left_out = [found for found, text in zip(files, done, strict=True) if text is None]
     return _Looked([c for c in done if isinstance(c, Member)], refused, left_out)
 
@@ -144,13 +158,20 @@ def _is_empty(found: Found) -> bool:
         return False
 
 
-def _parted(files: list[Found], is_first: Callable[[Found], bool]) -> tuple[list[Found], list[Found]]:
+def _parted(
+    files: list[Found], is_first: Callable[[Found], bool]
+) -> tuple[list[Found], list[Found]]:
     first = [f for f in files if is_first(f)]
     taken = {id(f) for f in first}
     return first, [f for f in files if id(f) not in taken]
 
 
-def runs(members: Iterable[Member], sidecars: Iterable[Found], root: str, below: Callable[[str], Path | str]) -> list[RunFiles]:
+def runs(
+    members: Iterable[Member],
+    sidecars: Iterable[Found],
+    root: str,
+    below: Callable[[str], Path | str],
+) -> list[RunFiles]:
     """The runs that some files make, newest first.
 
     Parameters
@@ -171,7 +192,12 @@ def runs(members: Iterable[Member], sidecars: Iterable[Found], root: str, below:
     named = _across(folders, root, below)
     for parent, its in folders.items():
         last = parent.rpartition("/")[2] or root
-        here = Here(sorted(its, key=lambda member: member.file.name), last, below(parent), _is_run_folder(below(parent)))
+        here = Here(
+            sorted(its, key=lambda member: member.file.name),
+            last,
+            below(parent),
+            _is_run_folder(below(parent)),
+        )
         found: list[RunFiles] = []
         for form in register.FORMATS:
             found = form.runs(here, found)
@@ -182,13 +208,17 @@ def runs(members: Iterable[Member], sidecars: Iterable[Found], root: str, below:
     return sorted(_distinct(named), key=lambda r: (r.modified, r.name), reverse=True)
 
 
-def _across(folders: dict[str, list[Member]], root: str, below: Callable[[str], Path | str]) -> list[tuple[str, str, RunFiles]]:
+def _across(
+    folders: dict[str, list[Member]], root: str, below: Callable[[str], Path | str]
+) -> list[tuple[str, str, RunFiles]]:
     """The runs that have files in several folders, which are taken out of `folders`; each with the folder around them and its name."""
     named: list[tuple[str, str, RunFiles]] = []
     for form in register.FORMATS:
         for group in form.across(folders):
             last = group.outer.rpartition("/")[2] or root
-            here = Here(sorted(group.members, key=lambda member: member.stem), last, below(group.outer))
+            here = Here(
+                sorted(group.members, key=lambda member: member.stem), last, below(group.outer)
+            )
             folder_of = {id(member.file): member.parent for member in group.members}
             found = form.runs(here, [])
             if all(len({folder_of[id(file)] for file in run.files}) > 1 for run in found):

@@ -33,7 +33,11 @@ def fingerprint(paths: Sequence[Path], confinement: Confinement | None = None) -
                 made = hashlib.sha256(f"{path.name}\0{size}\0".encode("utf-8", "replace"))
                 total += size
                 last = max(size - _BLOCK, 0)
-                places = range(0, size, _BLOCK) if size <= _BLOCK * blocks else [last * i // (blocks - 1) for i in range(blocks)]
+                places = (
+                    range(0, size, _BLOCK)
+                    if size <= _BLOCK * blocks
+                    else [last * i // (blocks - 1) for i in range(blocks)]
+                )
                 for at in places:
                     file.seek(at)
                     made.update(file.read(_BLOCK))

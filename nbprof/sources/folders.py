@@ -25,7 +25,14 @@ NAMED, MAYBE, NAMELESS, BESIDE = range(4)
 """How likely a name is a profile: the suffix of a format, another suffix that profiles have, no suffix; and nbprof's own files."""
 
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
-_NEVER = {"package.json", "package-lock.json", "tsconfig.json", "saved_model.pb", "keras_metadata.pb", "fingerprint.pb"}
+_NEVER = {
+    "package.json",
+    "package-lock.json",
+    "tsconfig.json",
+    "saved_model.pb",
+    "keras_metadata.pb",
+    "fingerprint.pb",
+}
 # Of these folders nothing is a profile, and some hold very many files.
 _PRUNED = {".git", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 
@@ -86,7 +93,13 @@ class Listing:
     def of(cls, parts: Sequence[str] = (), also: str = "") -> Listing:
         """One of a place that is the last of some folders, each in the one before."""
         kinds = [form.recordings for form in register.FORMATS if form.recordings is not None]
-        return cls(also=also, claims={recordings: Claim(within=within(recordings.is_folder, parts)) for recordings in kinds})
+        return cls(
+            also=also,
+            claims={
+                recordings: Claim(within=within(recordings.is_folder, parts))
+                for recordings in kinds
+            },
+        )
 
     @property
     def within(self) -> bool:
@@ -98,13 +111,20 @@ class Listing:
         """Those of which there is a sign."""
         return next((recordings for recordings, claim in self.claims.items() if claim.sign), None)
 
-    def add(self, at: str, file: Callable[[], SourceFile], state: Callable[[], os.stat_result] | None = None) -> None:
+    def add(
+        self,
+        at: str,
+        file: Callable[[], SourceFile],
+        state: Callable[[], os.stat_result] | None = None,
+    ) -> None:
         """Takes in a file, which is made, and its state asked for, only if the name says that it may be a profile."""
         first, slash, _ = at.partition("/")
         self.top.add(first + slash)
         self.count += 1
         if self.count > MOST_FILES:
-            raise ReadError(f"it contains more than {MOST_FILES:,} files. Name the run's folder or its logdir.")
+            raise ReadError(
+                f"it contains more than {MOST_FILES:,} files. Name the run's folder or its logdir."
+            )
         name = at.rpartition("/")[2]
         promise = promised(name)
         if at == self.also:
@@ -165,14 +185,24 @@ class Listing:
         """What is below one of its folders, as a listing of that folder."""
         start = at + "/"
         out = Listing(doubts=self.doubts)
-        out.notes = [(at[len(start) :], text) for at, text in self.notes if (at + "/").startswith(start)]
+        out.notes = [
+            (at[len(start) :], text) for at, text in self.notes if (at + "/").startswith(start)
+        ]
         out.archives = [at[len(start) :] for at in self.archives if at.startswith(start)]
-        out.files = [replace(found, at=found.at[len(start) :]) for found in self.files if found.at.startswith(start)]
+        out.files = [
+            replace(found, at=found.at[len(start) :])
+            for found in self.files
+            if found.at.startswith(start)
+        ]
         for recordings, claim in self.claims.items():
             out.claims[recordings] = Claim(
                 claim.sign,
                 claim.within or within(recordings.is_folder, at.split("/")),
-                {path[len(start) :]: file for path, file in claim.files.items() if path.startswith(start)},
+                {
+                    path[len(start) :]: file
+                    for path, file in claim.files.items()
+                    if path.startswith(start)
+                },
                 {folder[len(start) :] for folder in claim.folders if folder.startswith(start)},
             )
         out.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in out.files}
@@ -294,7 +324,10 @@ class LocalFolder:
             folders: list[str] = []
             try:
                 with scan(self.path / parent, self.confinement) as entries:
-                    for entry in sorted(self.budget.entries(entries) if self.budget else entries, key=lambda e: e.name):
+                    for entry in sorted(
+                        self.budget.entries(entries) if self.budget else entries,
+                        key=lambda e: e.name,
+                    ):
                         self._entry(out, parent, entry, folders, links)
             except OSError as error:
                 if not parent:
@@ -303,7 +336,14 @@ class LocalFolder:
             queue += [at for at in reversed(folders) if out.enters(at) or self._left(out, at)]
         return links
 
-    def _entry(self, out: Listing, parent: str, entry: os.DirEntry[str], folders: list[str], links: list[str]) -> None:
+    def _entry(
+        self,
+        out: Listing,
+        parent: str,
+        entry: os.DirEntry[str],
+        folders: list[str],
+        links: list[str],
+    ) -> None:
         at = f"{parent}/{entry.name}" if parent else entry.name
         try:
             if entry.is_dir(follow_symlinks=False):
@@ -313,7 +353,9 @@ class LocalFolder:
                     links.append(at)
             elif entry.is_file():
                 # Asking a confined file takes several looks; its folder is open here.
-                state = entry.stat if self.confinement is not None and not entry.is_symlink() else None
+                state = (
+                    entry.stat if self.confinement is not None and not entry.is_symlink() else None
+                )
                 out.add(at, lambda: LocalFile(self.path / at, confinement=self.confinement), state)
             else:
                 if not parent:

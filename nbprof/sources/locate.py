@@ -14,7 +14,17 @@ from urllib.parse import unquote, urlsplit
 
 from nbprof.core.confinement import Confinement, scan
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
+from nbprof.core.files import (
+    LIMIT_BYTES,
+    LocalFile,
+    Missing,
+    RunFiles,
+    SourceFile,
+    could_not_open,
+    join_some,
+    no_file,
+    printable,
+)
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import Unfinished
 from nbprof.formats import register
@@ -168,7 +178,9 @@ def _newest(found: list[RunFiles]) -> RunFiles:
 def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     """The runs, and the error for when there are none."""
     if _is_several(source):
-        return [_joined([find(one, None, ways) for one in source])], lambda: ReadError("no file was given.")
+        return [_joined([find(one, None, ways) for one in source])], lambda: ReadError(
+            "no file was given."
+        )
     where = _place(source, ways)
     if not hasattr(where, "listing"):
         head = head_of(where)
@@ -190,8 +202,15 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         file = inside.found.file
         head = head_of(file)
         if recognise(head, file.name).format == "archive":
-            raise ReadError("archives inside archives are not opened. Unpack the outer one, and load this one.", path=file.label) from None
-        beside = [f.file for f in inside.listing.files if f.promise == BESIDE and f.parent == inside.found.parent]
+            raise ReadError(
+                "archives inside archives are not opened. Unpack the outer one, and load this one.",
+                path=file.label,
+            ) from None
+        beside = [
+            f.file
+            for f in inside.listing.files
+            if f.promise == BESIDE and f.parent == inside.found.parent
+        ]
         return _named(file, head, next(iter(beside), None))
     sidecars = [f for f in listing.files if f.promise == BESIDE]
     found = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
@@ -211,7 +230,11 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
             found = [run for run in found if any(file.label not in taken for file in run.files)]
             found = sorted([*found, *whole], key=lambda run: (run.modified, run.name), reverse=True)
     told = [
-        replace(run, notes=run.notes + tuple(notes.get(str(run.folder), ())), warnings=run.warnings + doubts)
+        replace(
+            run,
+            notes=run.notes + tuple(notes.get(str(run.folder), ())),
+            warnings=run.warnings + doubts,
+        )
         if doubts or str(run.folder) in notes
         else run
         for run in found
@@ -235,12 +258,19 @@ def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> lis
         # Each is compared with each run beside it: very many of both are no job of which some files are damaged.
         compared = len(refused) * len(runs_here) <= _MOST_COMPARED
         for file, text, named in refused:
-            lacking = [i for i in runs_here if detect.lacks(found[i], file.file.name)] if compared else []
+            lacking = (
+                [i for i in runs_here if detect.lacks(found[i], file.file.name)] if compared else []
+            )
             for i in lacking:
-                unread.setdefault(i, []).append(Missing(file.file.name, f"It {text.removeprefix(printable(file.at)).strip()}"))
+                unread.setdefault(i, []).append(
+                    Missing(file.file.name, f"It {text.removeprefix(printable(file.at)).strip()}")
+                )
             if named and not lacking:
                 listing.notes.append((parent, text))
-    return [replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run for i, run in enumerate(found)]
+    return [
+        replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run
+        for i, run in enumerate(found)
+    ]
 
 
 def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
@@ -251,12 +281,18 @@ def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
     notes: dict[str, list[str]] = {}
     for at, texts in by_place.items():
         more = len(texts) - _MOST_NOTES
-        left_out = [f"{more:,} more files here could not be read, or are not profiles."] if more > 0 else []
+        left_out = (
+            [f"{more:,} more files here could not be read, or are not profiles."]
+            if more > 0
+            else []
+        )
         notes.setdefault(str(folder.below(at)), []).extend([*texts[:_MOST_NOTES], *left_out])
     return notes
 
 
-def _named(file: SourceFile, head: bytes, sidecar: SourceFile | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+def _named(
+    file: SourceFile, head: bytes, sidecar: SourceFile | None = None
+) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     """One file that was named: a run, or no profile and the error that says what it is."""
     try:
         run = _of_file(file, kind_of(file, head))
@@ -267,18 +303,25 @@ def _named(file: SourceFile, head: bytes, sidecar: SourceFile | None = None) -> 
 
 
 def _is_several(source: Source) -> bool:
-    return isinstance(source, Iterable) and not isinstance(source, (str, bytes, os.PathLike)) and not hasattr(source, "fs")
+    return (
+        isinstance(source, Iterable)
+        and not isinstance(source, (str, bytes, os.PathLike))
+        and not hasattr(source, "fs")
+    )
 
 
 def _joined(parts: list[RunFiles]) -> RunFiles:
     """Files that were named one by one, as the hosts of one run."""
     if not parts:
         raise ReadError("no files were given: the list is empty.")
-    labels = [form.label for form in register.FORMATS if form.name in {part.format for part in parts}]
+    labels = [
+        form.label for form in register.FORMATS if form.name in {part.format for part in parts}
+    ]
     if len(labels) > 1:
         odd = next(part for part in parts if part.format != parts[0].format)
         raise ReadError(
-            f"the files have different formats: {' and '.join(labels)} cannot be one run. Load them separately.", path=odd.files[0].label
+            f"the files have different formats: {' and '.join(labels)} cannot be one run. Load them separately.",
+            path=odd.files[0].label,
         )
     folders = {str(part.folder) for part in parts}
     one = parts[0]
@@ -311,7 +354,11 @@ def _place(source: Source, ways: Ways) -> SourceFile | Folder:
         if protocol not in ("", "file", "local"):
             from nbprof.sources.remote import Storage
 
-            return _remote(Storage(source.fs, str(getattr(source, "full_name", source)), ways.storage_options), str(source.path), ways)
+            return _remote(
+                Storage(source.fs, str(getattr(source, "full_name", source)), ways.storage_options),
+                str(source.path),
+                ways,
+            )
         source = str(source.path)
     if not isinstance(source, (str, bytes, os.PathLike)):
         raise TypeError(f"expected a path, a URL or a list of them, not {type(source).__name__}")
@@ -337,7 +384,9 @@ def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
     except (OSError, ValueError) as error:
         raise could_not_open(error, Path(text)) from None
     if stat.S_ISDIR(mode):
-        return LocalFolder(path, ways.confinement, ways.budget() if ways.budget is not None else None)
+        return LocalFolder(
+            path, ways.confinement, ways.budget() if ways.budget is not None else None
+        )
     if not stat.S_ISREG(mode):
         raise no_file(mode, printable(text))
     return LocalFile(path, confinement=ways.confinement)
@@ -352,16 +401,26 @@ def _not_there(error: OSError, path: Path, confinement: Confinement | None) -> R
             near = difflib.get_close_matches(path.name, [entry.name for entry in entries], 1, 0.75)
     except OSError:
         near = []
-    return ReadError(f"{out.reason} Did you mean {printable(near[0])}?", path=out.path) if near else out
+    return (
+        ReadError(f"{out.reason} Did you mean {printable(near[0])}?", path=out.path)
+        if near
+        else out
+    )
 
 
 def _at_url(text: str, ways: Ways) -> SourceFile | Folder:
-    chained = re.match(r"^(zip|tar)://(.*?)::(.+)$", text, re.DOTALL) or re.match(r"^(zip|tar)()::(.+)$", text, re.DOTALL)
+    chained = re.match(r"^(zip|tar)://(.*?)::(.+)$", text, re.DOTALL) or re.match(
+        r"^(zip|tar)()::(.+)$", text, re.DOTALL
+    )
     if chained:
         return _inside(_place(chained[3], ways), chained[2], ways)
     if re.match(r"^(file|local)://", text):
         # As written, or with the escapes of a URL (%20) taken for what they stand for.
-        bare = urlsplit(text).path if text.startswith("file://localhost/") else text.partition("://")[2]
+        bare = (
+            urlsplit(text).path
+            if text.startswith("file://localhost/")
+            else text.partition("://")[2]
+        )
         bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare) if os.name == "nt" else bare
         return _at_path(bare if os.path.lexists(bare) else unquote(bare), ways)
     from nbprof.sources.remote import connect
@@ -385,10 +444,17 @@ def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
         return folder
     file = RemoteFile(storage, path, info, ways.limit_bytes, ways.progress)
     # A web server shows a page for a folder; there is no other sign.
-    if storage.http and info.get("mimetype") == "text/html" and recognise(file.head(512)).what == "an HTML page":
+    if (
+        storage.http
+        and info.get("mimetype") == "text/html"
+        and recognise(file.head(512)).what == "an HTML page"
+    ):
         with storage.errors(storage.label(path)):
             below = path.rstrip("/") + "/"
-            if any(str(entry["name"]).startswith(below) and promised(str(entry["name"])) >= -1 for entry in storage.fs.ls(below)):
+            if any(
+                str(entry["name"]).startswith(below) and promised(str(entry["name"])) >= -1
+                for entry in storage.fs.ls(below)
+            ):
                 return folder
     return file
 
@@ -407,7 +473,10 @@ def _inside(outer: SourceFile | Folder, inner: str, ways: Ways) -> Folder:
     kind = recognise(outer.head(HEAD), outer.name)
     if kind.format != "archive":
         raise ReadError(f"this is {kind.what}, not a zip or tar archive.", path=outer.label)
-    return _Inside(_archive(outer, kind, ways), "/".join(part for part in inner.split("/") if part not in ("", ".", "..")))
+    return _Inside(
+        _archive(outer, kind, ways),
+        "/".join(part for part in inner.split("/") if part not in ("", ".", "..")),
+    )
 
 
 def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
@@ -422,14 +491,28 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
     else:
         folder = file.label.rpartition("/")[0]
     member = Member(file, kind, register.stem(file.name))
-    return RunFiles(member.stem, folder, (file,), file.modified, kind.format, register.by_name(kind.format).notes(member), sidecar=sidecar)
+    return RunFiles(
+        member.stem,
+        folder,
+        (file,),
+        file.modified,
+        kind.format,
+        register.by_name(kind.format).notes(member),
+        sidecar=sidecar,
+    )
 
 
 def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
     """A run with what is to be said of later recordings in its logdir that are not finished, and of its own as a warning."""
     inside = [one for one in unfinished if Path(run.folder).is_relative_to(one.folder)]
-    others = [one.sentence for one in unfinished if one not in inside and one.started > run.modified]
-    return replace(run, notes=run.notes + tuple(others), warnings=run.warnings + tuple(one.sentence for one in inside))
+    others = [
+        one.sentence for one in unfinished if one not in inside and one.started > run.modified
+    ]
+    return replace(
+        run,
+        notes=run.notes + tuple(others),
+        warnings=run.warnings + tuple(one.sentence for one in inside),
+    )
 
 
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
@@ -447,9 +530,13 @@ def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
     top = sorted(printable(name) for name in listing.top)
     if listing.archives:
         how = "unpack the outer one first" if archive else "pass its path to load its contents"
-        said.append(f"It holds {join_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
+        said.append(
+            f"It holds {join_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}."
+        )
     elif not top:
-        said.append(f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped without an error?")
+        said.append(
+            f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped without an error?"
+        )
     else:
         said.append(f"It holds {join_some(top, 5)}.")
     said[1:1] = [one.sentence for one in listing.unfinished]

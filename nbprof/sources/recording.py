@@ -129,7 +129,9 @@ class CaptureInfo:
     def warmup(self) -> int | None:
         """How many of the first steps are warm-up, where that was asked for."""
         value = self.options.get("warmup")
-        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+        return (
+            value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+        )
 
     @property
     def peaks(self) -> dict[str, float]:
@@ -143,7 +145,9 @@ class CaptureInfo:
     @property
     def of_keras(self) -> bool:
         """Whether the steps are batches of Keras, so that Keras runs the loop, on any backend."""
-        return any(note.startswith("steps: ") and note.endswith(BATCHES_OF_KERAS) for note in self.notes)
+        return any(
+            note.startswith("steps: ") and note.endswith(BATCHES_OF_KERAS) for note in self.notes
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -155,29 +159,53 @@ class CaptureInfo:
         empty = {**asdict(cls()), "failed_at_step": 0}
         fit: dict[str, Any] = {}
         for key, value in values.items():
-            if key in empty and isinstance(value, (int, float) if key == "elapsed_s" else type(empty[key])):
+            if key in empty and isinstance(
+                value, (int, float) if key == "elapsed_s" else type(empty[key])
+            ):
                 fit[key] = value
         for key in ("notes", "warnings", "unrecorded"):
             fit[key] = [note for note in fit.get(key, []) if isinstance(note, str)]
         fit["contention"] = {
             str(key): float(value)
             for key, value in fit.get("contention", {}).items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            if isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and math.isfinite(value)
         }
-        kinds: dict[str, Any] = {"text": str, "detail": str, "measured_ms": (float, type(None)), "predicted_ms": (float, type(None))}
+        kinds: dict[str, Any] = {
+            "text": str,
+            "detail": str,
+            "measured_ms": (float, type(None)),
+            "predicted_ms": (float, type(None)),
+        }
         kinds["slowed"] = bool
         told = fit.get("probe", {})
         if told:
             # Older recordings do not say it.
             told = {"slowed": False, **told}
-        fit["probe"] = told if told.keys() == kinds.keys() and all(isinstance(told[key], kind) for key, kind in kinds.items()) else {}
+        fit["probe"] = (
+            told
+            if told.keys() == kinds.keys()
+            and all(isinstance(told[key], kind) for key, kind in kinds.items())
+            else {}
+        )
         counts = fit.get("cells", {}).items()
-        fit["cells"] = {str(name): count for name, count in counts if isinstance(count, int) and not isinstance(count, bool)}
+        fit["cells"] = {
+            str(name): count
+            for name, count in counts
+            if isinstance(count, int) and not isinstance(count, bool)
+        }
         fit["boundaries"] = [each for each in fit.get("boundaries", []) if _is_boundary(each)]
         for key in ("machine", "settings"):
-            fit[key] = {str(name): value for name, value in fit.get(key, {}).items() if isinstance(value, str)}
+            fit[key] = {
+                str(name): value
+                for name, value in fit.get(key, {}).items()
+                if isinstance(value, str)
+            }
         window = fit.get("window", [])
-        fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
+        fit["window"] = (
+            window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
+        )
         return cls(**fit)
 
     @classmethod
@@ -207,7 +235,10 @@ _OF_BOUNDARY: dict[str, Any] = {"before": int, "kind": str, "batches": int, "ms"
 def _is_boundary(values: object) -> bool:
     if not isinstance(values, dict) or values.keys() != _OF_BOUNDARY.keys():
         return False
-    fits = all(isinstance(values[key], kind) and not isinstance(values[key], bool) for key, kind in _OF_BOUNDARY.items())
+    fits = all(
+        isinstance(values[key], kind) and not isinstance(values[key], bool)
+        for key, kind in _OF_BOUNDARY.items()
+    )
     return fits and values["before"] >= 0 and values["batches"] >= 0 and math.isfinite(values["ms"])
 
 
@@ -247,7 +278,11 @@ class Recording:
         from nbprof.formats.register import FORMATS
 
         for form in FORMATS:
-            found = sorted(file for file in self.path.glob("*") if form.names is not None and form.names.search(file.name))
+            found = sorted(
+                file
+                for file in self.path.glob("*")
+                if form.names is not None and form.names.search(file.name)
+            )
             if found:
                 return found[0]
         return self.path
@@ -259,7 +294,12 @@ class Recording:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        return {"path": str(self.path), "host_file": str(self.host_file), "temporary": self.temporary is not None, **self.info.to_dict()}
+        return {
+            "path": str(self.path),
+            "host_file": str(self.host_file),
+            "temporary": self.temporary is not None,
+            **self.info.to_dict(),
+        }
 
     def write(self) -> None:
         """Put the info beside the trace files, for whoever opens the run later."""
@@ -276,7 +316,9 @@ class Recording:
             self.info.notes.append(f"the run is in {self.url}")
             return
         self.temporary = None
-        self.info.notes.append(f"the run could not be copied to {shown(self.upload.url)} ({self.upload.trouble}); it is in {self.path}")
+        self.info.notes.append(
+            f"the run could not be copied to {shown(self.upload.url)} ({self.upload.trouble}); it is in {self.path}"
+        )
 
 
 def windows_of(folder: Path, info: CaptureInfo) -> list[tuple[Path, CaptureInfo]]:

@@ -41,7 +41,16 @@ _CHANGED = (
     *("updated", "generation", "md5Hash", "content_md5", "created"),
 )
 _OF_CONTENT = ("ETag", "etag", "generation", "md5Hash", "content_md5")
-_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "Last-Modified", "timeModified", "created")
+_TIMES = (
+    "mtime",
+    "LastModified",
+    "last_modified",
+    "updated",
+    "modified",
+    "Last-Modified",
+    "timeModified",
+    "created",
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,11 @@ class Storage:
     def http(self) -> bool:
         """Whether it is plain HTTP, which has no listing and may not know parts of files."""
         protocol = getattr(self.fs, "protocol", "")
-        return "http" in protocol if isinstance(protocol, (tuple, list)) else protocol in ("http", "https")
+        return (
+            "http" in protocol
+            if isinstance(protocol, (tuple, list))
+            else protocol in ("http", "https")
+        )
 
     def label(self, path: str) -> str:
         """What is shown for a path of this storage."""
@@ -72,13 +85,17 @@ class Storage:
         try:
             yield
         except ReadError as error:
-            raise error if error.path else ReadError(error.reason, path=label, offset=error.offset) from None
+            raise (
+                error if error.path else ReadError(error.reason, path=label, offset=error.offset)
+            ) from None
         except Exception as caught:
             cause: BaseException = caught
             if isinstance(caught, FileNotFoundError):
                 # Over HTTP whatever goes wrong is a missing file; what it was is behind it.
                 if caught.__cause__ is None or getattr(caught.__cause__, "status", 0) == 404:
-                    raise ReadError("there is no such file or folder, or you do not have access.", path=label) from None
+                    raise ReadError(
+                        "there is no such file or folder, or you do not have access.", path=label
+                    ) from None
                 cause = caught.__cause__
             # Backends raise errors of their own kinds (botocore, aiohttp, google.auth ...), and their traceback has the URL in it.
             name = type(cause).__name__
@@ -90,7 +107,9 @@ class Storage:
                 remedy = "If it needs credentials, set them up for fsspec, or pass them: nbprof.load(..., storage_options={...})."
             else:
                 remedy = "Check the address and the connection, and try again."
-            raise ReadError(f"could not be read ({name}{': ' + said if said else ''}). {remedy}", path=label) from None
+            raise ReadError(
+                f"could not be read ({name}{': ' + said if said else ''}). {remedy}", path=label
+            ) from None
 
 
 def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
@@ -111,15 +130,23 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
             import aiohttp
 
             # aiohttp gives up after five minutes in all, which a large profile may take; a server that sends nothing is another matter.
-            given["client_kwargs"] = {"timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)}
+            given["client_kwargs"] = {
+                "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
+            }
         fs, path = fsspec.core.url_to_fs(url, **given)
     except ImportError as error:
         how = missing_backend(url) or scrubbed(str(error), url, options)
-        raise ReadError(f"the backend for {scheme}:// is not installed: {how}", path=label) from None
+        raise ReadError(
+            f"the backend for {scheme}:// is not installed: {how}", path=label
+        ) from None
     except ValueError as error:
         if "rotocol not known" in str(error):
-            raise ReadError(f"{scheme}:// is not a scheme that fsspec knows: is it misspelled?", path=label) from None
-        raise ReadError(f"the URL could not be used: {scrubbed(str(error), url, options)}", path=label) from None
+            raise ReadError(
+                f"{scheme}:// is not a scheme that fsspec knows: is it misspelled?", path=label
+            ) from None
+        raise ReadError(
+            f"the URL could not be used: {scrubbed(str(error), url, options)}", path=label
+        ) from None
     except Exception as error:
         with Storage(None, url, given).errors(label):
             raise error
@@ -128,7 +155,10 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
 
 def missing_backend(url: str) -> str:
     """How to install what fsspec lacks for a URL; "" where it lacks nothing that is known."""
-    missing = next((_BACKENDS[part] for part in _schemes(url) if part in _BACKENDS and not _installed(part)), "")
+    missing = next(
+        (_BACKENDS[part] for part in _schemes(url) if part in _BACKENDS and not _installed(part)),
+        "",
+    )
     return f"pip install {missing}" if missing else ""
 
 
@@ -231,9 +261,13 @@ class RemoteFile:
         with self.storage.errors(self.label):
             before = self._stamp()
             size = before.get("size")
-            out = self._stream(size) if self.storage.http or size is None else self._parts(int(size))
+            out = (
+                self._stream(size) if self.storage.http or size is None else self._parts(int(size))
+            )
             if before != self._stamp():
-                raise ReadError("changed while being read; load it again when the profiler has finished writing.")
+                raise ReadError(
+                    "changed while being read; load it again when the profiler has finished writing."
+                )
         return out
 
     def stamp(self) -> Stamp | None:
@@ -245,15 +279,23 @@ class RemoteFile:
         if not own and not changed:
             return None
         # The label does not tell URLs apart that differ in what is not shown.
-        where = hashlib.sha256(f"{self.storage.url}\n{self.path}".encode("utf-8", "surrogatepass")).hexdigest()
-        return Stamp((where, *(f"{key} {value}" for key, value in sorted(state.items()))), 0 if own else int(changed * 1e9))
+        where = hashlib.sha256(
+            f"{self.storage.url}\n{self.path}".encode("utf-8", "surrogatepass")
+        ).hexdigest()
+        return Stamp(
+            (where, *(f"{key} {value}" for key, value in sorted(state.items()))),
+            0 if own else int(changed * 1e9),
+        )
 
     def _stamp(self) -> dict[str, Any]:
         """Size and what else tells one state of the file from another."""
         # Listings are cached by fsspec, also over a change.
         self.storage.fs.invalidate_cache()
         info = self.storage.fs.info(self.path)
-        return {"size": info.get("size"), **{key: info[key] for key in _CHANGED if info.get(key) is not None}}
+        return {
+            "size": info.get("size"),
+            **{key: info[key] for key in _CHANGED if info.get(key) is not None},
+        }
 
     def _told(self, done: int, size: int | None) -> None:
         if self.progress:
@@ -272,12 +314,16 @@ class RemoteFile:
                 if file is None:
                     starts = list(range(at, min(at + _PART * _PARTS, size), _PART))
                     ends = [min(start + _PART, size) for start in starts]
-                    blocks = self.storage.fs.cat_ranges([self.path] * len(starts), starts, ends, on_error="raise")
+                    blocks = self.storage.fs.cat_ranges(
+                        [self.path] * len(starts), starts, ends, on_error="raise"
+                    )
                 else:
                     blocks, ends = [file.read(min(_PART, size - at))], []
                 for i, block in enumerate(blocks):
                     if not block or (ends and len(block) != ends[i] - at):
-                        raise ReadError(f"only {at + len(block):,} of {size:,} bytes arrived. Try again; if it is being written, wait.")
+                        raise ReadError(
+                            f"only {at + len(block):,} of {size:,} bytes arrived. Try again; if it is being written, wait."
+                        )
                     view[at : at + len(block)] = block
                     at += len(block)
                 self._told(at, size)
@@ -326,7 +372,12 @@ class RemoteFolder:
 
     def listing(self) -> Listing:
         """Everything below, from the storage's own listing."""
-        out = Listing.of([unquote(part) if self.storage.http else part for part in self.path.strip("/").split("/")])
+        out = Listing.of(
+            [
+                unquote(part) if self.storage.http else part
+                for part in self.path.strip("/").split("/")
+            ]
+        )
         with self.storage.errors(self.label):
             # Runs that came after the last look would not be seen.
             self.storage.fs.invalidate_cache()
@@ -355,7 +406,9 @@ class RemoteFolder:
             if page in seen or len(seen) >= _MOST_PAGES:
                 continue
             seen.add(page)
-            for entry in sorted(self.storage.fs.ls(page, detail=True), key=lambda e: str(e["name"])):
+            for entry in sorted(
+                self.storage.fs.ls(page, detail=True), key=lambda e: str(e["name"])
+            ):
                 link = str(entry["name"])
                 at = unquote(self._at(link.split("?")[0].split("#")[0]))
                 if (
@@ -372,4 +425,6 @@ class RemoteFolder:
                 else:
                     out.take(at, lambda link=link: self._file(link, {}))  # type: ignore[misc]
         if len(seen) >= _MOST_PAGES:
-            out.doubts.append(f"There are more than {_MOST_PAGES:,} subfolders; the rest were not examined.")
+            out.doubts.append(
+                f"There are more than {_MOST_PAGES:,} subfolders; the rest were not examined."
+            )

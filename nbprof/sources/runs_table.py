@@ -65,11 +65,15 @@ def runs(
             "bytes": _bytes(r),
             "modified": _when(r.modified),
             "label": _label(r),
-            "path": r.files[0].label if above[str(r.folder)] > 1 and len(r.files) == 1 else str(r.folder),
+            "path": r.files[0].label
+            if above[str(r.folder)] > 1 and len(r.files) == 1
+            else str(r.folder),
         }
         for r in found
     ]
-    frame = pd.DataFrame(rows, columns=["run", "label", "hosts", "format", "bytes", "modified", "path"])
+    frame = pd.DataFrame(
+        rows, columns=["run", "label", "hosts", "format", "bytes", "modified", "path"]
+    )
     return frame.astype({"hosts": "int64", "bytes": "Int64", "modified": "datetime64[ns]"})
 
 

@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from nbprof.core.errors import RawError, ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some, printable
+from nbprof.core.files import (
+    LIMIT_BYTES,
+    LocalFile,
+    Missing,
+    RunFiles,
+    SourceFile,
+    copies_of,
+    join_some,
+    printable,
+)
 from nbprof.core.packed import Unpacked
 from nbprof.core.sqlite import stated_bytes
 from nbprof.formats import register
@@ -28,7 +37,10 @@ def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
     if isinstance(run, int) and not isinstance(run, bool):
         if -len(found) <= run < len(found):
             return found[run]
-        raise ReadError(f"there is no run {run}: {_count(len(found))} here, 0 the newest and -1 the oldest.", path=label)
+        raise ReadError(
+            f"there is no run {run}: {_count(len(found))} here, 0 the newest and -1 the oldest.",
+            path=label,
+        )
     text = str(run)
     if text in names:
         return found[names.index(text)]
@@ -37,7 +49,8 @@ def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
         return begin[0]
     if begin:
         raise ReadError(
-            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Give more of the name.", path=label
+            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Give more of the name.",
+            path=label,
         )
     near = difflib.get_close_matches(text, names, 1, 0.8)
     hint = f" Did you mean {near[0]}?" if near else ""
@@ -60,7 +73,9 @@ def resolve(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     if register.by_name(run.format).recordings is not None:
         # Files of several kinds; their reader looks into each.
         for archive in archives.values():
-            archive.prepare([file for file in run.files if getattr(file, "archive", None) is archive])
+            archive.prepare(
+                [file for file in run.files if getattr(file, "archive", None) is archive]
+            )
         return replace(run, limit_bytes=limit)
     try:
         return _resolve(run, limit, list(archives.values()))
@@ -84,14 +99,19 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     form = max(register.FORMATS, key=lambda form: formats.count(form.name))
     fits = [(file, kind) for file, kind in kinds if kind.format == form.name]
     warnings += [
-        f"{file.label} is {kind.what} among files of another kind; it was not read." for file, kind in kinds if kind.format != form.name
+        f"{file.label} is {kind.what} among files of another kind; it was not read."
+        for file, kind in kinds
+        if kind.format != form.name
     ]
     kept, copies, twice = _once([file for file, _ in fits])
     packing = {id(file): kind.packed for file, kind in fits}
     for archive in archives:
         archive.prepare([file for file in kept if getattr(file, "archive", None) is archive])
     files = tuple(
-        Unpacked(file, packing[id(file)], limit) if packing[id(file)] and packing[id(file)] not in form.unpacks else file for file in kept
+        Unpacked(file, packing[id(file)], limit)
+        if packing[id(file)] and packing[id(file)] not in form.unpacks
+        else file
+        for file in kept
     )
     return replace(
         run,
@@ -120,15 +140,21 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
         form = register.telling(file.name) or Format
         raise ReadError(f"{form.empty}{_instead_of_empty(file)}", path=file.label)
     if kind.format == "archive":
-        raise ReadError(f"this is {kind.what} inside a run. Load it on its own to see what is inside.", path=file.label)
+        raise ReadError(
+            f"this is {kind.what} inside a run. Load it on its own to see what is inside.",
+            path=file.label,
+        )
     if file.size is not None and file.size < (size := stated_bytes(head)):
         # What it lacks may be what would tell whose it is.
         raise ReadError(
-            f"this SQLite database is truncated: {file.size:,} of its {size:,} bytes are present. Copy or export it again.", path=file.label
+            f"this SQLite database is truncated: {file.size:,} of its {size:,} bytes are present. Copy or export it again.",
+            path=file.label,
         )
     text = f"this is {kind.what}. {kind.remedy or _source(file, kind.source) or _readable()}"
     if kind.tool and isinstance(file, LocalFile):
-        raise RawError(text, path=file.label, what=kind.what, recordings=[str(file.path)], tool=kind.tool)
+        raise RawError(
+            text, path=file.label, what=kind.what, recordings=[str(file.path)], tool=kind.tool
+        )
     raise ReadError(text, path=file.label)
 
 
@@ -140,7 +166,9 @@ def _source(file: SourceFile, suffix: str) -> str:
     if not names:
         return f"Give the path of the *{suffix} that it was created from."
     return (
-        f"Give the path of {names[0]} next to it." if len(names) == 1 else f"Give the path of a *{suffix} next to it: {join_some(names)}."
+        f"Give the path of {names[0]} next to it."
+        if len(names) == 1
+        else f"Give the path of a *{suffix} next to it: {join_some(names)}."
     )
 
 
@@ -148,7 +176,11 @@ def _instead_of_empty(file: SourceFile) -> str:
     """What to do about an empty XSpace: a profile that is too large for it is beside it in parts, or nowhere."""
     if ".xplane.pb" not in file.name.lower():
         return ""
-    parts = [name for name in _siblings(file, ".xplane.riegeli") if register.stem(name) == register.stem(file.name)]
+    parts = [
+        name
+        for name in _siblings(file, ".xplane.riegeli")
+        if register.stem(name) == register.stem(file.name)
+    ]
     return f" Load {parts[0]} next to it." if parts else " In the latter case, record fewer steps."
 
 
@@ -157,7 +189,11 @@ def _siblings(file: SourceFile, suffix: str) -> list[str]:
     if not isinstance(file, LocalFile):
         return []
     with contextlib.suppress(OSError):
-        return sorted(printable(path.name) for path in file.path.parent.iterdir() if path.name.lower().endswith(suffix))
+        return sorted(
+            printable(path.name)
+            for path in file.path.parent.iterdir()
+            if path.name.lower().endswith(suffix)
+        )
     return []
 
 
@@ -180,5 +216,9 @@ def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Mi
         "copied over the others'?"
         for label, labels in by_first.items()
     ]
-    missing = [Missing(file.name, f"It is a copy of {copies[id(file)].name}, byte for byte.") for file in files if id(file) in copies]
+    missing = [
+        Missing(file.name, f"It is a copy of {copies[id(file)].name}, byte for byte.")
+        for file in files
+        if id(file) in copies
+    ]
     return [file for file in files if id(file) not in copies], lines, missing

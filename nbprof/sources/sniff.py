@@ -21,7 +21,11 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"NVR\0", "a report of Nsight Compute", "nbprof does not read it."),
     (b"\x28\xb5\x2f\xfd", "a file compressed with zstd", "Unpack it first: unzstd FILE."),
     (b"\x04\x22\x4d\x18", "a file compressed with LZ4", "Unpack it first: lz4 -d FILE."),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "Unpack it first; zip and tar can be read directly."),
+    (
+        b"7z\xbc\xaf\x27\x1c",
+        "a 7-Zip archive",
+        "Unpack it first; zip and tar can be read directly.",
+    ),
     (b"Rar!", "a RAR archive", "Unpack it first; zip and tar can be read directly."),
     (b"\x89HDF\r\n", "an HDF5 file, as Keras saves weights in", ""),
     (b"\x93NUMPY", "a NumPy array", ""),
@@ -29,7 +33,11 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"\x7fELF", "a program", ""),
     (b"%PDF", "a PDF document", ""),
     (b"\x89PNG", "a picture", ""),
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file: git lfs pull."),
+    (
+        b"version https://git-lfs",
+        "a Git LFS pointer, not the file itself",
+        "Fetch the file: git lfs pull.",
+    ),
 )
 _BY_NAME: tuple[tuple[str, str, str], ...] = (
     (".ncu-rep", "a report of Nsight Compute", "nbprof does not read it."),
@@ -67,7 +75,9 @@ def recognise(data: bytes, name: str = "", *, whole: bool = False, named: bool =
         True if the file is going to be read as one of a run: then its name decides more.
     """
     if not data:
-        return Kind("", "empty", "The profiler was stopped before it wrote anything, or is still writing.")
+        return Kind(
+            "", "empty", "The profiler was stopped before it wrote anything, or is still writing."
+        )
     for magic, packing in PACKINGS:
         if data.startswith(magic):
             return _inside(data, name, packing)
@@ -77,9 +87,15 @@ def recognise(data: bytes, name: str = "", *, whole: bool = False, named: bool =
         return Kind("archive", "a tar archive")
     head = Head(data, name, whole, named)
     # A format of whole folders first: files of it may be what is a profile of another format elsewhere.
-    kinds = [kind for form in sorted(register.FORMATS, key=lambda form: form.recordings is None) if (kind := form.sniff(head))]
+    kinds = [
+        kind
+        for form in sorted(register.FORMATS, key=lambda form: form.recordings is None)
+        if (kind := form.sniff(head))
+    ]
     # What is sure of itself goes before what has nothing against it.
-    read = next((kind for kind in kinds if kind.format and kind.sure), None) or next((kind for kind in kinds if kind.format), None)
+    read = next((kind for kind in kinds if kind.format and kind.sure), None) or next(
+        (kind for kind in kinds if kind.format), None
+    )
     return read or _known(data) or next(iter(kinds), None) or _other(data, name)
 
 
@@ -102,7 +118,11 @@ def _known(head: bytes) -> Kind | None:
         )
     start = head[:512].lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html")):
-        return Kind("", "an HTML page", "The server may have answered with its login page: check the address in a browser.")
+        return Kind(
+            "",
+            "an HTML page",
+            "The server may have answered with its login page: check the address in a browser.",
+        )
     return Kind("", "an XML document") if start.startswith(b"<") else None
 
 
@@ -122,7 +142,11 @@ def is_tar(head: bytes) -> bool:
 def _inside(head: bytes, name: str, packing: str) -> Kind:
     inner = unpack(head, packing, HEAD)
     if not inner:
-        return Kind("", f"a {packing} file that is damaged or truncated at its very start", "Copy or record it again.")
+        return Kind(
+            "",
+            f"a {packing} file that is damaged or truncated at its very start",
+            "Copy or record it again.",
+        )
     bare = re.sub(r"\.(gz|bz2|xz)$", "", name, flags=re.IGNORECASE)
     kind = recognise(inner, bare)
     if kind.packed or kind.what.startswith("a zip"):
@@ -133,7 +157,11 @@ def _inside(head: bytes, name: str, packing: str) -> Kind:
 
 
 def _zip(head: bytes, name: str) -> Kind:
-    if b"data.pkl" in head[:256] or b"archive/version" in head[:512] or name.endswith((".pt", ".pth")):
+    if (
+        b"data.pkl" in head[:256]
+        or b"archive/version" in head[:512]
+        or name.endswith((".pt", ".pth"))
+    ):
         return Kind("", "a model or tensor saved by torch.save", "")
     if name.endswith((".keras", ".npz", ".docx", ".xlsx", ".whl", ".jar")):
         return Kind("", f"a {name.rpartition('.')[2]} file", "")
@@ -147,4 +175,6 @@ def _other(head: bytes, name: str) -> Kind:
     for suffix, what, remedy in _BY_NAME:
         if lower.endswith(suffix):
             return Kind("", what, remedy)
-    return Kind("", "a text file" if is_text(head[:4096]) else "not a profile format that nbprof knows")
+    return Kind(
+        "", "a text file" if is_text(head[:4096]) else "not a profile format that nbprof knows"
+    )

@@ -95,9 +95,15 @@ def lacks(links: Links, *, whole: bool) -> list[str]:
     """
     trace = links.trace
     known = {*trace.args, *trace.name_args}
-    stacks = not known.isdisjoint(_STACKS) or any(_FRAME.match(str(name)) for name in trace.names.tolist())
+    stacks = not known.isdisjoint(_STACKS) or any(
+        _FRAME.match(str(name)) for name in trace.names.tolist()
+    )
     arrows = not whole and (links.flows is not None or not known.isdisjoint(_LINKED))
-    parts = {"arguments": bool(known), "stacks": stacks, "arrows to slices that it leaves out": arrows}
+    parts = {
+        "arguments": bool(known),
+        "stacks": stacks,
+        "arrows to slices that it leaves out": arrows,
+    }
     return [part for part, missing in parts.items() if missing]
 
 
@@ -120,7 +126,15 @@ class _Kept:
         kind, start, finish = _once(found)
         left_out = max(len(kind) - MOST_ARROWS, 0)
         some = slice(MOST_ARROWS)
-        return Arrows(kind[some], start[some], finish[some], left_out, work[~here], call[~here], *self._ops(launch))
+        return Arrows(
+            kind[some],
+            start[some],
+            finish[some],
+            left_out,
+            work[~here],
+            call[~here],
+            *self._ops(launch),
+        )
 
     def stated(self) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
         """Kind, begin and end of the arrows that events state, without launches and those of the file."""
@@ -133,7 +147,9 @@ class _Kept:
         column = self._args.get(key)
         if column is None or not len(column) or not len(events):
             return np.zeros(len(events), np.int64), np.zeros(len(events), np.bool_)
-        at = np.minimum(np.searchsorted(column.event, events.astype(column.event.dtype)), len(column) - 1)
+        at = np.minimum(
+            np.searchsorted(column.event, events.astype(column.event.dtype)), len(column) - 1
+        )
         has = (column.event[at] == events) & _is_number(column, at)
         return np.where(has, column.value[at].astype(np.int64), 0), has
 
@@ -196,7 +212,9 @@ class _Kept:
         (made, made_key), (taken, taken_key) = sides
         if not len(made) or not len(taken):
             return _none(1)
-        _, codes = np.unique(np.concatenate([made_key, taken_key], axis=1), axis=1, return_inverse=True)
+        _, codes = np.unique(
+            np.concatenate([made_key, taken_key], axis=1), axis=1, return_inverse=True
+        )
         codes = codes.ravel()
         left, right = codes[: len(made)], codes[len(made) :]
         # At most so many of each: both of who has many consumers and of who takes from many producers.
@@ -237,31 +255,55 @@ class _Kept:
         kinds = {code: names[code] if code >= 0 else "" for code in codes.tolist()}
         device = self._device
         # Where every kept device event states its launch, the launches among the arrows say nothing more.
-        wanted = [code for code, name in kinds.items() if name not in LAUNCHES or not device.any() or not self._stated[device].all()]
-        rows = np.flatnonzero(np.isin(flows.category, wanted)) if len(wanted) < len(codes) else np.arange(len(flows.phase))
+        wanted = [
+            code
+            for code, name in kinds.items()
+            if name not in LAUNCHES or not device.any() or not self._stated[device].all()
+        ]
+        rows = (
+            np.flatnonzero(np.isin(flows.category, wanted))
+            if len(wanted) < len(codes)
+            else np.arange(len(flows.phase))
+        )
         slices = points.slices(rows)
         # Only arrows with both ends here need to be put in order.
         here = self._has(slices)
-        key = _small(points.number[rows]) * len(codes) + np.searchsorted(codes, flows.category[rows])
+        key = _small(points.number[rows]) * len(codes) + np.searchsorted(
+            codes, flows.category[rows]
+        )
         near = np.isin(key, _repeated(key[here]))
         rows, slices, key = rows[near], slices[near], key[near]
         order = np.lexsort((flows.phase[rows], flows.time[rows], key))
         rows, slices, key = rows[order], slices[order], key[order]
         part = np.cumsum((flows.phase[rows] == 0) | (np.diff(key, prepend=key[:1] - 1) != 0))
-        first = np.flatnonzero((np.diff(part) == 0) & (flows.phase[rows[:-1]] != 2) & self._has(slices[:-1]) & self._has(slices[1:]))
+        first = np.flatnonzero(
+            (np.diff(part) == 0)
+            & (flows.phase[rows[:-1]] != 2)
+            & self._has(slices[:-1])
+            & self._has(slices[1:])
+        )
         start, finish, category = slices[first], slices[first + 1], flows.category[rows[first]]
-        meant = np.array([KINDS.index(OF_FILE.get(name, "flow")) for name in kinds.values()], np.int64)
+        meant = np.array(
+            [KINDS.index(OF_FILE.get(name, "flow")) for name in kinds.values()], np.int64
+        )
         meant = meant[np.searchsorted(codes, category)]
         launches = np.isin(category, [code for code, text in kinds.items() if text in LAUNCHES])
         told = [self._place(side) for side in (start, finish)]
         news = launches & (~self._stated[told[0]] | ~self._stated[told[1]])
-        mine = np.flatnonzero(news & device[told[1]] & ~self._stated[told[1]] & ~self._links.on_device[self._events.lane[start]])
+        mine = np.flatnonzero(
+            news
+            & device[told[1]]
+            & ~self._stated[told[1]]
+            & ~self._links.on_device[self._events.lane[start]]
+        )
         mine = mine[np.lexsort((start[mine], self._events.start[start[mine]]))]
         launch[told[1][mine]] = start[mine]
         rest = news.copy()
         rest[mine[launch[told[1][mine]] == start[mine]]] = False
         return [(0, start[rest], finish[rest])] + [
-            (code, start[some], finish[some]) for code in (1, 2, 3) if (some := ~launches & (meant == code)).any()
+            (code, start[some], finish[some])
+            for code in (1, 2, 3)
+            if (some := ~launches & (meant == code)).any()
         ]
 
     def _async(self) -> tuple[int, Int64s, Int64s]:
@@ -284,7 +326,11 @@ class _Kept:
         return np.minimum(np.searchsorted(self._kept, events), max(len(self._kept) - 1, 0))
 
     def _has(self, events: Int64s) -> npt.NDArray[np.bool_]:
-        return self._kept[self._place(events)] == events if len(self._kept) else np.zeros(len(events), np.bool_)
+        return (
+            self._kept[self._place(events)] == events
+            if len(self._kept)
+            else np.zeros(len(events), np.bool_)
+        )
 
     def _both(self, kind: int, start: Int64s, finish: Int64s) -> tuple[int, Int64s, Int64s]:
         """Arrows whose two ends are kept."""
@@ -312,7 +358,9 @@ class _Kept:
             open_, at = open_[left], at[left]
         used, of = np.unique(np.where(texts[op] == "", -1, op), return_inverse=True)
         none = int(len(used) > 0 and used[0] < 0)
-        return [str(texts[code]) for code in used[none:].tolist()], (of.ravel() - none).astype(np.int32)
+        return [str(texts[code]) for code in used[none:].tolist()], (of.ravel() - none).astype(
+            np.int32
+        )
 
 
 def _once(found: list[tuple[int, Int64s, Int64s]]) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
@@ -321,7 +369,9 @@ def _once(found: list[tuple[int, Int64s, Int64s]]) -> tuple[npt.NDArray[np.uint8
     start, finish = (np.concatenate([pair[i] for pair in found]) for i in (1, 2))
     order = np.lexsort((start, finish, kind))
     same = np.zeros(len(order), np.bool_)
-    same[1:] = (np.diff(kind[order]) == 0) & (np.diff(start[order]) == 0) & (np.diff(finish[order]) == 0)
+    same[1:] = (
+        (np.diff(kind[order]) == 0) & (np.diff(start[order]) == 0) & (np.diff(finish[order]) == 0)
+    )
     order = order[~same]
     return kind[order], start[order], finish[order]
 
@@ -339,7 +389,11 @@ def _rows(column: ArgColumn, wanted: Int64s, of: Any) -> Int64s:
     found = []
     for at in range(0, len(column), _BLOCK):
         values = of(column.value[at : at + _BLOCK])
-        rows = np.flatnonzero(table[values & values.dtype.type(_TABLE)] if values.dtype.itemsize > 2 else np.isin(values, wanted))
+        rows = np.flatnonzero(
+            table[values & values.dtype.type(_TABLE)]
+            if values.dtype.itemsize > 2
+            else np.isin(values, wanted)
+        )
         found.append(at + rows[np.isin(values[rows].astype(np.int64), wanted)])
     rows = np.concatenate(found) if found else np.zeros(0, np.int64)
     return np.asarray(rows[_is_number(column, rows)], np.int64)

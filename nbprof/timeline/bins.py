@@ -40,7 +40,9 @@ class Bins:
     def __init__(self, level: object, origin: int) -> None:
         low, high = LEVELS
         if not isinstance(level, int) or isinstance(level, bool) or not low <= level <= high:
-            raise NbprofError(f"The level of tiles is an integer from {low} to {high}, not {str(level)[:40]}.")
+            raise NbprofError(
+                f"The level of tiles is an integer from {low} to {high}, not {str(level)[:40]}."
+            )
         self.level = level
         self.origin = origin
         self.tile = TILE * 1000 << level if level > 0 else TILE * 1000 >> -level
@@ -48,11 +50,16 @@ class Bins:
         self.least = -(-self.tile // TILE)
         # Edges between picoseconds: what starts at the next whole one is behind them.
         places = np.arange(TILE + 1)
-        self._offsets: Int64s = places * self.least if level >= 0 else -(-self.tile * places // TILE)
+        self._offsets: Int64s = (
+            places * self.least if level >= 0 else -(-self.tile * places // TILE)
+        )
 
     def clip(self, tile: int, tile_to: int, first: int, end: int) -> range:
         """Of some tiles those that may hold something from `first` to `end` ps."""
-        return range(max(tile, (first - self.origin) // self.tile), min(tile_to, (end - self.origin) // self.tile) + 1)
+        return range(
+            max(tile, (first - self.origin) // self.tile),
+            min(tile_to, (end - self.origin) // self.tile) + 1,
+        )
 
     def start(self, tile: int) -> int:
         """Where a tile starts, ps."""
@@ -70,7 +77,10 @@ class Bins:
 def since(time: Int64s, start: Int64s) -> npt.NDArray[np.float32]:
     """Times as ns from a tile's start, or from several; as floats where int64 cannot hold the difference."""
     exact = time - start
-    if not len(time) or max(int(time.max()) - int(start.min()), int(start.max()) - int(time.min())) <= _LAST:
+    if (
+        not len(time)
+        or max(int(time.max()) - int(start.min()), int(start.max()) - int(time.min())) <= _LAST
+    ):
         return (exact / 1000).astype(np.float32)
     wrapped = ((time >= start) & (exact < 0)) | ((time < start) & (exact > 0))
     out = np.where(wrapped, time.astype(np.float64) - start, exact)

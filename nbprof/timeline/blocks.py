@@ -39,14 +39,20 @@ class Blocks:
         self.stack = stack
         count = len(stack.level)
         blocks = -(-count // 8)
-        self._start, self._duration, self._order = stack.events.start, stack.events.duration, stack.order
+        self._start, self._duration, self._order = (
+            stack.events.start,
+            stack.events.duration,
+            stack.order,
+        )
         self.sample = np.empty(-(-count // _SAMPLE), np.int64)
         masks = np.empty(blocks * 8, np.uint8)
         most, sums = np.empty(blocks, np.int64), np.zeros(blocks + 1, np.int64)
 
         def fill(at: int) -> None:
             ids = self._ids(at, min(at + _CHUNK, count))
-            self.sample[at // _SAMPLE : -(-(at + len(ids)) // _SAMPLE)] = self._start[ids[::_SAMPLE]]
+            self.sample[at // _SAMPLE : -(-(at + len(ids)) // _SAMPLE)] = self._start[
+                ids[::_SAMPLE]
+            ]
             length = np.full(-(-len(ids) // 8) * 8, -1, np.int64)
             np.take(self._duration, ids, out=length[: len(ids)])
             part = slice(at // 8, at // 8 + len(length) // 8)
@@ -93,11 +99,18 @@ class Blocks:
     def sums(self, first: Int64s, stop: Int64s, flat: bool) -> Int64s:
         """Sum of the durations of each stretch of a row, without the position `stop`, ps."""
         whole, rest = (first + 7) & ~7, stop & ~7
-        out: Int64s = np.where(whole < rest, self._sums.take(rest >> 3) - self._sums.take(np.minimum(whole, rest) >> 3), 0)
+        out: Int64s = np.where(
+            whole < rest,
+            self._sums.take(rest >> 3) - self._sums.take(np.minimum(whole, rest) >> 3),
+            0,
+        )
         # What lies before the first whole block and behind the last; a block may hold positions of another row, which do not count.
         head = np.minimum(whole, stop)
         tail = np.maximum(rest, head)
-        at, size = np.stack([first, tail], axis=1).ravel(), np.stack([head - first, stop - tail], axis=1).ravel()
+        at, size = (
+            np.stack([first, tail], axis=1).ravel(),
+            np.stack([head - first, stop - tail], axis=1).ravel(),
+        )
         until = np.cumsum(size)
         single = np.arange(int(until[-1]) if len(until) else 0)
         single += np.repeat(at - (until - size), size)
@@ -122,7 +135,9 @@ class Blocks:
         length = self._length(level, right, flat)
         middle = np.flatnonzero((last >> 3) - (first >> 3) > 1)
         if len(middle):
-            block = self._longest(level + 1, (first.take(middle) >> 3) + 1, (last.take(middle) >> 3) - 1, flat)
+            block = self._longest(
+                level + 1, (first.take(middle) >> 3) + 1, (last.take(middle) >> 3) - 1, flat
+            )
             item = self._of_block(level, block)
             other = self._length(level, item, flat)
             wins = np.flatnonzero(other >= length.take(middle))
@@ -142,7 +157,9 @@ class Blocks:
         """Duration of the longest event of an item, ps."""
         if level > 1:
             return self._most[level - 2].take(item)
-        out: Int64s = self._duration.take(self.event(self._of_block(0, item) if level else item, flat))
+        out: Int64s = self._duration.take(
+            self.event(self._of_block(0, item) if level else item, flat)
+        )
         return out
 
 

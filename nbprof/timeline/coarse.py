@@ -49,10 +49,16 @@ class Coarse:
         start = blocks.stack.events.start
         if stop - at < LEAST:
             return None
-        begin, last = (int(start[i]) for i in ((at, stop - 1) if flat else blocks.stack.order[[at, stop - 1]].tolist()))
+        begin, last = (
+            int(start[i])
+            for i in ((at, stop - 1) if flat else blocks.stack.order[[at, stop - 1]].tolist())
+        )
         level = max(((last - begin) * EVENTS // ((stop - at) * 1000)).bit_length(), 0)
         width = 1000 << level
-        first, count = (begin - origin) // width, (last - origin) // width - (begin - origin) // width + 1
+        first, count = (
+            (begin - origin) // width,
+            (last - origin) // width - (begin - origin) // width + 1,
+        )
         if level > LEVELS[1] or origin + (first + count) * width > _LAST:
             return None
         edges = origin + (first + np.arange(count + 1)) * width
@@ -70,13 +76,19 @@ class Coarse:
         """Bytes of memory."""
         return self.bounds.nbytes + self.sums.nbytes + self.longest.nbytes
 
-    def tile(self, blocks: Blocks, flat: bool, level: int, tile: int) -> tuple[Int64s, Int64s, Int64s]:
+    def tile(
+        self, blocks: Blocks, flat: bool, level: int, tile: int
+    ) -> tuple[Int64s, Int64s, Int64s]:
         """Of the 512 bins of a tile of a level that is no finer: bounds int64[513], sums, ps, and longest events' positions, int64[512]."""
         finer = level - self.level
         count = len(self.longest)
         low = (tile * TILE << finer) - self.first
         # Far out a tile holds far more bins than the row has.
-        edges = np.array([min(max(low + (k << finer), 0), count) for k in range(TILE + 1)]) if finer > 40 else self._edges(low, finer)
+        edges = (
+            np.array([min(max(low + (k << finer), 0), count) for k in range(TILE + 1)])
+            if finer > 40
+            else self._edges(low, finer)
+        )
         longest = np.zeros(TILE, np.int64)
         bins = np.flatnonzero(edges[1:] > edges[:-1])
         if len(bins):

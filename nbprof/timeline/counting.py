@@ -73,7 +73,9 @@ class Counter:
         """Sum of value × ps from the first sample to moments: what means are made of. float64, of the shape of `time`."""
         at = np.searchsorted(self.time, time, side="right") - 1
         last = np.maximum(at, 0)
-        return np.where(at >= 0, self._reached[last] + self.value[last] * (time - self.time[last]), 0.0)
+        return np.where(
+            at >= 0, self._reached[last] + self.value[last] * (time - self.time[last]), 0.0
+        )
 
     @cached_property
     def _reached(self) -> npt.NDArray[np.float64]:
@@ -86,36 +88,74 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
     found: list[tuple[str, str, str, str, str, Callable[[], Samples]]] = []
     devices: dict[str, list[Lane]] = {}
     for lane in lanes:
-        if lane.kind == "device" and not lane.derived and lane.device not in ("", "-1", "nan", "None"):
+        if (
+            lane.kind == "device"
+            and not lane.derived
+            and lane.device not in ("", "-1", "nan", "None")
+        ):
             devices.setdefault(lane.process, []).append(lane)
     for process, streams in devices.items():
         # A program of a TPU holds the time between its ops too.
-        ids = [lane.id for lane in streams if lane.name == "XLA Ops"] or [lane.id for lane in streams]
-        found.append((process, "Busy", "percent", streams[0].host, streams[0].device, partial(busy, run.trace.events, ids)))
+        ids = [lane.id for lane in streams if lane.name == "XLA Ops"] or [
+            lane.id for lane in streams
+        ]
+        found.append(
+            (
+                process,
+                "Busy",
+                "percent",
+                streams[0].host,
+                streams[0].device,
+                partial(busy, run.trace.events, ids),
+            )
+        )
     rows = cache(partial(_by_memory, run))
     for memory in run.memory_summary["memory_id"].astype(str).tolist():
         process, host, device = _of_memory(memory, run.hosts, devices)
-        found.append((process, f"Memory in use, {memory}", "bytes", host, device, partial(in_use, run, memory, rows)))
+        found.append(
+            (
+                process,
+                f"Memory in use, {memory}",
+                "bytes",
+                host,
+                device,
+                partial(in_use, run, memory, rows),
+            )
+        )
     samples = run.trace.counters
     table = run.trace.lanes
     lane_of, series = samples["lane"].to_numpy(np.int64), samples["series"].tolist()
     time, value = samples["time"].to_numpy(np.int64), samples["value"].to_numpy(np.float64)
     # Samples are sorted by lane, series and time.
-    begins = [i for i in range(len(series)) if not i or (lane_of[i], series[i]) != (lane_of[i - 1], series[i - 1])]
+    begins = [
+        i
+        for i in range(len(series))
+        if not i or (lane_of[i], series[i]) != (lane_of[i - 1], series[i - 1])
+    ]
     for at, stop in pairwise([*begins, len(series)]):
         row = table.iloc[int(lane_of[at])]
         process = heading(str(row["host"]), section(str(row.get("process", ""))), hosts)
         make = partial(_given, time[at:stop], value[at:stop])
-        found.append((process, str(series[at]), "count", str(row["host"]), str(row.get("device", -1)), make))
+        found.append(
+            (process, str(series[at]), "count", str(row["host"]), str(row.get("device", -1)), make)
+        )
     return [
-        (Lane(first + i, process, label, "", "counter", host, device, 0), Counter(first + i, label, unit, make=make))
+        (
+            Lane(first + i, process, label, "", "counter", host, device, 0),
+            Counter(first + i, label, unit, make=make),
+        )
         for i, (process, label, unit, host, device, make) in enumerate(found)
     ]
 
 
-def _of_memory(memory: str, hosts: list[str], devices: dict[str, list[Lane]]) -> tuple[str, str, str]:
+def _of_memory(
+    memory: str, hosts: list[str], devices: dict[str, list[Lane]]
+) -> tuple[str, str, str]:
     """Section, host and device of an allocator, by its name: `GPU_0_bfc`, `GPU 0`, `gpu_host_bfc`, `CPU`, with its host among several."""
-    host = next((h for h in sorted(hosts, key=len, reverse=True) if len(hosts) > 1 and h in memory), hosts[0] if hosts else "")
+    host = next(
+        (h for h in sorted(hosts, key=len, reverse=True) if len(hosts) > 1 and h in memory),
+        hosts[0] if hosts else "",
+    )
     rest = memory.replace(host, " ", 1) if len(hosts) > 1 else memory
     words = rest.upper().replace("_", " ").replace(":", " ").split()
     for process, streams in devices.items():
@@ -128,7 +168,10 @@ def _of_memory(memory: str, hosts: list[str], devices: dict[str, list[Lane]]) ->
 def _by_memory(run: Drawable) -> dict[str, Int64s]:
     """Rows of the table of allocator events, by allocator."""
     code, idents = pd.factorize(run.memory_timeline["memory_id"].to_numpy(object))
-    order, ends = np.argsort(code, kind="stable"), np.cumsum(np.bincount(code + 1, minlength=len(idents) + 1))
+    order, ends = (
+        np.argsort(code, kind="stable"),
+        np.cumsum(np.bincount(code + 1, minlength=len(idents) + 1)),
+    )
     return {str(ident): order[ends[i] : ends[i + 1]] for i, ident in enumerate(idents)}
 
 
@@ -138,7 +181,9 @@ def in_use(run: Drawable, memory: str, by_memory: Callable[[], dict[str, Int64s]
     rows = by_memory().get(memory, np.zeros(0, np.int64))
     value = table["in_use_bytes"].iloc[rows].to_numpy(np.float64, na_value=np.nan)
     known = ~np.isnan(value)
-    return np.round(table["time_ms"].iloc[rows[known]].to_numpy(np.float64) * 1e9).astype(np.int64), value[known]
+    return np.round(table["time_ms"].iloc[rows[known]].to_numpy(np.float64) * 1e9).astype(
+        np.int64
+    ), value[known]
 
 
 def _given(time: Int64s, value: npt.NDArray[np.float64]) -> Samples:
@@ -166,6 +211,12 @@ def _union(events: Events, lanes: list[int]) -> Intervals:
     """When at least one event of some lanes runs, ps; touching events are merged, as their number is what the parts depend on."""
     # In the type of the column: any other would have all of it copied, for each lane.
     wanted = np.array(lanes, events.lane.dtype)
-    begins, ends = np.searchsorted(events.lane, wanted).tolist(), np.searchsorted(events.lane, wanted, side="right").tolist()
+    begins, ends = (
+        np.searchsorted(events.lane, wanted).tolist(),
+        np.searchsorted(events.lane, wanted, side="right").tolist(),
+    )
     rows = [slice(first, stop) for first, stop in zip(begins, ends, strict=True)]
-    return Intervals.union_of(Intervals.union(events.start[lane], events.start[lane] + events.duration[lane]) for lane in rows)
+    return Intervals.union_of(
+        Intervals.union(events.start[lane], events.start[lane] + events.duration[lane])
+        for lane in rows
+    )

@@ -61,8 +61,12 @@ class Density:
             self._cover += np.bincount(base + of_begin, weights=covers, minlength=size)
             if len(far):
                 starts, ends = base[far] + of_begin[far], base[far] + of_end[far]
-                self._edges += np.bincount(starts, minlength=size) - np.bincount(ends, minlength=size)
-                self._cover -= np.bincount(ends, weights=of_end[far] + 1 - finish[far], minlength=size)
+                self._edges += np.bincount(starts, minlength=size) - np.bincount(
+                    ends, minlength=size
+                )
+                self._cover -= np.bincount(
+                    ends, weights=of_end[far] + 1 - finish[far], minlength=size
+                )
 
     def shares(self) -> Floats:
         """Busy time by row and part as a share of the part; more than 1 where events of a row overlap. float64[rows, bins]"""
@@ -75,7 +79,9 @@ class Density:
 def bytes_of(shares: Floats) -> npt.NDArray[np.uint8]:
     """Shares as 0…255, flat; 0 only where there is nothing, so that a lone short event shows."""
     # What is left of sums that cancel out is nothing.
-    return np.where(shares > 1e-9, np.clip(np.round(shares * 255), 1, 255), 0).astype(np.uint8).ravel()
+    return (
+        np.where(shares > 1e-9, np.clip(np.round(shares * 255), 1, 255), 0).astype(np.uint8).ravel()
+    )
 
 
 def strip(tracks: Tracks) -> dict[str, Any]:
@@ -91,8 +97,14 @@ def strip(tracks: Tracks) -> dict[str, Any]:
     """
     size = max((lane.id for lane in tracks.lanes), default=-1) + 1
     counted, work = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    device = [lane.id for lane in tracks.lanes if lane.kind == "device" and lane.events and not lane.derived]
-    host = [lane.id for lane in tracks.lanes if lane.kind == "host" and lane.events and not lane.derived]
+    device = [
+        lane.id
+        for lane in tracks.lanes
+        if lane.kind == "device" and lane.events and not lane.derived
+    ]
+    host = [
+        lane.id for lane in tracks.lanes if lane.kind == "host" and lane.events and not lane.derived
+    ]
     repeated = repeats(tracks)
     work[[i for i in device if i not in repeated] if device else host] = True
     counted[device + host] = True
@@ -122,7 +134,11 @@ def repeats(tracks: Tracks) -> set[int]:
         if lane.kind == "device":
             groups.setdefault((lane.host, lane.process), []).append((lane.id, lane.name))
     for members in groups.values():
-        work = {i for i, name in members if name.lower().startswith("stream") or name.lower() == "xla ops"}
+        work = {
+            i
+            for i, name in members
+            if name.lower().startswith("stream") or name.lower() == "xla ops"
+        }
         if work:
             found |= {i for i, _ in members} - work
     return found

@@ -76,7 +76,12 @@ class Made:
         spans: list[tuple[Int64s, Int64s]] = []
         for i, line in enumerate(self.lines):
             order = np.lexsort((line.start - line.end, line.start))
-            parts.append((np.full(len(order), first_lane + i, np.int32), (first_name + line.name[order]).astype(np.int32)))
+            parts.append(
+                (
+                    np.full(len(order), first_lane + i, np.int32),
+                    (first_name + line.name[order]).astype(np.int32),
+                )
+            )
             spans.append((line.start[order], (line.end - line.start)[order]))
         if not parts:
             none = np.zeros(0, np.int64)
@@ -86,7 +91,9 @@ class Made:
         return Events(lane, name, start, duration)
 
 
-def runs(level: Sequence[Int64s], start: Int64s, end: Int64s, apart: Int64s) -> tuple[Int64s, Int64s, Int64s, list[Flags]]:
+def runs(
+    level: Sequence[Int64s], start: Int64s, end: Int64s, apart: Int64s
+) -> tuple[Int64s, Int64s, Int64s, list[Flags]]:
     """Equal neighbours as one, on each level.
 
     Parameters
@@ -115,7 +122,13 @@ def runs(level: Sequence[Int64s], start: Int64s, end: Int64s, apart: Int64s) -> 
         if not len(at):
             continue
         kept = what[at] >= 0
-        parts.append((what[at][kept], np.minimum.reduceat(start, at)[kept], np.maximum.reduceat(end, at)[kept]))
+        parts.append(
+            (
+                what[at][kept],
+                np.minimum.reduceat(start, at)[kept],
+                np.maximum.reduceat(end, at)[kept],
+            )
+        )
     if not parts:
         none = np.zeros(0, np.int64)
         return none, none, none, begins
@@ -157,4 +170,16 @@ def steps_of_hosts(run: Drawable, made: Made, hosts: int, without: set[str]) -> 
         if one in without:
             continue
         rows = np.flatnonzero(host == one)
-        made.add(Line(heading(one, "Host", hosts), STEPS, "", "steps", one, "-1", np.array(names, np.int64)[rows], start[rows], end[rows]))
+        made.add(
+            Line(
+                heading(one, "Host", hosts),
+                STEPS,
+                "",
+                "steps",
+                one,
+                "-1",
+                np.array(names, np.int64)[rows],
+                start[rows],
+                end[rows],
+            )
+        )

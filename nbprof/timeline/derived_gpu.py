@@ -41,18 +41,36 @@ def add(run: Drawable, made: Made, hosts: int) -> None:
     lanes = trace.lanes
     if "plane" not in lanes or not (lanes["kind"] == "device").any():
         return
-    planes = [number for number, plane in enumerate(trace.planes) if re.match(r"/device:GPU:\d+\Z", plane.name)]
+    planes = [
+        number
+        for number, plane in enumerate(trace.planes)
+        if re.match(r"/device:GPU:\d+\Z", plane.name)
+    ]
     plane, kind = lanes["plane"].to_numpy(np.int64), lanes["kind"].to_numpy(object)
     thread = lanes["thread"].astype(str).tolist()
     totals = np.diff(np.searchsorted(trace.events.lane, np.arange(len(lanes) + 1)))
-    wanted = {STEPS, SCOPES, OPS} | {line for line, key in ((MODULES, "hlo_module"), (HLO, "hlo_op")) if key in trace.args}
+    wanted = {STEPS, SCOPES, OPS} | {
+        line for line, key in ((MODULES, "hlo_module"), (HLO, "hlo_op")) if key in trace.args
+    }
     found = []
     for number in planes:
         mine = np.flatnonzero(plane == number)
-        has = {_RECORDED.get(re.split(r" - from #| #\d+\Z", thread[i])[0], "") for i in mine.tolist() if kind[i] != "device" and totals[i]}
+        has = {
+            _RECORDED.get(re.split(r" - from #| #\d+\Z", thread[i])[0], "")
+            for i in mine.tolist()
+            if kind[i] != "device" and totals[i]
+        }
         streams = [i for i in mine.tolist() if kind[i] == "device" and totals[i]]
         if streams and not wanted <= has:
-            found.append(Gpu(number, streams, has, str(lanes["host"].iloc[mine[0]]), int(lanes["device"].iloc[mine[0]])))
+            found.append(
+                Gpu(
+                    number,
+                    streams,
+                    has,
+                    str(lanes["host"].iloc[mine[0]]),
+                    int(lanes["device"].iloc[mine[0]]),
+                )
+            )
     if found:
         _Gpus(run, made, found, hosts).add()
 
@@ -85,7 +103,9 @@ class _Gpus:
             process = heading(gpu.host, section(self.trace.planes[gpu.plane].name), self.hosts)
             start, end, names = steps[gpu.host, gpu.device]
             if STEPS not in gpu.has:
-                self._line(Line(process, STEPS, "", "steps", gpu.host, str(gpu.device), names, start, end))
+                self._line(
+                    Line(process, STEPS, "", "steps", gpu.host, str(gpu.device), names, start, end)
+                )
             self._streams(gpu, process, start, kernels, paths)
         if self.lines:
             order = [line for line in (STEPS, SCOPES, OPS, MODULES, HLO) if line in self.lines]
@@ -102,8 +122,16 @@ class _Gpus:
         run = self.run
         markers, names = run.activity.markers.frame(), step_names(run)
         markers = markers[markers["device"] >= 0].sort_values("start", kind="stable")
-        host, device, group, start, end = (markers[c].to_numpy(np.int64) for c in ("host", "device", "group", "start", "end"))
-        coded = np.array([self.made.code(names.get(key, str(key[1]))) for key in zip(host.tolist(), group.tolist(), strict=True)], np.int64)
+        host, device, group, start, end = (
+            markers[c].to_numpy(np.int64) for c in ("host", "device", "group", "start", "end")
+        )
+        coded = np.array(
+            [
+                self.made.code(names.get(key, str(key[1])))
+                for key in zip(host.tolist(), group.tolist(), strict=True)
+            ],
+            np.int64,
+        )
         out = {}
         for gpu in self.gpus:
             mine = np.flatnonzero((host == run.hosts.index(gpu.host)) & (device == gpu.device))
@@ -136,7 +164,9 @@ class _Gpus:
         program = _numbers(trace, "program_id", kernels)
         module, hlo = _texts(trace, "hlo_module", kernels), _texts(trace, "hlo_op", kernels)
 
-        def of(a: Int64s, b: Int64s, path: Callable[[int, int], list[int]]) -> tuple[list[Int64s], Int64s]:
+        def of(
+            a: Int64s, b: Int64s, path: Callable[[int, int], list[int]]
+        ) -> tuple[list[Int64s], Int64s]:
             first, code = unique_rows(a, pd.factorize(b)[0])
             levels, names = chains([path(int(a[row]), int(b[row])) for row in first.tolist()])
             return [level[code] for level in levels], names
@@ -153,7 +183,10 @@ class _Gpus:
         def hlo_ops(text: int, ident: int) -> list[int]:
             if text < 0 or not trace.strings[text]:
                 return []
-            return [within.setdefault((ident, part), len(within)) for part in trace.strings[text].split("::")]
+            return [
+                within.setdefault((ident, part), len(within))
+                for part in trace.strings[text].split("::")
+            ]
 
         out[MODULES] = of(module, program, modules)
         levels, numbers = of(hlo, program, hlo_ops)
@@ -163,10 +196,18 @@ class _Gpus:
         names, types = self.run.activity.ops.values, self.run.activity.types.values
 
         def scopes(op: int, kind: int) -> list[int]:
-            return [made.code(part) for part in str(names[op]).split("/")[:-1]] if op >= 0 and types[kind] not in _NO_OP else []
+            return (
+                [made.code(part) for part in str(names[op]).split("/")[:-1]]
+                if op >= 0 and types[kind] not in _NO_OP
+                else []
+            )
 
         def ops(op: int, kind: int) -> list[int]:
-            return [made.code(str(types[kind]), f"{names[op]}:{types[kind]}")] if op >= 0 and types[kind] not in _NO_OP else []
+            return (
+                [made.code(str(types[kind]), f"{names[op]}:{types[kind]}")]
+                if op >= 0 and types[kind] not in _NO_OP
+                else []
+            )
 
         out[SCOPES], out[OPS] = of(op, kind, scopes), of(op, kind, ops)
         return out
@@ -177,25 +218,61 @@ class _Gpus:
         event, op, kind = (table[column].to_numpy(np.int64) for column in ("event", "op", "type"))
         return lookup(event, op, kernels), lookup(event, kind, kernels)
 
-    def _streams(self, gpu: Gpu, process: str, steps: Int64s, kernels: Int64s, paths: dict[str, tuple[list[Int64s], Int64s]]) -> None:
+    def _streams(
+        self,
+        gpu: Gpu,
+        process: str,
+        steps: Int64s,
+        kernels: Int64s,
+        paths: dict[str, tuple[list[Int64s], Int64s]],
+    ) -> None:
         lanes = self.events.lane[kernels]
         wanted = np.array(gpu.streams, lanes.dtype)
-        begins, ends = np.searchsorted(lanes, wanted).tolist(), np.searchsorted(lanes, wanted, side="right").tolist()
+        begins, ends = (
+            np.searchsorted(lanes, wanted).tolist(),
+            np.searchsorted(lanes, wanted, side="right").tolist(),
+        )
         bounds = dict(zip(gpu.streams, zip(begins, ends, strict=True), strict=True))
-        busy = sorted((i for i in gpu.streams if bounds[i][1] > bounds[i][0]), key=lambda i: bounds[i][0] - bounds[i][1])
+        busy = sorted(
+            (i for i in gpu.streams if bounds[i][1] > bounds[i][0]),
+            key=lambda i: bounds[i][0] - bounds[i][1],
+        )
         threads, lines = self.trace.lanes["thread"].tolist(), []
         for rank, lane in enumerate(busy):
             rows = slice(*bounds[lane])
             start = self.events.start[kernels[rows]]
             end = start + self.events.duration[kernels[rows]]
             step = np.searchsorted(steps, start, side="right")
-            made = _of_stream({line: ([v[rows] for v in levels], names) for line, (levels, names) in paths.items()}, start, end, step)
+            made = _of_stream(
+                {
+                    line: ([v[rows] for v in levels], names)
+                    for line, (levels, names) in paths.items()
+                },
+                start,
+                end,
+                step,
+            )
             for title, (what, first, last) in made.items():
                 if title not in gpu.has:
                     # The stream with most kernels has the plain name.
-                    of, note = (f"{title} · {threads[lane]}", "") if rank else (title, str(threads[lane]) if len(busy) > 1 else "")
+                    of, note = (
+                        (f"{title} · {threads[lane]}", "")
+                        if rank
+                        else (title, str(threads[lane]) if len(busy) > 1 else "")
+                    )
                     lines.append(
-                        Line(process, of, note, "device", gpu.host, str(gpu.device), paths[title][1][what], first, last, folded=rank > 0)
+                        Line(
+                            process,
+                            of,
+                            note,
+                            "device",
+                            gpu.host,
+                            str(gpu.device),
+                            paths[title][1][what],
+                            first,
+                            last,
+                            folded=rank > 0,
+                        )
                     )
         for line in lines:
             self._line(line)
@@ -226,8 +303,12 @@ def _line(
         none = np.zeros(0, np.int64)
         return (none, none, none), np.zeros(len(start), np.int64)
     rows = np.flatnonzero(levels[0] >= 0)
-    apart = step[rows] if ended is None else step[rows] * (int(ended.max(initial=0)) + 1) + ended[rows]
-    what, first, last, begins = runs([level[rows] for level in levels], start[rows], end[rows], apart)
+    apart = (
+        step[rows] if ended is None else step[rows] * (int(ended.max(initial=0)) + 1) + ended[rows]
+    )
+    what, first, last, begins = runs(
+        [level[rows] for level in levels], start[rows], end[rows], apart
+    )
     opened = np.zeros(len(start), np.int64)
     opened[rows] = begins[0]
     return (what, first, last), np.cumsum(opened)
@@ -241,4 +322,8 @@ def _texts(trace: Trace, key: str, rows: Int64s) -> Int64s:
 
 def _numbers(trace: Trace, key: str, rows: Int64s) -> Int64s:
     column = trace.args.get(key)
-    return np.full(len(rows), -1, np.int64) if column is None else lookup(column.event, column.values, rows)
+    return (
+        np.full(len(rows), -1, np.int64)
+        if column is None
+        else lookup(column.event, column.values, rows)
+    )

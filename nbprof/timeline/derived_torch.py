@@ -29,7 +29,11 @@ def add(run: Drawable, made: Made, hosts: int) -> None:
     lanes = run.trace.lanes
     kind, device, host, process = (lanes[c].tolist() for c in ("kind", "device", "host", "process"))
     # Which lanes a device has: those of one host that have its number.
-    keys = {(host[i], device[i]): heading(str(host[i]), str(process[i]), hosts) for i in range(len(lanes)) if kind[i] == "device"}
+    keys = {
+        (host[i], device[i]): heading(str(host[i]), str(process[i]), hosts)
+        for i in range(len(lanes))
+        if kind[i] == "device"
+    }
     event = table["event"].to_numpy(np.int64)
     launch, op = _launched(run, event)
     lines: set[str] = set()
@@ -44,8 +48,12 @@ def add(run: Drawable, made: Made, hosts: int) -> None:
                 made.add(line)
             lines |= {line.title.partition(" · ")[0] for line in made.lines[before:]}
     if lines:
-        what = ", ".join(text.lower() for text in (STEPS, TORCH_MODULES, TORCH_OPS) if text in lines)
-        made.notes.append(f"Derived from what the program launched on each device, at the time it ran there: {what}.")
+        what = ", ".join(
+            text.lower() for text in (STEPS, TORCH_MODULES, TORCH_OPS) if text in lines
+        )
+        made.notes.append(
+            f"Derived from what the program launched on each device, at the time it ran there: {what}."
+        )
 
 
 def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
@@ -55,18 +63,28 @@ def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
     known = np.flatnonzero(target >= 0)
     order = known[np.argsort(target[known], kind="stable")]
     columns = ("event", "came_of" if "came_of" in table else "op")
-    launch, op = (lookup(target[order], table[column].to_numpy(np.int64)[order], event) for column in columns)
+    launch, op = (
+        lookup(target[order], table[column].to_numpy(np.int64)[order], event) for column in columns
+    )
     return launch, op
 
 
-def _steps(run: Drawable, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str) -> Line:
+def _steps(
+    run: Drawable, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str
+) -> Line:
     """The steps of a device: from the first to the last that was launched in one, the end of the step before cut off."""
     markers, names = run.activity.markers.frame(), step_names(run)
     number, events = run.hosts.index(host), run.trace.events
-    mine = markers[(markers["host"] == number) & (markers["device"] < 0)].sort_values("start", kind="stable")
+    mine = markers[(markers["host"] == number) & (markers["device"] < 0)].sort_values(
+        "start", kind="stable"
+    )
     mark = mine["event"].to_numpy(np.int64)
-    begins, high = _asked(run, mark, mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64))
-    launched = np.where(work.launch[rows] >= 0, events.start[work.launch[rows]], events.start[work.event[rows]])
+    begins, high = _asked(
+        run, mark, mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
+    )
+    launched = np.where(
+        work.launch[rows] >= 0, events.start[work.launch[rows]], events.start[work.event[rows]]
+    )
     at = np.searchsorted(begins, launched, side="right") - 1
     inside = (at >= 0) & (launched < np.append(high, 0)[at])
     rows, at = rows[inside], at[inside]
@@ -102,16 +120,26 @@ class _Work:
         self.event, self.launch, self.op = event, launch, op
         self.start: Int64s = trace.events.start[event]
         self.end: Int64s = self.start + trace.events.duration[event]
-        named = np.fromiter((str(n).startswith(_MODULE) for n in trace.names), np.bool_, len(trace.names))
+        named = np.fromiter(
+            (str(n).startswith(_MODULE) for n in trace.names), np.bool_, len(trace.names)
+        )
         # The mark of a step is written as an op in some versions: the lane of steps tells it. An optimizer's is work, too.
         ops = _kind_of_ops(trace)
         mark = run.activity.markers.event
-        ops[[event for event in mark.tolist() if not str(trace.names[trace.events.name[event]]).startswith("Optimizer.step#")]] = False
+        ops[
+            [
+                event
+                for event in mark.tolist()
+                if not str(trace.names[trace.events.name[event]]).startswith("Optimizer.step#")
+            ]
+        ] = False
         self.ops, self.op_at = _around(trace.events, op, ops, op >= 0)
         # Without an op, the call itself may lie in a module.
         where = np.where(op >= 0, op, launch)
         self.modules, self.module_at = (
-            _around(trace.events, where, named[trace.events.name], where >= 0) if named.any() else ([], np.full(len(op), -1, np.int64))
+            _around(trace.events, where, named[trace.events.name], where >= 0)
+            if named.any()
+            else ([], np.full(len(op), -1, np.int64))
         )
 
     def streams(self, made: Made, rows: Int64s, host: str, device: str, process: str) -> list[Line]:
@@ -122,14 +150,37 @@ class _Work:
         out = []
         for rank, one in enumerate(lanes[np.argsort(-counts, kind="stable")].tolist()):
             mine = rows[lane == one]
-            for title, levels, at in ((TORCH_MODULES, self.modules, self.module_at), (TORCH_OPS, self.ops, self.op_at)):
+            for title, levels, at in (
+                (TORCH_MODULES, self.modules, self.module_at),
+                (TORCH_OPS, self.ops, self.op_at),
+            ):
                 known = mine[at[mine] >= 0]
                 what, first, last, _ = runs(
-                    [level[at[known]] for level in levels], self.start[known], self.end[known], np.zeros(len(known), np.int64)
+                    [level[at[known]] for level in levels],
+                    self.start[known],
+                    self.end[known],
+                    np.zeros(len(known), np.int64),
                 )
                 names = self._names(made, what)
-                name, note = (f"{title} · {threads[one]}", "") if rank else (title, str(threads[one]) if len(lanes) > 1 else "")
-                out.append(Line(process, name, note, "device", host, device, names, first, last, folded=rank > 0))
+                name, note = (
+                    (f"{title} · {threads[one]}", "")
+                    if rank
+                    else (title, str(threads[one]) if len(lanes) > 1 else "")
+                )
+                out.append(
+                    Line(
+                        process,
+                        name,
+                        note,
+                        "device",
+                        host,
+                        device,
+                        names,
+                        first,
+                        last,
+                        folded=rank > 0,
+                    )
+                )
         return out
 
     def _names(self, made: Made, events: Int64s) -> Int64s:
@@ -149,12 +200,18 @@ def _kind_of_ops(trace: Trace) -> npt.NDArray[np.bool_]:
     if column is None:
         # Events that were made of tables have no category.
         return out
-    wanted = [code for code in np.unique(column.values).tolist() if trace.strings[code].lower() in ("cpu_op", "operator")]
+    wanted = [
+        code
+        for code in np.unique(column.values).tolist()
+        if trace.strings[code].lower() in ("cpu_op", "operator")
+    ]
     out[column.event[np.isin(column.values, wanted)]] = True
     return out
 
 
-def _around(events: Events, inner: Int64s, kind: npt.NDArray[np.bool_], known: npt.NDArray[np.bool_]) -> tuple[list[Int64s], Int64s]:
+def _around(
+    events: Events, inner: Int64s, kind: npt.NDArray[np.bool_], known: npt.NDArray[np.bool_]
+) -> tuple[list[Int64s], Int64s]:
     """The events of a kind around some events, these included: what `runs` needs.
 
     Returns

@@ -59,7 +59,11 @@ class Details:
                 "count": len(same),
                 "mean_ns": float(duration.mean(dtype=np.float64)) / 1000 if len(same) else 0.0,
                 # Of an even number the shorter of the two.
-                "median": slices.ref(int(same[np.argsort(duration, kind="stable")[(len(same) - 1) // 2]])) if len(same) else None,
+                "median": slices.ref(
+                    int(same[np.argsort(duration, kind="stable")[(len(same) - 1) // 2]])
+                )
+                if len(same)
+                else None,
             },
             "parent": slices.ref_or_none(slices.step(event, "parent")),
             "op": op,
@@ -69,7 +73,12 @@ class Details:
             "stack": self._links.stack(event) if self._links else [],
             # Derived events have no args of their own.
             "args": args(self._run.trace, row) if part.first == 0 else [],
-            "arrows": [{"kind": k, "from": slices.ref(a), "to": slices.ref(b)} for k, a, b in self._links.of(event)] if self._links else [],
+            "arrows": [
+                {"kind": k, "from": slices.ref(a), "to": slices.ref(b)}
+                for k, a, b in self._links.of(event)
+            ]
+            if self._links
+            else [],
             "row": self._row(lane.kind if lane else "", str(tracks.names[code]), full, op)
             or (self._memory(row) if part.first == 0 else None),
         }
@@ -81,7 +90,11 @@ class Details:
 
     def _launch(self, event: int) -> dict[str, Any] | None:
         found = self._links.launch(event) if self._links else None
-        return None if found is None else {"slice": self._slices.ref(found[0]), "delay_ns": found[1] / 1000}
+        return (
+            None
+            if found is None
+            else {"slice": self._slices.ref(found[0]), "delay_ns": found[1] / 1000}
+        )
 
     def _row(self, kind: str, short: str, full: str, op: str) -> dict[str, str] | None:
         """The row of a table that the slice is counted in, by the very text that the table has."""
@@ -103,7 +116,11 @@ class Details:
         """The row of what was in memory at the peak, for a call of an allocator that says which op called it."""
         column = self._run.trace.args.get("tf_op")
         op = value_of(self._run.trace, column, event) if column is not None else None
-        return {"tab": "memory", "filter": op} if isinstance(op, str) and op in self._tables()["memory"] else None
+        return (
+            {"tab": "memory", "filter": op}
+            if isinstance(op, str) and op in self._tables()["memory"]
+            else None
+        )
 
     def _tables(self) -> dict[str, frozenset[str]]:
         if self._rows is None:
@@ -114,7 +131,10 @@ class Details:
                 ("input", run.input_ops, "op"),
                 ("memory", run.memory_peak, "op"),
             )
-            self._rows = {tab: frozenset(map(str, frame[column])) if len(frame) else frozenset() for tab, frame, column in frames}
+            self._rows = {
+                tab: frozenset(map(str, frame[column])) if len(frame) else frozenset()
+                for tab, frame, column in frames
+            }
         return self._rows
 
 
@@ -123,7 +143,8 @@ MOST_ARGS = 200
 _MOST_BYTES = 64
 # A key that tells its unit: "allocation_bytes", "bytes", "queued_ns". Those of the launch tell how many, not how long.
 _BYTES = re.compile(
-    r"(?:^|[_\s])(?:bytes|nbytes)(?:$|[_\s](?:reserved|allocated|available|accessed|in use)$)|^(?:peak_)?bytes_in_use$", re.I
+    r"(?:^|[_\s])(?:bytes|nbytes)(?:$|[_\s](?:reserved|allocated|available|accessed|in use)$)|^(?:peak_)?bytes_in_use$",
+    re.I,
 )
 _TIME = re.compile(r"(?:^|[_\s(])(ps|ns|us|ms)\)?$", re.I)
 

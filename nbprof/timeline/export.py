@@ -45,10 +45,14 @@ def export(
     """Writes the file in parts; see `nbprof.tools.trace.accessor.TraceView.export`."""
     target = Path(path).expanduser()
     if not target.name.endswith((".json", ".json.gz")) and not is_stream(target):
-        raise NbprofError(f"{target}: the file name of a Chrome trace must end in .json or .json.gz")
+        raise NbprofError(
+            f"{target}: the file name of a Chrome trace must end in .json or .json.gz"
+        )
     events = select_events.pick(run.timeline.tracks, lanes, None, between)
     if not len(events) and not (lanes is None and between is None):
-        raise NbprofError(f"{target}: nothing was written: no event is in this range and on these lanes (p.trace.tracks)")
+        raise NbprofError(
+            f"{target}: nothing was written: no event is in this range and on these lanes (p.trace.tracks)"
+        )
     whole = Export(run, events, between, counters)
     with atomic_write(target, "trace") as file:
         if target.name.endswith(".gz"):
@@ -72,13 +76,17 @@ def _write(whole: Export, file: BinaryIO) -> None:
 class Export:
     """The lines of one trace: each an object of `traceEvents`."""
 
-    def __init__(self, run: Drawable, events: Int64s, between: tuple[float, float] | None, counters: bool) -> None:
+    def __init__(
+        self, run: Drawable, events: Int64s, between: tuple[float, float] | None, counters: bool
+    ) -> None:
         self._run, self._trace = run, run.trace
         tracks = self._tracks = run.timeline.tracks
         self._between, self._counters = between, counters
         # Perfetto takes no times before 0.
         flows = run.trace.flows
-        firsts = [counter.time for counter in tracks.counters] + ([flows.time] if flows is not None else [])
+        firsts = [counter.time for counter in tracks.counters] + (
+            [flows.time] if flows is not None else []
+        )
         self._origin = min([tracks.origin, *(int(times.min()) for times in firsts if len(times))])
         self._marks = marks(run.trace)
         self._further = tuple(threads(events) for events in (tracks.events, tracks.extra))
@@ -149,11 +157,16 @@ class Export:
         keys, place = np.unique(lane.astype(np.int64) << 32 | further, return_inverse=True)
         known = {lane.id: self._pid[lane.host, lane.process] for lane in self._lanes}
         heads = np.empty(len(keys), object)
-        heads[:] = [f'"pid":{known[k >> 32]},"tid":{self._tid[k >> 32, k & 0xFFFFFFFF]},"ts":' for k in keys.tolist()]
+        heads[:] = [
+            f'"pid":{known[k >> 32]},"tid":{self._tid[k >> 32, k & 0xFFFFFFFF]},"ts":'
+            for k in keys.tolist()
+        ]
         out: list[str] = heads[place].tolist()
         return out
 
-    def _slices(self, ids: Int64s, table: Any, further: npt.NDArray[np.int32], args: Args) -> list[str]:
+    def _slices(
+        self, ids: Int64s, table: Any, further: npt.NDArray[np.int32], args: Args
+    ) -> list[str]:
         if table is self._tracks.events:
             ids = ids[~self._marks[ids]]
         heads = self._heads(table.lane[ids], further[ids])
@@ -162,7 +175,9 @@ class Export:
         names, more = args.of(ids, table.name[ids])
         return [
             f'{{"ph":"X",{head}{start},"dur":{length},"name":{name}{arg}}}'
-            for head, start, length, name, arg in zip(heads, starts, lengths, names, more, strict=True)
+            for head, start, length, name, arg in zip(
+                heads, starts, lengths, names, more, strict=True
+            )
         ]
 
     def _instants(self, ids: Int64s, further: npt.NDArray[np.int32], args: Args) -> list[str]:
@@ -174,7 +189,9 @@ class Export:
         scopes = args.texts(ids, "s")
         return [
             f'{{"ph":"i",{head}{start},"s":{scope if scope in _SCOPES else _OF_THREAD},"name":{name}{arg}}}'
-            for head, start, scope, name, arg in zip(heads, _micros(events.start[ids] - self._origin), scopes, names, more, strict=True)
+            for head, start, scope, name, arg in zip(
+                heads, _micros(events.start[ids] - self._origin), scopes, names, more, strict=True
+            )
         ]
 
     def _flows(self) -> Iterator[list[str]]:
@@ -185,18 +202,33 @@ class Export:
         flows, events = points.flows, self._tracks.events
         drawn = np.zeros(len(self._trace.lanes), np.bool_)
         drawn[[lane.id for lane in self._lanes if lane.id < len(drawn)]] = True
-        first_of = {row: lane for lane, row in reversed(list(enumerate(points.row_of.tolist()))) if drawn[lane]}
-        low, high = (-np.inf, np.inf) if self._between is None else sorted(moment * 1e9 for moment in self._between)
-        rows = np.flatnonzero(np.isin(flows.lane, list(first_of)) & (flows.time >= low) & (flows.time <= high))
+        first_of = {
+            row: lane
+            for lane, row in reversed(list(enumerate(points.row_of.tolist())))
+            if drawn[lane]
+        }
+        low, high = (
+            (-np.inf, np.inf)
+            if self._between is None
+            else sorted(moment * 1e9 for moment in self._between)
+        )
+        rows = np.flatnonzero(
+            np.isin(flows.lane, list(first_of)) & (flows.time >= low) & (flows.time <= high)
+        )
         for at in range(0, len(rows), _CHUNK):
             part = rows[at : at + _CHUNK]
             slices = points.slices(part)
             on = (slices >= 0) & drawn[events.lane[slices]]
             rest = np.array([first_of[row] for row in flows.lane[part].tolist()], np.int64)
-            heads = self._heads(np.where(on, events.lane[slices], rest), np.where(on, self._further[0][slices], 0))
+            heads = self._heads(
+                np.where(on, events.lane[slices], rest), np.where(on, self._further[0][slices], 0)
+            )
             times = _micros(flows.time[part] - self._origin)
             strings = self._trace.strings
-            category = {c: text(strings[c]) if c >= 0 else '""' for c in np.unique(flows.category[part]).tolist()}
+            category = {
+                c: text(strings[c]) if c >= 0 else '""'
+                for c in np.unique(flows.category[part]).tolist()
+            }
             yield [
                 f'{{"ph":"{"stf"[phase]}",{head}{time},"id":{ident},"cat":{category[c]},"name":{category[c]}'
                 f"{_ENCLOSING if inside else ''}}}"
@@ -239,17 +271,26 @@ class Export:
 
     def _samples(self) -> Iterator[list[str]]:
         by_id = {lane.id: lane for lane in self._lanes}
-        low, high = (-np.inf, np.inf) if self._between is None else sorted(moment * 1e9 for moment in self._between)
+        low, high = (
+            (-np.inf, np.inf)
+            if self._between is None
+            else sorted(moment * 1e9 for moment in self._between)
+        )
         for counter in self._tracks.counters:
             lane = by_id[counter.id]
             head = f'{{"ph":"C","pid":{self._pid[lane.host, lane.process]},"name":{text(counter.label)},"ts":'
-            rows = np.flatnonzero((counter.time >= low) & (counter.time <= high) & np.isfinite(counter.value))
+            rows = np.flatnonzero(
+                (counter.time >= low) & (counter.time <= high) & np.isfinite(counter.value)
+            )
             for at in range(0, len(rows), _CHUNK):
                 part = rows[at : at + _CHUNK]
                 times = _micros(counter.time[part] - self._origin)
                 unit = text(counter.unit)
                 values = counter.value[part].tolist()
-                yield [f'{head}{time},"args":{{{unit}:{value!r}}}}}' for time, value in zip(times, values, strict=True)]
+                yield [
+                    f'{head}{time},"args":{{{unit}:{value!r}}}}}'
+                    for time, value in zip(times, values, strict=True)
+                ]
 
 
 _ENCLOSING = ',"bp":"e"'
@@ -289,10 +330,16 @@ def _micros(times: Int64s) -> list[str]:
     if not (rest % 1000).any():
         # Recorded in ns, as by most tools: three digits are all there are.
         rest = rest // 1000
-        found = [f"{a}.{b:03d}" if b else str(a) for a, b in zip(whole.tolist(), rest.tolist(), strict=True)]
+        found = [
+            f"{a}.{b:03d}" if b else str(a)
+            for a, b in zip(whole.tolist(), rest.tolist(), strict=True)
+        ]
         more = "0004"
     else:
-        found = [f"{a}.{b:06d}" if b else str(a) for a, b in zip(whole.tolist(), rest.tolist(), strict=True)]
+        found = [
+            f"{a}.{b:06d}" if b else str(a)
+            for a, b in zip(whole.tolist(), rest.tolist(), strict=True)
+        ]
         more = "4"
     for i in low.tolist():
         found[i] += more
@@ -311,7 +358,10 @@ def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
     kept = _cut(times)
     low = np.flatnonzero((times > 0) & (times % _US != 0) & (kept < ns))
     clear = _cut(times[low], 4) == ns[low]
-    far, low = np.concatenate((low[~clear], np.flatnonzero((kept > ns) & (times <= _BOTH_READ)))), low[clear]
+    far, low = (
+        np.concatenate((low[~clear], np.flatnonzero((kept > ns) & (times <= _BOTH_READ)))),
+        low[clear],
+    )
     if len(far):
         times = times.copy()
         step = np.ceil(2 * np.spacing(times[far] / _US) * _US).astype(np.int64)
@@ -324,7 +374,11 @@ def _cut(times: Int64s, tenths: int = 0) -> Int64s:
     """The ns that are left of times in ps, and tenths of a ps, by way of the float64 µs nearest to them."""
     whole, rest = np.divmod(times, _US)
     # Rounded once, as by a reader of the decimals: what is too large for float64 to hold before the division is divided in two parts.
-    micros = np.where(times <= _EXACT, (np.minimum(times, _EXACT) * 10 + tenths) / (10 * _US), whole + (rest * 10 + tenths) / (10 * _US))
+    micros = np.where(
+        times <= _EXACT,
+        (np.minimum(times, _EXACT) * 10 + tenths) / (10 * _US),
+        whole + (rest * 10 + tenths) / (10 * _US),
+    )
     out: Int64s = (micros * 1000.0).astype(np.int64)
     return out
 
@@ -371,7 +425,9 @@ def _past(end: Int64s, parent: npt.NDArray[np.int32]) -> bool:
     return bool((end[inside] > end[parent[inside]]).any())
 
 
-def _with_inner(marked: npt.NDArray[np.bool_], parent: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+def _with_inner(
+    marked: npt.NDArray[np.bool_], parent: npt.NDArray[np.int32]
+) -> npt.NDArray[np.bool_]:
     """Events that are marked or lie in one that is; distances double in each round."""
     marked, above = marked.copy(), parent.copy()
     open_ = np.flatnonzero(above >= 0)

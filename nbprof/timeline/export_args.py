@@ -49,12 +49,24 @@ class Args:
         Whether these are the events of the trace; those derived from them have no args.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks, marks: npt.NDArray[np.bool_], *, own: bool) -> None:
+    def __init__(
+        self, trace: Trace, tracks: Tracks, marks: npt.NDArray[np.bool_], *, own: bool
+    ) -> None:
         self._trace, self._tracks, self._own, self._marks = trace, tracks, own, marks
         self._each: dict[int, str] = {}
         self._first: dict[int, str] = {}
-        for code in np.flatnonzero(tracks.names != tracks.full).tolist() if tracks.names is not tracks.full else ():
-            self._name(code, "full_name" if own and code in trace.name_args.get("long_name", {}) else "long_name", tracks.full[code])
+        for code in (
+            np.flatnonzero(tracks.names != tracks.full).tolist()
+            if tracks.names is not tracks.full
+            else ()
+        ):
+            self._name(
+                code,
+                "full_name"
+                if own and code in trace.name_args.get("long_name", {})
+                else "long_name",
+                tracks.full[code],
+            )
         if own:
             for key, values in trace.name_args.items():
                 for code, value in values.items():
@@ -81,7 +93,14 @@ class Args:
             more[at] += part
         if self._own:
             for key, column in self._trace.args.items():
-                _add(more, ids, key, column, self._trace, self._marks if key in _OF_INSTANTS else None)
+                _add(
+                    more,
+                    ids,
+                    key,
+                    column,
+                    self._trace,
+                    self._marks if key in _OF_INSTANTS else None,
+                )
         names: list[str] = shown[place].tolist()
         return names, [f',"args":{{{part[1:]}}}' if part else "" for part in more.tolist()]
 
@@ -92,10 +111,20 @@ class Args:
             return [""] * len(ids)
         events, codes = column.of(TEXT)
         at = np.minimum(np.searchsorted(events, ids), max(len(events) - 1, 0))
-        return [text(self._trace.strings[codes[i]]) if len(events) and events[i] == e else "" for i, e in zip(at, ids, strict=True)]
+        return [
+            text(self._trace.strings[codes[i]]) if len(events) and events[i] == e else ""
+            for i, e in zip(at, ids, strict=True)
+        ]
 
 
-def _add(more: npt.NDArray[np.object_], ids: Int64s, key: str, column: ArgColumn, trace: Trace, but: npt.NDArray[np.bool_] | None) -> None:
+def _add(
+    more: npt.NDArray[np.object_],
+    ids: Int64s,
+    key: str,
+    column: ArgColumn,
+    trace: Trace,
+    but: npt.NDArray[np.bool_] | None,
+) -> None:
     """Adds one arg to the texts of some events, whose ids ascend; not to those marked in `but`."""
     low, high = np.searchsorted(column.event, [ids[0], ids[-1] + 1]) if len(ids) else (0, 0)
     events = column.event[low:high]
@@ -104,7 +133,11 @@ def _add(more: npt.NDArray[np.object_], ids: Int64s, key: str, column: ArgColumn
     at = np.minimum(np.searchsorted(ids, events), len(ids) - 1)
     hit = np.flatnonzero((ids[at] == events) & (True if but is None else ~but[events]))
     rows = at[hit]
-    kinds = column.kinds[low:high][hit] if not isinstance(column.kind, int) else np.full(len(hit), column.kind, np.uint8)
+    kinds = (
+        column.kinds[low:high][hit]
+        if not isinstance(column.kind, int)
+        else np.full(len(hit), column.kind, np.uint8)
+    )
     values = column.value[low:high][hit].astype(np.int64, copy=False)
     head = f",{text(key)}:"
     for kind in np.unique(kinds).tolist():
@@ -121,7 +154,10 @@ def _texts(head: str, kind: int, values: Int64s, trace: Trace) -> npt.NDArray[np
     elif kind == DOUBLE:
         written = [head + json_text(value) for value in codes.view(np.float64).tolist()]
     else:
-        written = [f"{head}{value}" for value in (codes.view(np.uint64) if kind == UINT else codes).tolist()]
+        written = [
+            f"{head}{value}"
+            for value in (codes.view(np.uint64) if kind == UINT else codes).tolist()
+        ]
     out = np.empty(len(codes), object)
     out[:] = written
     return np.asarray(out[place], object)

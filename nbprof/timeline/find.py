@@ -60,7 +60,10 @@ class Hits:
     @cached_property
     def strip(self) -> npt.NDArray[np.uint8]:
         """How many hits start in each of `STRIP` equal parts of the profile, uint8 and at most 255."""
-        first, length = self.slices.tracks.origin, max(self.slices.tracks.end - self.slices.tracks.origin, 1)
+        first, length = (
+            self.slices.tracks.origin,
+            max(self.slices.tracks.end - self.slices.tracks.origin, 1),
+        )
         out = np.zeros(STRIP, np.int64)
         for at in range(0, len(self.ids), _CHUNK):
             place = (self.slices.starts(self.ids[at : at + _CHUNK]) - first) * (STRIP / length)
@@ -86,7 +89,9 @@ class Hits:
     def before(self, start: int, event: int) -> int:
         """Number of hits before (start, event) in time order."""
         starts = self.starts
-        return int(np.count_nonzero(starts < start)) + int(np.count_nonzero(self.ids[starts == start] < event))
+        return int(np.count_nonzero(starts < start)) + int(
+            np.count_nonzero(self.ids[starts == start] < event)
+        )
 
 
 class Finder:
@@ -109,7 +114,10 @@ class Finder:
         with self._lock:
             known = self._known.pop(query, None) or self._search(query)
             self._known[query] = known
-            while len(self._known) > 1 and (len(self._known) > _KEPT or sum(len(h.ids) for h in self._known.values()) > _KEPT_IDS):
+            while len(self._known) > 1 and (
+                len(self._known) > _KEPT
+                or sum(len(h.ids) for h in self._known.values()) > _KEPT_IDS
+            ):
                 self._known.popitem(last=False)
             return known
 
@@ -150,7 +158,13 @@ class Finder:
     def search(self, query: str) -> dict[str, Any]:
         """A `Found`, with the count of different names."""
         hits = self.hits(query)
-        return {"count": len(hits.ids), "error": hits.error, "strip": hits.strip, "names": hits.names, "where": hits.where}
+        return {
+            "count": len(hits.ids),
+            "error": hits.error,
+            "strip": hits.strip,
+            "names": hits.names,
+            "where": hits.where,
+        }
 
     def hit(self, query: str, at: Mapping[str, Any]) -> dict[str, Any]:
         """A `Hit`: the one with an index in time, next to an event or a time, or the longest; no slice where there is none.
@@ -187,7 +201,9 @@ class Finder:
         return {"index": index, "slice": self._slices.ref(hits.at(index))}
 
 
-def _with_name_args(name_args: Mapping[str, Mapping[int, object]], pattern: Pattern, hit: npt.NDArray[np.bool_]) -> None:
+def _with_name_args(
+    name_args: Mapping[str, Mapping[int, object]], pattern: Pattern, hit: npt.NDArray[np.bool_]
+) -> None:
     """Marks the names of which an arg that holds for all their events matches."""
     number = pattern.number
     for values in name_args.values():
@@ -195,14 +211,24 @@ def _with_name_args(name_args: Mapping[str, Mapping[int, object]], pattern: Patt
         if codes:
             hit[np.array(codes)[pattern.matches(values[code] for code in codes)]] = True
         if number is not None:
-            same = [c for c, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool) and value == number]
+            same = [
+                c
+                for c, value in values.items()
+                if isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and value == number
+            ]
             hit[same] = True
 
 
 def _with_args(trace: Trace, pattern: Pattern, hit: npt.NDArray[np.bool_]) -> None:
     """Marks the events of which an arg matches."""
     columns = [trace.args[name] for name in trace.args]
-    texts = pattern.matches(trace.strings) if any(_may_be(column, TEXT) for column in columns) and len(trace.strings) else None
+    texts = (
+        pattern.matches(trace.strings)
+        if any(_may_be(column, TEXT) for column in columns) and len(trace.strings)
+        else None
+    )
     for column in columns:
         if texts is not None and texts.any() and _may_be(column, TEXT):
             for rows, values in _rows(column, TEXT):

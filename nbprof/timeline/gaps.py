@@ -59,10 +59,14 @@ def sections(slices: Slices) -> dict[tuple[str, str], list[Lane]]:
 
 def busy(slices: Slices, lanes: list[Lane], low: int, high: int) -> Intervals:
     """When any of some lanes had work in low…high, ps."""
-    return Intervals.union_of(covered(slices.part_of(lane.id), lane.id, low, high) for lane in lanes)
+    return Intervals.union_of(
+        covered(slices.part_of(lane.id), lane.id, low, high) for lane in lanes
+    )
 
 
-def gaps(slices: Slices, from_: float | None = None, to: float | None = None, most: int = MOST) -> tuple[list[Gap], int]:
+def gaps(
+    slices: Slices, from_: float | None = None, to: float | None = None, most: int = MOST
+) -> tuple[list[Gap], int]:
     """The longest idle gaps of all devices, longest first, and how many there are in all.
 
     A gap lies between work of the device: what comes before its first and after its last work is none, unless a range is given.
@@ -84,12 +88,16 @@ def gaps(slices: Slices, from_: float | None = None, to: float | None = None, mo
         idle = work.gaps(low if from_ is not None else None, high if to is not None else None)
         count += len(idle)
         longest = first_largest(idle.length, most)
-        found += [Gap(host, process, int(idle.start[i]), int(idle.end[i])) for i in longest.tolist()]
+        found += [
+            Gap(host, process, int(idle.start[i]), int(idle.end[i])) for i in longest.tolist()
+        ]
     found.sort(key=lambda gap: (gap.start - gap.end, gap.start))
     # What the host did is looked up for the longest; below them it is no answer to anything.
     threads = _threads(slices)
     named = max(10, min(_NAMED, _LOOKS // max(sum(map(len, threads.values())), 1)))
-    return [_with_host(slices, gap, threads) for gap in found[: min(most, named)]] + found[named:most], count
+    return [_with_host(slices, gap, threads) for gap in found[: min(most, named)]] + found[
+        named:most
+    ], count
 
 
 def first_largest(values: Int64s, most: int) -> Int64s:
@@ -100,11 +108,15 @@ def first_largest(values: Int64s, most: int) -> Int64s:
     return places[np.argsort(-values[places], kind="stable")[:most]]
 
 
-def at(slices: Slices, time: float | None, host: str | None = None, device: str | None = None) -> Gap | None:
+def at(
+    slices: Slices, time: float | None, host: str | None = None, device: str | None = None
+) -> Gap | None:
     """The gap that a time (ns) lies in, else the one nearest to it; the longest without a time."""
     best: tuple[int, Gap] | None = None
     for (on, process), lanes in sections(slices).items():
-        if (host and on != host) or (device and device not in {process, *(lane.device for lane in lanes)}):
+        if (host and on != host) or (
+            device and device not in {process, *(lane.device for lane in lanes)}
+        ):
             continue
         idle = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1).gaps()
         if not len(idle):
@@ -144,7 +156,9 @@ def _with_host(slices: Slices, gap: Gap, threads: dict[str, list[Lane]]) -> Gap:
         return gap
     best = int(np.argmax(names.own))
     event = sums.longest(best)
-    return Gap(gap.host, gap.process, gap.start, gap.end, slices.name(event), event, float(names.own[best]))
+    return Gap(
+        gap.host, gap.process, gap.start, gap.end, slices.name(event), event, float(names.own[best])
+    )
 
 
 def answer(slices: Slices, from_: float | None, to: float | None, most: int) -> dict[str, Any]:
@@ -171,9 +185,28 @@ def frame(run: Drawable, most: int = MOST, slices: Slices | None = None) -> pd.D
     """
     slices = slices or Slices(tracks(run))
     found, _ = gaps(slices, most=most)
-    rows = [(g.host, _device(g), g.start / 1e9, (g.end - g.start) / 1e6, g.name, g.own / 1e6 if g.name else np.nan) for g in found]
+    rows = [
+        (
+            g.host,
+            _device(g),
+            g.start / 1e9,
+            (g.end - g.start) / 1e6,
+            g.name,
+            g.own / 1e6 if g.name else np.nan,
+        )
+        for g in found
+    ]
     out = pd.DataFrame(rows, columns=COLUMNS)
-    return out.astype({"start_ms": "f8", "duration_us": "f8", "meanwhile_us": "f8", "host": object, "device": object, "meanwhile": object})
+    return out.astype(
+        {
+            "start_ms": "f8",
+            "duration_us": "f8",
+            "meanwhile_us": "f8",
+            "host": object,
+            "device": object,
+            "meanwhile": object,
+        }
+    )
 
 
 def _device(gap: Gap) -> str:

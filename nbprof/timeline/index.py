@@ -37,12 +37,19 @@ class Rows:
     def long_rows(self) -> list[tuple[int, int]]:
         """Lane and level of the rows that wide bins are worth it for."""
         sizes, stack = np.diff(self.stack.row), self.stack
-        place = np.searchsorted(stack.first_row, long := np.flatnonzero(sizes >= LEAST), side="right") - 1
-        return list(zip(stack.lanes[place].tolist(), (long - stack.first_row[place]).tolist(), strict=True))
+        place = (
+            np.searchsorted(stack.first_row, long := np.flatnonzero(sizes >= LEAST), side="right")
+            - 1
+        )
+        return list(
+            zip(stack.lanes[place].tolist(), (long - stack.first_row[place]).tolist(), strict=True)
+        )
 
     def coarsen(self, lane: int, level: int, origin: int) -> None:
         """Makes the wide bins of a row. Without them its tiles are the same, but take longer."""
-        made = Coarse.of(self.blocks, *self.range(lane, level), bool(self.stack.flat[self.place[lane]]), origin)
+        made = Coarse.of(
+            self.blocks, *self.range(lane, level), bool(self.stack.flat[self.place[lane]]), origin
+        )
         if made is not None:
             self.coarse[lane, level] = made
 
@@ -54,7 +61,9 @@ class Rows:
     def extent(self, at: int, stop: int, flat: bool) -> tuple[int, int]:
         """Where a row starts and ends, ps; integers that never wrap around."""
         first, last = (at, stop - 1) if flat else self.stack.order[[at, stop - 1]].tolist()
-        return int(self.events.start[first]), int(self.events.start[last]) + int(self.events.duration[last])
+        return int(self.events.start[first]), int(self.events.start[last]) + int(
+            self.events.duration[last]
+        )
 
 
 class HitRows:
@@ -68,9 +77,13 @@ class HitRows:
         """Ids of the hits of a row, ascending."""
         if (lane, level) not in self._rows:
             stack, k = table.stack, table.place[lane]
-            low, high = np.searchsorted(self.ids, (stack.bounds[k : k + 2] + table.base).astype(self.ids.dtype))
+            low, high = np.searchsorted(
+                self.ids, (stack.bounds[k : k + 2] + table.base).astype(self.ids.dtype)
+            )
             ids = self.ids[low:high]
-            self._rows[lane, level] = ids if stack.flat[k] else ids[stack.level[ids - table.base] == level]
+            self._rows[lane, level] = (
+                ids if stack.flat[k] else ids[stack.level[ids - table.base] == level]
+            )
         return self._rows[lane, level]
 
 
@@ -97,7 +110,13 @@ class Index:
 
     def table(self, lane: int) -> Rows | None:
         """The table that has the events of a lane."""
-        return self.main if lane in self.main.place else self.extra if lane in self.extra.place else None
+        return (
+            self.main
+            if lane in self.main.place
+            else self.extra
+            if lane in self.extra.place
+            else None
+        )
 
     def of(self, event: int) -> tuple[Rows, int]:
         """The table of an event, and its index there.

@@ -45,7 +45,9 @@ def stacked(stacks: list[Stack]) -> list[str]:
     if not moved:
         return []
     what = f"{plural(moved, 'event overlaps', 'events overlap')} others on {'its lane' if moved == 1 else 'their lane'} partially"
-    return [f"{what}, on {plural(lanes, 'lane')}: drawn on {'a separate level' if moved == 1 else 'separate levels'}."]
+    return [
+        f"{what}, on {plural(lanes, 'lane')}: drawn on {'a separate level' if moved == 1 else 'separate levels'}."
+    ]
 
 
 def lone(tracks: Tracks) -> list[str]:
@@ -67,4 +69,6 @@ def lone(tracks: Tracks) -> list[str]:
         return []
     far = duration(max(low - tracks.origin, tracks.end - high) / 1e12)
     lie = "lies" if away == 1 else "lie"
-    return [f"{plural(away, 'event')} {lie} far from the others, up to {far} away; these take {duration(core / 1e12)}."]
+    return [
+        f"{plural(away, 'event')} {lie} far from the others, up to {far} away; these take {duration(core / 1e12)}."
+    ]

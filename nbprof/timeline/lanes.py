@@ -58,7 +58,13 @@ def step_names(run: Drawable) -> dict[tuple[int, int], str]:
     names = {key: str(name) for key, name in run.activity.group_names.items()}
     if len(steps):
         host = steps["host"].map({host: i for i, host in enumerate(run.hosts)})
-        names.update(zip(zip(host.tolist(), steps["group"].tolist(), strict=True), steps["name"].astype(str).tolist(), strict=True))
+        names.update(
+            zip(
+                zip(host.tolist(), steps["group"].tolist(), strict=True),
+                steps["name"].astype(str).tolist(),
+                strict=True,
+            )
+        )
     return names
 
 
@@ -87,11 +93,19 @@ def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
     devices : DataFrame
         Of `Activity.devices`.
     """
-    known = devices[(devices["kind"] == "TPU") & devices["chip"].notna() & devices["chip_core"].notna()]
+    known = devices[
+        (devices["kind"] == "TPU") & devices["chip"].notna() & devices["chip_core"].notna()
+    ]
     if not len(known):
         return lanes
     rows = known[["host", "device", "chip", "chip_core"]].to_dict("records")
-    places = {(row["host"], f"TPU {row['device']}"): f" (chip {int(row['chip'])}, core {int(row['chip_core'])})" for row in rows}
+    places = {
+        (
+            row["host"],
+            f"TPU {row['device']}",
+        ): f" (chip {int(row['chip'])}, core {int(row['chip_core'])})"
+        for row in rows
+    }
     result = []
     for lane in lanes:
         place = places.get((lane.host, lane.process.removeprefix(f"{lane.host} · ")), "")
@@ -112,10 +126,14 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
     bounds = np.searchsorted(events.lane, np.arange(count + 1))
     totals = np.diff(bounds)
     # Columns as lists: a look into a frame for each of 5,000 lanes would take a second.
-    process, kinds, host, thread = (table[c].tolist() for c in ("process", "kind", "host", "thread"))
+    process, kinds, host, thread = (
+        table[c].tolist() for c in ("process", "kind", "host", "thread")
+    )
     devices = table["device"].tolist() if "device" in table else [-1] * count
     notes = table["note"].tolist() if "note" in table else [""] * count
-    order = table["order"].to_numpy().argsort(kind="stable") if "order" in table else np.arange(count)
+    order = (
+        table["order"].to_numpy().argsort(kind="stable") if "order" in table else np.arange(count)
+    )
     titled = cache(section)
     lanes = []
     for i in order.tolist():
@@ -123,7 +141,13 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
             continue
         under = titled(str(process[i]), devices[i] if isinstance(devices[i], str) else None)
         on_device = bool(_DEVICE.match(under))
-        kind: Kind = "steps" if kinds[i] == "steps" else "device" if kinds[i] == "device" or on_device else "host"
+        kind: Kind = (
+            "steps"
+            if kinds[i] == "steps"
+            else "device"
+            if kinds[i] == "device" or on_device
+            else "host"
+        )
         # What a TPU writes itself are its modules and ops; on a GPU these are made of the kernels.
         made = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
         # The span of all that the recorder recorded is no work of the host: it would be the answer to every question.

@@ -105,7 +105,12 @@ def _order(level: Levels, order: Int32s, at: int, stop: int, deepest: int) -> In
         return np.array([stop - at], np.int64)
     part = level[at:stop]
     # A stable sort of small integers takes one pass a byte.
-    np.add(np.argsort(part.astype(np.uint8) if deepest < 256 else part, kind="stable"), at, out=order[at:stop], casting="unsafe")
+    np.add(
+        np.argsort(part.astype(np.uint8) if deepest < 256 else part, kind="stable"),
+        at,
+        out=order[at:stop],
+        casting="unsafe",
+    )
     # Every level down to the deepest is used: what lies in an event is one level below something.
     return np.bincount(part, minlength=deepest + 1)
 
@@ -122,7 +127,11 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
         row = slice(at, at + size)
         at += size
         ids = order[row] if len(sizes) > 1 else None
-        start, duration = (events.start[row], events.duration[row]) if ids is None else (events.start[ids], events.duration[ids])
+        start, duration = (
+            (events.start[row], events.duration[row])
+            if ids is None
+            else (events.start[ids], events.duration[ids])
+        )
         end = start + duration
         if depth == MOST_LEVEL or not (end[:-1] > start[1:]).any():
             continue
@@ -131,7 +140,10 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
         first = np.flatnonzero(start >= ends_before(end))
         behind = np.append(first[1:], size)
         several = behind - first > 1
-        no_deeper = np.append(np.flatnonzero(events.depth[lane] <= depth), lane.stop - lane.start) + lane.start
+        no_deeper = (
+            np.append(np.flatnonzero(events.depth[lane] <= depth), lane.stop - lane.start)
+            + lane.start
+        )
         until = no_deeper[np.searchsorted(no_deeper, ids[behind[several] - 1], side="right")]
         found.append(np.stack([ids[first[several]], until], axis=1))
     if not found:
@@ -184,7 +196,13 @@ def _turns(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
         # The events of a run that overlap, with the first of each; between runs everything is over.
         rows = np.flatnonzero(late | np.append(late[1:], False))
         until = None
-        for row, begin, finish, goes_on in zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), late[rows].tolist(), strict=True):
+        for row, begin, finish, goes_on in zip(
+            rows.tolist(),
+            start[rows].tolist(),
+            end[rows].tolist(),
+            late[rows].tolist(),
+            strict=True,
+        ):
             if not goes_on or until is None or begin >= until:
                 kept[row] = True
                 until = finish
@@ -196,7 +214,9 @@ def _free_levels(start: Int64s, end: Int64s, parent: Int64s, least: Int64s) -> I
     out: list[int] = []
     until: list[int] = []
     deep = np.zeros(0, np.int64)
-    for begin, finish, above, at in zip(start.tolist(), end.tolist(), parent.tolist(), least.tolist(), strict=True):
+    for begin, finish, above, at in zip(
+        start.tolist(), end.tolist(), parent.tolist(), least.tolist(), strict=True
+    ):
         if above >= 0:
             at = out[above] + 1
         if at >= len(until):

@@ -51,7 +51,11 @@ class Links:
         self.run, self.tracks = run, tracks
         self.trace: Trace = run.trace
         self.events = run.trace.events
-        self.flows = FlowPoints(run.trace) if run.trace.flows is not None and len(run.trace.flows.phase) else None
+        self.flows = (
+            FlowPoints(run.trace)
+            if run.trace.flows is not None and len(run.trace.flows.phase)
+            else None
+        )
 
     def of(self, event: int) -> list[Arrow]:
         """Kind ("launch", "producer", "forward" or "flow"), begin and end of the arrows of an event; at most 50 of a kind."""
@@ -66,7 +70,11 @@ class Links:
         """The host call that launched device work, and the time from the start of the call to the start of that work (ps)."""
         if not self._recorded(event) or not self.on_device[self.events.lane[event]]:
             return None
-        calls = [other for other in self._correlated(event) if not self.on_device[self.events.lane[other]]]
+        calls = [
+            other
+            for other in self._correlated(event)
+            if not self.on_device[self.events.lane[other]]
+        ]
         if not calls and self.flows is not None:
             calls = [a for kind, a, b in self._of_file(event) if kind == "launch" and b == event]
         if not calls:
@@ -100,15 +108,23 @@ class Links:
         """The step that an event belongs to, as named in the steps table; "" if unknown."""
         if not self._recorded(event):
             extra = self.tracks.extra
-            return self._step_at(self._host_of_extra(event), int(extra.start[event - len(self.events)]), None)
+            return self._step_at(
+                self._host_of_extra(event), int(extra.start[event - len(self.events)]), None
+            )
         host = int(self.host_of_lane[self.events.lane[event]])
         names = self._step_names
         group = self._number("group_id", event)
         if group is not None and group >= 0:
             return names.get((host, group), str(group))
         time, device = int(self.events.start[event]), int(self._device[self.events.lane[event]])
-        if device >= 0 and (launched := self.launch(event)) is not None and self._marks(host, None) is not None:
-            return self._step_at(host, int(self.events.start[launched[0]]), None) or self._step_at(host, time, device)
+        if (
+            device >= 0
+            and (launched := self.launch(event)) is not None
+            and self._marks(host, None) is not None
+        ):
+            return self._step_at(host, int(self.events.start[launched[0]]), None) or self._step_at(
+                host, time, device
+            )
         return self._step_at(host, time, device if device >= 0 else None)
 
     # Where events are.
@@ -123,7 +139,9 @@ class Links:
     @cached_property
     def on_device(self) -> npt.NDArray[np.bool_]:
         """bool[lanes]"""
-        return self.trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy(np.bool_) & (self._device >= 0)
+        return self.trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy(np.bool_) & (
+            self._device >= 0
+        )
 
     @cached_property
     def _device(self) -> Int64s:
@@ -136,7 +154,9 @@ class Links:
     def host_of_lane(self) -> Int64s:
         """int64[lanes]: index into the hosts."""
         place = {host: i for i, host in enumerate(self.run.hosts)}
-        return np.array([place.get(host, -1) for host in self.trace.lanes["host"].tolist()], np.int64)
+        return np.array(
+            [place.get(host, -1) for host in self.trace.lanes["host"].tolist()], np.int64
+        )
 
     def _host_of_extra(self, event: int) -> int:
         lane = int(self.tracks.extra.lane[event - len(self.events)])
@@ -152,14 +172,23 @@ class Links:
     def _number(self, key: str, event: int) -> int | None:
         column = self.trace.args.get(key)
         at = -1 if column is None else self._place(column, event)
-        if column is None or at < 0 or int(column.kinds[at] if not isinstance(column.kind, int) else column.kind) not in (INT, UINT):
+        if (
+            column is None
+            or at < 0
+            or int(column.kinds[at] if not isinstance(column.kind, int) else column.kind)
+            not in (INT, UINT)
+        ):
             return None
         return int(np.asarray(column.value[at : at + 1]).astype(np.int64)[0])
 
     def _text(self, key: str, event: int) -> str:
         column = self.trace.args.get(key)
         at = -1 if column is None else self._place(column, event)
-        if column is None or at < 0 or int(column.kinds[at] if not isinstance(column.kind, int) else column.kind) != TEXT:
+        if (
+            column is None
+            or at < 0
+            or int(column.kinds[at] if not isinstance(column.kind, int) else column.kind) != TEXT
+        ):
             stated = self.trace.name_args.get(key, {}).get(int(self.events.name[event]), "")
             return stated if isinstance(stated, str) else ""
         return self.trace.strings[int(column.value[at])]
@@ -178,7 +207,9 @@ class Links:
 
     def _here(self, found: Int64s, event: int) -> Int64s:
         """Those on the host of an event, without itself."""
-        here = self.host_of_lane[self.events.lane[found]] == self.host_of_lane[self.events.lane[event]]
+        here = (
+            self.host_of_lane[self.events.lane[found]] == self.host_of_lane[self.events.lane[event]]
+        )
         return np.asarray(found[here & (found != event)], np.int64)
 
     # Arrows.
@@ -188,7 +219,13 @@ class Links:
             return [], 0
         out: dict[Arrow, None] = {}
         more = 0
-        for found in (self._launched(event), self._made(event), self._turned(event), self._of_file(event), self._async(event)):
+        for found in (
+            self._launched(event),
+            self._made(event),
+            self._turned(event),
+            self._of_file(event),
+            self._async(event),
+        ):
             new = [arrow for arrow in found if arrow not in out]
             out.update(dict.fromkeys(new[:MOST]))
             more += max(len(new) - MOST, 0)
@@ -205,19 +242,35 @@ class Links:
         if self.on_device[self.events.lane[event]]:
             launch = self.launch(event)
             return [("launch", launch[0], event)] if launch is not None else []
-        work = [other for other in self._correlated(event) if self.on_device[self.events.lane[other]]]
+        work = [
+            other for other in self._correlated(event) if self.on_device[self.events.lane[other]]
+        ]
         # A call of the runtime and the one of the driver in it state the same id: the work belongs to the last.
-        return [("launch", event, other) for other in work if (launch := self.launch(other)) is not None and launch[0] == event]
+        return [
+            ("launch", event, other)
+            for other in work
+            if (launch := self.launch(other)) is not None and launch[0] == event
+        ]
 
     def _made(self, event: int) -> list[Arrow]:
         out: list[Arrow] = []
-        for kind, ident, other_kind, other_ident, sent in (("_pt", "_p", "_ct", "_c", True), ("_ct", "_c", "_pt", "_p", False)):
+        for kind, ident, other_kind, other_ident, sent in (
+            ("_pt", "_p", "_ct", "_c", True),
+            ("_ct", "_c", "_pt", "_p", False),
+        ):
             what, number = self._number(kind, event), self._number(ident, event)
             if what is None or number is None:
                 continue
             found = self._here(self._having(other_ident, number), event)
-            others = [other for other in found.tolist() if self._number(other_kind, other) == what and self._same_process(event, other)]
-            out += [("producer", event, other) if sent else ("producer", other, event) for other in others]
+            others = [
+                other
+                for other in found.tolist()
+                if self._number(other_kind, other) == what and self._same_process(event, other)
+            ]
+            out += [
+                ("producer", event, other) if sent else ("producer", other, event)
+                for other in others
+            ]
         return out
 
     def _same_process(self, a: int, b: int) -> bool:
@@ -232,7 +285,10 @@ class Links:
         group = np.append(self._here(self._having("Sequence number", number), event), event)
         group = group[np.argsort(self.events.start[group], kind="stable")]
         thread = np.array([self._number("Fwd thread id", e) or 0 for e in group.tolist()])
-        forward, backward = group[thread == 0], group[(thread != 0) & ~self.engine[self.events.name[group]]]
+        forward, backward = (
+            group[thread == 0],
+            group[(thread != 0) & ~self.engine[self.events.name[group]]],
+        )
         if not len(forward) or not len(backward):
             return []
         # Ops in a forward op state its number too, as does whatever ran before the next one that is differentiated: the number is that
@@ -243,7 +299,11 @@ class Links:
     @cached_property
     def engine(self) -> npt.NDArray[np.bool_]:
         """bool[names]: calls of the autograd engine, in which the backward op runs."""
-        return np.fromiter((str(n).startswith("autograd::engine::") for n in self.trace.names), np.bool_, len(self.trace.names))
+        return np.fromiter(
+            (str(n).startswith("autograd::engine::") for n in self.trace.names),
+            np.bool_,
+            len(self.trace.names),
+        )
 
     def _of_file(self, event: int) -> list[Arrow]:
         if self.flows is None:
@@ -343,7 +403,10 @@ class Links:
         )  # fmt: skip
         # Marks of a host say when the program was in a step, also where the step lasts until its device work ends.
         on_host = device < 0
-        begin, stop = np.where(on_host, self.events.start[event], start), np.where(on_host, self.events.end[event], end)
+        begin, stop = (
+            np.where(on_host, self.events.start[event], start),
+            np.where(on_host, self.events.end[event], end),
+        )
         out = {}
         for key in sorted(set(zip(host.tolist(), device.tolist(), strict=True))):
             rows = np.flatnonzero((host == key[0]) & (device == key[1]))
@@ -384,7 +447,11 @@ class FlowPoints:
     def __init__(self, trace: Trace) -> None:
         assert trace.flows is not None
         self.trace, self.events, self.flows = trace, trace.events, trace.flows
-        rows = trace.lanes["row"].to_numpy(np.int64) if "row" in trace.lanes else np.arange(len(trace.lanes))
+        rows = (
+            trace.lanes["row"].to_numpy(np.int64)
+            if "row" in trace.lanes
+            else np.arange(len(trace.lanes))
+        )
         self.row_of = rows
         self._categories: set[str] | None = None
 
@@ -394,7 +461,9 @@ class FlowPoints:
         hosts, each of which numbers its arrows by itself.
         """
         ids = self.flows.id
-        host = np.append(pd.factorize(self.trace.lanes["host"])[0], -1)[self.flows.lane].astype(np.int64)
+        host = np.append(pd.factorize(self.trace.lanes["host"])[0], -1)[self.flows.lane].astype(
+            np.int64
+        )
         if not len(ids) or (ids.min() >= 0 and (host == host[0]).all()):
             return ids
         place = np.unique(ids, return_inverse=True)[1].ravel()
@@ -413,17 +482,30 @@ class FlowPoints:
         """Category, begin and end of the arrows of a slice, in the order of the file; at most so many."""
         events, flows = self.events, self.flows
         row = self.row_of[events.lane[event]]
-        first, last = int(events.start[event]) - _NEAR_PS, int(events.start[event] + events.duration[event]) + _NEAR_PS
+        first, last = (
+            int(events.start[event]) - _NEAR_PS,
+            int(events.start[event] + events.duration[event]) + _NEAR_PS,
+        )
         near = np.flatnonzero((flows.lane == row) & (flows.time >= first) & (flows.time <= last))
         out: list[tuple[str, int, int]] = []
         for point in near[self.slices(near) == event].tolist():
-            chain = np.flatnonzero((self.number == self.number[point]) & (flows.category == flows.category[point]))
+            chain = np.flatnonzero(
+                (self.number == self.number[point]) & (flows.category == flows.category[point])
+            )
             chain = self._part(chain, point)
             slices = self.slices(chain)
             at = int(np.flatnonzero(chain == point)[0])
             for a, b in ((at - 1, at), (at, at + 1)):
-                if a >= 0 and b < len(chain) and slices[a] >= 0 and slices[b] >= 0 and flows.phase[chain[a]] != 2:
-                    out.append((self._name(int(flows.category[point])), int(slices[a]), int(slices[b])))
+                if (
+                    a >= 0
+                    and b < len(chain)
+                    and slices[a] >= 0
+                    and slices[b] >= 0
+                    and flows.phase[chain[a]] != 2
+                ):
+                    out.append(
+                        (self._name(int(flows.category[point])), int(slices[a]), int(slices[b]))
+                    )
             if len(out) >= most:
                 break
         return list(dict.fromkeys(out))
@@ -445,17 +527,26 @@ class FlowPoints:
             time = flows.time[points[mine]]
             following = (flows.phase[points[mine]] == 2) & ~flows.enclosing[points[mine]]
             for lane in np.flatnonzero(self.row_of == row).tolist():
-                first, stop = np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
+                first, stop = np.searchsorted(
+                    events.lane, np.array([lane, lane + 1], events.lane.dtype)
+                )
                 starts = events.start[first:stop]
                 at = first + np.searchsorted(starts, time, side="right") - 1
                 at = np.where(at >= first, at, -1)
                 open_ = np.flatnonzero(at >= 0)
                 while len(open_):
-                    open_ = open_[events.start[at[open_]] + events.duration[at[open_]] < time[open_]]
+                    open_ = open_[
+                        events.start[at[open_]] + events.duration[at[open_]] < time[open_]
+                    ]
                     at[open_] = events.parent[at[open_]]
                     open_ = open_[at[open_] >= 0]
                 behind = first + np.searchsorted(starts, time, side="left")
-                near = (behind < stop) & (events.start[np.minimum(behind, stop - 1)] <= time + _NEAR_PS) if stop > first else at >= 0
+                near = (
+                    (behind < stop)
+                    & (events.start[np.minimum(behind, stop - 1)] <= time + _NEAR_PS)
+                    if stop > first
+                    else at >= 0
+                )
                 at = np.where((following | (at < 0)) & near, behind, at)
                 # Of the lanes of a row the one whose slice began last, which is the innermost.
                 began = np.where(at >= 0, events.start[at], np.iinfo(np.int64).min)

@@ -100,12 +100,18 @@ class Locator:
         activity = self._run.activity
         found: list[_Calls] = []
         if kind == "kernel":
-            found = [_events(activity.kernels.frame(), "kernel", activity.kernel_names.codes.get(name))]
+            found = [
+                _events(activity.kernels.frame(), "kernel", activity.kernel_names.codes.get(name))
+            ]
         elif kind == "op":
             # Names get their codes as the tables are made: these first.
             sides = {"device": activity.device_ops.frame(), "host": activity.host_ops.frame()}
             code = activity.ops.codes.get(name)
-            found = [_events(table, "op", code) for side, table in sides.items() if where in (side, None, "")]
+            found = [
+                _events(table, "op", code)
+                for side, table in sides.items()
+                if where in (side, None, "")
+            ]
             # What ran on the device is what the op cost; its calls on the host only asked for it.
             found = next(([rows] for rows in found if len(rows.event)), [])
         elif kind == "input":
@@ -124,7 +130,8 @@ class Locator:
             texts = activity.texts.codes
             calls = activity.calls.frame()
             copies = calls[
-                (calls["name"] == texts.get(name.removesuffix(_TO_DEVICE), -1)) & (calls["kind"] == texts.get(COPY_TO_DEVICE, -1))
+                (calls["name"] == texts.get(name.removesuffix(_TO_DEVICE), -1))
+                & (calls["kind"] == texts.get(COPY_TO_DEVICE, -1))
             ]
             return [_Calls.rows(copies)]
         tables = (activity.host_ops.frame(), "op"), (activity.iterators.frame(), "name")
@@ -144,7 +151,9 @@ class Locator:
             return self._finder.hits(name).ids.astype(np.int64) if part else np.zeros(0, np.int64)
         wanted = np.zeros(len(tracks.names), np.bool_)
         wanted[codes] = True
-        found = [np.flatnonzero(wanted[part.events.name]) + part.first for part in self._slices.parts]
+        found = [
+            np.flatnonzero(wanted[part.events.name]) + part.first for part in self._slices.parts
+        ]
         events = np.concatenate(found).astype(np.int64)
         drawn: npt.NDArray[np.bool_] = self._slices.kind[self._lane(events)] > 0
         return events[drawn]
@@ -152,7 +161,9 @@ class Locator:
     def _lane(self, events: Int64s) -> npt.NDArray[Any]:
         first, second = self._slices.parts
         cut = int(np.searchsorted(events, second.first))
-        out: npt.NDArray[Any] = np.concatenate([first.events.lane[events[:cut]], second.events.lane[events[cut:] - second.first]])
+        out: npt.NDArray[Any] = np.concatenate(
+            [first.events.lane[events[:cut]], second.events.lane[events[cut:] - second.first]]
+        )
         return out
 
     def _on(self, events: Int64s, target: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
@@ -164,7 +175,9 @@ class Locator:
         for lane in self._slices.tracks.lanes:
             process = without_place(lane.process)
             headings = {lane.device, process, process.removeprefix(f"{lane.host} · ")}
-            lanes[lane.id] = (not host or lane.host == host) and (device in (None, "") or str(device) in headings)
+            lanes[lane.id] = (not host or lane.host == host) and (
+                device in (None, "") or str(device) in headings
+            )
         out: npt.NDArray[np.bool_] = lanes[self._lane(events)]
         return out
 
@@ -183,15 +196,29 @@ class Locator:
         if target.get("name") and len(steps) and (steps["name"] == target["name"]).any():
             steps = steps[steps["name"] == target["name"]]
         if not len(steps):
-            what = f"step {target['step']:,}" if isinstance(target.get("step"), int) else "such step"
-            return self._nothing(f"There is no {what} in the trace." if what == "such step" else f"The trace has no {what}.")
+            what = (
+                f"step {target['step']:,}" if isinstance(target.get("step"), int) else "such step"
+            )
+            return self._nothing(
+                f"There is no {what} in the trace."
+                if what == "such step"
+                else f"The trace has no {what}."
+            )
         if target.get("time_ms") is not None:
-            row = steps.iloc[int(np.argmin(np.abs(steps["start_ms"].to_numpy(np.float64) - float(target["time_ms"]))))]
+            row = steps.iloc[
+                int(
+                    np.argmin(
+                        np.abs(steps["start_ms"].to_numpy(np.float64) - float(target["time_ms"]))
+                    )
+                )
+            ]
         else:
             row = steps.iloc[0]
         start = self._slices.ns(round(float(row["start_ms"]) * 1e9))
         end = start + float(row["step_time_ms"]) * 1e6
-        return self._result(self._marker(str(row["host"]), start, end), start, end, f"Step {row['name']}.")
+        return self._result(
+            self._marker(str(row["host"]), start, end), start, end, f"Step {row['name']}."
+        )
 
     def _marker(self, host: str, start: float, end: float) -> int | None:
         """The slice on a lane of steps that is nearest to a range, if it overlaps it."""
@@ -203,7 +230,10 @@ class Locator:
                 continue
             part = slices.part_of(lane.id)
             first, behind = part.starting(lane.id, low, high)
-            for row in [*part.reaching(lane.id, low).tolist(), *range(first, min(behind, first + 100))]:
+            for row in [
+                *part.reaching(lane.id, low).tolist(),
+                *range(first, min(behind, first + 100)),
+            ]:
                 begin = int(part.events.start[row])
                 off = float(abs(begin - low) + abs(begin + int(part.events.duration[row]) - high))
                 if best is None or off < best[0]:
@@ -214,11 +244,17 @@ class Locator:
         time = target.get("time_ms")
         moment = None if time is None else self._slices.ns(round(float(time) * 1e9))
         device = target.get("device")
-        gap = gaps.at(self._slices, moment, target.get("host"), None if device in (None, "") else str(device))
+        gap = gaps.at(
+            self._slices, moment, target.get("host"), None if device in (None, "") else str(device)
+        )
         if gap is None:
             return self._nothing("No device in this profile was idle between two activities.")
         length = wording.micros((gap.end - gap.start) / 1e6)
-        meanwhile = f"; the host was in {_short(gap.name)}" if gap.name else "; the host recorded nothing then"
+        meanwhile = (
+            f"; the host was in {_short(gap.name)}"
+            if gap.name
+            else "; the host recorded nothing then"
+        )
         start, end = self._slices.ns(gap.start), self._slices.ns(gap.end)
         return self._result(gap.event, start, end, f"{gap.process} idle for {length}{meanwhile}.")
 
@@ -233,7 +269,9 @@ class Locator:
         if not len(summary) or pd.isna(summary.iloc[0]["peak_bytes"]):
             return self._nothing("No allocator in this profile reports how much memory was in use.")
         peak = summary.iloc[0]
-        at = rows[(rows["memory_id"] == peak["memory_id"]) & (rows["time_ms"] == peak["peak_time_ms"])]
+        at = rows[
+            (rows["memory_id"] == peak["memory_id"]) & (rows["time_ms"] == peak["peak_time_ms"])
+        ]
         at = at[at["in_use_bytes"] == peak["peak_bytes"]].sort_values("order")
         event = int(at["order"].iloc[-1]) if len(at) else None
         moment = self._slices.ns(round(float(peak["peak_time_ms"]) * 1e9))
@@ -245,16 +283,30 @@ class Locator:
         ref = self._slices.ref(event)
         return self._result(event, ref["start_ns"], ref["start_ns"] + ref["duration_ns"], text)
 
-    def _result(self, event: int | None, start: float, end: float, text: str, room: float = _ROOM) -> dict[str, Any]:
+    def _result(
+        self, event: int | None, start: float, end: float, text: str, room: float = _ROOM
+    ) -> dict[str, Any]:
         """The range with room on both sides, within the profile."""
         whole = self._slices.ns(self._slices.tracks.end)
         more = max(room * (end - start), _LEAST_NS)
         low, high = max(start - more, 0.0), min(end + more, max(whole, end))
         high = max(high, low + _LEAST_NS)
-        return {"found": True, "slice": self._slices.ref_or_none(event), "from": low, "to": high, "text": text}
+        return {
+            "found": True,
+            "slice": self._slices.ref_or_none(event),
+            "from": low,
+            "to": high,
+            "text": text,
+        }
 
     def _nothing(self, text: str) -> dict[str, Any]:
-        return {"found": False, "slice": None, "from": 0.0, "to": self._slices.ns(self._slices.tracks.end), "text": text}
+        return {
+            "found": False,
+            "slice": None,
+            "from": 0.0,
+            "to": self._slices.ns(self._slices.tracks.end),
+            "text": text,
+        }
 
 
 @dataclass
@@ -274,7 +326,10 @@ class _Calls:
     def of(cls, parts: list[_Calls]) -> _Calls:
         """All of several, each once."""
         none = np.zeros(0, np.int64)
-        event, length = (np.concatenate([none, *(getattr(part, column) for part in parts)]) for column in ("event", "length"))
+        event, length = (
+            np.concatenate([none, *(getattr(part, column) for part in parts)])
+            for column in ("event", "length")
+        )
         # Of an event that is counted twice the longer one.
         order = np.lexsort((-length, event))
         event, length = event[order], length[order]
@@ -291,7 +346,11 @@ class _Calls:
 
 
 def _events(table: pd.DataFrame, column: str, code: int | None) -> _Calls:
-    return _Calls.rows(table.iloc[:0] if code is None else table.iloc[np.flatnonzero(table[column].to_numpy() == code)])
+    return _Calls.rows(
+        table.iloc[:0]
+        if code is None
+        else table.iloc[np.flatnonzero(table[column].to_numpy() == code)]
+    )
 
 
 def _short(name: str) -> str:

@@ -92,9 +92,13 @@ class Pattern:
         """What was not searched, as a sentence; "" if everything was."""
         parts = []
         if self.cut:
-            parts.append(f"Of {_texts(self.cut)} only the first {self.most:,} characters were searched.")
+            parts.append(
+                f"Of {_texts(self.cut)} only the first {self.most:,} characters were searched."
+            )
         if self.skipped:
-            parts.append(f"{_texts(self.skipped)} were not searched: the expression takes too long.")
+            parts.append(
+                f"{_texts(self.skipped)} were not searched: the expression takes too long."
+            )
         return " ".join(parts)
 
 
@@ -109,7 +113,9 @@ def _compiled(source: str) -> tuple[re.Pattern[str], int]:
     that is refused before it is tried.
     """
     if len(source) > MOST_PATTERN:
-        raise PatternError(f"The expression has {len(source):,} characters; the limit is {MOST_PATTERN}.")
+        raise PatternError(
+            f"The expression has {len(source):,} characters; the limit is {MOST_PATTERN}."
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -118,7 +124,9 @@ def _compiled(source: str) -> tuple[re.Pattern[str], int]:
     except (re.error, OverflowError, RecursionError) as error:
         raise PatternError(f"Invalid regular expression: {error}.") from None
     if repeats >= len(_LOOKED_AT) or ways > _MOST_WAYS:
-        raise PatternError("The expression can match in too many ways and could take forever. Use fewer repeats and alternatives.")
+        raise PatternError(
+            "The expression can match in too many ways and could take forever. Use fewer repeats and alternatives."
+        )
     return expression, _LOOKED_AT[repeats]
 
 
@@ -153,5 +161,7 @@ def _cost(tree: Any) -> tuple[int, int]:
             inner, inner_ways = _cost(argument if name == "ATOMIC_GROUP" else argument[-1])
             repeats, ways = repeats + inner, ways * inner_ways
         elif name in ("GROUPREF", "GROUPREF_EXISTS"):
-            raise PatternError("The expression has a backreference, which the search does not support.")
+            raise PatternError(
+                "The expression has a backreference, which the search does not support."
+            )
     return repeats, ways

@@ -28,7 +28,10 @@ def work_lanes(slices: Slices) -> list[Lane]:
     return [
         lane
         for lane in slices.tracks.lanes
-        if lane.kind in ("device", "host") and not lane.derived and lane.id not in repeated and lane.events
+        if lane.kind in ("device", "host")
+        and not lane.derived
+        and lane.id not in repeated
+        and lane.events
     ]
 
 
@@ -46,7 +49,15 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
     from_, to = sorted((float(from_), float(to)))
     low, high = slices.ps(from_), slices.ps(to)
     work = work_lanes(slices)
-    chosen = work if lanes is None else [lane for i in dict.fromkeys(lanes) if (lane := slices.lanes.get(i)) and lane.kind != "counter"]
+    chosen = (
+        work
+        if lanes is None
+        else [
+            lane
+            for i in dict.fromkeys(lanes)
+            if (lane := slices.lanes.get(i)) and lane.kind != "counter"
+        ]
+    )
     sets: dict[str, list[Rows]] = {}
     busy = []
     unions: dict[int, Intervals] = {}
@@ -71,7 +82,10 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
         **_shares(slices, by_name(slices, sets), high - low),
         "lanes": busy,
         "idle": [
-            {"process": process, "percent": 100 - _percent(Intervals.union_of(lanes_busy).total(), high - low)}
+            {
+                "process": process,
+                "percent": 100 - _percent(Intervals.union_of(lanes_busy).total(), high - low),
+            }
             for (_, process), lanes_busy in sections.items()
         ]
         if high > low
@@ -90,17 +104,25 @@ def many_info(slices: Slices, events: list[int]) -> dict[str, Any]:
     """
     ids = np.unique(np.asarray(events, np.int64))
     if len(ids) and (ids[0] < 0 or ids[-1] >= len(slices)):
-        raise IndexError(f"there is no event {int(ids[0] if ids[0] < 0 else ids[-1]):,}; there are {len(slices):,}")
+        raise IndexError(
+            f"there is no event {int(ids[0] if ids[0] < 0 else ids[-1]):,}; there are {len(slices):,}"
+        )
     sets: dict[str, list[Rows]] = {}
     lanes = []
     none = np.zeros(0, np.int64)
     start, duration = slices.starts(ids), slices.durations(ids)
-    low, high = (int(start.min()), max(map(sum, zip(start.tolist(), duration.tolist(), strict=True)))) if len(ids) else (0, 0)
+    low, high = (
+        (int(start.min()), max(map(sum, zip(start.tolist(), duration.tolist(), strict=True))))
+        if len(ids)
+        else (0, 0)
+    )
     for part in slices.parts:
         rows = ids[(ids >= part.first) & (ids < part.first + len(part.events))] - part.first
         kind = slices.kind[part.events.lane[rows]]
         for code in np.unique(kind).tolist():
-            sets.setdefault(KINDS[code], []).append(Rows(part, rows[kind == code], none, none, none))
+            sets.setdefault(KINDS[code], []).append(
+                Rows(part, rows[kind == code], none, none, none)
+            )
         lanes += _busy_lanes(part, rows, low, high)
     return {
         "from": slices.ns(low) if len(ids) else 0.0,
@@ -118,13 +140,22 @@ def _busy_lanes(part: Part, rows: Int64s, low: int, high: int) -> list[dict[str,
     for i in np.unique(lane).tolist():
         mine = rows[lane == i]
         start = part.events.start[mine]
-        out.append(_busy(i, Intervals.union(start, start + part.events.duration[mine]), low, high, len(mine)))
+        out.append(
+            _busy(
+                i, Intervals.union(start, start + part.events.duration[mine]), low, high, len(mine)
+            )
+        )
     return out
 
 
 def _busy(lane: int, busy: Intervals, low: int, high: int, count: int) -> dict[str, Any]:
     time = busy.total()
-    return {"lane": int(lane), "busy_ns": time / 1000, "percent": _percent(time, high - low), "count": int(count)}
+    return {
+        "lane": int(lane),
+        "busy_ns": time / 1000,
+        "percent": _percent(time, high - low),
+        "count": int(count),
+    }
 
 
 def _percent(time: float, of: float) -> float:
@@ -154,10 +185,13 @@ def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
     kinds = list(sets)
     sums = [Sums(slices, sets[kind]) for kind in kinds]
     side = np.repeat(np.arange(len(kinds)), [len(each.names.code) for each in sums])
-    place = np.concatenate([np.zeros(0, np.int64), *(np.arange(len(each.names.code)) for each in sums)])
+    place = np.concatenate(
+        [np.zeros(0, np.int64), *(np.arange(len(each.names.code)) for each in sums)]
+    )
     parts = [each.names for each in sums] or [Sums(slices, []).names]
     code, count, own, total, most = (
-        np.concatenate([getattr(part, column) for part in parts]) for column in ("code", "count", "own", "total", "longest")
+        np.concatenate([getattr(part, column) for part in parts])
+        for column in ("code", "count", "own", "total", "longest")
     )
     # Names may differ in full and be shown as one.
     text, texts = pd.factorize(slices.tracks.names[code])
@@ -183,7 +217,9 @@ def _shares(slices: Slices, names: Named, length: int) -> dict[str, Any]:
     count, own, size = names.count, names.own, len(names.name)
     order = np.lexsort((np.arange(size), -count, -own))
     # One name more than fit gets its own line rather than one that sums up a single name.
-    head, rest = (order, order[:0]) if size <= MOST_NAMES + 1 else (order[:MOST_NAMES], order[MOST_NAMES:])
+    head, rest = (
+        (order, order[:0]) if size <= MOST_NAMES + 1 else (order[:MOST_NAMES], order[MOST_NAMES:])
+    )
     shares = [
         {
             "name": str(names.name[i])[:MOST_NAME],
@@ -197,5 +233,13 @@ def _shares(slices: Slices, names: Named, length: int) -> dict[str, Any]:
         }
         for i in head.tolist()
     ]
-    others = {"names": len(rest), "count": int(count[rest].sum()), "self_ns": float(own[rest].sum()) / 1000} if len(rest) else None
+    others = (
+        {
+            "names": len(rest),
+            "count": int(count[rest].sum()),
+            "self_ns": float(own[rest].sum()) / 1000,
+        }
+        if len(rest)
+        else None
+    )
     return {"shares": shares, "others": others, "count": int(count.sum())}

@@ -106,12 +106,17 @@ class Request:
         for row in rows:
             if not isinstance(row, list) or len(row) != 5:
                 raise self._wrong("want", "rows of lane, depth, depth_to, tile and tile_to")
-            lane, depth, depth_to = (self._whole("want", row[i], 0, high) for i, high in ((0, lanes - 1), (1, 65535), (2, 65535)))
+            lane, depth, depth_to = (
+                self._whole("want", row[i], 0, high)
+                for i, high in ((0, lanes - 1), (1, 65535), (2, 65535))
+            )
             tile, tile_to = (self._whole("want", row[i], -(2**53), 2**53) for i in (3, 4))
             tiles += max(tile_to - tile + 1, 0)
             out.append([lane, depth, depth_to, tile, tile_to])
         if tiles > MOST_TILES:
-            raise BadRequest(f"{tiles:,} tiles of rows were requested; the limit is {MOST_TILES:,}.")
+            raise BadRequest(
+                f"{tiles:,} tiles of rows were requested; the limit is {MOST_TILES:,}."
+            )
         return out
 
     def level(self) -> int:
@@ -133,7 +138,9 @@ class Request:
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(name, "a whole number")
         if not low <= value <= high:
-            raise BadRequest(f"{name} is {value:,}; {'there is none' if high < low else f'it goes from {low:,} to {high:,}'}.")
+            raise BadRequest(
+                f"{name} is {value:,}; {'there is none' if high < low else f'it goes from {low:,} to {high:,}'}."
+            )
         return value
 
     def _wrong(self, name: str, what: str) -> BadRequest:

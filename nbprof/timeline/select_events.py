@@ -58,7 +58,9 @@ def window(between: object) -> tuple[float, float]:
     except (TypeError, ValueError):
         first = last = float("nan")
     if first != first or last != last:
-        raise NbprofError(f"between= takes two times in ms from the start of the profile, such as (120.0, 140.0), not {between!r}")
+        raise NbprofError(
+            f"between= takes two times in ms from the start of the profile, such as (120.0, 140.0), not {between!r}"
+        )
     return min(first, last), max(first, last)
 
 
@@ -66,11 +68,21 @@ def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
     """The requested lanes; by default, only recorded ones."""
     kinds = {"steps", "device", "host"}
     if kind is not None and kind not in kinds:
-        raise NbprofError(f"there are no events of kind {kind!r}; kinds of lanes are {', '.join(sorted(kinds))}")
+        raise NbprofError(
+            f"there are no events of kind {kind!r}; kinds of lanes are {', '.join(sorted(kinds))}"
+        )
     drawn = [each for each in tracks.lanes if each.kind != "counter" and kind in (None, each.kind)]
     # An id from here on is that of a lane made here.
-    made = int(tracks.extra.lane.min()) if len(tracks.extra) else max((each.id for each in tracks.lanes), default=0) + 1
-    asked = [lane] if lane is None or isinstance(lane, (str, re.Pattern)) or not isinstance(lane, Sequence) else list(lane)
+    made = (
+        int(tracks.extra.lane.min())
+        if len(tracks.extra)
+        else max((each.id for each in tracks.lanes), default=0) + 1
+    )
+    asked = (
+        [lane]
+        if lane is None or isinstance(lane, (str, re.Pattern)) or not isinstance(lane, Sequence)
+        else list(lane)
+    )
     ids: set[int] = set()
     for one in asked:
         if one is None:
@@ -118,7 +130,9 @@ def _of_lanes(events: Events, wanted: npt.NDArray[np.bool_]) -> Int64s:
         return np.zeros(0, np.int64)
     bounds = np.searchsorted(events.lane, np.arange(int(events.lane[-1]) + 2))
     parts = [
-        np.arange(bounds[i], bounds[i + 1]) for i in range(len(bounds) - 1) if i < len(wanted) and wanted[i] and bounds[i] < bounds[i + 1]
+        np.arange(bounds[i], bounds[i + 1])
+        for i in range(len(bounds) - 1)
+        if i < len(wanted) and wanted[i] and bounds[i] < bounds[i + 1]
     ]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
@@ -134,7 +148,11 @@ def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -
         texts[key][: min(len(values), size)] = values[:size]
     for each in tracks.lanes:
         if each.id >= len(table):
-            texts["host"][each.id], texts["process"][each.id], texts["lane"][each.id] = each.host, each.process, each.name
+            texts["host"][each.id], texts["process"][each.id], texts["lane"][each.id] = (
+                each.host,
+                each.process,
+                each.name,
+            )
     columns: dict[str, npt.NDArray[np.generic]] = {}
     for part, events in ((ids[ids < cut], tracks.events), (ids[ids >= cut] - cut, tracks.extra)):
         values_of = {
@@ -147,7 +165,9 @@ def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -
         }
         for key, value in values_of.items():
             columns[key] = value if key not in columns else np.concatenate([columns[key], value])
-    out = pd.DataFrame({**columns, "event": np.concatenate([ids[ids < cut], ids[ids >= cut]])}, copy=False)
+    out = pd.DataFrame(
+        {**columns, "event": np.concatenate([ids[ids < cut], ids[ids >= cut]])}, copy=False
+    )
     for arg in args:
         out[arg] = pd.Series(arg_column(trace, arg, out["event"].to_numpy()), dtype=object)
     return out
@@ -163,7 +183,9 @@ def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object
     """
     column = trace.args.get(name)
     if column is None:
-        raise NbprofError(f"no event in this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}")
+        raise NbprofError(
+            f"no event in this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}"
+        )
     out = np.full(len(events), None, object)
     if not len(column) or not len(events):
         return out
@@ -183,7 +205,13 @@ def _values(trace: Trace, kind: int, values: Int64s) -> npt.NDArray[np.object_]:
         texts = np.empty(len(codes), object)
         texts[:] = [known[c] if 0 <= c < len(known) else None for c in codes.tolist()]
         return np.asarray(texts[place], object)
-    numbers = values.view(np.float64) if kind == DOUBLE else values.view(np.uint64) if kind == UINT else values
+    numbers = (
+        values.view(np.float64)
+        if kind == DOUBLE
+        else values.view(np.uint64)
+        if kind == UINT
+        else values
+    )
     out = np.empty(len(values), object)
     out[:] = numbers.tolist()
     return out

@@ -84,7 +84,9 @@ class Timeline:
         """The whole profile at a glance."""
         from nbprof.timeline.density import strip
 
-        return self._once("strip", lambda: self.run.persist("timeline_strip", lambda: strip(self.tracks)))
+        return self._once(
+            "strip", lambda: self.run.persist("timeline_strip", lambda: strip(self.tracks))
+        )
 
     @property
     def links(self) -> Links:
@@ -100,7 +102,12 @@ class Timeline:
 
         # No cycle: a profile that is let go is out of memory at once.
         mine = weakref.proxy(self)
-        return self._once("slices", lambda: Slices(self.tracks, lambda: (mine.index.main.stack.level, mine.index.extra.stack.level)))
+        return self._once(
+            "slices",
+            lambda: Slices(
+                self.tracks, lambda: (mine.index.main.stack.level, mine.index.extra.stack.level)
+            ),
+        )
 
     @property
     def details(self) -> Details:
@@ -119,7 +126,9 @@ class Timeline:
     @property
     def lanes(self) -> int:
         """One more than the largest id of a lane."""
-        return self._once("lanes", lambda: max((lane.id for lane in self.tracks.lanes), default=-1) + 1)
+        return self._once(
+            "lanes", lambda: max((lane.id for lane in self.tracks.lanes), default=-1) + 1
+        )
 
     @property
     def events(self) -> int:
@@ -132,7 +141,12 @@ class Timeline:
             self._made["prepared"] = True
             # Where there are no threads, it is made when it is needed.
             with contextlib.suppress(RuntimeError):
-                threading.Thread(target=quietly, args=(_prepare, self.index, self._drawing), name="nbprof-tiles", daemon=True).start()
+                threading.Thread(
+                    target=quietly,
+                    args=(_prepare, self.index, self._drawing),
+                    name="nbprof-tiles",
+                    daemon=True,
+                ).start()
 
     def hits(self, query: str) -> Hits | None:
         """The hits of a search; None where nothing is searched for."""
@@ -202,11 +216,16 @@ def _open(timeline: Timeline, request: Request) -> Answer:  # noqa: ARG001  noth
     return {
         "key": timeline.run.source.content_key(),
         "version": __version__,
-        "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1), **units.get(lane.id, {})} for lane in tracks.lanes],
+        "lanes": [
+            {**head(lane), "depths": max(index.rows(lane.id), 1), **units.get(lane.id, {})}
+            for lane in tracks.lanes
+        ],
         "end_ns": max(tracks.end - tracks.origin, 0) / 1000,
         "total": timeline.events,
         "strip": timeline.strip,
-        "notes": timeline._once("notes", lambda: notes(tracks, [index.main.stack, index.extra.stack])),
+        "notes": timeline._once(
+            "notes", lambda: notes(tracks, [index.main.stack, index.extra.stack])
+        ),
     }
 
 
@@ -277,7 +296,11 @@ def _locate(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline.locate import locate
 
     target: dict[str, Any] = {"kind": request.one_of("kind", *TARGETS)}
-    target |= {name: request.text(name, most=MOST_NAME) for name in ("name", "host", "device", "where") if name in request}
+    target |= {
+        name: request.text(name, most=MOST_NAME)
+        for name in ("name", "host", "device", "where")
+        if name in request
+    }
     if "step" in request:
         target["step"] = request.whole("step", -(2**53), 2**53)
     if "time_ms" in request:

@@ -53,19 +53,26 @@ class Part:
     @cached_property
     def bounds(self) -> Int64s:
         """Where each lane begins among the events, int64[lanes + 1]."""
-        return np.searchsorted(self.events.lane, np.arange(self._lanes + 1, dtype=self.events.lane.dtype))
+        return np.searchsorted(
+            self.events.lane, np.arange(self._lanes + 1, dtype=self.events.lane.dtype)
+        )
 
     @cached_property
     def _reach(self) -> Int64s:
         """The latest end in each block of events, ps."""
-        ends = [ends_of(self.events, slice(at, at + (_BLOCK << 8))) for at in range(0, len(self.events), _BLOCK << 8)]
+        ends = [
+            ends_of(self.events, slice(at, at + (_BLOCK << 8)))
+            for at in range(0, len(self.events), _BLOCK << 8)
+        ]
         parts = [np.maximum.reduceat(end, np.arange(0, len(end), _BLOCK)) for end in ends]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def stretches(self, lanes: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
         """The events of some lanes (bool[lanes]), as stretches that are as long as can be."""
         edges = np.flatnonzero(np.diff(lanes, prepend=False, append=False))
-        for first, behind in zip(self.bounds[edges[::2]].tolist(), self.bounds[edges[1::2]].tolist(), strict=True):
+        for first, behind in zip(
+            self.bounds[edges[::2]].tolist(), self.bounds[edges[1::2]].tolist(), strict=True
+        ):
             if behind > first:
                 yield first, behind
 
@@ -74,7 +81,9 @@ class Part:
         low, high = int(self.bounds[lane]), int(self.bounds[lane + 1])
         start = self.events.start[low:high]
         # The method: the function takes three times as long, and there may be thousands of lanes.
-        return low + int(start.searchsorted(np.int64(from_))), low + int(start.searchsorted(np.int64(to)))
+        return low + int(start.searchsorted(np.int64(from_))), low + int(
+            start.searchsorted(np.int64(to))
+        )
 
     @cached_property
     def _several(self) -> npt.NDArray[np.bool_]:
@@ -92,7 +101,9 @@ class Part:
         """
         out = np.zeros(self._lanes, np.bool_)
         lane, start = self.events.lane, self.events.start
-        for block in np.flatnonzero((self._reach >= from_) & (self._several | (start[::_BLOCK] < to))).tolist():
+        for block in np.flatnonzero(
+            (self._reach >= from_) & (self._several | (start[::_BLOCK] < to))
+        ).tolist():
             if out[lane[block * _BLOCK]] and not self._several[block]:
                 continue
             rows = slice(block * _BLOCK, (block + 1) * _BLOCK)
@@ -107,7 +118,9 @@ class Part:
         Only blocks of events are looked at in which one ends that late, which are few also in front of millions of events.
         """
         low = int(self.bounds[lane])
-        high = low + int(self.events.start[low : int(self.bounds[lane + 1])].searchsorted(np.int64(time)))
+        high = low + int(
+            self.events.start[low : int(self.bounds[lane + 1])].searchsorted(np.int64(time))
+        )
         if high <= low:
             return np.zeros(0, np.int64)
         first = low // _BLOCK
@@ -141,15 +154,24 @@ class Slices:
         when left out.
     """
 
-    def __init__(self, tracks: Tracks, levels: Callable[[], tuple[Levels, Levels]] | None = None) -> None:
+    def __init__(
+        self, tracks: Tracks, levels: Callable[[], tuple[Levels, Levels]] | None = None
+    ) -> None:
         self.tracks = tracks
         self._fills = Fills(tracks.names, tracks.category)
         self.lanes: dict[int, Lane] = {lane.id: lane for lane in tracks.lanes}
         size = max(self.lanes, default=-1) + 1
         both = tracks.events, tracks.extra
         count = max([size, *(int(e.lane[-1]) + 1 for e in both if len(e))])
-        given = (lambda i: lambda: levels()[i]) if levels is not None else (lambda i: lambda: both[i].depth)
-        self.parts = [Part(e, first, count, given(i)) for i, (e, first) in enumerate(zip(both, (0, len(tracks.events)), strict=True))]
+        given = (
+            (lambda i: lambda: levels()[i])
+            if levels is not None
+            else (lambda i: lambda: both[i].depth)
+        )
+        self.parts = [
+            Part(e, first, count, given(i))
+            for i, (e, first) in enumerate(zip(both, (0, len(tracks.events)), strict=True))
+        ]
         self.kind = np.zeros(count, np.uint8)
         """By lane id: what kind of lane it is; 0 for one that is not drawn."""
         for lane in tracks.lanes:
@@ -231,7 +253,11 @@ class Slices:
             return part.first + above if above >= 0 else None
         if to == "child":
             below = self.children(part, row)
-            return part.first + int(below[np.argmax(part.events.duration[below])]) if len(below) else None
+            return (
+                part.first + int(below[np.argmax(part.events.duration[below])])
+                if len(below)
+                else None
+            )
         return self._same_beside(event, back=to == "previous_same")
 
     def children(self, part: Part, row: int) -> Int64s:
@@ -275,11 +301,15 @@ class Slices:
             found = []
             for each in self.parts:
                 for at, behind in each.stretches(wanted):
-                    rows = np.flatnonzero(_any_of(each.events.name[at:behind], codes, len(self.tracks.names)))
+                    rows = np.flatnonzero(
+                        _any_of(each.events.name[at:behind], codes, len(self.tracks.names))
+                    )
                     found.append((rows + (at + each.first)).astype(np.int32))
             known = np.concatenate(found)
         self._same[key] = known
-        while len(self._same) > 1 and (len(self._same) > _KEPT_NAMES or sum(map(len, self._same.values())) > _KEPT_IDS):
+        while len(self._same) > 1 and (
+            len(self._same) > _KEPT_NAMES or sum(map(len, self._same.values())) > _KEPT_IDS
+        ):
             self._same.popitem(last=False)
         return known
 
@@ -294,7 +324,11 @@ class Slices:
     def _column(self, ids: npt.NDArray[Any], column: Callable[[Events], Int64s]) -> Int64s:
         cut = int(np.searchsorted(ids, ids.dtype.type(self.parts[1].first)))
         first, second = (column(part.events) for part in self.parts)
-        return np.concatenate([first[ids[:cut]], second[ids[cut:] - self.parts[1].first]]) if cut < len(ids) else first[ids]
+        return (
+            np.concatenate([first[ids[:cut]], second[ids[cut:] - self.parts[1].first]])
+            if cut < len(ids)
+            else first[ids]
+        )
 
     def _same_beside(self, event: int, *, back: bool) -> int | None:
         ids = self.same(event)
@@ -306,7 +340,9 @@ class Slices:
         return int(part.events.start[row])
 
     @staticmethod
-    def nearest(ids: npt.NDArray[Any], starts: Int64s, start: int, event: int, *, back: bool) -> int | None:
+    def nearest(
+        ids: npt.NDArray[Any], starts: Int64s, start: int, event: int, *, back: bool
+    ) -> int | None:
         """Position of the event next to (start, event) in the order of (start, id), which is that of (start, lane, id)."""
         beyond = starts < start if back else starts > start
         beyond |= (starts == start) & (ids < event if back else ids > event)
@@ -314,7 +350,11 @@ class Slices:
         if not len(rows):
             return None
         # Ids ascend, so of equal starts the first row has the smallest, the last the largest.
-        return int(rows[len(rows) - 1 - np.argmax(starts[rows][::-1])] if back else rows[np.argmin(starts[rows])])
+        return int(
+            rows[len(rows) - 1 - np.argmax(starts[rows][::-1])]
+            if back
+            else rows[np.argmin(starts[rows])]
+        )
 
     def first(self, from_: float, to: float, lanes: list[int]) -> int | None:
         """The first event that starts in from…to (ns), else the outermost that reaches in, on the first of some lanes that has one."""
@@ -331,7 +371,9 @@ class Slices:
         return None
 
 
-def _any_of(names: npt.NDArray[np.int32], codes: npt.NDArray[Any], size: int) -> npt.NDArray[np.bool_]:
+def _any_of(
+    names: npt.NDArray[np.int32], codes: npt.NDArray[Any], size: int
+) -> npt.NDArray[np.bool_]:
     out: npt.NDArray[np.bool_]
     if len(codes) == 1:
         out = names == names.dtype.type(codes[0])

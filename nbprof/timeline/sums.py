@@ -46,7 +46,10 @@ class Rows:
                 part = self.rows[at : at + _CHUNK]
                 cut = np.flatnonzero(np.isin(self.cut, part))
                 place = np.searchsorted(part, self.cut[cut])
-            total, own = events.duration[part].astype(np.float64), events.self_time[part].astype(np.float64)
+            total, own = (
+                events.duration[part].astype(np.float64),
+                events.self_time[part].astype(np.float64),
+            )
             total[place], own[place] = self.inside[cut], self.own[cut]
             yield part, total, own
 
@@ -90,7 +93,9 @@ def covered(part: Part, lane: int, low: int, high: int) -> Intervals:
     return Intervals.union(np.concatenate(starts), np.concatenate(ends))
 
 
-def _take_children(part: Part, cut: Int64s, inside: Int64s, own: Int64s, first: int, behind: int) -> None:
+def _take_children(
+    part: Part, cut: Int64s, inside: Int64s, own: Int64s, first: int, behind: int
+) -> None:
     """Takes off the self time of slices that are cut (ascending rows) what counts of the slices directly in each."""
     parent, before = part.events.parent, int(cut[0]) - 1
     # Which of those cut a row is, by row from the first of them on; -1 for one that is not, as for all rows before.
@@ -141,7 +146,9 @@ class Sums:
         codes = None
         if size > 4 * self.count:
             none = np.zeros(0, np.int64)
-            codes = np.unique(np.concatenate([none, *(rows.part.events.name[rows.rows] for rows in self._sets)]))
+            codes = np.unique(
+                np.concatenate([none, *(rows.part.events.name[rows.rows] for rows in self._sets)])
+            )
             size = len(codes)
         out = ByName(
             np.arange(size) if codes is None else codes,
@@ -165,7 +172,14 @@ class Sums:
                 out.total += np.bincount(name, total, size)
                 self._chunks.append((rows.part, part))
         used = np.flatnonzero(out.count)
-        return ByName(out.code[used], out.count[used], out.own[used], out.total[used], out.longest[used], out.chunk[used])
+        return ByName(
+            out.code[used],
+            out.count[used],
+            out.own[used],
+            out.total[used],
+            out.longest[used],
+            out.chunk[used],
+        )
 
     def longest(self, at: int) -> int:
         """Id of the longest event of a name, the first of equals; `at` is the name's place in `names`."""

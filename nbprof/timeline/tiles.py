@@ -81,10 +81,21 @@ class _Marks:
     def own(cls, size: int) -> _Marks:
         """Marks of slices of their own, to be filled."""
         unit, first, last, event, start, end = np.empty((6, size), np.int64)
-        return cls(unit, first, last, event, start, end, np.ones(size, np.int64), np.full(size, 255, np.uint8))
+        return cls(
+            unit,
+            first,
+            last,
+            event,
+            start,
+            end,
+            np.ones(size, np.int64),
+            np.full(size, 255, np.uint8),
+        )
 
 
-def tiles(index: Index, request: Mapping[str, Any], hits: npt.NDArray[np.integer] | None = None) -> dict[str, Any]:
+def tiles(
+    index: Index, request: Mapping[str, Any], hits: npt.NDArray[np.integer] | None = None
+) -> dict[str, Any]:
     """The answer to a request of tiles.
 
     Parameters
@@ -123,9 +134,15 @@ def _wanted(want: object) -> Iterator[tuple[int, int, int, int, int]]:
     if not isinstance(want, (list, tuple)):
         raise NbprofError("A request for tiles needs a list of rows.")
     for row in want:
-        whole = isinstance(row, (list, tuple)) and len(row) == 5 and all(isinstance(n, _INTEGERS) for n in row)
+        whole = (
+            isinstance(row, (list, tuple))
+            and len(row) == 5
+            and all(isinstance(n, _INTEGERS) for n in row)
+        )
         if not whole:
-            raise NbprofError("A row of tiles is given by five integers: lane, depth, depth_to, tile, tile_to.")
+            raise NbprofError(
+                "A row of tiles is given by five integers: lane, depth, depth_to, tile, tile_to."
+            )
         lane, depth, depth_to, tile, tile_to = map(int, row)
         yield lane, depth, depth_to, tile, tile_to
 
@@ -146,9 +163,15 @@ def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]])
             some = bins.clip(tile, tile_to, begin, end)
             count += len(some)
             if count > MOST_TILES:
-                raise NbprofError(f"More than {MOST_TILES:,} tiles were requested at once; request fewer rows or a coarser level.")
+                raise NbprofError(
+                    f"More than {MOST_TILES:,} tiles were requested at once; request fewer rows or a coarser level."
+                )
             into.extend((lane, level, k, bins.start(k), at, stop) for k in some)
-    return [_Units(index.main if main else index.extra, flat, *np.array(rows, np.int64).T) for (main, flat), rows in found.items() if rows]
+    return [
+        _Units(index.main if main else index.extra, flat, *np.array(rows, np.int64).T)
+        for (main, flat), rows in found.items()
+        if rows
+    ]
 
 
 def _bisect(units: _Units, first: Int64s, stop: Int64s, edges: Int64s) -> Int64s:
@@ -176,18 +199,25 @@ class _Known:
 
 def _bounds(units: _Units, bins: Bins) -> tuple[Int64s, _Known | None]:
     """int64[units, 513]: the first position of each bin, and the one behind the last; and what is known of the bins."""
-    of = [units.table.coarse.get(row) for row in zip(units.lane.tolist(), units.level.tolist(), strict=True)]
+    of = [
+        units.table.coarse.get(row)
+        for row in zip(units.lane.tolist(), units.level.tolist(), strict=True)
+    ]
     known = [u for u, coarse in enumerate(of) if coarse is not None and coarse.level <= bins.level]
     if not known:
         return _positions(units, bins), None
-    read = [of[u].tile(units.table.blocks, units.flat, bins.level, int(units.tile[u])) for u in known]  # type: ignore[union-attr]
+    read = [
+        of[u].tile(units.table.blocks, units.flat, bins.level, int(units.tile[u])) for u in known
+    ]  # type: ignore[union-attr]
     out = np.empty((len(of), TILE + 1), np.int64)
     row = np.full(len(of), -1)
     row[known] = np.arange(len(known))
     out[known] = [bounds for bounds, _, _ in read]
     if len(others := np.flatnonzero(row < 0)):
         out[others] = _positions(units.some(others), bins)
-    return out, _Known(row, np.array([sums for _, sums, _ in read]), np.array([longest for _, _, longest in read]))
+    return out, _Known(
+        row, np.array([sums for _, sums, _ in read]), np.array([longest for _, _, longest in read])
+    )
 
 
 def _positions(units: _Units, bins: Bins) -> Int64s:
@@ -196,7 +226,11 @@ def _positions(units: _Units, bins: Bins) -> Int64s:
     ends = _bisect(units, units.first[:, None], units.stop[:, None], edges[:, [0, TILE]])
     if beyond is not None:
         ends = np.where(beyond[:, [0, TILE]], units.stop[:, None], ends)
-    start, order, sample = units.table.events.start, units.table.stack.order, units.table.blocks.sample
+    start, order, sample = (
+        units.table.events.start,
+        units.table.stack.order,
+        units.table.blocks.sample,
+    )
     step = units.table.blocks.step
     out = np.empty(edges.shape, np.int64)
     many = []
@@ -204,26 +238,44 @@ def _positions(units: _Units, bins: Bins) -> Int64s:
         if at == stop:
             out[u] = at
         elif units.flat or stop - at <= _GATHERED:
-            out[u] = at + np.searchsorted(start[at:stop] if units.flat else start[order[at:stop]], edges[u])
+            out[u] = at + np.searchsorted(
+                start[at:stop] if units.flat else start[order[at:stop]], edges[u]
+            )
         else:
             many.append(u)
     if many:
         at, stop = ends[many].T[:, :, None]
         # Between two of the positions whose start is at hand.
         first = -(-at // step)
-        k = np.stack([np.searchsorted(sample[i:j], edges[u]) for u, i, j in zip(many, first[:, 0], -(-stop[:, 0] // step), strict=True)])
-        out[many] = _bisect(units, np.where(k > 0, (first + k - 1) * step + 1, at), np.minimum((first + k) * step, stop), edges[many])
+        k = np.stack(
+            [
+                np.searchsorted(sample[i:j], edges[u])
+                for u, i, j in zip(many, first[:, 0], -(-stop[:, 0] // step), strict=True)
+            ]
+        )
+        out[many] = _bisect(
+            units,
+            np.where(k > 0, (first + k - 1) * step + 1, at),
+            np.minimum((first + k) * step, stop),
+            edges[many],
+        )
     return out if beyond is None else np.where(beyond, units.stop[:, None], out)
 
 
 def _marks(units: _Units, bins: Bins) -> _Marks:
-    blocks, start, duration = units.table.blocks, units.table.events.start, units.table.events.duration
+    blocks, start, duration = (
+        units.table.blocks,
+        units.table.events.start,
+        units.table.events.duration,
+    )
     flat = units.flat
     bounds, known = _bounds(units, bins)
     # What reaches in from before.
     before = np.flatnonzero(bounds[:, 0] > units.first)
     earlier = blocks.event(bounds[before, 0] - 1, flat)
-    reaches = (duration[earlier] >= bins.least) & (start[earlier] + duration[earlier] > units.start[before])
+    reaches = (duration[earlier] >= bins.least) & (
+        start[earlier] + duration[earlier] > units.start[before]
+    )
     before, earlier = before[reaches], earlier[reaches]
     # What starts in each bin that has something: short ones first, then perhaps a long one.
     size = np.diff(bounds, axis=1).ravel()
@@ -247,7 +299,11 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     at_short, at_long = place.take(of_short), (place + short).take(of_long)
     at_before = np.append(0, until).take(np.searchsorted(unit, before)) + np.arange(len(before))
     marks = _Marks.own(len(at_short) + len(at_long) + len(before))
-    marks.unit[at_before], marks.unit[at_short], marks.unit[at_long] = before, unit.take(of_short), unit.take(of_long)
+    marks.unit[at_before], marks.unit[at_short], marks.unit[at_long] = (
+        before,
+        unit.take(of_short),
+        unit.take(of_long),
+    )
     marks.first[at_before], marks.first[at_long] = earlier, last.take(of_long)
     marks.first[at_short] = blocks.event(first, flat)
     marks.last[:] = marks.first
@@ -266,9 +322,15 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
         read = (row >= 0) & ~long.take(of)
         here, rest = np.flatnonzero(read), np.flatnonzero(~read)
         place = row.take(here) * TILE + bin_.take(of.take(here)) % TILE
-        longest[here], sums[here] = known.longest.ravel().take(place), known.sums.ravel().take(place)
+        longest[here], sums[here] = (
+            known.longest.ravel().take(place),
+            known.sums.ravel().take(place),
+        )
         first, stop = first.take(rest), stop.take(rest)
-        longest[rest], sums[rest] = blocks.longest(first, stop - 1, flat), blocks.sums(first, stop, flat)
+        longest[rest], sums[rest] = (
+            blocks.longest(first, stop - 1, flat),
+            blocks.sums(first, stop, flat),
+        )
     marks.event[to] = blocks.event(longest, flat)
     marks.busy[to] = np.clip(np.rint(sums * (255 / bins.width)), 1, 255)
     start.take(marks.first, out=marks.start)
@@ -292,7 +354,15 @@ class _Columns:
         counts = np.bincount(marks.unit, minlength=len(units.lane))
         used = np.flatnonzero(counts)
         firsts = np.cumsum(counts) - counts
-        self._rows.append([units.lane[used], units.level[used], units.tile[used], firsts[used] + self._size, counts[used]])
+        self._rows.append(
+            [
+                units.lane[used],
+                units.level[used],
+                units.tile[used],
+                firsts[used] + self._size,
+                counts[used],
+            ]
+        )
         self._size += len(marks.unit)
         origin = units.start.take(marks.unit)
         start, end = since(marks.start, origin), since(marks.end, origin)
@@ -301,9 +371,13 @@ class _Columns:
         self._texts.update(np.unique(name[wide]).tolist())
         event = marks.event + units.table.base
         hit = self._hit(units, marks, used, firsts, counts)
-        self._marks.append([start, end, event, name, self._index.fills.of(name), marks.count, marks.busy, hit])
+        self._marks.append(
+            [start, end, event, name, self._index.fills.of(name), marks.count, marks.busy, hit]
+        )
 
-    def _hit(self, units: _Units, marks: _Marks, used: Int64s, firsts: Int64s, counts: Int64s) -> npt.NDArray[np.uint8]:
+    def _hit(
+        self, units: _Units, marks: _Marks, used: Int64s, firsts: Int64s, counts: Int64s
+    ) -> npt.NDArray[np.uint8]:
         if self._hits is None:
             return np.zeros(0, np.uint8)
         out = np.zeros(len(marks.unit), np.uint8)
@@ -312,33 +386,61 @@ class _Columns:
             if len(found):
                 part = slice(int(firsts[u]), int(firsts[u] + counts[u]))
                 # Ids of a row ascend with time. The type is that of the hits, which would be copied otherwise.
-                low = np.searchsorted(found, (marks.first[part] + units.table.base).astype(found.dtype))
-                high = np.searchsorted(found, (marks.last[part] + units.table.base).astype(found.dtype), side="right")
+                low = np.searchsorted(
+                    found, (marks.first[part] + units.table.base).astype(found.dtype)
+                )
+                high = np.searchsorted(
+                    found, (marks.last[part] + units.table.base).astype(found.dtype), side="right"
+                )
                 out[part] = high > low
         return out
 
     def columns(self) -> dict[str, Any]:
         """`rows`, marks and `names`."""
-        rows = _joined(self._rows, ("lane", "u4"), ("depth", "u4"), ("tile", "f8"), ("first", "u4"), ("count", "u4"))
+        rows = _joined(
+            self._rows,
+            ("lane", "u4"),
+            ("depth", "u4"),
+            ("tile", "f8"),
+            ("first", "u4"),
+            ("count", "u4"),
+        )
         marks = _joined(self._marks, *MARKS)
         texts = self._index.tracks.names
-        names = {str(code): one_line(str(texts[code])[: 2 * MOST_TEXT])[:MOST_TEXT] for code in sorted(self._texts)}
+        names = {
+            str(code): one_line(str(texts[code])[: 2 * MOST_TEXT])[:MOST_TEXT]
+            for code in sorted(self._texts)
+        }
         # A page holds what it has got for long, so these are as narrow as can be.
         narrow = {column: smallest(marks[column]) for column in ("name", "count")}
         return {"rows": rows, **marks, **narrow, "names": names}
 
 
-def _joined(parts: list[list[npt.NDArray[Any]]], *columns: tuple[str, str]) -> dict[str, npt.NDArray[Any]]:
+def _joined(
+    parts: list[list[npt.NDArray[Any]]], *columns: tuple[str, str]
+) -> dict[str, npt.NDArray[Any]]:
     return {
-        name: np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe") if parts else np.zeros(0, kind)
+        name: np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe")
+        if parts
+        else np.zeros(0, kind)
         for i, (name, kind) in enumerate(columns)
     }
 
 
-COLUMNS = (("lane", "u4"), ("tile", "f8"), ("t", "f4"), ("low", "f8"), ("high", "f8"), ("last", "f8"), ("mean", "f8"))
+COLUMNS = (
+    ("lane", "u4"),
+    ("tile", "f8"),
+    ("t", "f4"),
+    ("low", "f8"),
+    ("high", "f8"),
+    ("last", "f8"),
+    ("mean", "f8"),
+)
 
 
-def counter_tiles(tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, int, int]], most: int) -> dict[str, npt.NDArray[Any]]:
+def counter_tiles(
+    tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, int, int]], most: int
+) -> dict[str, npt.NDArray[Any]]:
     """Columns over the bins of the wanted tiles, in the order of time: lane, tile, t (where the bin starts, ns from the tile's start),
     low, high and last value, and its mean: NaN where the counter is no share of time.
 
@@ -361,11 +463,15 @@ def counter_tiles(tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, in
         some = bins.clip(tile, tile_to, first, end)
         count += len(some)
         if count > most:
-            raise NbprofError(f"More than {most:,} counter tiles were requested at once; request fewer rows or a coarser level.")
+            raise NbprofError(
+                f"More than {most:,} counter tiles were requested at once; request fewer rows or a coarser level."
+            )
         if len(some):
             parts.append(_tiles(counter, bins, np.array(some), end))
     return {
-        name: np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe") if parts else np.zeros(0, kind)
+        name: np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe")
+        if parts
+        else np.zeros(0, kind)
         for i, (name, kind) in enumerate(COLUMNS)
     }
 
@@ -388,7 +494,10 @@ def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDA
     filled = np.flatnonzero(stop > first)
     if len(filled):
         # Bins with samples lie side by side: each ends where the next one starts.
-        values, at = counter.value[first[filled[0]] : stop[filled[-1]]], first[filled] - first[filled[0]]
+        values, at = (
+            counter.value[first[filled[0]] : stop[filled[-1]]],
+            first[filled] - first[filled[0]],
+        )
         # A sample at a bin's very start leaves nothing of the value before.
         anew = counter.time[first[filled]] <= begin[filled]
         low[filled] = np.fmin(np.where(anew, np.inf, low[filled]), np.fmin.reduceat(values, at))
@@ -399,5 +508,17 @@ def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDA
     if counter.unit == "percent":
         span = edges[:, 1:][shown] - begin
         # Bins of less than a picosecond have the value that holds there.
-        mean = np.where(span > 0, (counter.until(begin + span) - counter.until(begin)) / np.maximum(span, 1), high)
-    return [np.full(len(first), counter.id), np.repeat(tile, size), times, low, high, counter.value[stop - 1], mean]
+        mean = np.where(
+            span > 0,
+            (counter.until(begin + span) - counter.until(begin)) / np.maximum(span, 1),
+            high,
+        )
+    return [
+        np.full(len(first), counter.id),
+        np.repeat(tile, size),
+        times,
+        low,
+        high,
+        counter.value[stop - 1],
+        mean,
+    ]

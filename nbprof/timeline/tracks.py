@@ -81,7 +81,9 @@ def tracks(run: Drawable) -> Tracks:
     codes = np.zeros(len(names), np.uint8)
     codes[: len(category)] = category
     return Tracks(
-        drawn.with_places(in_sections(lanes, more, [lane for lane, _ in counters]), run.activity.devices),
+        drawn.with_places(
+            in_sections(lanes, more, [lane for lane, _ in counters]), run.activity.devices
+        ),
         events,
         extra,
         names,
@@ -106,7 +108,10 @@ def extent(events: Events) -> tuple[int, int]:
     if not len(events):
         return 0, 0
     parts = range(0, len(events), _CHUNK)
-    end = max(int((events.start[at : at + _CHUNK] + events.duration[at : at + _CHUNK]).max()) for at in parts)
+    end = max(
+        int((events.start[at : at + _CHUNK] + events.duration[at : at + _CHUNK]).max())
+        for at in parts
+    )
     return min(int(events.start.min()), 0), end
 
 
@@ -115,7 +120,11 @@ def in_sections(recorded: list[Lane], made: list[Lane], counters: list[Lane]) ->
     sections: dict[str, list[Lane]] = {lane.process: [] for lane in [*recorded, *made, *counters]}
     for lane in [*made, *recorded, *counters]:
         sections[lane.process].append(lane)
-    return [lane for part in sections.values() for lane in sorted(part, key=lambda lane: lane.kind != "steps")]
+    return [
+        lane
+        for part in sections.values()
+        for lane in sorted(part, key=lambda lane: lane.kind != "steps")
+    ]
 
 
 def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
@@ -127,12 +136,27 @@ def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
     else:
         derived_gpu.add(run, made, hosts)
         # Steps of a device are those of its host.
-        marked = {lane.host for lane in lanes if lane.kind == "steps"} | {line.host for line in made.lines if line.kind == "steps"}
+        marked = {lane.host for lane in lanes if lane.kind == "steps"} | {
+            line.host for line in made.lines if line.kind == "steps"
+        }
     steps_of_hosts(run, made, hosts, marked)
     events = made.events(len(run.trace.lanes), len(run.trace.names))
     relabelled, labels = _labels(run)
     return {
-        "lanes": [(at.process, at.title, at.note, at.kind, at.host, at.device, len(at.name), at.folded, True) for at in made.lines],
+        "lanes": [
+            (
+                at.process,
+                at.title,
+                at.note,
+                at.kind,
+                at.host,
+                at.device,
+                len(at.name),
+                at.folded,
+                True,
+            )
+            for at in made.lines
+        ],
         "events": [events.lane, events.name, events.start, events.duration],
         "short": made.short,
         "full": made.full,
@@ -152,10 +176,21 @@ def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
     markers = markers[on_steps[trace.events.lane[markers["event"].to_numpy(np.int64)]]]
     event = markers["event"].to_numpy(np.int64)
     found: dict[int, set[str]] = {}
-    for code, host, group in zip(trace.events.name[event].tolist(), markers["host"].tolist(), markers["group"].tolist(), strict=True):
+    for code, host, group in zip(
+        trace.events.name[event].tolist(),
+        markers["host"].tolist(),
+        markers["group"].tolist(),
+        strict=True,
+    ):
         found.setdefault(code, set()).add(names.get((host, group), str(group)))
     # A name that other events have too, or that means several steps, stays.
     size = len(trace.names)
-    alone = np.bincount(trace.events.name, minlength=size) == np.bincount(trace.events.name[event], minlength=size)
-    pairs = [(code, next(iter(texts))) for code, texts in found.items() if len(texts) == 1 and alone[code]]
+    alone = np.bincount(trace.events.name, minlength=size) == np.bincount(
+        trace.events.name[event], minlength=size
+    )
+    pairs = [
+        (code, next(iter(texts)))
+        for code, texts in found.items()
+        if len(texts) == 1 and alone[code]
+    ]
     return np.array([code for code, _ in pairs], np.int64), [text for _, text in pairs]

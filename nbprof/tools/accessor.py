@@ -76,9 +76,15 @@ class Helped:
         for name in [*own, *(name for name in members if name not in own)]:
             member = inspect.getattr_static(cls, name)
             said = inspect.getdoc(member) or ""
-            first = " ".join(said.partition("\n\n")[0].split()).partition("; the columns are")[0].rstrip(".")
+            first = (
+                " ".join(said.partition("\n\n")[0].split())
+                .partition("; the columns are")[0]
+                .rstrip(".")
+            )
             lines.append(f"    {name}{'()' if inspect.isroutine(member) else ''}: {first}")
-        return "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Attributes and methods:", "", *lines])
+        return "\n".join(
+            [inspect.cleandoc(cls.__doc__ or ""), "", "Attributes and methods:", "", *lines]
+        )
 
 
 _MOST_ROWS = 15
@@ -88,7 +94,13 @@ _MOST_COLUMNS = 8
 def _printed(table: pd.DataFrame) -> str:
     """The first rows of a frame in plain text."""
     known = table.head(_MOST_ROWS).dropna(axis="columns", how="all")
-    return known.to_string(index=False, na_rep="NA", max_cols=_MOST_COLUMNS, max_colwidth=40, float_format="{:,.2f}".format)
+    return known.to_string(
+        index=False,
+        na_rep="NA",
+        max_cols=_MOST_COLUMNS,
+        max_colwidth=40,
+        float_format="{:,.2f}".format,
+    )
 
 
 class View(Helped):
@@ -166,7 +178,11 @@ class Framed(View):
 
     def __repr__(self) -> str:
         frame = self.frame
-        said = f"{len(frame)} rows; .frame is the DataFrame" if len(frame) else f"no rows. {self._nothing()}"
+        said = (
+            f"{len(frame)} rows; .frame is the DataFrame"
+            if len(frame)
+            else f"no rows. {self._nothing()}"
+        )
         return f"<nbprof {self._name}: {said}>"
 
 

@@ -11,14 +11,35 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-INK, TEXT, SOFT, FAINT, LINE, TRACK, GROUND = "#000000", "#212121", "#6B6B6B", "#9E9E9E", "#DEDEDE", "#EBEBEB", "#FFFFFF"
+INK, TEXT, SOFT, FAINT, LINE, TRACK, GROUND = (
+    "#000000",
+    "#212121",
+    "#6B6B6B",
+    "#9E9E9E",
+    "#DEDEDE",
+    "#EBEBEB",
+    "#FFFFFF",
+)
 
 WIDTH = 1400
 """Units in which a run's picture is drawn, two to a point."""
 _SCALE = 0.75
 """Pixels of a unit. Letters on whole pixels look alike each time, which packs better than what is made smaller afterwards."""
 _PLAIN = str.maketrans(
-    {"–": "-", "—": "-", "−": "-", "µ": "u", "μ": "u", "×": "x", "→": ">", "≥": ">=", "≤": "<=", "✓": "+", "█": "|", "\u00a0": " "}
+    {
+        "–": "-",
+        "—": "-",
+        "−": "-",
+        "µ": "u",
+        "μ": "u",
+        "×": "x",
+        "→": ">",
+        "≥": ">=",
+        "≤": "<=",
+        "✓": "+",
+        "█": "|",
+        "\u00a0": " ",
+    }
 )
 # Soft edges of letters are most of a picture, and pictures a large part of a notebook: 24 shades of them look as 96 do.
 _COLOURS = 24
@@ -69,7 +90,17 @@ class Canvas:
         self._image = Image.new("RGB", (round(width * _SCALE), round(height * _SCALE)), GROUND)
         self._draw = ImageDraw.Draw(self._image)
 
-    def text(self, x: float, y: float, text: str, size: int = 22, colour: str = TEXT, *, bold: bool = False, align: str = "l") -> float:
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: int = 22,
+        colour: str = TEXT,
+        *,
+        bold: bool = False,
+        align: str = "l",
+    ) -> float:
         """Draw one line with its top at y; gives the x at its end."""
         text = printable(text)
         width = self.measure(text, size)
@@ -77,7 +108,14 @@ class Canvas:
         # The font has one weight: a thin stroke in the same colour reads as semibold.
         stroke = size * _SCALE / 44 if bold else 0
         place = (round(left * _SCALE), round(y * _SCALE))
-        self._draw.text(place, text, fill=colour, font=font(size * _SCALE), stroke_width=stroke, stroke_fill=colour)
+        self._draw.text(
+            place,
+            text,
+            fill=colour,
+            font=font(size * _SCALE),
+            stroke_width=stroke,
+            stroke_fill=colour,
+        )
         return left + width
 
     def measure(self, text: str, size: int) -> float:
@@ -109,7 +147,9 @@ class Canvas:
             lines = [*lines[: most - 1], " ".join(lines[most - 1 :])]
         return [self.fit(line, size, width) for line in lines]
 
-    def box(self, left: float, top: float, right: float, bottom: float, colour: str, radius: float = 0) -> None:
+    def box(
+        self, left: float, top: float, right: float, bottom: float, colour: str, radius: float = 0
+    ) -> None:
         """A filled rectangle; nothing when it has no area."""
         if right - left < 1 or bottom - top < 1:
             return
@@ -151,5 +191,8 @@ def _png(pixels: npt.NDArray[np.uint8], palette: bytes) -> bytes:
         b"IDAT": packer.compress(rows.tobytes()) + packer.flush(),
         b"IEND": b"",
     }
-    file = (struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks.items())
+    file = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks.items()
+    )
     return b"\x89PNG\r\n\x1a\n" + b"".join(file)

@@ -131,10 +131,14 @@ def chip(run: Run) -> str:
 def unit_of_gpu(names: Iterable[object]) -> str:
     """What blocks run on: "multiprocessor", or "compute unit" where all of these GPUs are AMD's."""
     known = [str(name) for name in names]
-    return "compute unit" if known and all(_AMD.search(name) for name in known) else "multiprocessor"
+    return (
+        "compute unit" if known and all(_AMD.search(name) for name in known) else "multiprocessor"
+    )
 
 
-def figure(key: str, label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> Figure:
+def figure(
+    key: str, label: str, value: Any, unit: str, digits: int, note: str, **more: Any
+) -> Figure:
     """A key figure; a value that was not measured is None, and its note says why.
 
     Parameters
@@ -164,7 +168,9 @@ def bytes_figure(key: str, label: str, value: Any, note: str) -> Figure:
 def bar(*parts: tuple[str, Any]) -> list[BarPart] | None:
     """The bar below a figure, from (category, percent); None when a part was not measured."""
     measured = [(key, wording.real(percent)) for key, percent in parts]
-    bar_parts = [BarPart(category=key, percent=percent) for key, percent in measured if percent is not None]
+    bar_parts = [
+        BarPart(category=key, percent=percent) for key, percent in measured if percent is not None
+    ]
     return bar_parts if len(bar_parts) == len(parts) else None
 
 
@@ -180,12 +186,20 @@ def _fix_line(line: str) -> FixLine:
     return FixLine(kind=_KINDS.get(line[:1], "same"), text=text)
 
 
-def sample(values: npt.NDArray[np.int64], keep: Sequence[int] = (), boxes: int = MOST_BOXES) -> npt.NDArray[np.int64]:
+def sample(
+    values: npt.NDArray[np.int64], keep: Sequence[int] = (), boxes: int = MOST_BOXES
+) -> npt.NDArray[np.int64]:
     """The rows to keep of a timeline: the first, the last, those of `keep`, and of each box the largest and the least."""
     count = len(values)
     if count <= 2 * boxes:
         return np.arange(count)
     edges = np.linspace(0, count, boxes + 1).astype(np.int64)
     spans = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-    rows = [at for a, b in spans for at in (a + int(np.argmax(values[a:b])), a + int(np.argmin(values[a:b])))]
-    return np.unique(np.array([0, count - 1, *(at for at in keep if 0 <= at < count), *rows], np.int64))
+    rows = [
+        at
+        for a, b in spans
+        for at in (a + int(np.argmax(values[a:b])), a + int(np.argmin(values[a:b])))
+    ]
+    return np.unique(
+        np.array([0, count - 1, *(at for at in keep if 0 <= at < count), *rows], np.int64)
+    )

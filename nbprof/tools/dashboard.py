@@ -41,7 +41,10 @@ _MOST_SHOWN = 60
 
 @python_strings()
 def dashboard(
-    run: Run, views: Iterable[str] | None = None, events: int | None = None, progress: Callable[[str], None] | None = None
+    run: Run,
+    views: Iterable[str] | None = None,
+    events: int | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Payload:
     """The payload of a run, ready for `nbprof.display.codec.pack`.
 
@@ -69,18 +72,34 @@ def dashboard(
 
 
 def _dashboard(
-    run: Run, wanted: list[str], tools: dict[str, Tool], most: int, *, views: bool, progress: Callable[[str], None] | None
+    run: Run,
+    wanted: list[str],
+    tools: dict[str, Tool],
+    most: int,
+    *,
+    views: bool,
+    progress: Callable[[str], None] | None,
 ) -> Payload:
-    shown = [tab for tab in wanted if views or asked(tools[tab].has, run, otherwise=True, part=_named(tab))]
+    shown = [
+        tab
+        for tab in wanted
+        if views or asked(tools[tab].has, run, otherwise=True, part=_named(tab))
+    ]
     if not views and (alone := register.alone(run)):
         shown = alone.tabs
     parts: dict[str, Tab] = {}
     # The overview last: of many hosts, other processes make its advice while the rest is drawn.
-    for done, (tab, tool) in enumerate(sorted(tools.items(), key=lambda one: one[0] == "overview"), 1):
+    for done, (tab, tool) in enumerate(
+        sorted(tools.items(), key=lambda one: one[0] == "overview"), 1
+    ):
         if progress is not None and (tab in wanted or tool.always):
             progress(f"analysing, {done} of {len(tools)}: {NAMES[tab].label}")
-        parts |= asked(tool.beside, run, otherwise={}, part=f"Supporting data of the tab {NAMES[tab].label}")
-        parts[tab] = _part(run, tab, tool, most) if tab in wanted or tool.always else _left_out(tool)
+        parts |= asked(
+            tool.beside, run, otherwise={}, part=f"Supporting data of the tab {NAMES[tab].label}"
+        )
+        parts[tab] = (
+            _part(run, tab, tool, most) if tab in wanted or tool.always else _left_out(tool)
+        )
     # Last, because it states how long the analysis took.
     return _in_units(_payload(meta(run, shown, most), parts), unit_of(run))
 
@@ -109,7 +128,11 @@ def _named(tab: str) -> str:
 
 def spoken(run: Run) -> Payload:
     """As much of it as plain text is made of."""
-    told = [tab for tab, tool in register.tools().items() if tool.text is not Tool.text and asked(tool.has, run, otherwise=True)]
+    told = [
+        tab
+        for tab, tool in register.tools().items()
+        if tool.text is not Tool.text and asked(tool.has, run, otherwise=True)
+    ]
     return dashboard(run, told, 0)
 
 
@@ -127,10 +150,16 @@ def early(run: Run) -> Payload | None:
     None of a run that is not looked at there first, or has no steps.
     """
     tools = register.tools()
-    if run.steps.empty or register.alone(run) or any(asked(tool.first, run, otherwise=False) for tool in tools.values()):
+    if (
+        run.steps.empty
+        or register.alone(run)
+        or any(asked(tool.first, run, otherwise=False) for tool in tools.values())
+    ):
         return None
     tab = TabHead(id="overview", label=NAMES["overview"].label, count=None, flag=None)
-    parts = {name: tool.nothing() for name, tool in tools.items()} | dict(tools["input"].beside(run))
+    parts = {name: tool.nothing() for name, tool in tools.items()} | dict(
+        tools["input"].beside(run)
+    )
     around = replace(_around(run), tabs=[tab], pending="analysing…")
     return _in_units(_payload(around, parts | {"overview": overview.early(run)}), unit_of(run))
 
@@ -172,7 +201,9 @@ def budget(events: Any) -> int:
         with suppress(ValueError, OverflowError):
             whole = int(events)
     if whole < 0 or whole != events:
-        raise NbprofError(f"events= takes the number of trace events to keep, a whole number of 0 or more, not {_short(events)}")
+        raise NbprofError(
+            f"events= takes the number of trace events to keep, a whole number of 0 or more, not {_short(events)}"
+        )
     return min(whole, int(np.iinfo(np.int64).max))
 
 
@@ -186,12 +217,20 @@ def select(payload: Payload, views: Iterable[str] | None) -> Payload:
     shown = chosen(views)
     known = {tab.id: tab for tab in payload.meta.tabs}
     # A tab that is asked for by name is there, if only to say why it is empty.
-    tabs = [known.get(tab) or TabHead(id=tab, label=NAMES[tab].label, count=None, flag=None) for tab in shown if views or tab in known]
+    tabs = [
+        known.get(tab) or TabHead(id=tab, label=NAMES[tab].label, count=None, flag=None)
+        for tab in shown
+        if views or tab in known
+    ]
     if list(known) != [tab for tab in NAMES if tab in known]:
         # What has to be looked at first stays there.
         first = next(iter(known))
         tabs.sort(key=lambda tab: tab.id != first)
-    dropped: dict[str, Any] = {tab: _left_out(tool) for tab, tool in register.tools().items() if not tool.always and tab not in shown}
+    dropped: dict[str, Any] = {
+        tab: _left_out(tool)
+        for tab, tool in register.tools().items()
+        if not tool.always and tab not in shown
+    }
     return replace(payload, meta=replace(payload.meta, tabs=tabs), **dropped)
 
 
@@ -209,7 +248,10 @@ def chosen(views: Iterable[str] | None) -> list[str]:
 
 def _left_out(tool: Tool) -> Tab:
     """A part that was not requested: empty, with a note."""
-    return replace(tool.nothing(), empty=Empty(title="Not in this report", text="This view was not included in the report."))
+    return replace(
+        tool.nothing(),
+        empty=Empty(title="Not in this report", text="This view was not included in the report."),
+    )
 
 
 def _of_one_host(tool: Tool) -> Tab:
@@ -223,7 +265,9 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> Meta:
     tools = register.tools()
     shown = sorted(shown, key=lambda tab: not asked(tools[tab].first, run, otherwise=False))
     receipt = _lines(run.receipt) + _omissions(run, most)
-    return replace(_around(run), tabs=[_tab(run, tab, tools[tab]) for tab in shown], receipt=receipt)
+    return replace(
+        _around(run), tabs=[_tab(run, tab, tools[tab]) for tab in shown], receipt=receipt
+    )
 
 
 def _around(run: Run) -> Meta:
@@ -268,5 +312,9 @@ def _tab(run: Run, tab: str, tool: Tool) -> TabHead:
 
 def _omissions(run: Run, most: int) -> list[ReceiptLine]:
     """Receipt lines for what the payload, not the analysis, leaves out."""
-    sentences = [text for tool in register.tools().values() for text in asked(tool.omissions, run, most, otherwise=[])]
+    sentences = [
+        text
+        for tool in register.tools().values()
+        for text in asked(tool.omissions, run, most, otherwise=[])
+    ]
     return [ReceiptLine(level="info", text=text) for text in sentences]

@@ -7,7 +7,11 @@ from nbprof.schema.columns import Col, ms, percent, text
 from nbprof.tools.parts import Column
 from nbprof.tools.tables import DERIVED, head
 
-_CATEGORY = text("category", "Category", "Step-time category: what the step spends its time on. Each instant counts once.")
+_CATEGORY = text(
+    "category",
+    "Category",
+    "Step-time category: what the step spends its time on. Each instant counts once.",
+)
 _FRAMES = (
     "steps.summary",
     "overview.checks",
@@ -29,7 +33,11 @@ _MORE = {
         ms("mean_ms", "mean", "Mean over the iterations."),
         ms("sd_ms", "sd", "Sample standard deviation (n - 1)."),
         ms("median_ms", "median", "Median over the iterations."),
-        ms("p95_ms", "p95", "95 % of the iterations take no longer; of fewer than 20 it is the longest."),
+        ms(
+            "p95_ms",
+            "p95",
+            "95 % of the iterations take no longer; of fewer than 20 it is the longest.",
+        ),
         ms("min_ms", "min", "Smallest iteration."),
         ms("max_ms", "max", "Largest iteration."),
         percent("percent", "%", "Share of the time of the iterations."),
@@ -38,10 +46,16 @@ _MORE = {
 """Tables that are not frames."""
 _BESIDE: dict[str, list[Col]] = {
     "input_pipeline.categories": [
-        DERIVED["per_step_ms"]._replace(help="Time per step, scaled where part of it is enqueuing."),
+        DERIVED["per_step_ms"]._replace(
+            help="Time per step, scaled where part of it is enqueuing."
+        ),
     ],
     "comparison.categories": [_BAR],
-    "comparison.ops": [_BAR._replace(help="The change as a bar: to the left if the second run is faster, in the colour of the category.")],
+    "comparison.ops": [
+        _BAR._replace(
+            help="The change as a bar: to the left if the second run is faster, in the colour of the category."
+        )
+    ],
 }
 """Columns that a frame has only on the page."""
 
@@ -49,4 +63,7 @@ _BESIDE: dict[str, list[Col]] = {
 def heads() -> dict[str, list[Column]]:
     """The heads by the frame that a table shows, or by a name of its own."""
     tables = {**{name: frames.SCHEMA[name] for name in _FRAMES}, **_MORE}
-    return {name: [head(col) for col in (*tables.get(name, ()), *_BESIDE.get(name, ()))] for name in (*tables, "comparison.ops")}
+    return {
+        name: [head(col) for col in (*tables.get(name, ()), *_BESIDE.get(name, ()))]
+        for name in (*tables, "comparison.ops")
+    }

@@ -88,7 +88,9 @@ def notice(run: Run) -> Notice | None:
         return Notice(
             kind="partial",
             title=what if what.endswith("…") else f"{what.rstrip('.')}.",
-            text=f"The dashboard shows what was recorded up to that point: {seen}." if not out_of_memory(run) else _at_the_peak(run),
+            text=f"The dashboard shows what was recorded up to that point: {seen}."
+            if not out_of_memory(run)
+            else _at_the_peak(run),
         )
     if error:
         return Notice(
@@ -97,7 +99,9 @@ def notice(run: Run) -> Notice | None:
             text=f"{error} Your cell itself finished without an error.",
         )
     read = run.as_read.receipt
-    if read.dropped and read.dropped == sum(count for why, count in read.skipped.items() if "damaged" in why):
+    if read.dropped and read.dropped == sum(
+        count for why, count in read.skipped.items() if "damaged" in why
+    ):
         return Notice(
             kind="partial",
             title=f"{wording.plural(read.dropped, 'event')} could not be read.",
@@ -124,7 +128,11 @@ def _dropped(skipped: dict[str, int]) -> str:
     if len(skipped) > 1:
         text = f"{text.rstrip('.')}, and {wording.plural(len(skipped) - 1, 'more reason')} in the receipt."
     lost = any(_LOST in why for why in skipped)
-    return f"{text} Use a larger recorder buffer or a shorter recording to keep more." if lost else text
+    return (
+        f"{text} Use a larger recorder buffer or a shorter recording to keep more."
+        if lost
+        else text
+    )
 
 
 def _said(error: str) -> str:
@@ -143,7 +151,10 @@ def _at_the_peak(run: Run) -> str:
     if not len(summary):
         return "Memory ran out, and no allocations had been recorded."
     largest = summary.sort_values("peak_bytes", kind="stable").iloc[-1]
-    peak, allocator = wording.size(largest["peak_bytes"]), wording.one_line(str(largest["memory_id"]))
+    peak, allocator = (
+        wording.size(largest["peak_bytes"]),
+        wording.one_line(str(largest["memory_id"])),
+    )
     return f"Memory ran out. The recorded peak up to that point is {peak} on {allocator}; the tab Memory shows what was live at that peak."
 
 

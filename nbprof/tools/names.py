@@ -34,7 +34,9 @@ class Name(NamedTuple):
     rare: bool = False
 
 
-_ALL = [Name(**row) for row in json.loads(Path(__file__).with_name("names.json").read_text("utf-8"))]
+_ALL = [
+    Name(**row) for row in json.loads(Path(__file__).with_name("names.json").read_text("utf-8"))
+]
 
 NAMES = {name.id: name for name in _ALL if name.of == "a profile"}
 """The tabs of a profile, by id."""

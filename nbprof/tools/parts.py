@@ -39,7 +39,11 @@ class Table(Part):
     def cell(self, key: str, row: int) -> Any:
         """A text, or a number."""
         column = self.data[key]
-        return column.values[int(column.codes[row])] if isinstance(column, Coded) else float(column[row])
+        return (
+            column.values[int(column.codes[row])]
+            if isinstance(column, Coded)
+            else float(column[row])
+        )
 
     def head(self, key: str) -> Column:
         """The head of a column."""

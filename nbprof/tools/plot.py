@@ -31,7 +31,9 @@ def bokeh() -> tuple[Any, Any]:
     try:
         from bokeh import models, plotting
     except ImportError as error:
-        raise NbprofError("figures are drawn by Bokeh, which is not installed: pip install bokeh") from error
+        raise NbprofError(
+            "figures are drawn by Bokeh, which is not installed: pip install bokeh"
+        ) from error
     return plotting, models
 
 
@@ -39,7 +41,11 @@ def style(plot: Any, x: str | None, y: str | None) -> None:
     """The looks of all figures, and the titles of the axes."""
     plot.xaxis.axis_label, plot.yaxis.axis_label = x, y
     plot.axis.axis_label_text_font_style, plot.axis.axis_label_text_color = "normal", _SOFT
-    plot.axis.axis_line_color, plot.axis.major_tick_line_color, plot.axis.minor_tick_line_color = None, _LINE, None
+    plot.axis.axis_line_color, plot.axis.major_tick_line_color, plot.axis.minor_tick_line_color = (
+        None,
+        _LINE,
+        None,
+    )
     plot.outline_line_color, plot.grid.grid_line_color = None, "#EBEBEB"
 
 
@@ -64,7 +70,11 @@ return `${value < 0 && /[1-9]/.test(text) ? "−" : ""}${text} ${unit}`;
 def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
     """For `HoverTool.formatters`: times in ms, or µs where `unit` is "us", as `wording.millis` says them; for `@column{custom}`."""
     micros = unit == "us"
-    args = {"scale": 1e-3 if micros else 1.0, "digits": digits, "least": 1.0 if micros else LEAST_MS}
+    args = {
+        "scale": 1e-3 if micros else 1.0,
+        "digits": digits,
+        "least": 1.0 if micros else LEAST_MS,
+    }
     # A model that cards share is sent once.
     said = models.CustomJSHover(args=args, code=_TIME)
     return {f"@{column}": said for column in columns}
@@ -76,22 +86,37 @@ def stacked_columns(parts: Mapping[str, Floats]) -> tuple[dict[str, Floats], dic
     NaN would end the stack, so that bars have none of it; the card says "–" of what is not known.
     """
     data = {name: np.nan_to_num(values) for name, values in parts.items()}
-    said = {name: f"{name}_said" if np.isnan(values).any() else name for name, values in parts.items()}
+    said = {
+        name: f"{name}_said" if np.isnan(values).any() else name for name, values in parts.items()
+    }
     return data | {column: parts[name] for name, column in said.items() if column != name}, said
 
 
 def stacked_rows(
-    plot: Any, models: Any, categories: Sequence[Category], data: dict[str, Any], what: str, height: float, digits: int
+    plot: Any,
+    models: Any,
+    categories: Sequence[Category],
+    data: dict[str, Any],
+    what: str,
+    height: float,
+    digits: int,
 ) -> None:
     """Bars of step-time categories, one row for each name in `data[what.lower()]`, with `data["total"]` in the card; ms, NaN unknown."""
     parts = [c.key for c in categories]
     columns, said = stacked_columns({key: np.asarray(data[key], np.float64) for key in parts})
     source = models.ColumnDataSource(data | columns)
     colours, labels = [c.colour for c in categories], [c.label for c in categories]
-    plot.hbar_stack(parts, y=what.lower(), height=height, color=colours, source=source, legend_label=labels)
-    tips = [(label, f"@{key}{{custom}}") for label, key in [("Step time", "total"), *zip(labels, said.values(), strict=True)]]
+    plot.hbar_stack(
+        parts, y=what.lower(), height=height, color=colours, source=source, legend_label=labels
+    )
+    tips = [
+        (label, f"@{key}{{custom}}")
+        for label, key in [("Step time", "total"), *zip(labels, said.values(), strict=True)]
+    ]
     formatters = hover_times(models, "total", *said.values(), digits=digits)
-    plot.add_tools(models.HoverTool(tooltips=[(what, f"@{what.lower()}"), *tips], formatters=formatters))
+    plot.add_tools(
+        models.HoverTool(tooltips=[(what, f"@{what.lower()}"), *tips], formatters=formatters)
+    )
     style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False

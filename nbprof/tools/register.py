@@ -26,7 +26,9 @@ def tools() -> dict[str, Tool]:
 
 def alone(run: Run) -> Alone | None:
     """How a run is shown that holds nothing but what one tool is about; None of any other."""
-    found = [alone for each in tools().values() if (alone := asked(each.alone, run, otherwise=None))]
+    found = [
+        alone for each in tools().values() if (alone := asked(each.alone, run, otherwise=None))
+    ]
     # What has facts of its own has neither steps nor events.
     return max(found, key=lambda alone: bool(alone.facts), default=None)
 
@@ -34,7 +36,12 @@ def alone(run: Run) -> Alone | None:
 def followed(run: Run, bound: str) -> str | None:
     """The tab of a run where a verdict is followed up: the first that shows this category of the step; None where none does."""
     return next(
-        (tab for tab, each in tools().items() if asked(lambda of: of.has(run) and of.follows(run, bound), each, otherwise=False)), None
+        (
+            tab
+            for tab, each in tools().items()
+            if asked(lambda of: of.has(run) and of.follows(run, bound), each, otherwise=False)
+        ),
+        None,
     )
 
 

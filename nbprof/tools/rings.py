@@ -26,8 +26,13 @@ def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[R
     named = most + 1 if len(sums) == most + 1 else most
     names, values = sums.index.tolist(), sums.tolist()
     shares = zip(names[:named], values[:named], strict=True)
-    ring = [RingPart(label=wording.one_line(str(name)), percent=float(100 * value / whole), kind="rank") for name, value in shares]
+    ring = [
+        RingPart(label=wording.one_line(str(name)), percent=float(100 * value / whole), kind="rank")
+        for name, value in shares
+    ]
     if others := values[named:]:
         rest = 100 * float(sum(others)) / whole
-        ring.append(RingPart(label=wording.plural(len(others), "other"), percent=rest, kind="others"))
+        ring.append(
+            RingPart(label=wording.plural(len(others), "other"), percent=rest, kind="others")
+        )
     return ring

@@ -19,10 +19,42 @@ DERIVED = {
     column.name: column
     for column in (
         Col("percent", "float64", "percent", "%", "Share of the total.", "percent", 1),
-        Col("us_per_call", "float64", "us", "µs / call", "Self time divided by the number of calls.", "number", 1),
-        Col("shared_bytes", "float64", "bytes", "Shared B", "Static and dynamic shared memory of one block, in bytes.", "number", 0),
-        Col("worker_steps", "int64", "", "Steps", "Steps of the worker included in the means.", "number", 0),
-        Col("mean_step_ms", "float64", "ms", "Step ms", "Mean duration of a step on this worker.", "number", 2),
+        Col(
+            "us_per_call",
+            "float64",
+            "us",
+            "µs / call",
+            "Self time divided by the number of calls.",
+            "number",
+            1,
+        ),
+        Col(
+            "shared_bytes",
+            "float64",
+            "bytes",
+            "Shared B",
+            "Static and dynamic shared memory of one block, in bytes.",
+            "number",
+            0,
+        ),
+        Col(
+            "worker_steps",
+            "int64",
+            "",
+            "Steps",
+            "Steps of the worker included in the means.",
+            "number",
+            0,
+        ),
+        Col(
+            "mean_step_ms",
+            "float64",
+            "ms",
+            "Step ms",
+            "Mean duration of a step on this worker.",
+            "number",
+            2,
+        ),
         Col(
             "over_median_percent",
             "float64",
@@ -32,7 +64,15 @@ DERIVED = {
             "percent",
             1,
         ),
-        Col("times_slowest", "int64", "", "Slowest in", "Steps in which this worker took longer than every other.", "number", 0),
+        Col(
+            "times_slowest",
+            "int64",
+            "",
+            "Slowest in",
+            "Steps in which this worker took longer than every other.",
+            "number",
+            0,
+        ),
         Col(
             "gflops_per_second",
             "float64",
@@ -42,7 +82,15 @@ DERIVED = {
             "number",
             1,
         ),
-        Col("gbytes_per_second", "float64", "", "GB/s", "Bytes read and written per second, in 10⁹, over the total time.", "number", 1),
+        Col(
+            "gbytes_per_second",
+            "float64",
+            "",
+            "GB/s",
+            "Bytes read and written per second, in 10⁹, over the total time.",
+            "number",
+            1,
+        ),
         Col("per_step_ms", "float64", "ms", "ms / step", "Time per step.", "number", 2),
         Col("block", "string", "", "Block", "Threads of one block: x × y × z.", "text", None),
         Col("grid", "string", "", "Grid", "Blocks of one launch: x × y × z.", "text", None),
@@ -79,7 +127,9 @@ def hidden(table: Table, at_ms: Any, for_ms: Any) -> Table:
     Times are rounded to a nanosecond, which tells a call, and durations to 24 bits.
     """
     start = short(np.round(np.asarray(at_ms, np.float64), 6))
-    return table.with_columns({"_at_ms": start, "_for_ms": np.asarray(for_ms, np.float64).astype(np.float32)})
+    return table.with_columns(
+        {"_at_ms": start, "_for_ms": np.asarray(for_ms, np.float64).astype(np.float32)}
+    )
 
 
 def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> tuple[Any, Any]:
@@ -126,13 +176,17 @@ def _declared(name: str, key: str) -> Col:
 
 def head(col: Col) -> Column:
     """The head of a column: its name, and how it is shown."""
-    return Column(key=col.name, label=col.label, kind=col.kind, help=explained(col), digits=col.digits)
+    return Column(
+        key=col.name, label=col.label, kind=col.kind, help=explained(col), digits=col.digits
+    )
 
 
 def column(frame: pd.DataFrame, key: str, kind: str) -> ColumnData:
     """One column of a frame as the payload holds it."""
     if key not in frame.columns:
-        return coded([""] * len(frame)) if kind in _TEXT else np.full(len(frame), np.nan, np.float32)
+        return (
+            coded([""] * len(frame)) if kind in _TEXT else np.full(len(frame), np.nan, np.float32)
+        )
     if kind in _TEXT:
         return coded(frame[key].tolist())
     return numbers(floats(frame[key]))
@@ -145,7 +199,12 @@ def floats(values: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.asarray(pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan))
 
 
-_UNITS = {"ms": ("ms", "ms"), "us": ("µs", "µs"), "percent": ("%", "percent"), "fraction": ("%", "percent")}
+_UNITS = {
+    "ms": ("ms", "ms"),
+    "us": ("µs", "µs"),
+    "percent": ("%", "percent"),
+    "fraction": ("%", "percent"),
+}
 """By unit of the schema: what a head that says it holds, and its word."""
 
 

@@ -31,11 +31,17 @@ def summary(payload: Payload) -> str:
     with collecting(Failures(lines.append)):
         for tool in [only] if only else reversed(register.tools().values()):
             most = _MOST_LINES - 2 - len(unfinished) - len(lines)
-            lines[:0] = guarded("A part of this text", partial(tool.text, payload, most), lambda _: [])
+            lines[:0] = guarded(
+                "A part of this text", partial(tool.text, payload, most), lambda _: []
+            )
     head = f"nbprof · {meta.label} · {' · '.join(meta.facts)}"
-    return "\n".join(wording.one_line(line) for line in [head, *unfinished, *lines, _footer(meta.footer)])
+    return "\n".join(
+        wording.one_line(line) for line in [head, *unfinished, *lines, _footer(meta.footer)]
+    )
 
 
 def _footer(footer: Footer) -> str:
     size = "" if footer.bytes is None else f", {wording.size(footer.bytes)}"
-    return f"{wording.plural(footer.events, 'event')}, {footer.dropped:,} dropped; {footer.file}{size}"
+    return (
+        f"{wording.plural(footer.events, 'event')}, {footer.dropped:,} dropped; {footer.file}{size}"
+    )

@@ -145,7 +145,9 @@ class Tool:
     brief: tuple[Top, ...] = ()
 
 
-def asked(tell: Callable[..., Any], *args: Any, otherwise: Any, part: str = "A part of the dashboard") -> Any:
+def asked(
+    tell: Callable[..., Any], *args: Any, otherwise: Any, part: str = "A part of the dashboard"
+) -> Any:
     """What a tool says of a run; `otherwise` where it fails, or needs the events of hosts that were read separately."""
     try:
         return guarded(part, partial(tell, *args), lambda _: otherwise)

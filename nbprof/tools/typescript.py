@@ -35,7 +35,15 @@ export type Marked = string;
 /** A tab has the key of what it draws; its name is in nbprof/tools/names.json. */
 export type TabId = Exclude<keyof Payload, "meta" | "steps">;
 """
-_NAMES = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null", Any: "unknown", Delta: "NumberArray"}
+_NAMES = {
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    Any: "unknown",
+    Delta: "NumberArray",
+}
 _ARRAYS = {
     np.float64: "Float64Array",
     np.float32: "Float32Array",
@@ -78,10 +86,19 @@ def _interface(cls: type[Part]) -> str:
         optional = field.default is not MISSING
         hint = hints[field.name]
         # A field that has its default is not sent.
-        text = _union(member for member in _members(hint) if not (optional and member is type(None)))
+        text = _union(
+            member for member in _members(hint) if not (optional and member is type(None))
+        )
         lines.append(f"  {field.name.rstrip('_')}{'?' if optional else ''}: {text};")
     about = " ".join((cls.__doc__ or "").split())
-    return "\n".join([f"/** {about} See {cls.__module__}. */", f"export interface {cls.__name__} {{", *lines, "}\n"])
+    return "\n".join(
+        [
+            f"/** {about} See {cls.__module__}. */",
+            f"export interface {cls.__name__} {{",
+            *lines,
+            "}\n",
+        ]
+    )
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

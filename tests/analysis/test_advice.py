@@ -35,16 +35,34 @@ FUNCTIONS = pd.DataFrame(
     }
 )
 KERNELS = pd.DataFrame(
-    {"kernel": ["k"], "op": ["dense/MatMul"], "total_us": [900.0], "op_tensor_core_eligible": [True], "uses_tensor_core": [False]}
+    {
+        "kernel": ["k"],
+        "op": ["dense/MatMul"],
+        "total_us": [900.0],
+        "op_tensor_core_eligible": [True],
+        "uses_tensor_core": [False],
+    }
 )
 OWN_LOOP = FUNCTIONS.assign(function=["my_step"])
 
 
-def found(parts=None, functions=FUNCTIONS, kernels=None, pipelines=None, nodes=None, runtime=None, evidence=None, **facts):
+def found(
+    parts=None,
+    functions=FUNCTIONS,
+    kernels=None,
+    pipelines=None,
+    nodes=None,
+    runtime=None,
+    evidence=None,
+    **facts,
+):
     """The advice on steps of 100 ms with some parts in ms, by rule."""
     shares = dict.fromkeys(CATEGORIES, 0.0) | (parts or {})
     shares["host_compute"] += 100.0 - sum(shares.values())
-    rows = [{"category": c, "mean_ms": v, "percent": v} for c, v in ({"step_time": 100.0} | shares).items()]
+    rows = [
+        {"category": c, "mean_ms": v, "percent": v}
+        for c, v in ({"step_time": 100.0} | shares).items()
+    ]
     overview = {
         "step_time_ms": 100.0,
         "framework": "TensorFlow",
@@ -63,7 +81,9 @@ def found(parts=None, functions=FUNCTIONS, kernels=None, pipelines=None, nodes=N
     kernels = KERNELS.head(0) if kernels is None else kernels
     pipelines = pd.DataFrame(columns=PIPELINES) if pipelines is None else pipelines
     nodes = pd.DataFrame(columns=NODES) if nodes is None else nodes
-    return advice(overview, pd.DataFrame(rows), pipelines, nodes, kernels, runtime, evidence).set_index("rule")
+    return advice(
+        overview, pd.DataFrame(rows), pipelines, nodes, kernels, runtime, evidence
+    ).set_index("rule")
 
 
 def code(fix):
@@ -118,7 +138,11 @@ def test_each_rule_has_evidence_a_view_and_code(rule, framework, functions):
     assert row["view"] in ("overview", "input", "ops", "kernels", "memory", "trace")
     assert row["link"]
     # To look again is a line of options in place of the cell's first.
-    assert code(row["fix"]).body if rule != "other" else row["fix"].startswith("-%%nbprof\n+%%nbprof --python")
+    assert (
+        code(row["fix"]).body
+        if rule != "other"
+        else row["fix"].startswith("-%%nbprof\n+%%nbprof --python")
+    )
     if framework == "JAX" and rule != "tf_function":
         text = " ".join(row[["title", "evidence", "fix"]])
         for word in ("tf.", "Keras", "keras", "TensorFlow", "model.fit", "model.compile"):
@@ -140,22 +164,40 @@ def test_each_rule_has_evidence_a_view_and_code(rule, framework, functions):
 @pytest.mark.parametrize("framework", ["TensorFlow", "JAX"])
 def test_precision_is_what_the_device_can_do(name, capability, architecture, says, framework):
     """Nothing has Tensor Cores before Volta, bfloat16 and TF32 before Ampere, or Tensor Cores at all at AMD."""
-    device = {"name": name, "kind": "GPU", "compute_capability": capability, "architecture": architecture, "count": 1}
+    device = {
+        "name": name,
+        "kind": "GPU",
+        "compute_capability": capability,
+        "architecture": architecture,
+        "count": 1,
+    }
     told = found(
-        {"device_compute": 50.0}, OWN_LOOP, KERNELS, compute_16bit_percent=0.0, environment={"devices": [device]}, framework=framework
+        {"device_compute": 50.0},
+        OWN_LOOP,
+        KERNELS,
+        compute_16bit_percent=0.0,
+        environment={"devices": [device]},
+        framework=framework,
     )
     if says is None:
         assert told.empty
         return
     assert f".{says}" in told.loc["mixed_precision", "fix"]
     words = " ".join(told[["title", "evidence"]].to_numpy().ravel())
-    assert ("Tensor Cores" in words, "matrix cores" in words) == (architecture is not None, architecture is None)
+    assert ("Tensor Cores" in words, "matrix cores" in words) == (
+        architecture is not None,
+        architecture is None,
+    )
     if name == "Tesla T4":
-        assert "tensor_cores" not in told.index, "numbers of 32 bits cannot use them: it is the same change"
+        assert "tensor_cores" not in told.index, (
+            "numbers of 32 bits cannot use them: it is the same change"
+        )
         assert "could run on Tensor Cores" in told.loc["mixed_precision", "evidence"]
         assert told.loc["mixed_precision", "gain_ms_per_step"] == 50.0
         return
-    assert ("tensorfloat32" in told.loc["tensor_cores", "fix"]) == (framework == "JAX" and name == "A100")
+    assert ("tensorfloat32" in told.loc["tensor_cores", "fix"]) == (
+        framework == "JAX" and name == "A100"
+    )
 
 
 def test_a_pipeline_of_a_device_says_nothing_of_the_one_that_feeds_it():
@@ -186,12 +228,37 @@ def test_a_pipeline_of_a_device_says_nothing_of_the_one_that_feeds_it():
 def test_a_prefetch_is_missing_where_none_ends_the_pipeline(chain, missing):
     names = ["::".join(["Iterator", *chain[: i + 1]]) for i in range(len(chain))]
     ids = [str(i) for i in range(len(chain))]
-    nodes = pd.DataFrame({"host": "h", "pipeline": "Host:0", "iterator": chain, "long_name": names, "id": ids, "parent": [None, *ids[:-1]]})
-    nodes = nodes.assign(self_ms=50.0, total_ms=50.0, calls=10, bottleneck=[True] + [False] * (len(chain) - 1), note="", blocking=True)
-    pipelines = pd.DataFrame(
-        {"host": ["h"], "pipeline": ["Host:0"], "bottleneck": [chain[0]], "advice": ["x"], "fix": [""], "max_us": [9e3]}
+    nodes = pd.DataFrame(
+        {
+            "host": "h",
+            "pipeline": "Host:0",
+            "iterator": chain,
+            "long_name": names,
+            "id": ids,
+            "parent": [None, *ids[:-1]],
+        }
     )
-    assert ("prefetch_missing" in found({"input": 50.0}, nodes=nodes, pipelines=pipelines).index) == missing
+    nodes = nodes.assign(
+        self_ms=50.0,
+        total_ms=50.0,
+        calls=10,
+        bottleneck=[True] + [False] * (len(chain) - 1),
+        note="",
+        blocking=True,
+    )
+    pipelines = pd.DataFrame(
+        {
+            "host": ["h"],
+            "pipeline": ["Host:0"],
+            "bottleneck": [chain[0]],
+            "advice": ["x"],
+            "fix": [""],
+            "max_us": [9e3],
+        }
+    )
+    assert (
+        "prefetch_missing" in found({"input": 50.0}, nodes=nodes, pipelines=pipelines).index
+    ) == missing
 
 
 def test_arrays_given_to_fit_have_no_map_to_run_in_parallel():
@@ -199,10 +266,33 @@ def test_arrays_given_to_fit_have_no_map_to_run_in_parallel():
     chain = ["Root", "Prefetch", "ParallelMapV2", "Zip[0]", "FlatMap", "Prefetch", "Map"]
     names = ["::".join(["Iterator", *chain[: i + 1]]) for i in range(len(chain))]
     nodes = pd.DataFrame(
-        {"host": "h", "pipeline": "Host:0", "iterator": chain, "long_name": names, "id": names, "parent": [None, *names[:-1]]}
+        {
+            "host": "h",
+            "pipeline": "Host:0",
+            "iterator": chain,
+            "long_name": names,
+            "id": names,
+            "parent": [None, *names[:-1]],
+        }
     )
-    nodes = nodes.assign(self_ms=50.0, total_ms=50.0, calls=10, bottleneck=[False] * 6 + [True], note="1 thread", blocking=True)
-    pipelines = pd.DataFrame({"host": ["h"], "pipeline": ["Host:0"], "bottleneck": ["Map"], "advice": ["x"], "fix": [""], "max_us": [9e3]})
+    nodes = nodes.assign(
+        self_ms=50.0,
+        total_ms=50.0,
+        calls=10,
+        bottleneck=[False] * 6 + [True],
+        note="1 thread",
+        blocking=True,
+    )
+    pipelines = pd.DataFrame(
+        {
+            "host": ["h"],
+            "pipeline": ["Host:0"],
+            "bottleneck": ["Map"],
+            "advice": ["x"],
+            "fix": [""],
+            "max_us": [9e3],
+        }
+    )
     told = found({"input": 50.0}, nodes=nodes, pipelines=pipelines)
     assert told.index.tolist() == ["input_outside_tf_data"]
     assert "model.fit(ds)" in told["fix"].iloc[0]
@@ -216,11 +306,18 @@ def test_one_slow_call_is_no_program_that_waits():
         }
     )  # fmt: skip
     waits = tf_data_advice.summary(pipelines, input_percent=20.0)
-    assert waits["statement"].startswith("The slowest call of pipeline Host:0 of h took 837.8 µs; calls up to 50 µs")
-    assert tf_data_advice.summary(pipelines)["statement"] == waits["statement"], "without steps the calls are all that is known"
+    assert waits["statement"].startswith(
+        "The slowest call of pipeline Host:0 of h took 837.8 µs; calls up to 50 µs"
+    )
+    assert tf_data_advice.summary(pipelines)["statement"] == waits["statement"], (
+        "without steps the calls are all that is known"
+    )
     told = tf_data_advice.summary(pipelines, input_percent=0.4)
     assert told["input_bound"], "by TensorFlow Profiler's rule"
-    assert "15 of its 21 calls over 50 µs, yet only 0.4% of step time is spent waiting for input" in told["statement"]
+    assert (
+        "15 of its 21 calls over 50 µs, yet only 0.4% of step time is spent waiting for input"
+        in told["statement"]
+    )
     assert "step breakdown" in told["next_step"]
 
 
@@ -232,7 +329,10 @@ def test_one_slow_call_is_no_program_that_waits():
         ({"parts": {"device_compute": 50.0}, "compute_16bit_percent": 10.0}, "mixed_precision"),
         ({"eager_host_percent": 10.0}, "eager"),
         ({"functions": FUNCTIONS.assign(expensive_percent=19.9)}, "tf_function"),
-        ({"functions": FUNCTIONS.assign(expensive_percent=99.0, expensive_ms_per_step=0.0)}, "tf_function"),
+        (
+            {"functions": FUNCTIONS.assign(expensive_percent=99.0, expensive_ms_per_step=0.0)},
+            "tf_function",
+        ),
         ({"outside_compilation_percent": 5.0}, "outside_compilation"),
         ({"parts": {"device_collectives": 2.99}}, "collectives"),
         ({"parts": {"other": 14.99}}, "other"),
@@ -249,31 +349,58 @@ def test_a_function_that_xla_compiled_is_not_run_op_by_op():
     parts = {"other": 1.0}
     assert "eager" in found(parts, OWN_LOOP, top_ops=calls.assign(type="MatMul"), **more).index
     assert "eager" not in found(parts, OWN_LOOP, top_ops=calls, **more).index
-    assert "eager" in found(parts, OWN_LOOP, top_ops=calls.assign(percent=[10.0, 90.0]), **more).index
+    assert (
+        "eager" in found(parts, OWN_LOOP, top_ops=calls.assign(percent=[10.0, 90.0]), **more).index
+    )
 
 
 @pytest.mark.parametrize("framework", ["TensorFlow", "JAX", "PyTorch"])
 @pytest.mark.parametrize(
-    ("half", "says"), [(0.0, "**None** of device"), (0.04, "**None** of"), (0.05, "Less than **1%** of"), (1.0, "Only **1%** of")]
+    ("half", "says"),
+    [
+        (0.0, "**None** of device"),
+        (0.04, "**None** of"),
+        (0.05, "Less than **1%** of"),
+        (1.0, "Only **1%** of"),
+    ],
 )
 def test_none_is_not_said_to_be_only_a_part(half, says, framework):
-    device = {"name": "A100", "kind": "GPU", "compute_capability": "8.0", "architecture": "Ampere", "count": 1}
+    device = {
+        "name": "A100",
+        "kind": "GPU",
+        "compute_capability": "8.0",
+        "architecture": "Ampere",
+        "count": 1,
+    }
     told = found(
-        {"device_compute": 50.0}, OWN_LOOP, KERNELS, compute_16bit_percent=half, environment={"devices": [device]}, framework=framework
+        {"device_compute": 50.0},
+        OWN_LOOP,
+        KERNELS,
+        compute_16bit_percent=half,
+        environment={"devices": [device]},
+        framework=framework,
     )
     assert told.loc["mixed_precision", "evidence"].startswith(says)
-    rows = checks.checks({}, {"compute_16bit_percent": half}, pd.DataFrame(), tf_data=False, framework=JAX).set_index("check")
-    assert rows.loc["precision", "statement"].startswith("None of device" if half < 0.05 else f"Only {half:.1f}% of device")
+    rows = checks.checks(
+        {}, {"compute_16bit_percent": half}, pd.DataFrame(), tf_data=False, framework=JAX
+    ).set_index("check")
+    assert rows.loc["precision", "statement"].startswith(
+        "None of device" if half < 0.05 else f"Only {half:.1f}% of device"
+    )
 
 
-@pytest.mark.parametrize(("share", "severity"), [(5.0, "medium"), (19.99, "medium"), (20.0, "high")])
+@pytest.mark.parametrize(
+    ("share", "severity"), [(5.0, "medium"), (19.99, "medium"), (20.0, "high")]
+)
 def test_severity_of_input_follows_the_checks(share, severity):
     assert found({"input": share}).loc["input_outside_tf_data", "severity"] == severity
 
 
 def test_unexplained_time_may_be_input_that_was_not_recorded():
     assert "nbprof.steps(batches)" in found({"other": 40.0}).loc["other", "evidence"]
-    assert "nbprof.steps(batches)" not in found({"other": 40.0, "input": 6.0}).loc["other", "evidence"]
+    assert (
+        "nbprof.steps(batches)" not in found({"other": 40.0, "input": 6.0}).loc["other", "evidence"]
+    )
 
 
 def test_no_gain_is_the_whole_step():
@@ -281,8 +408,12 @@ def test_no_gain_is_the_whole_step():
     known = Evidence(python_calls=True)
     assert found({"other": 90.0}, evidence=known).loc["other", "gain_ms_per_step"] == 90.0
     assert np.isnan(found({"other": 90.1}, evidence=known).loc["other", "gain_ms_per_step"])
-    assert np.isnan(found({"other": 95.0}, runtime=Runtime(), evidence=known).loc["other", "gain_ms_per_step"])
-    assert np.isnan(found({"other": 50.0}).loc["other", "gain_ms_per_step"]), "to record again saves nothing"
+    assert np.isnan(
+        found({"other": 95.0}, runtime=Runtime(), evidence=known).loc["other", "gain_ms_per_step"]
+    )
+    assert np.isnan(found({"other": 50.0}).loc["other", "gain_ms_per_step"]), (
+        "to record again saves nothing"
+    )
     both = found({"output": 99.5, "device_collectives": 0.5})
     assert both.index[0] == "output", "it is the first all the same"
     assert np.isnan(both.loc["output", "gain_ms_per_step"])
@@ -296,9 +427,21 @@ def test_a_step_of_which_nothing_is_known_is_not_said_to_become_faster():
 
 
 def test_at_most_five_findings_the_largest_gain_first():
-    parts = {"input": 20.0, "kernel_launch": 19.0, "device_collectives": 18.0, "output": 17.0, "other": 16.0}
+    parts = {
+        "input": 20.0,
+        "kernel_launch": 19.0,
+        "device_collectives": 18.0,
+        "output": 17.0,
+        "other": 16.0,
+    }
     all_of_it = found(parts, peak_memory_bytes=95, memory_capacity_bytes=100)
-    assert all_of_it.index.tolist() == ["input_outside_tf_data", "kernel_launch", "collectives", "output", "other"]
+    assert all_of_it.index.tolist() == [
+        "input_outside_tf_data",
+        "kernel_launch",
+        "collectives",
+        "output",
+        "other",
+    ]
     assert all_of_it["gain_ms_per_step"].dropna().is_monotonic_decreasing
     assert all_of_it["gain_ms_per_step"].isna().tolist() == [False] * 4 + [True]
 
@@ -348,7 +491,16 @@ KINDS = [
             "Generator",
         ]
     ),
-    *(["SyntheticDatasetOp", "DataServiceV2", "GuzzlerDataGuzzlerRemoteDataset", "ReverbDataset", "DatasetSampleGame", "Courier"]),
+    *(
+        [
+            "SyntheticDatasetOp",
+            "DataServiceV2",
+            "GuzzlerDataGuzzlerRemoteDataset",
+            "ReverbDataset",
+            "DatasetSampleGame",
+            "Courier",
+        ]
+    ),
     *(
         [
             "ReverbEpisodeDataset",
@@ -384,7 +536,12 @@ UNKNOWN = "no specific advice"
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "params", [{}, {"parallelism": 4, "deterministic": "true", "buffer_size": 2, "cycle_length": 8}, {"parallelism": 4, "autotune": "true"}]
+    "params",
+    [
+        {},
+        {"parallelism": 4, "deterministic": "true", "buffer_size": 2, "cycle_length": 8},
+        {"parallelism": 4, "autotune": "true"},
+    ],
 )
 def test_every_kind_of_iterator_has_advice(kind, params):
     text, fix = tf_data_advice.advice(f"Iterator::Root::{kind}", 60.0, params)
@@ -401,7 +558,11 @@ def test_every_kind_of_iterator_has_advice(kind, params):
         ("Interleave", {}, "files.interleave(read, num_parallel_calls=tf.data.AUTOTUNE)"),
         ("MapAndBatch", {"parallelism": 1}, "num_parallel_calls=tf.data.AUTOTUNE"),
         ("ParallelMapV2", {"parallelism": 4}, "-ds = ds.map(fn, num_parallel_calls=4)"),
-        ("ParallelMapV2", {"parallelism": 4, "autotune": "true", "deterministic": "true"}, "deterministic=False"),
+        (
+            "ParallelMapV2",
+            {"parallelism": 4, "autotune": "true", "deterministic": "true"},
+            "deterministic=False",
+        ),
         ("ParallelBatch", {"parallelism": 2}, "-ds = ds.batch(n, num_parallel_calls=2)"),
         ("Prefetch", {"buffer_size": 1}, "-ds = ds.prefetch(1)"),
         ("TextLine", {}, "tf.data.TextLineDataset, num_parallel_calls"),
@@ -415,17 +576,25 @@ def test_the_code_fits_the_iterator_and_what_it_states(kind, params, says):
 
 def test_autotuned_and_free_of_order_there_is_nothing_to_set():
     text, fix = tf_data_advice.advice(
-        "Iterator::Root::ParallelMapV2", 60.0, {"parallelism": 4, "autotune": "true", "deterministic": "false"}
+        "Iterator::Root::ParallelMapV2",
+        60.0,
+        {"parallelism": 4, "autotune": "true", "deterministic": "false"},
     )
     assert fix == ""
     assert "4 threads already" in text
 
 
 def test_notes_say_what_an_iterator_states():
-    assert tf_data_advice.note({"parallelism": 4, "batch_size": 64}, "Iterator::Root::MapAndBatch") == "4 threads, batch 64"
+    assert (
+        tf_data_advice.note({"parallelism": 4, "batch_size": 64}, "Iterator::Root::MapAndBatch")
+        == "4 threads, batch 64"
+    )
     assert tf_data_advice.note({}, "Iterator::Root::Map") == "1 thread"
     assert tf_data_advice.note({"buffer_size": -1}, "Iterator::Root::Prefetch") == ""
-    assert tf_data_advice.note({"cycle_length": "8"}, "Iterator::Root::ParallelInterleaveV4") == "cycle 8"
+    assert (
+        tf_data_advice.note({"cycle_length": "8"}, "Iterator::Root::ParallelInterleaveV4")
+        == "cycle 8"
+    )
 
 
 def test_where_only_copies_were_recorded_they_are_what_to_look_at():
@@ -434,29 +603,43 @@ def test_where_only_copies_were_recorded_they_are_what_to_look_at():
     told = p.input_pipeline.summary
     percent = told["breakdown"].set_index("category")["percent"]
     assert percent["enqueue"] == 100.0
-    assert told["next_step"].startswith("Only copies to the device were recorded as input work. From pinned memory")
+    assert told["next_step"].startswith(
+        "Only copies to the device were recorded as input work. From pinned memory"
+    )
 
 
 @pytest.mark.parametrize(
-    ("framework", "word"), [("PyTorch", "pin_memory"), ("JAX", "jax.device_put"), ("TensorFlow", "prefetch_to_device")]
+    ("framework", "word"),
+    [("PyTorch", "pin_memory"), ("JAX", "jax.device_put"), ("TensorFlow", "prefetch_to_device")],
 )
 def test_what_helps_copies_is_told_in_the_frameworks_words(framework, word):
     assert word in input_pipeline._next_step("both", 5.0, 5.0, titled(framework).words, MARKED)
     assert input_pipeline._next_step("both", 0.0, 0.0, titled(framework).words, MARKED).startswith(
         "No input work was recorded. The work of "
     )
-    assert "See below" in input_pipeline._next_step("both", 6.0, 5.0, titled(framework).words, MARKED)
+    assert "See below" in input_pipeline._next_step(
+        "both", 6.0, 5.0, titled(framework).words, MARKED
+    )
 
 
 def test_without_steps_there_is_no_advice(tmp_path):
     gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
-    gpu.line("Stream #1(Compute)", [gpu.event("k", 0, MS, correlation_id=1, kernel_details="regs:1 grid:1,1,1 block:1,1,1")], line_id=1)
+    gpu.line(
+        "Stream #1(Compute)",
+        [gpu.event("k", 0, MS, correlation_id=1, kernel_details="regs:1 grid:1,1,1 block:1,1,1")],
+        line_id=1,
+    )
     host.line("main", [host.event("PjitFunction(f)", 0, MS), host.event("jit_f", 0, MS)], line_id=2)
     p = profile(tmp_path, xspace(gpu, host))
     assert p.overview["framework"] == "JAX"
     assert p.advice.empty
     told = " ".join(
-        [str(p.receipt), p.overview["verdict_detail"], *p.overview["checks"]["statement"], p.input_pipeline.summary["next_step"]]
+        [
+            str(p.receipt),
+            p.overview["verdict_detail"],
+            *p.overview["checks"]["statement"],
+            p.input_pipeline.summary["next_step"],
+        ]
     )
     for word in ("Keras", "model.fit", "tf.function"):
         assert word not in told
@@ -473,7 +656,14 @@ def test_precision_leads_to_a_view_that_the_device_has(kind, view):
         "architecture": "Ampere",
         "count": 1,
     }
-    told = found({"device_compute": 50.0}, OWN_LOOP, KERNELS, compute_16bit_percent=0.0, environment={"devices": [device]}, framework="JAX")
+    told = found(
+        {"device_compute": 50.0},
+        OWN_LOOP,
+        KERNELS,
+        compute_16bit_percent=0.0,
+        environment={"devices": [device]},
+        framework="JAX",
+    )
     assert told.loc["mixed_precision", "view"] == view
 
 

@@ -26,7 +26,9 @@ from tests.support.xspace import MS, PlaneWriter, xspace
 GIB = 2**30
 GOES_ON = ("other",)
 """Rules that say what to do next where their remedy is applied: `test_python_calls_that_were_recorded_are_named`."""
-NOT_SHOWN = {"straggler": "it says which rank to look at: what is wrong with that rank is another finding, or none"}
+NOT_SHOWN = {
+    "straggler": "it says which rank to look at: what is wrong with that rank is another finding, or none"
+}
 """Rules whose remedy cannot be in a recording, and why."""
 
 
@@ -45,7 +47,9 @@ GEMM = "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align{}"
 SMALL = cases.gpu(kernels=cases.short(2000, 5.0))
 ELEMENTWISE = {
     **cases.torch(),
-    "kernels": cases.kernels({"kernel": "vectorized_elementwise_kernel<4>", "total_us": 50.0}, {"total_us": 50.0}),
+    "kernels": cases.kernels(
+        {"kernel": "vectorized_elementwise_kernel<4>", "total_us": 50.0}, {"total_us": 50.0}
+    ),
 }
 FULL = {"peak_memory_bytes": 95 * GIB, "memory_capacity_bytes": 100 * GIB}
 TINY = {**cases.torch(), "evidence": cases.host({"overhead": 40.0})}
@@ -263,7 +267,9 @@ def product(k, at):
 
 
 def augment(k, at):
-    k.add("train.py(12): augment", "python_function", at + 310, 600, args={"Python id": int(at) + 1})
+    k.add(
+        "train.py(12): augment", "python_function", at + 310, 600, args={"Python id": int(at) + 1}
+    )
 
 
 def many_kernels(k, at):
@@ -331,7 +337,11 @@ def test_python_calls_of_tensorflow_and_jax_are_work_of_the_host(tmp_path, recor
     for i in range(12):
         at = 10 * i * MS
         python = [host.event("$loop.py:7 augment", at + MS, 6 * MS)] if recorded else []
-        events += [host.event("train", at, 10 * MS, step_num=i, _r=1), *python, host.event("MatMul:MatMul", at + 7 * MS, 3 * MS)]
+        events += [
+            host.event("train", at, 10 * MS, step_num=i, _r=1),
+            *python,
+            host.event("MatMul:MatMul", at + 7 * MS, 3 * MS),
+        ]
     host.line("python", events, line_id=1)
     assert ("other" in profile(tmp_path, xspace(host)).advice["rule"].tolist()) is not recorded
 
@@ -356,9 +366,13 @@ def test_inference_gets_no_advice_on_training(tmp_path):
     infers = advice_of(tmp_path / "infers", torch_loop(many_kernels))
     assert "torch.compile" in infers.loc["host_ops", "fix"]
     assert not infers["fix"].str.contains("optim|backward|checkpoint|GradScaler").any()
-    trains = advice_of(tmp_path / "trains", torch_loop(many_kernels, backward, updates("aten::_foreach_add_")))
+    trains = advice_of(
+        tmp_path / "trains", torch_loop(many_kernels, backward, updates("aten::_foreach_add_"))
+    )
     assert "torch.optim.AdamW(model.parameters(), fused=True)" in trains.loc["host_ops", "fix"]
-    fused = advice_of(tmp_path / "fused", torch_loop(many_kernels, backward, updates("aten::_fused_adamw_")))
+    fused = advice_of(
+        tmp_path / "fused", torch_loop(many_kernels, backward, updates("aten::_fused_adamw_"))
+    )
     assert "fused" not in fused.loc["host_ops", "fix"]
 
 
@@ -366,10 +380,21 @@ def test_full_memory_of_inference_is_not_that_of_activations(tmp_path):
     def full(k, at):
         k.memory(at + 2, 2**30, 0xA0 + int(at), 2**34 - 2**20, 2**34, device=0)
 
-    device = {"id": 0, "name": "A", "totalGlobalMem": 2**34, "computeMajor": 8, "computeMinor": 0, "numSms": 108}
-    infers = advice_of(tmp_path / "infers", torch_loop(many_kernels, full, deviceProperties=[device])).loc["memory_full"]
+    device = {
+        "id": 0,
+        "name": "A",
+        "totalGlobalMem": 2**34,
+        "computeMajor": 8,
+        "computeMinor": 0,
+        "numSms": 108,
+    }
+    infers = advice_of(
+        tmp_path / "infers", torch_loop(many_kernels, full, deviceProperties=[device])
+    ).loc["memory_full"]
     assert "checkpoint" not in infers["fix"].lower() + infers["evidence"].lower()
-    trains = advice_of(tmp_path / "trains", torch_loop(many_kernels, full, backward, deviceProperties=[device])).loc["memory_full"]
+    trains = advice_of(
+        tmp_path / "trains", torch_loop(many_kernels, full, backward, deviceProperties=[device])
+    ).loc["memory_full"]
     assert "checkpoint" in trains["fix"]
 
 
@@ -391,7 +416,13 @@ def test_gloo_beside_nccl_is_no_mistake(tmp_path):
 
 def copies(k, at):
     op = k.op("aten::copy_", at, 500)
-    k.copy("Memcpy HtoD (Pageable -> Device)", at + 2, 400, k.call("cudaMemcpyAsync", at + 1, 450, op), bytes=2**20)
+    k.copy(
+        "Memcpy HtoD (Pageable -> Device)",
+        at + 2,
+        400,
+        k.call("cudaMemcpyAsync", at + 1, 450, op),
+        bytes=2**20,
+    )
     k.launched("gemm", at + 510, at + 520, 300, op=k.op("aten::mm", at + 505, 5))
 
 
@@ -399,19 +430,42 @@ def test_who_has_no_loader_gets_no_code_of_one(tmp_path):
     def loads(k, at):
         k.note("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at + 850, 1)
 
-    assert "DataLoader" not in advice_of(tmp_path / "none", torch_loop(copies)).loc["pinned_memory", "fix"]
-    assert "DataLoader" in advice_of(tmp_path / "one", torch_loop(copies, loads)).loc["pinned_memory", "fix"]
+    assert (
+        "DataLoader"
+        not in advice_of(tmp_path / "none", torch_loop(copies)).loc["pinned_memory", "fix"]
+    )
+    assert (
+        "DataLoader"
+        in advice_of(tmp_path / "one", torch_loop(copies, loads)).loc["pinned_memory", "fix"]
+    )
 
 
 @pytest.mark.parametrize("thread", ["python", "tf_gpu_private_0"])
 def test_threads_of_their_own_are_not_advised_twice(tmp_path, thread):
-    gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 7, "compute_cap_minor": 5, "memory_size": 2**34})
+    gpu = PlaneWriter(
+        "/device:GPU:0",
+        {
+            "device_vendor": "Nvidia",
+            "compute_cap_major": 7,
+            "compute_cap_minor": 5,
+            "memory_size": 2**34,
+        },
+    )
     host = PlaneWriter("/host:CPU")
     kernels, steps, launches, reads = [], [], [], []
     for i in range(12):
         at = 10 * i * MS
         detail = "regs:32 static_shared:0 dynamic_shared:0 grid:64,1,1 block:64,1,1 occ_pct:50"
-        kernels.append(gpu.event("sgemm", at + 6 * MS, 3 * MS, correlation_id=i + 1, kernel_details=detail, tf_op="dense/MatMul:MatMul"))
+        kernels.append(
+            gpu.event(
+                "sgemm",
+                at + 6 * MS,
+                3 * MS,
+                correlation_id=i + 1,
+                kernel_details=detail,
+                tf_op="dense/MatMul:MatMul",
+            )
+        )
         steps.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
         launches.append(host.event("ExecutorState::Process", at + MS, 5 * MS, group_id=i))
         reads.append(host.event("Iterator::Prefetch", at, MS // 2, id=11, parent_id=0))
@@ -430,7 +484,14 @@ def test_threads_of_their_own_are_not_advised_twice(tmp_path, thread):
 @pytest.mark.parametrize(
     ("rule", "sidecar"),
     [
-        ("fragmentation", {"settings": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:64"}}),
+        (
+            "fragmentation",
+            {
+                "settings": {
+                    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:64"
+                }
+            },
+        ),
         ("fragmentation", {"settings": {"TF_GPU_ALLOCATOR": "cuda_malloc_async"}}),
         ("idle_cores", {"settings": {"torch.get_num_threads": "8"}, "cores": 8.0}),
         ("mixed_precision", {"precision": "mixed_float16"}),
@@ -445,7 +506,11 @@ def test_what_the_recording_states_to_be_set_is_not_advised(rule, sidecar):
 
 def test_threads_that_are_set_are_not_set_again():
     rows = found(**{"functions": OWN_LOOP, **APPLIED["kernel_launch"][0]}).reset_index()
-    fix = stated.without(rows, {"TF_GPU_THREAD_MODE": "gpu_private"}, "", 8.0).set_index("rule").loc["kernel_launch", "fix"]
+    fix = (
+        stated.without(rows, {"TF_GPU_THREAD_MODE": "gpu_private"}, "", 8.0)
+        .set_index("rule")
+        .loc["kernel_launch", "fix"]
+    )
     assert "gpu_private" not in fix
     assert "jit_compile=True" in fix
 

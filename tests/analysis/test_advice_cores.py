@@ -18,7 +18,9 @@ from tests.support.kineto import Kineto, profile
 FREE = {"cores": 8.0, "own_cores": 1.0, "other_cores": 0.0, "waited_percent": 1.0}
 FULL = {"cores": 4.0, "own_cores": 3.7, "other_cores": 0.1}
 TWO = {"cores": 2.0, "own_cores": 1.0, "other_cores": 0.0, "waited_percent": 1.0}
-LOADER = LoaderUse(DATA_LOADER, "Images", 0, None, False, False, None, 64, True, 2, 39, 2.4, 2.4, 1.6, 1.6)
+LOADER = LoaderUse(
+    DATA_LOADER, "Images", 0, None, False, False, None, 64, True, 2, 39, 2.4, 2.4, 1.6, 1.6
+)
 """60 of 100 ms are waits, and each part of a step uses one core."""
 
 
@@ -34,7 +36,11 @@ def loop(kind: str) -> Kineto:
 def loaded(folder, kind, measured=None, *uses):
     """The profile of a loop, as a recording of that machine and these loaders has it."""
     (folder / "a.pt.trace.json").write_bytes(loop(kind).encode())
-    sidecar = {"backend": "torch", "contention": measured or {}, "loaders": loader_uses.packed(uses)}
+    sidecar = {
+        "backend": "torch",
+        "contention": measured or {},
+        "loaders": loader_uses.packed(uses),
+    }
     (folder / "nbprof.json").write_text(json.dumps(sidecar))
     return nbprof.load(folder)
 
@@ -109,7 +115,10 @@ def test_the_numbers_are_those_of_the_machine(tmp_path):
     )
     assert row["gain_ms_per_step"] == pytest.approx(58.0)
     assert row["gain_is"] == "about"
-    assert "The rest of the step uses **1.0** of the **8** cores, and a batch takes **60.00 ms** of a core" in row["evidence"]
+    assert (
+        "The rest of the step uses **1.0** of the **8** cores, and a batch takes **60.00 ms** of a core"
+        in row["evidence"]
+    )
     assert "with **2 workers** a step takes about **42.00 ms**" in row["evidence"]
 
 
@@ -122,7 +131,9 @@ def test_two_cores_get_one_worker_and_its_gain(tmp_path):
 
 def test_where_the_training_has_all_cores_workers_need_theirs_back(tmp_path):
     """A worker takes one of two cores: the 40 ms of the rest become 80."""
-    row = finding(tmp_path, "SingleProcess", {**TWO, "own_cores": 1.4}, replace(LOADER, rest_cpu_s=3.2))
+    row = finding(
+        tmp_path, "SingleProcess", {**TWO, "own_cores": 1.4}, replace(LOADER, rest_cpu_s=3.2)
+    )
     assert row["gain_ms_per_step"] == pytest.approx(18.0)
     assert workers_in(row["fix"]) == 1
     assert "+torch.set_num_threads(1)" in row["fix"]
@@ -157,10 +168,14 @@ def test_a_batch_that_costs_as_much_to_hand_over_as_to_make_needs_no_worker():
 
 def test_the_kinds_of_input_work_ask_for_no_workers_where_the_advice_asks_for_none(tmp_path):
     """*Steps & input* said "load in worker processes" beside advice that a worker would cost as much as it saves."""
-    categories = loaded(tmp_path, "SingleProcess", {**TWO, "other_cores": 1.0}, LOADER).input_pipeline.categories.set_index("category")
+    categories = loaded(
+        tmp_path, "SingleProcess", {**TWO, "other_cores": 1.0}, LOADER
+    ).input_pipeline.categories.set_index("category")
     assert "workers would not help" in categories.loc["demanded_file_read", "advice"]
     assert categories.loc["enqueue", "advice"] == ""
-    categories = loaded(tmp_path, "SingleProcess", TWO, LOADER).input_pipeline.categories.set_index("category")
+    categories = loaded(tmp_path, "SingleProcess", TWO, LOADER).input_pipeline.categories.set_index(
+        "category"
+    )
     assert "num_workers" in categories.loc["demanded_file_read", "advice"]
 
 
@@ -174,10 +189,18 @@ def test_where_the_machine_is_not_known_the_gain_is_a_bound(tmp_path):
     row = finding(tmp_path, "SingleProcess")
     assert (row["gain_is"], row["gain_ms_per_step"]) == ("up to", pytest.approx(60.0))
     assert workers_in(row["fix"]) == 1
-    assert profile(tmp_path, loop("SingleProcess")).advice.set_index("rule").loc["loader_in_process", "fix"].count("num_workers=4") == 0
+    assert (
+        profile(tmp_path, loop("SingleProcess"))
+        .advice.set_index("rule")
+        .loc["loader_in_process", "fix"]
+        .count("num_workers=4")
+        == 0
+    )
 
 
-BUSY = LoaderUse(DATA_LOADER, "Images", 2, 2, True, True, None, 32, False, 1, 39, 2.4, 0.1, 1.6, 1.6)
+BUSY = LoaderUse(
+    DATA_LOADER, "Images", 2, 2, True, True, None, 32, False, 1, 39, 2.4, 0.1, 1.6, 1.6
+)
 
 
 def test_more_workers_are_as_many_as_have_a_core(tmp_path):
@@ -192,20 +215,28 @@ def test_more_workers_are_as_many_as_have_a_core(tmp_path):
 
 def test_where_all_cores_are_busy_items_must_become_cheaper(tmp_path):
     row = finding(tmp_path, "MultiProcessing", FULL, BUSY)
-    assert "They and the training process kept **3.7** of the **4** cores busy: more workers would have no free core." in row["evidence"]
+    assert (
+        "They and the training process kept **3.7** of the **4** cores busy: more workers would have no free core."
+        in row["evidence"]
+    )
     assert "num_workers" not in row["fix"]
     assert "no core is free" in row["title"]
     assert row["gain_ms_per_step"] == pytest.approx(60.0)
 
 
 def test_cores_that_others_have_are_not_free(tmp_path):
-    row = finding(tmp_path, "MultiProcessing", {"cores": 4.0, "own_cores": 2.0, "other_cores": 2.0}, BUSY)
+    row = finding(
+        tmp_path, "MultiProcessing", {"cores": 4.0, "own_cores": 2.0, "other_cores": 2.0}, BUSY
+    )
     assert "and others **2.0**" in row["evidence"]
     assert "num_workers" not in row["fix"]
 
 
 def test_one_core_is_no_plural(tmp_path):
-    assert "**95%** of the core" in finding(tmp_path, "MultiProcessing", {"cores": 1.0, "own_cores": 0.95})["evidence"]
+    assert (
+        "**95%** of the core"
+        in finding(tmp_path, "MultiProcessing", {"cores": 1.0, "own_cores": 0.95})["evidence"]
+    )
 
 
 def test_pinned_loaders_are_not_to_be_pinned(tmp_path):
@@ -217,14 +248,30 @@ def test_pinned_loaders_are_not_to_be_pinned(tmp_path):
     assert fitted(rows, {}, [], times).equals(rows)
 
 
-def row_of(rule, fix="-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)", gain=60.0):
+def row_of(
+    rule, fix="-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)", gain=60.0
+):
     """A finding of TensorFlow or JAX, on a step of 100 ms that waits for 60."""
-    columns = ("rule", "severity", "title", "evidence", "gain_ms_per_step", "gain_is", "fix", "view", "link", "certainty", "refuted_by")
+    columns = (
+        "rule",
+        "severity",
+        "title",
+        "evidence",
+        "gain_ms_per_step",
+        "gain_is",
+        "fix",
+        "view",
+        "link",
+        "certainty",
+        "refuted_by",
+    )
     values = (rule, "high", "t", "It waits.", gain, "about", fix, "input", "Input", "measured", "w")
     return frame([]).reindex([0]).assign(**dict(zip(columns, values, strict=True)))
 
 
-TF = LoaderUse(TF_DATA, iterations=1, batches=39, wait_s=2.4, wait_cpu_s=2.4, rest_s=1.6, rest_cpu_s=1.6)
+TF = LoaderUse(
+    TF_DATA, iterations=1, batches=39, wait_s=2.4, wait_cpu_s=2.4, rest_s=1.6, rest_cpu_s=1.6
+)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +296,10 @@ def test_what_runs_beside_the_steps_has_the_cores_that_are_there(rule, measured,
     assert ("which bounds the gain" in row["evidence"]) is (gain < 60.0)
 
 
-@pytest.mark.parametrize(("rule", "fix"), [("map_serial", "tf.data.Dataset.load"), ("input_ahead", "np.load"), ("prefetch_missing", "")])
+@pytest.mark.parametrize(
+    ("rule", "fix"),
+    [("map_serial", "tf.data.Dataset.load"), ("input_ahead", "np.load"), ("prefetch_missing", "")],
+)
 def test_where_no_core_is_free_nothing_runs_beside_the_steps(rule, fix):
     found = fitted(row_of(rule), {**TWO, "other_cores": 1.0}, [], Times(100.0, 60.0))
     if not fix:
@@ -270,7 +320,11 @@ def test_where_no_core_is_free_nothing_runs_beside_the_steps(rule, fix):
             "+model.fit(Batches(workers=2, use_multiprocessing=True))",
         ),
         ("input_outside_tf_data", LOADER, "num_workers=2"),
-        ("input_bottleneck", LoaderUse(PY_DATASET, "Batches", 1, 10, processes=False), "-model.fit(Batches(workers=1))"),
+        (
+            "input_bottleneck",
+            LoaderUse(PY_DATASET, "Batches", 1, 10, processes=False),
+            "-model.fit(Batches(workers=1))",
+        ),
     ],
 )
 def test_a_loader_of_another_library_is_the_one_to_change(rule, use, code):
@@ -281,7 +335,10 @@ def test_a_loader_of_another_library_is_the_one_to_change(rule, use, code):
     row = fitted(asked, FREE, [use], Times(100.0, 60.0)).iloc[0]
     assert code in row["fix"]
     assert "tf.data" not in row["fix"] + row["evidence"]
-    assert f"The batches come from the {use.kind.rpartition('.')[2]} of **{use.dataset}**." in row["evidence"]
+    assert (
+        f"The batches come from the {use.kind.rpartition('.')[2]} of **{use.dataset}**."
+        in row["evidence"]
+    )
 
 
 def test_a_pipeline_of_the_program_is_not_that_of_a_loader():
@@ -298,9 +355,10 @@ def test_keras_has_no_data_loader_of_the_users(tmp_path):
         (tmp_path / "nbprof.json").write_text(json.dumps({**sidecar, "loaders": packed}))
         row = nbprof.load(tmp_path).advice.set_index("rule").loc["loader_in_process"]
         assert "DataLoader" not in row["fix"] + row["evidence"]
-        assert (row["fix"] == "-model.fit(Batches(workers=1))\n+model.fit(Batches(workers=2, use_multiprocessing=True))") is (
-            measured is FREE
-        )
+        assert (
+            row["fix"]
+            == "-model.fit(Batches(workers=1))\n+model.fit(Batches(workers=2, use_multiprocessing=True))"
+        ) is (measured is FREE)
         assert "Batches" in row["fix"]
 
 
@@ -322,6 +380,9 @@ def test_damaged_loaders_are_left_out(change):
     assert loader_uses.unpacked({"version": 1, "loaders": [row, asdict(BUSY)]}) == (BUSY,)
 
 
-@pytest.mark.parametrize("values", [{}, None, [], {"version": 2, "loaders": []}, {"version": 1}, {"version": 1, "loaders": {}}])
+@pytest.mark.parametrize(
+    "values",
+    [{}, None, [], {"version": 2, "loaders": []}, {"version": 1}, {"version": 1, "loaders": {}}],
+)
 def test_what_is_no_list_of_loaders_is_none(values):
     assert loader_uses.unpacked(values) == ()

@@ -31,12 +31,22 @@ def test_products_on_the_host_are_told_by_step(steps: int) -> None:
     )
     kernels = pd.DataFrame({"op": []})
     # c runs on the device: on the host it launches its kernels.
-    assert advice_evidence._placed(activity, ops, kernels, steps) == advice_evidence.Placed(40.0, 8.0 / steps, "b", 50.0)
+    assert advice_evidence._placed(activity, ops, kernels, steps) == advice_evidence.Placed(
+        40.0, 8.0 / steps, "b", 50.0
+    )
     assert advice_evidence._placed(activity, ops, pd.DataFrame({"op": ["a", "b"]}), steps) is None
 
 
 def test_what_lies_over_a_step_that_is_not_counted_is_no_gap() -> None:
-    steps = pd.DataFrame({"host": "a", "kind": "train", "start_ms": [0.0, 12, 30, 60], "step_time_ms": 10.0, "counted": True})
+    steps = pd.DataFrame(
+        {
+            "host": "a",
+            "kind": "train",
+            "start_ms": [0.0, 12, 30, 60],
+            "step_time_ms": 10.0,
+            "counted": True,
+        }
+    )
     assert gaps_ms(steps) == [2.0, 8.0, 20.0]
     steps.loc[2, "counted"] = False
     assert gaps_ms(steps) == [2.0]
@@ -52,7 +62,9 @@ def gaps_ms(steps: pd.DataFrame) -> list[float]:
 
 
 @pytest.mark.parametrize(("thread", "waited"), [("python", 6.0), ("pool", None)])
-def test_an_iterator_that_is_asked_before_the_step_begins(thread: str, waited: float | None) -> None:
+def test_an_iterator_that_is_asked_before_the_step_begins(
+    thread: str, waited: float | None
+) -> None:
     """On the thread of the steps; what another thread makes ahead, nobody waits for."""
     host = PlaneWriter("/host:CPU")
     lines: dict[str, list[bytes]] = {"python": [], "pool": []}
@@ -61,7 +73,9 @@ def test_an_iterator_that_is_asked_before_the_step_begins(thread: str, waited: f
         lines["python"].append(host.event("train", at, 10 * MS, step_num=i, _r=1))
         lines["python"].append(host.event("dense/MatMul:MatMul", at, 9 * MS))
         lines[thread].append(host.event("Iterator::Root", at + 11 * MS, 6 * MS, id=11, parent_id=0))
-        lines[thread].append(host.event("Iterator::Root::Map", at + 11 * MS, 5 * MS, id=12, parent_id=11))
+        lines[thread].append(
+            host.event("Iterator::Root::Map", at + 11 * MS, 5 * MS, id=12, parent_id=11)
+        )
     for number, (name, events) in enumerate(lines.items()):
         host.line(name, events, line_id=1 + number)
     p = opened(xspace(host))
@@ -70,26 +84,47 @@ def test_an_iterator_that_is_asked_before_the_step_begins(thread: str, waited: f
     assert ("input_outside_steps" in set(p.advice["rule"])) is (waited is not None)
 
 
-def test_a_fusion_saves_the_shorter_of_two_ops_and_no_more_than_the_reader_takes(monkeypatch) -> None:
+def test_a_fusion_saves_the_shorter_of_two_ops_and_no_more_than_the_reader_takes(
+    monkeypatch,
+) -> None:
     names = ["a", "b", "c", "d"]
     top = pd.DataFrame({"host": 0, "program": 1, "name": names})
     table = pd.DataFrame(
-        {"category": "loop fusion", "bandwidth_fraction": 0.9, "compute_fraction": 0.1, "moves": False, "own": [5.0, 7.0, 9.0, 4.0]}
+        {
+            "category": "loop fusion",
+            "bandwidth_fraction": 0.9,
+            "compute_fraction": 0.1,
+            "moves": False,
+            "own": [5.0, 7.0, 9.0, 4.0],
+        }
     )
     activity: Any = SimpleNamespace(programs=SimpleNamespace(program=lambda host, ident: object()))
-    monkeypatch.setattr(advice_programs, "_readers", lambda program, rows: [("b", ["a"]), ("c", ["b", "a"]), ("d", [])])
+    monkeypatch.setattr(
+        advice_programs,
+        "_readers",
+        lambda program, rows: [("b", ["a"]), ("c", ["b", "a"]), ("d", [])],
+    )
     # b after a saves 5, c after both of them 9 at most.
     assert advice_programs._chained(activity, top, table) == (14.0, "c", 2)
 
 
-@pytest.mark.parametrize(("grid", "blocks"), [("2, 3, 4", 24.0), ("5", 5.0), ("", None), ("a,b", None), ("9" * 5000, float("inf"))])
+@pytest.mark.parametrize(
+    ("grid", "blocks"),
+    [("2, 3, 4", 24.0), ("5", 5.0), ("", None), ("a,b", None), ("9" * 5000, float("inf"))],
+)
 def test_blocks_of_a_grid(grid: str, blocks: float | None) -> None:
-    assert advice_device._blocks(grid) == pytest.approx(float("nan") if blocks is None else blocks, nan_ok=True)
+    assert advice_device._blocks(grid) == pytest.approx(
+        float("nan") if blocks is None else blocks, nan_ok=True
+    )
 
 
 def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
     kernels = pd.DataFrame(
-        {"grid": ["2,1,1", "10,1,1", "400,1,1", None], "total_us": [40.0, 20.0, 30.0, 10.0], "op": ["few", "all", "many", "unknown"]}
+        {
+            "grid": ["2,1,1", "10,1,1", "400,1,1", None],
+            "total_us": [40.0, 20.0, 30.0, 10.0],
+            "op": ["few", "all", "many", "unknown"],
+        }
     )
     device = {"kind": "GPU", "cores": 10, "architecture": "Ampere"}
     facts: Any = SimpleNamespace(
@@ -108,7 +143,9 @@ def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
     assert "the worst is few with **2** blocks" in found.evidence
     assert found.gain_ms_per_step == pytest.approx(16.0)
     # A larger batch is advised once, with what both rules saw.
-    whole = found._replace(rule="small_batch", title="Give each step a larger batch", evidence="Busy **7%**.")
+    whole = found._replace(
+        rule="small_batch", title="Give each step a larger batch", evidence="Busy **7%**."
+    )
     assert advice_device.one_batch([found]) == [found]
     (one,) = advice_device.one_batch([found, whole])
     assert (one.rule, one.evidence) == ("small_batch", f"Busy **7%**. {found.evidence}")

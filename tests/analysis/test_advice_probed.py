@@ -24,26 +24,44 @@ def loader() -> Kineto:
 
 
 def probe(measured_ms: float | None, **more: object) -> dict[str, object]:
-    return {"text": "t.", "detail": "", "measured_ms": measured_ms, "predicted_ms": STEP_MS - WAIT_MS, "slowed": False, **more}
+    return {
+        "text": "t.",
+        "detail": "",
+        "measured_ms": measured_ms,
+        "predicted_ms": STEP_MS - WAIT_MS,
+        "slowed": False,
+        **more,
+    }
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory):
     advice = profile(tmp_path_factory.mktemp("loader"), loader()).advice
-    assert advice.set_index("rule").loc["loader_in_process", "gain_ms_per_step"] == pytest.approx(WAIT_MS)
+    assert advice.set_index("rule").loc["loader_in_process", "gain_ms_per_step"] == pytest.approx(
+        WAIT_MS
+    )
     return advice
 
 
 @pytest.mark.parametrize("without", [30.0, 70.0])
 def test_the_gain_is_what_was_measured(found, without) -> None:
-    row = measured(found, probe(without), STEP_MS, WORTH_PERCENT).set_index("rule").loc["loader_in_process"]
+    row = (
+        measured(found, probe(without), STEP_MS, WORTH_PERCENT)
+        .set_index("rule")
+        .loc["loader_in_process"]
+    )
     assert row["gain_ms_per_step"] == pytest.approx(STEP_MS - without)
     assert (row["gain_is"], row["certainty"], row["refuted_by"]) == ("up to", "measured", "")
-    assert f"a step takes **{without:.2f} ms**: faster input saves up to **{STEP_MS - without:.2f} ms**." in row["evidence"]
+    assert (
+        f"a step takes **{without:.2f} ms**: faster input saves up to **{STEP_MS - without:.2f} ms**."
+        in row["evidence"]
+    )
 
 
 def test_a_part_of_the_wait_stays_a_part_unless_there_is_less_to_save(found) -> None:
-    part = found[found["rule"] == "loader_in_process"].assign(rule="map_serial", gain_ms_per_step=20.0, gain_is="about", refuted_by="x")
+    part = found[found["rule"] == "loader_in_process"].assign(
+        rule="map_serial", gain_ms_per_step=20.0, gain_is="about", refuted_by="x"
+    )
     row = measured(part, probe(30.0), STEP_MS, WORTH_PERCENT).iloc[0]
     assert (row["gain_ms_per_step"], row["gain_is"], row["refuted_by"]) == (20.0, "about", "x")
     row = measured(part, probe(90.0), STEP_MS, WORTH_PERCENT).iloc[0]
@@ -53,7 +71,10 @@ def test_a_part_of_the_wait_stays_a_part_unless_there_is_less_to_save(found) -> 
 def test_input_that_costs_nothing_has_no_advice_unless_the_probe_was_slowed(found) -> None:
     assert not measured(found, probe(100.0), STEP_MS, WORTH_PERCENT)["rule"].isin(OF_INPUT).any()
     assert measured(found, probe(100.0, slowed=True), STEP_MS, WORTH_PERCENT).equals(found)
-    assert measured(found, probe(70.0, slowed=True), STEP_MS, WORTH_PERCENT)["gain_is"].iloc[0] == "about"
+    assert (
+        measured(found, probe(70.0, slowed=True), STEP_MS, WORTH_PERCENT)["gain_is"].iloc[0]
+        == "about"
+    )
 
 
 def test_without_a_measurement_nothing_changes(found) -> None:
@@ -66,7 +87,9 @@ def test_without_a_measurement_nothing_changes(found) -> None:
 def test_all_rules_that_a_probe_would_refute_are_known() -> None:
     rules = {rule.name: rule for rule in every()}
     assert rules.keys() >= OF_INPUT
-    assert {name for name, rule in rules.items() if "first batch is repeated" in rule.refuted_by} <= OF_INPUT
+    assert {
+        name for name, rule in rules.items() if "first batch is repeated" in rule.refuted_by
+    } <= OF_INPUT
 
 
 @pytest.fixture
@@ -78,8 +101,12 @@ def probed(tmp_path):
 
 def test_verdict_and_advice_of_a_run_say_the_same(probed) -> None:
     assert probed.overview["probe"]["measured_ms"] == 70.0
-    assert probed.overview["verdict_detail"].endswith("With instant input, a step takes 70.00 ms (measured by --probe).")
-    assert probed.advice.set_index("rule").loc["loader_in_process", "gain_ms_per_step"] == pytest.approx(30.0)
+    assert probed.overview["verdict_detail"].endswith(
+        "With instant input, a step takes 70.00 ms (measured by --probe)."
+    )
+    assert probed.advice.set_index("rule").loc[
+        "loader_in_process", "gain_ms_per_step"
+    ] == pytest.approx(30.0)
 
 
 def test_a_comparison_mentions_it(probed, tmp_path_factory) -> None:

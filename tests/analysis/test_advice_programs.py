@@ -24,7 +24,12 @@ def ints(values):
 
 
 def instr(name, opcode, shape, ident, operands=(), called=(), op="", extra=b"", kind=""):
-    more = chunk(3, shape) + (chunk(36, ints(operands)) if operands else b"") + (chunk(38, ints(called)) if called else b"") + extra
+    more = (
+        chunk(3, shape)
+        + (chunk(36, ints(operands)) if operands else b"")
+        + (chunk(38, ints(called)) if called else b"")
+        + extra
+    )
     return hlo.instruction(name, opcode, op, ident=ident, kind=kind, extra=more)
 
 
@@ -38,7 +43,14 @@ def dot(left=1, right=0):
 
 def convolution():
     """Dimensions b01f_01io->b01f and a window of 3 by 3."""
-    dims = number(7, 0) + number(8, 3) + chunk(11, ints([1, 2])) + number(3, 2) + number(4, 3) + chunk(6, ints([0, 1]))
+    dims = (
+        number(7, 0)
+        + number(8, 3)
+        + chunk(11, ints([1, 2]))
+        + number(3, 2)
+        + number(4, 3)
+        + chunk(6, ints([0, 1]))
+    )
     dims += number(9, 0) + number(10, 3) + chunk(12, ints([1, 2]))
     side = chunk(1, number(1, 3) + number(2, 1) + number(3, 1) + number(4, 1))
     return chunk(16, dims) + chunk(15, side + side)
@@ -48,7 +60,12 @@ def tpu(folder, ops, program, model="TPU v5 lite", steps=2):
     """Steps of 100 ms on a TPU of 100 TFLOP/s and 1 TB/s; `ops` are (name, ms, category, FLOPs and bytes of a run)."""
     plane = PlaneWriter(
         "/device:TPU:0",
-        {"device_type_string": model, "peak_teraflops_per_second": 100.0, "peak_hbm_bw_gigabytes_per_second": 1000.0, "memory_size": 2**34},
+        {
+            "device_type_string": model,
+            "peak_teraflops_per_second": 100.0,
+            "peak_hbm_bw_gigabytes_per_second": 1000.0,
+            "memory_size": 2**34,
+        },
     )
     host = PlaneWriter("/host:CPU")
     events, marks, calls = [], [], []
@@ -58,7 +75,14 @@ def tpu(folder, ops, program, model="TPU v5 lite", steps=2):
         calls.append(host.event("PjitFunction(f)", at, MS))
         for symbol, (name, length, category, flops, moved) in enumerate(ops):
             full = f"%{name} = f32[8]{{0}} fusion()"
-            plane.stated(full, hlo_category=category, program_id=7, symbol_id=symbol, flops=flops, bytes_accessed=moved)
+            plane.stated(
+                full,
+                hlo_category=category,
+                program_id=7,
+                symbol_id=symbol,
+                flops=flops,
+                bytes_accessed=moved,
+            )
             events.append(plane.event(full, at, length * MS))
             at += length * MS
     plane.line("Steps", marks, line_id=1)
@@ -77,7 +101,9 @@ def test_products_of_dots_and_convolutions(tmp_path):
         "fused",
         instr("p0", "parameter", f32(100, 784), 11),
         instr("p1", "parameter", f32(784, 300), 12),
-        instr("d", "dot", f32(100, 300), 13, (11, 12), op="jit(f)/jvp(mlp)/dot_general", extra=dot()),
+        instr(
+            "d", "dot", f32(100, 300), 13, (11, 12), op="jit(f)/jvp(mlp)/dot_general", extra=dot()
+        ),
         ident=2,
     )
     main = hlo.computation(
@@ -85,13 +111,33 @@ def test_products_of_dots_and_convolutions(tmp_path):
         instr("a", "parameter", f32(100, 784), 1),
         instr("b", "parameter", f32(784, 300), 2),
         instr("fusion.1", "fusion", f32(100, 300), 3, (1, 2), (2,), kind="kOutput"),
-        instr("dot.2", "dot", f32(784, 300), 4, (1, 3), op="jit(f)/transpose(jvp(mlp))/dot_general", extra=dot(0, 0)),
+        instr(
+            "dot.2",
+            "dot",
+            f32(784, 300),
+            4,
+            (1, 3),
+            op="jit(f)/transpose(jvp(mlp))/dot_general",
+            extra=dot(0, 0),
+        ),
         instr("x", "parameter", f32(6, 32, 32, 64), 5),
         instr("k", "parameter", f32(3, 3, 64, 96), 6),
-        instr("conv.3", "convolution", f32(6, 32, 32, 96), 7, (5, 6), op="jit(f)/conv_general_dilated", extra=convolution()),
+        instr(
+            "conv.3",
+            "convolution",
+            f32(6, 32, 32, 96),
+            7,
+            (5, 6),
+            op="jit(f)/conv_general_dilated",
+            extra=convolution(),
+        ),
         ident=1,
     )
-    ops = [("fusion.1", 40, "convolution fusion", TERA, 1), ("dot.2", 30, "dot", TERA, 1), ("conv.3", 20, "convolution", TERA, 1)]
+    ops = [
+        ("fusion.1", 40, "convolution fusion", TERA, 1),
+        ("dot.2", 30, "dot", TERA, 1),
+        ("conv.3", 20, "convolution", TERA, 1),
+    ]
     p = tpu(tmp_path, ops, hlo.program("jit_f", main, inside, ident=7))
     work = evidence(p).work
     assert work.matrix_unit == 128
@@ -103,11 +149,20 @@ def test_products_of_dots_and_convolutions(tmp_path):
     assert work.own == 2 * 90e9 * 1000 / 1000
     told = p.advice.set_index("rule")
     # The products of 100 take longer than those of 6; of 90 ms, 40 lose 4 of 104 rows and 20 lose 2 of 8.
-    assert "**67%** of compute is in products of **100** examples per core" in told.loc["batch_per_core", "evidence"]
-    assert told.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(40 * 4 / 104 + 20 * 2 / 8)
+    assert (
+        "**67%** of compute is in products of **100** examples per core"
+        in told.loc["batch_per_core", "evidence"]
+    )
+    assert told.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(
+        40 * 4 / 104 + 20 * 2 / 8
+    )
     # Only the backward product sums over less than 128; what lies across the unit is the outer size that fills it better.
-    assert told.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(30 * (1 - 100 / 128 * 784 / 896))
-    assert told.loc["mxu_alignment", "gain_ms_per_step"] == pytest.approx(40 * (1 - 784 / 896 * 300 / 384) + 20 * (1 - 576 / 640))
+    assert told.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(
+        30 * (1 - 100 / 128 * 784 / 896)
+    )
+    assert told.loc["mxu_alignment", "gain_ms_per_step"] == pytest.approx(
+        40 * (1 - 784 / 896 * 300 / 384) + 20 * (1 - 576 / 640)
+    )
     assert set(told["view"]) <= {"op_profile", "ops", "trace"}
     for fix in told["fix"]:
         assert code(fix).body
@@ -116,7 +171,12 @@ def test_products_of_dots_and_convolutions(tmp_path):
 @pytest.mark.parametrize(("model", "unit"), [("TPU v5 lite", 128), ("TPU v6 Lite", 256)])
 def test_the_matrix_unit_is_that_of_the_device(tmp_path, model, unit):
     main = hlo.computation("main", instr("a", "dot", f32(8, 8), 1), ident=1)
-    assert evidence(tpu(tmp_path, [("a", 50, "dot", 1, 1)], hlo.program("jit_f", main, ident=7), model)).work.matrix_unit == unit
+    assert (
+        evidence(
+            tpu(tmp_path, [("a", 50, "dot", 1, 1)], hlo.program("jit_f", main, ident=7), model)
+        ).work.matrix_unit
+        == unit
+    )
 
 
 def test_what_only_moves_and_what_only_repeats(tmp_path):
@@ -124,8 +184,18 @@ def test_what_only_moves_and_what_only_repeats(tmp_path):
         "swaps", instr("p", "parameter", f32(8, 16), 21), instr("t", "transpose", f32(16, 8), 22, (21,)),
         instr("c", "convert", hlo.shape(BF16, 16, 8), 23, (22,)), ident=2,
     )  # fmt: skip
-    narrows = hlo.computation("narrows", instr("p", "parameter", f32(8), 31), instr("c", "convert", hlo.shape(BF16, 8), 32, (31,)), ident=3)
-    spreads = hlo.computation("spreads", instr("z", "constant", f32(), 41), instr("s", "broadcast", f32(512, 512), 42, (41,)), ident=4)
+    narrows = hlo.computation(
+        "narrows",
+        instr("p", "parameter", f32(8), 31),
+        instr("c", "convert", hlo.shape(BF16, 8), 32, (31,)),
+        ident=3,
+    )
+    spreads = hlo.computation(
+        "spreads",
+        instr("z", "constant", f32(), 41),
+        instr("s", "broadcast", f32(512, 512), 42, (41,)),
+        ident=4,
+    )
     main = hlo.computation(
         "main",
         instr("a", "parameter", f32(8, 16), 1),
@@ -140,11 +210,26 @@ def test_what_only_moves_and_what_only_repeats(tmp_path):
     ops = [(name, 10 + place, "loop fusion", 1, 10**9) for place, name in enumerate(names)]
     p = tpu(tmp_path, ops, hlo.program("jit_f", main, swaps, narrows, spreads, ident=7))
     table = evidence(p).work.ops.set_index("name")
-    assert table["moves"].to_dict() == {"swap": True, "narrow": False, "spread": False, "relaid": True, "same": False}
+    assert table["moves"].to_dict() == {
+        "swap": True,
+        "narrow": False,
+        "spread": False,
+        "relaid": True,
+        "same": False,
+    }
     assert table.index[table["spreads"]].tolist() == ["spread"]
-    assert table["narrow"].to_dict() == {"swap": True, "narrow": True, "spread": False, "relaid": False, "same": False}
+    assert table["narrow"].to_dict() == {
+        "swap": True,
+        "narrow": True,
+        "spread": False,
+        "relaid": False,
+        "same": False,
+    }
     told = p.advice.set_index("rule")
-    assert "bf16[16,8]" in told.loc["layout", "evidence"] or "f32[8,16]" in told.loc["layout", "evidence"]
+    assert (
+        "bf16[16,8]" in told.loc["layout", "evidence"]
+        or "f32[8,16]" in told.loc["layout", "evidence"]
+    )
     assert "f32[512,512]" in told.loc["broadcast", "evidence"]
     assert told.loc["broadcast", "gain_ms_per_step"] == pytest.approx(12.0)
 
@@ -162,7 +247,10 @@ def test_ops_that_alone_read_what_another_wrote(tmp_path, other, part_of_peak):
         ident=1,
     )
     lengths = {"a": 30, "b": 20, "c": 10}
-    ops = [(name, length, "loop fusion", 1, int(part_of_peak * length * 10**9)) for name, length in lengths.items()]
+    ops = [
+        (name, length, "loop fusion", 1, int(part_of_peak * length * 10**9))
+        for name, length in lengths.items()
+    ]
     p = tpu(tmp_path, ops, hlo.program("jit_f", main, ident=7))
     work = evidence(p).work
     if other or part_of_peak < 0.6:
@@ -190,16 +278,27 @@ def test_padding_of_a_program(tmp_path, monkeypatch):
     mib = 2**20
     lines = [
         hlo.instruction("x", "parameter", ident=1, extra=chunk(3, f32(1024, 1024))),
-        hlo.instruction("thin", "fusion", ident=2, extra=chunk(3, f32(2**18, 16, tiles=((8, 128),)))),
+        hlo.instruction(
+            "thin", "fusion", ident=2, extra=chunk(3, f32(2**18, 16, tiles=((8, 128),)))
+        ),
     ]
     buffers = [hlo.buffer(1, 4 * mib, 1), hlo.buffer(2, 128 * mib, 2)]
-    allocations = [hlo.allocation(0, 4 * mib, (1, 0, 4 * mib), parameter=0), hlo.allocation(1, 128 * mib, (2, 0, 128 * mib))]
+    allocations = [
+        hlo.allocation(0, 4 * mib, (1, 0, 4 * mib), parameter=0),
+        hlo.allocation(1, 128 * mib, (2, 0, 128 * mib)),
+    ]
     data = hlo.program("jit_f", hlo.computation("main", *lines, ident=1, root=2), ident=7)
-    data += hlo.assignment(buffers, allocations, [hlo.heap((0, 2, "thin"), (1, 2, "thin"), allocation=1)])
+    data += hlo.assignment(
+        buffers, allocations, [hlo.heap((0, 2, "thin"), (1, 2, "thin"), allocation=1)]
+    )
     p = tpu(tmp_path, [("thin", 50, "loop fusion", 1, 10**6)], data)
     found = evidence(p).padding
     assert (found.peak_bytes, found.unpadded_bytes) == (132 * mib, 20 * mib)
-    assert (found.buffer, found.buffer_bytes, found.buffer_unpadded_bytes) == ("thin", 128 * mib, 16 * mib)
+    assert (found.buffer, found.buffer_bytes, found.buffer_unpadded_bytes) == (
+        "thin",
+        128 * mib,
+        16 * mib,
+    )
     row = p.advice.set_index("rule").loc["tile_padding"]
     assert "**112.00 MiB** of the **132.00 MiB**" in row["evidence"]
     assert (row["severity"], row["view"]) == ("high", "memory_viewer")
@@ -215,7 +314,13 @@ def torch(folder, body, count=4, **metadata):
     return kineto.profile(folder, k)
 
 
-V100 = {"id": 0, "name": "Tesla V100", "totalGlobalMem": 2**34, "computeMajor": 7, "computeMinor": 0}
+V100 = {
+    "id": 0,
+    "name": "Tesla V100",
+    "totalGlobalMem": 2**34,
+    "computeMajor": 7,
+    "computeMinor": 0,
+}
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -228,7 +333,14 @@ def test_an_optimizer_that_goes_through_its_parameters(tmp_path, busy):
         k.note("Optimizer.step#AdamW.step", at + 100, 360)
         inner = k.op("aten::add_", at + 100, 350)
         for i in range(60):
-            k.launched("tiny", at + 100 + 5 * i, at + 985 + i / 8 if busy else at + 102 + 5 * i, 0.1 if busy else 1, op=inner, stream=7)
+            k.launched(
+                "tiny",
+                at + 100 + 5 * i,
+                at + 985 + i / 8 if busy else at + 102 + 5 * i,
+                0.1 if busy else 1,
+                op=inner,
+                stream=7,
+            )
 
     p = torch(tmp_path, body, deviceProperties=[V100])
     told = p.advice.set_index("rule")
@@ -236,7 +348,10 @@ def test_an_optimizer_that_goes_through_its_parameters(tmp_path, busy):
         assert "optimizer_loop" not in told.index
         return
     row = told.loc["optimizer_loop"]
-    assert "AdamW.step takes **0.36 ms** per step on the host and launches **60** kernels" in row["evidence"]
+    assert (
+        "AdamW.step takes **0.36 ms** per step on the host and launches **60** kernels"
+        in row["evidence"]
+    )
     assert row["gain_ms_per_step"] == pytest.approx(0.3, abs=0.001)
     assert "fused=True" in row["fix"]
 
@@ -246,7 +361,13 @@ def test_gloo_and_failures_of_the_allocator_are_counted(tmp_path):
         k.launched("gemm", at + 1, at + 5, 900, op=k.op("aten::mm", at, 100))
         k.note("gloo:all_reduce", at + 100, 50)
         if at == 1000:
-            k.add("[OutOfMemory]", "cpu_instant_event", at + 200, None, args={"Bytes": 1, "Device Id": 0, "Device Type": 1})
+            k.add(
+                "[OutOfMemory]",
+                "cpu_instant_event",
+                at + 200,
+                None,
+                args={"Bytes": 1, "Device Id": 0, "Device Type": 1},
+            )
 
     told = torch(tmp_path, body, deviceProperties=[V100]).advice.set_index("rule")
     assert "**4** Gloo calls" in told.loc["gloo", "evidence"]
@@ -262,7 +383,11 @@ def test_products_on_the_host_beside_a_gpu(tmp_path, names):
         at = i * 10 * MS
         ops.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
         ops.append(host.event(f"model/{names[0]}/Conv2D:Conv2D", at, 8 * MS))
-        stats = {"tf_op": f"model/{names[1]}/Conv2D:Conv2D", "kernel_details": "regs:1 grid:1,1,1 block:1,1,1", "correlation_id": i + 1}
+        stats = {
+            "tf_op": f"model/{names[1]}/Conv2D:Conv2D",
+            "kernel_details": "regs:1 grid:1,1,1 block:1,1,1",
+            "correlation_id": i + 1,
+        }
         kernels.append(gpu.event("k", at + 9 * MS, MS // 10, **stats))
     host.line("python", ops, line_id=1)
     gpu.line("Stream #1(Compute)", kernels, line_id=1)
@@ -299,9 +424,17 @@ def test_rare_long_gaps_between_steps_count_by_what_they_cost_the_loop(tmp_path)
     row = p.advice.set_index("rule").loc["between_steps"]
     mean = 400 / 49
     assert row["gain_ms_per_step"] == pytest.approx(mean)
-    assert f"On average **{mean:.2f} ms** pass between steps, **{100 * mean / (10 + mean):.0f}%** of the loop" in row["evidence"]
-    assert "in **4** of the gaps, which typically take **100.00 ms** each: validation" in row["evidence"]
-    rate = next(one for one in p.payload()["overview"]["figures"] if one["key"] == "steps_per_second")
+    assert (
+        f"On average **{mean:.2f} ms** pass between steps, **{100 * mean / (10 + mean):.0f}%** of the loop"
+        in row["evidence"]
+    )
+    assert (
+        "in **4** of the gaps, which typically take **100.00 ms** each: validation"
+        in row["evidence"]
+    )
+    rate = next(
+        one for one in p.payload()["overview"]["figures"] if one["key"] == "steps_per_second"
+    )
     assert (rate["value"], rate["note"]) == (pytest.approx(100), "without the time between steps")
 
 
@@ -310,16 +443,24 @@ def test_one_long_gap_may_lie_between_two_loops(tmp_path):
     assert "between_steps" not in p.advice["rule"].tolist()
     (tmp_path / "more").mkdir()
     row = (
-        gapped(tmp_path / "more", [5000 if i == 20 else 100 if i % 10 == 9 else 0 for i in range(49)])
+        gapped(
+            tmp_path / "more", [5000 if i == 20 else 100 if i % 10 == 9 else 0 for i in range(49)]
+        )
         .advice.set_index("rule")
         .loc["between_steps"]
     )
     assert row["gain_ms_per_step"] == pytest.approx(400 / 48)
-    assert row["evidence"].endswith("The longest gap (**5,000.00 ms**) is not counted: it may lie between two loops.")
+    assert row["evidence"].endswith(
+        "The longest gap (**5,000.00 ms**) is not counted: it may lie between two loops."
+    )
 
 
 def test_of_two_validations_the_longer_one_is_not_passed_over_in_silence(tmp_path):
-    row = gapped(tmp_path, [{10: 100, 20: 160}.get(i, 0) for i in range(30)]).advice.set_index("rule").loc["between_steps"]
+    row = (
+        gapped(tmp_path, [{10: 100, 20: 160}.get(i, 0) for i in range(30)])
+        .advice.set_index("rule")
+        .loc["between_steps"]
+    )
     assert "mostly in **1** gap of **100.00 ms**: validation" in row["evidence"]
     assert "The longest gap (**160.00 ms**) is not counted" in row["evidence"]
 
@@ -368,9 +509,7 @@ def test_what_a_failed_cell_said_of_the_premapped_buffer(tmp_path):
     """The error is no part of the files, which keep what is advised of them alone."""
     run = profile(tmp_path, training_run()).run
     before = run._advice_of_files["rule"].tolist()
-    error = (
-        "cell failed in step 3, after 2 complete steps: XlaRuntimeError: RESOURCE_EXHAUSTED: premapped region: Attempting to allocate 6.00G"
-    )
+    error = "cell failed in step 3, after 2 complete steps: XlaRuntimeError: RESOURCE_EXHAUSTED: premapped region: Attempting to allocate 6.00G"
     run.capture = CaptureInfo(backend="jax", error=error, cell_failed=True)
     assert run.advice["rule"].tolist() == [*before, "premapped_small"]
     assert "**6.00 GiB**" in run.advice["evidence"].iloc[-1]
@@ -379,13 +518,28 @@ def test_what_a_failed_cell_said_of_the_premapped_buffer(tmp_path):
 
 def test_names_of_events_speak_of_the_buffer_too(tmp_path):
     host = PlaneWriter("/host:CPU")
-    names = ("TransferToDevice: premapped buffer exhausted, RESOURCE_EXHAUSTED", "unrelated RESOURCE_EXHAUSTED")
+    names = (
+        "TransferToDevice: premapped buffer exhausted, RESOURCE_EXHAUSTED",
+        "unrelated RESOURCE_EXHAUSTED",
+    )
     host.line("python", [host.event(name, i * MS, MS) for i, name in enumerate(names)], line_id=1)
     row = profile(tmp_path, xspace(host)).advice.set_index("rule").loc["premapped_small"]
     assert "ran out **1** time" in row["evidence"], "and without a step"
     slow = PlaneWriter("/host:CPU")
-    slow.line("python", [slow.event("CreateTpuSystemState", 0, 16_000 * MS), slow.event("premapped buffer of size 64G", 0, MS)], line_id=1)
-    assert "**16.0 s**" in profile(tmp_path, xspace(slow)).advice.set_index("rule").loc["premapped_large", "evidence"]
+    slow.line(
+        "python",
+        [
+            slow.event("CreateTpuSystemState", 0, 16_000 * MS),
+            slow.event("premapped buffer of size 64G", 0, MS),
+        ],
+        line_id=1,
+    )
+    assert (
+        "**16.0 s**"
+        in profile(tmp_path, xspace(slow))
+        .advice.set_index("rule")
+        .loc["premapped_large", "evidence"]
+    )
 
 
 def test_findings_lead_to_calls_of_the_optimizer(tmp_path):
@@ -394,13 +548,24 @@ def test_findings_lead_to_calls_of_the_optimizer(tmp_path):
         k.note("Optimizer.step#AdamW.step", at + 100, 360)
 
     run = torch(tmp_path, body).run
-    assert overview._target(run, "optimizer_loop") == {"kind": "name", "name": "Optimizer.step#AdamW.step"}
+    assert overview._target(run, "optimizer_loop") == {
+        "kind": "name",
+        "name": "Optimizer.step#AdamW.step",
+    }
     assert overview._target(run, "gloo") is None
 
 
 def test_findings_lead_only_to_tabs_that_are_there(tmp_path):
     run = profile(tmp_path, training_run()).run
-    row = {"rule": "x", "severity": "low", "title": "t", "evidence": "e", "gain_ms_per_step": 1.0, "fix": "", "link": "Program memory"}
+    row = {
+        "rule": "x",
+        "severity": "low",
+        "title": "t",
+        "evidence": "e",
+        "gain_ms_per_step": 1.0,
+        "fix": "",
+        "link": "Program memory",
+    }
     assert overview._advice(run, {**row, "view": "memory_viewer"})["view"] == "ops"
     assert overview._advice(run, {**row, "view": "memory_viewer"})["link"] == "Ops"
     assert overview._advice(run, {**row, "view": "pods"})["view"] == "ops"

@@ -27,7 +27,14 @@ from tests.support import advice_page
 
 MS = 1e9
 GIB = 2**30
-GPU = {"name": "A100", "kind": "GPU", "compute_capability": "8.0", "architecture": "Ampere", "cores": 100, "count": 1}
+GPU = {
+    "name": "A100",
+    "kind": "GPU",
+    "compute_capability": "8.0",
+    "architecture": "Ampere",
+    "cores": 100,
+    "count": 1,
+}
 COMPUTE = {"device_compute": 90.0}
 
 
@@ -37,7 +44,10 @@ def work(*rows, rest=0.0, products=(), unit=128, **more):
         "program": "jit_step(1)", "category": "convolution fusion", "framework_op": "", "runs": 10.0, "compute_fraction": 0.9, "shape": "f32[8]",
         "bandwidth_fraction": 0.1, "known": True, "moves": False, "spreads": False, "narrow": True,
     }  # fmt: skip
-    ops = [{**plain, "name": f"op.{i}", **row} for i, row in enumerate([*rows, *([{"own": rest}] if rest else [])])]
+    ops = [
+        {**plain, "name": f"op.{i}", **row}
+        for i, row in enumerate([*rows, *([{"own": rest}] if rest else [])])
+    ]
     table = pd.DataFrame(ops).astype({"own": float})
     table["own"] *= MS
     table["narrow"] = table["narrow"].astype("boolean")
@@ -55,12 +65,22 @@ SPLIT = CpuSplit(0.5, 2000.0, 1500.0, "aten::add", 50.0)
 def host(parts, used=8.0, cpu=SPLIT, **more):
     """What the host did on a machine with 8 cores, in percent of a step."""
     use = PythonUse(1.0, 0.0, 0.0, 0.0, AUGMENT, None, AUGMENT)
-    return Evidence(host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}, **more))
+    return Evidence(
+        host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}, **more)
+    )
 
 
 def of_some(ms):
     """Every tenth step takes longer, which is so many ms per step on average, in no recorded event."""
-    return Periodic(every=10, slow=4, steps=40, chance=1e-9, extra_ms=10 * ms, category="other", category_ms=10 * ms)
+    return Periodic(
+        every=10,
+        slow=4,
+        steps=40,
+        chance=1e-9,
+        extra_ms=10 * ms,
+        category="other",
+        category_ms=10 * ms,
+    )
 
 
 def eager_host(parts, programs=2.0):
@@ -69,7 +89,9 @@ def eager_host(parts, programs=2.0):
 
 
 def alone(own):
-    return pd.DataFrame({"program": ["jit_add(1)", "jit_mul(2)"], "own": [own * MS / 2] * 2, "runs": 1.0})
+    return pd.DataFrame(
+        {"program": ["jit_add(1)", "jit_mul(2)"], "own": [own * MS / 2] * 2, "runs": 1.0}
+    )
 
 
 def kernels(*rows):
@@ -98,17 +120,26 @@ def torch(parts=None, **more):
 
 def slow_conv3d(ms, torch_version="2.9.1+cu128", cudnn="9.10.2", op="aten::slow_conv_dilated3d"):
     """90 ms of kernels a step, of which so many are of one op."""
-    mine = kernels({"op": op, "total_us": 10.0 * ms}, {"op": "aten::mm", "total_us": 10.0 * (90 - ms)})
+    mine = kernels(
+        {"op": op, "total_us": 10.0 * ms}, {"op": "aten::mm", "total_us": 10.0 * (90 - ms)}
+    )
     stated = {name: text for name, text in (("PyTorch", torch_version), ("cuDNN", cudnn)) if text}
     return {**torch(), "kernels": mine, "evidence": Evidence(versions=stated)}
 
 
 def optimizer(idle, launches=50.0, name="Adam"):
-    return torch(optimizer=f"Optimizer.step#{name}.step", optimizer_ms=9.0, optimizer_idle_ms=idle, optimizer_launches=launches)
+    return torch(
+        optimizer=f"Optimizer.step#{name}.step",
+        optimizer_ms=9.0,
+        optimizer_idle_ms=idle,
+        optimizer_launches=launches,
+    )
 
 
 def chained(times):
-    return jax(evidence=Evidence(unrolled=Unrolled("jit_step", 1000, times, "f32[8,8]", "model.py:12")))
+    return jax(
+        evidence=Evidence(unrolled=Unrolled("jit_step", 1000, times, "f32[8,8]", "model.py:12"))
+    )
 
 
 def short(count, mean, share=10):
@@ -119,9 +150,23 @@ def pipeline(*chain, own=50.0, input_ms=50.0, **more):
     """Steps that wait for a pipeline of these iterators, the last of which is its bottleneck."""
     names = ["::".join(["Iterator", *chain[: i + 1]]) for i in range(len(chain))]
     nodes = pd.DataFrame(
-        {"host": "h", "pipeline": "Host:0", "iterator": chain, "long_name": names, "id": names, "parent": [None, *names[:-1]]}
+        {
+            "host": "h",
+            "pipeline": "Host:0",
+            "iterator": chain,
+            "long_name": names,
+            "id": names,
+            "parent": [None, *names[:-1]],
+        }
     )
-    nodes = nodes.assign(self_ms=own, total_ms=own, calls=10, bottleneck=[False] * (len(chain) - 1) + [True], note="", blocking=True)
+    nodes = nodes.assign(
+        self_ms=own,
+        total_ms=own,
+        calls=10,
+        bottleneck=[False] * (len(chain) - 1) + [True],
+        note="",
+        blocking=True,
+    )
     slowest = {
         "host": "h",
         "pipeline": "Host:0",
@@ -130,10 +175,24 @@ def pipeline(*chain, own=50.0, input_ms=50.0, **more):
         "fix": "+ds = ds",
         "max_us": 9e3,
     }
-    return {"parts": {"input": input_ms}, "nodes": nodes, "pipelines": pd.DataFrame([slowest]), **more}
+    return {
+        "parts": {"input": input_ms},
+        "nodes": nodes,
+        "pipelines": pd.DataFrame([slowest]),
+        **more,
+    }
 
 
-def epochs(*calls, turns=True, kind="ParallelMapV2", shapes="[64,64,3] []", types="float int64", ran=("DecodeJpeg",), below="", **more):
+def epochs(
+    *calls,
+    turns=True,
+    kind="ParallelMapV2",
+    shapes="[64,64,3] []",
+    types="float int64",
+    ran=("DecodeJpeg",),
+    below="",
+    **more,
+):
     """Steps that wait for a pipeline whose epochs asked their bottleneck so often."""
     top = ["Iterator::Root", "Iterator::Root::Repeat"] if turns else ["Iterator::Root"]
     chains = [[*top, f"{top[-1]}{f'[{n}]' if turns else ''}::{kind}"] for n in range(len(calls))]
@@ -149,13 +208,32 @@ def epochs(*calls, turns=True, kind="ParallelMapV2", shapes="[64,64,3] []", type
     ]  # fmt: skip
     if below:
         (slow,) = (row for row in rows if row["bottleneck"])
-        source = {"iterator": below, "long_name": f"{slow['long_name']}::{below}", "parent": slow["id"], "bottleneck": False}
+        source = {
+            "iterator": below,
+            "long_name": f"{slow['long_name']}::{below}",
+            "parent": slow["id"],
+            "bottleneck": False,
+        }
         rows.append({**slow, **source})
-    stated = {int(row["id"]): {"shapes": shapes, "types": types, "ram_budget_megabytes": 1000} for row in rows}
+    stated = {
+        int(row["id"]): {"shapes": shapes, "types": types, "ram_budget_megabytes": 1000}
+        for row in rows
+    }
     asked = pipeline("Root", kind)
-    slowest = pd.concat([asked["pipelines"].assign(pipeline=name) for name in dict.fromkeys(row["pipeline"] for row in rows)])
+    slowest = pd.concat(
+        [
+            asked["pipelines"].assign(pipeline=name)
+            for name in dict.fromkeys(row["pipeline"] for row in rows)
+        ]
+    )
     evidence = Evidence(iterators=stated, iterator_functions=dict.fromkeys(ran, 9.0))
-    return {**asked, "nodes": pd.DataFrame(rows), "pipelines": slowest, "evidence": evidence, **more}
+    return {
+        **asked,
+        "nodes": pd.DataFrame(rows),
+        "pipelines": slowest,
+        "evidence": evidence,
+        **more,
+    }
 
 
 def mapped(*chain, own, ran=0.01, batch=None, input_ms=5.0):
@@ -166,7 +244,13 @@ def mapped(*chain, own, ran=0.01, batch=None, input_ms=5.0):
     nodes.loc[~nodes["bottleneck"], ["self_ms", "total_ms"]] = 50.0
     nodes["blocking"] = nodes["bottleneck"]
     last = {} if batch is None else {len(chain): {"batch_size": batch}}
-    return {**asked, "nodes": nodes, "evidence": Evidence(iterators=last, iterator_functions={} if ran is None else {"Cast": ran})}
+    return {
+        **asked,
+        "nodes": nodes,
+        "evidence": Evidence(
+            iterators=last, iterator_functions={} if ran is None else {"Cast": ran}
+        ),
+    }
 
 
 def eligible(share):
@@ -175,7 +259,11 @@ def eligible(share):
 
 
 def loader(kind, ms=1.0, input_ms=5.0):
-    return torch({"input": input_ms}, loader=f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__", loader_ms=ms)
+    return torch(
+        {"input": input_ms},
+        loader=f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__",
+        loader_ms=ms,
+    )
 
 
 def traced(percent, ms):
@@ -194,16 +282,36 @@ def host_ops(share=15.0, eager=50.0, idle=15.0, **more):
     }
 
 
-def rhythm(per_step, what="aten::linear", what_ms=15.0, category="host_compute", category_ms=30.0, chance=0.01, validated=0.0):
+def rhythm(
+    per_step,
+    what="aten::linear",
+    what_ms=15.0,
+    category="host_compute",
+    category_ms=30.0,
+    chance=0.01,
+    validated=0.0,
+):
     """Every tenth step is 30 ms longer where `per_step` is 3."""
     times = {"extra_ms": 10 * per_step, "category_ms": category_ms, "what_ms": what_ms}
-    found = Periodic(every=10, slow=4, steps=40, chance=chance, category=category, what=what, more=6.0, fewer=3.0, **times)
+    found = Periodic(
+        every=10,
+        slow=4,
+        steps=40,
+        chance=chance,
+        category=category,
+        what=what,
+        more=6.0,
+        fewer=3.0,
+        **times,
+    )
     step = StepCode(ungraded=Part(0.1, validated)) if validated else StepCode()
     return torch() | {"evidence": Evidence(periodic=found, code=step)}
 
 
 def growing(steps=10, rising=0.9, each=1000.0, **more):
-    found = Growth("GPU:0", steps, rising, each, grown=10_000, peak=1_000_000, capacity=2_000_000, **more)
+    found = Growth(
+        "GPU:0", steps, rising, each, grown=10_000, peak=1_000_000, capacity=2_000_000, **more
+    )
     return torch() | {"evidence": Evidence(growth=found)}
 
 
@@ -213,7 +321,12 @@ def written(**found):
 
 def on_cpu(**more):
     """Steps of 100 ms without a device, with an optimizer that calls op after op."""
-    figures = {"optimizer": "Optimizer.step#Adam.step", "optimizer_ms": 15.0, "optimizer_ops": 50.0, "optimizer_op_us": 10.0}
+    figures = {
+        "optimizer": "Optimizer.step#Adam.step",
+        "optimizer_ms": 15.0,
+        "optimizer_ops": 50.0,
+        "optimizer_op_us": 10.0,
+    }
     return torch({"host_compute": 100.0}, **{**figures, **more})
 
 
@@ -726,13 +839,20 @@ def test_every_rule_has_a_case_in_which_it_speaks_and_one_in_which_it_is_silent(
     names = [rule.name for rule in every()]
     assert len(names) == len(set(names))
     assert set(RULES) == set(names)
-    assert all(rule.refuted_by and rule.certainty in ("measured", "estimated", "inferred") for rule in every())
+    assert all(
+        rule.refuted_by and rule.certainty in ("measured", "estimated", "inferred")
+        for rule in every()
+    )
     assert {rule.gain_is for rule in every()} == {"up to", "about", "at least", ""}
     for rule, cases in RULES.items():
         assert {speaks for _, speaks in cases} == {True, False}, rule
 
 
-CASES = [pytest.param(rule, asked, speaks, id=f"{rule}-{i}") for rule, cases in RULES.items() for i, (asked, speaks) in enumerate(cases)]
+CASES = [
+    pytest.param(rule, asked, speaks, id=f"{rule}-{i}")
+    for rule, cases in RULES.items()
+    for i, (asked, speaks) in enumerate(cases)
+]
 
 
 @pytest.mark.parametrize(("rule", "asked", "speaks"), CASES)
@@ -744,7 +864,17 @@ def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
     row = told.loc[rule]
     assert row["evidence"].count("**") >= 2
     assert row["evidence"].count("**") % 2 == 0
-    assert row["view"] in ("input", "ops", "op_profile", "hlo", "kernels", "memory", "memory_viewer", "pods", "trace")
+    assert row["view"] in (
+        "input",
+        "ops",
+        "op_profile",
+        "hlo",
+        "kernels",
+        "memory",
+        "memory_viewer",
+        "pods",
+        "trace",
+    )
     assert code(row["fix"]).body or rule == "other", "the first line of the cell alone"
     gain = row["gain_ms_per_step"]
     assert np.isnan(gain) or (WORTH_PERCENT <= gain <= 100.0 and row["gain_is"])
@@ -764,27 +894,52 @@ BY_HOST = ("kernel_launch", "host_bound", "host_ops")
 
 
 @pytest.mark.parametrize(
-    ("framework", "busy", "told"), [("PyTorch", 39.9, True), ("PyTorch", 40.0, False), ("JAX", 24.9, True), ("JAX", 25.0, False)]
+    ("framework", "busy", "told"),
+    [("PyTorch", 39.9, True), ("PyTorch", 40.0, False), ("JAX", 24.9, True), ("JAX", 25.0, False)],
 )
-def test_a_host_that_recording_slows_is_blamed_where_it_is_slower_for_certain(framework, busy, told):
+def test_a_host_that_recording_slows_is_blamed_where_it_is_slower_for_certain(
+    framework, busy, told
+):
     """Its time in the recording bounds what the loop could gain; without the recording, it might keep the device busy throughout."""
-    asked = torch(SLOW_HOST) if framework == "PyTorch" else {"parts": SLOW_HOST, "framework": framework}
-    asked = {**asked, "environment": {"devices": [GPU]}, "device_idle_percent": 100 - busy, "eager_host_percent": 100.0}
+    asked = (
+        torch(SLOW_HOST) if framework == "PyTorch" else {"parts": SLOW_HOST, "framework": framework}
+    )
+    asked = {
+        **asked,
+        "environment": {"devices": [GPU]},
+        "device_idle_percent": 100 - busy,
+        "eager_host_percent": 100.0,
+    }
     there = found(**asked, device_busy_percent=busy)
     blamed = there[there.index.isin(BY_HOST)]
     assert len(blamed) == (2 if told else 0)
     assert (blamed["gain_is"] == "up to").all()
-    on_cpu = found(**{**asked, "environment": {"devices": [{**GPU, "kind": "CPU"}]}}, device_busy_percent=busy)
-    assert on_cpu.loc[on_cpu.index.isin(BY_HOST), "gain_is"].tolist() == ["about"] * 2, "nothing but the GPU's recording was measured"
+    on_cpu = found(
+        **{**asked, "environment": {"devices": [{**GPU, "kind": "CPU"}]}}, device_busy_percent=busy
+    )
+    assert on_cpu.loc[on_cpu.index.isin(BY_HOST), "gain_is"].tolist() == ["about"] * 2, (
+        "nothing but the GPU's recording was measured"
+    )
 
 
 @pytest.mark.parametrize(("host", "gain_is"), [(20.0, "about"), (20.1, "up to")])
 def test_time_outside_of_ops_is_a_bound_where_it_lies_among_many(host, gain_is):
-    asked = {**torch({"other": 40.0, "host_compute": host, "device_compute": 60.0 - host}), "environment": {"devices": [GPU]}}
-    assert found(**asked, device_busy_percent=10.0, evidence=Evidence(python_calls=True)).loc["other", "gain_is"] == gain_is
+    asked = {
+        **torch({"other": 40.0, "host_compute": host, "device_compute": 60.0 - host}),
+        "environment": {"devices": [GPU]},
+    }
+    assert (
+        found(**asked, device_busy_percent=10.0, evidence=Evidence(python_calls=True)).loc[
+            "other", "gain_is"
+        ]
+        == gain_is
+    )
 
 
-@pytest.mark.parametrize(("compute", "busy", "told"), [(35.0, 40.0, ("about", "high")), (35.0, 39.9, ("up to", "low")), (5.9, 39.9, None)])
+@pytest.mark.parametrize(
+    ("compute", "busy", "told"),
+    [(35.0, 40.0, ("about", "high")), (35.0, 39.9, ("up to", "low")), (5.9, 39.9, None)],
+)
 def test_a_device_that_is_not_the_slower_side_gains_little(compute, busy, told):
     parts = {"kernel_launch": 20.0, "device_compute": compute, "host_compute": 80.0 - compute}
     asked = {
@@ -798,12 +953,20 @@ def test_a_device_that_is_not_the_slower_side_gains_little(compute, busy, told):
         assert "mixed_precision" not in there.index
     else:
         # Half of the compute: 17.5 % of the step.
-        assert tuple(there.loc["mixed_precision", ["gain_is", "severity"]]) == (told[0], "medium" if told[1] == "high" else told[1])
+        assert tuple(there.loc["mixed_precision", ["gain_is", "severity"]]) == (
+            told[0],
+            "medium" if told[1] == "high" else told[1],
+        )
 
 
 @pytest.mark.parametrize("framework", ["TensorFlow", "JAX"])
 @pytest.mark.parametrize(
-    "rule", [rule.name for rule in every() if rule.applies not in (TENSORFLOW, JAX, PYTORCH) and rule.name != "host_memory"]
+    "rule",
+    [
+        rule.name
+        for rule in every()
+        if rule.applies not in (TENSORFLOW, JAX, PYTORCH) and rule.name != "host_memory"
+    ],
 )
 def test_the_code_is_of_the_framework(rule, framework):
     asked = {**RULES[rule][0][0], "framework": framework, "functions": OWN_LOOP}
@@ -827,70 +990,139 @@ def test_gains_are_of_the_compute_in_a_step():
     told = found(**jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(512, 96, 512)])))
     assert told.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(90.0 * 0.4 / 4)
     assert "**512 × 96** by **96 × 512**, which fills **75%**" in told.loc["mxu_size", "evidence"]
-    told = found(**jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(100, 512, 512, 100)])))
+    told = found(
+        **jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(100, 512, 512, 100)]))
+    )
     assert told.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(90.0 * 0.4 * 4 / 104)
 
 
 @pytest.mark.parametrize(
     ("peak", "room", "severity"),
-    [(111, None, "medium"), (150, None, "medium"), (151, None, "high"), (111, 120, "high"), (111, 124, "medium")],
+    [
+        (111, None, "medium"),
+        (150, None, "medium"),
+        (151, None, "high"),
+        (111, 120, "high"),
+        (111, 124, "medium"),
+    ],
 )
 def test_padding_is_urgent_where_it_is_much_or_memory_is_nearly_full(peak, room, severity):
-    padded = Evidence(padding=Padding("jit_f(1)", peak * GIB, 100 * GIB), device_bytes=room and room * GIB)
+    padded = Evidence(
+        padding=Padding("jit_f(1)", peak * GIB, 100 * GIB), device_bytes=room and room * GIB
+    )
     assert found(**jax(evidence=padded)).loc["tile_padding", "severity"] == severity
 
 
 def test_what_saves_next_to_nothing_is_no_finding():
     parts = {"device_compute": 10.0}
-    assert "layout" in found(**{**jax(evidence=work({"own": 10.0, "moves": True}, rest=90.0)), "parts": parts}).index
-    assert "layout" not in found(**{**jax(evidence=work({"own": 9.9, "moves": True}, rest=90.1)), "parts": parts}).index
+    assert (
+        "layout"
+        in found(
+            **{**jax(evidence=work({"own": 10.0, "moves": True}, rest=90.0)), "parts": parts}
+        ).index
+    )
+    assert (
+        "layout"
+        not in found(
+            **{**jax(evidence=work({"own": 9.9, "moves": True}, rest=90.1)), "parts": parts}
+        ).index
+    )
 
 
 def test_programs_tell_the_width_of_numbers_where_names_of_kernels_do_not():
     asked = jax(compute_16bit_percent=0.0, environment={"devices": [GPU]})
     assert "mixed_precision" in found(**asked).index
-    assert "mixed_precision" in found(**asked, evidence=work({"own": 91.0, "narrow": False}, {"own": 9.0})).index
-    assert "mixed_precision" not in found(**asked, evidence=work({"own": 90.0, "narrow": False}, {"own": 10.0})).index
+    assert (
+        "mixed_precision"
+        in found(**asked, evidence=work({"own": 91.0, "narrow": False}, {"own": 9.0})).index
+    )
+    assert (
+        "mixed_precision"
+        not in found(**asked, evidence=work({"own": 90.0, "narrow": False}, {"own": 10.0})).index
+    )
 
 
 def test_transposes_of_an_op_do_not_make_it_miss_tensor_cores():
     rows = [
-        {"kernel": name, "total_us": 50.0, "op_tensor_core_eligible": True, "uses_tensor_core": False}
+        {
+            "kernel": name,
+            "total_us": 50.0,
+            "op_tensor_core_eligible": True,
+            "uses_tensor_core": False,
+        }
         for name in ("sgemm", "wrapped_transpose")
     ]
-    assert "**50%** of kernel time" in found(**gpu(kernels=kernels(*rows))).loc["tensor_cores", "evidence"]
-    assert "tensor_cores" not in found(**gpu(kernels=kernels({**rows[1], "kernel": "batched_transpose_32x32_half"}))).index
+    assert (
+        "**50%** of kernel time"
+        in found(**gpu(kernels=kernels(*rows))).loc["tensor_cores", "evidence"]
+    )
+    assert (
+        "tensor_cores"
+        not in found(
+            **gpu(kernels=kernels({**rows[1], "kernel": "batched_transpose_32x32_half"}))
+        ).index
+    )
 
 
-@pytest.mark.parametrize(("op", "layer"), [("conv2d/Conv2D/Conv2DBackpropFilter", "Conv2D(32, 3)"), ("dense/MatMul", "Dense(104)")])
+@pytest.mark.parametrize(
+    ("op", "layer"),
+    [("conv2d/Conv2D/Conv2DBackpropFilter", "Conv2D(32, 3)"), ("dense/MatMul", "Dense(104)")],
+)
 def test_sizes_that_let_ops_use_tensor_cores_are_those_of_the_op(op, layer):
-    row = {"kernel": "sgemm", "op": op, "total_us": 50.0, "op_tensor_core_eligible": True, "uses_tensor_core": False}
+    row = {
+        "kernel": "sgemm",
+        "op": op,
+        "total_us": 50.0,
+        "op_tensor_core_eligible": True,
+        "uses_tensor_core": False,
+    }
     assert layer in found(**gpu(kernels=kernels(row))).loc["tensor_cores", "fix"]
 
 
 def test_short_ops_and_lost_time_have_causes_of_their_own():
     told = found(**jax(evidence=work({"own": 100.0, "compute_fraction": 0.2, "runs": 2e4})))
     assert told.loc["utilisation", "title"] == "Make ops larger"
-    told = found(**jax(evidence=work({"own": 70.0, "compute_fraction": 0.1, "category": "gather"}, {"own": 30.0, "compute_fraction": 0.5})))
+    told = found(
+        **jax(
+            evidence=work(
+                {"own": 70.0, "compute_fraction": 0.1, "category": "gather"},
+                {"own": 30.0, "compute_fraction": 0.5},
+            )
+        )
+    )
     assert told.loc["utilisation", "title"] == "Speed up gather ops"
     assert "take" not in told.loc["utilisation", "fix"]
     assert told.loc["utilisation", "gain_ms_per_step"] == pytest.approx(0.9 * (70 * 0.9 + 30 * 0.5))
 
 
-@pytest.mark.parametrize(("framework", "how"), [("JAX", "JAX_PLATFORMS=cpu"), ("TensorFlow", "tf.config.set_visible_devices([], 'GPU')")])
+@pytest.mark.parametrize(
+    ("framework", "how"),
+    [("JAX", "JAX_PLATFORMS=cpu"), ("TensorFlow", "tf.config.set_visible_devices([], 'GPU')")],
+)
 def test_the_cpu_is_named_where_the_device_does_next_to_nothing(framework, how):
     def evidence(busy):
-        return found(**gpu(kernels=short(100, 9.9), device_busy_percent=busy), framework=framework).loc["small_batch", "evidence"]
+        return found(
+            **gpu(kernels=short(100, 9.9), device_busy_percent=busy), framework=framework
+        ).loc["small_batch", "evidence"]
 
     assert how in evidence(1.9)
     assert "CPU" not in evidence(2.0)
 
 
-@pytest.mark.parametrize(("framework", "packages"), [("JAX", "jax[cuda13]"), ("TensorFlow", "tensorflow[and-cuda]")])
+@pytest.mark.parametrize(
+    ("framework", "packages"), [("JAX", "jax[cuda13]"), ("TensorFlow", "tensorflow[and-cuda]")]
+)
 def test_convolutions_without_tensor_cores_may_need_the_newest_cudnn(framework, packages):
     def evidence(op):
-        unused = {"op": op, "op_tensor_core_eligible": True, "uses_tensor_core": False, "total_us": 100.0}
-        return found(**gpu(kernels=kernels(unused)), framework=framework).loc["tensor_cores", "evidence"]
+        unused = {
+            "op": op,
+            "op_tensor_core_eligible": True,
+            "uses_tensor_core": False,
+            "total_us": 100.0,
+        }
+        return found(**gpu(kernels=kernels(unused)), framework=framework).loc[
+            "tensor_cores", "evidence"
+        ]
 
     assert packages in evidence("model/conv2d/Conv2D")
     assert "cuDNN" not in evidence("model/dense/MatMul")
@@ -898,15 +1130,25 @@ def test_convolutions_without_tensor_cores_may_need_the_newest_cudnn(framework, 
 
 @pytest.mark.parametrize(("framework", "dtype"), [("JAX", "jnp.int8"), ("TensorFlow", "")])
 def test_8_bit_products_want_multiples_of_16(framework, dtype):
-    unaligned = {"kernel": "cutlass_80_tensorop_s8_i16832gemm_s8_128x128_64x3_tn_align4", "total_us": 60.0}
-    half = {"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2", "total_us": 40.0}
+    unaligned = {
+        "kernel": "cutlass_80_tensorop_s8_i16832gemm_s8_128x128_64x3_tn_align4",
+        "total_us": 60.0,
+    }
+    half = {
+        "kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2",
+        "total_us": 40.0,
+    }
     one = found(**gpu(kernels=kernels(unaligned, half)), framework=framework).loc["gemm_alignment"]
     assert one["title"] == "Round sizes up to multiples of 16"
     assert "**100%** of kernel time" in one["evidence"]
     assert "a multiple of 16, or of 64" in one["fix"]
     assert dtype in one["fix"]
     half["total_us"] = 80.0
-    assert found(**gpu(kernels=kernels(unaligned, half)), framework=framework).loc["gemm_alignment", "title"].endswith("of 8")
+    assert (
+        found(**gpu(kernels=kernels(unaligned, half)), framework=framework)
+        .loc["gemm_alignment", "title"]
+        .endswith("of 8")
+    )
 
 
 def said(*texts):
@@ -918,7 +1160,9 @@ def test_the_premapped_buffer_grows_to_what_is_asked_for_in_whole_pages():
     assert "**6.00 GiB**" in one.evidence
     assert "'12884905984'" in one.fix
     assert 12884905984 % 4096 == 0
-    (one,) = said("using TPU host premapped buffer of size 17179869184", "premapped: RESOURCE_EXHAUSTED")
+    (one,) = said(
+        "using TPU host premapped buffer of size 17179869184", "premapped: RESOURCE_EXHAUSTED"
+    )
     assert "**16.00 GiB**" in one.evidence
     assert "'34359738368'" in one.fix
     assert "uses that much more host memory" in one.evidence
@@ -931,7 +1175,13 @@ def test_a_slow_start_of_unknown_cause_names_the_log():
     assert "TPU_STDERR_LOG_LEVEL" in one.fix
 
 
-NPU = {"name": "Ascend NPU", "kind": "NPU", "compute_capability": None, "architecture": None, "count": 1}
+NPU = {
+    "name": "Ascend NPU",
+    "kind": "NPU",
+    "compute_capability": None,
+    "architecture": None,
+    "count": 1,
+}
 
 
 def npu_rules(**more):
@@ -943,20 +1193,31 @@ def npu_rules(**more):
 
 
 def test_on_an_npu_the_rules_of_its_own_tools_are_told():
-    asked = {"parts": {"input": 50.0, "device_compute": 40.0}, "environment": {"devices": [NPU]}, "framework": "MindSpore"}
+    asked = {
+        "parts": {"input": 50.0, "device_compute": 40.0},
+        "environment": {"devices": [NPU]},
+        "framework": "MindSpore",
+    }
     told = found(**asked, evidence=npu_rules())
     assert told.index.tolist() == ["npu_input"], "not that its input should come from tf.data"
     row = told.iloc[0]
-    assert row["evidence"] == "**50.0%** of an iteration (**17.01 ms**) is before FP Start. Prefetch."
+    assert (
+        row["evidence"] == "**50.0%** of an iteration (**17.01 ms**) is before FP Start. Prefetch."
+    )
     assert (row["severity"], row["gain_ms_per_step"], row["view"]) == ("high", 50.0, "ascend")
-    assert found(**asked, evidence=npu_rules(about="Ops")).loc["npu_input", "gain_ms_per_step"] == 20.0
+    assert (
+        found(**asked, evidence=npu_rules(about="Ops")).loc["npu_input", "gain_ms_per_step"] == 20.0
+    )
     for more in ({"severity": "Low"}, {"state": "not found", "severity": ""}, {"rule": "one_type"}):
         assert found(**asked, evidence=npu_rules(**more)).empty
 
 
 def test_pytorch_on_an_npu_is_told_in_the_words_of_torch_npu():
     calls = {"allocate": Calls(9, 30.0, "aclrtFree"), "launch": Calls(900, 20.0, "launch")}
-    asked = {**torch({"kernel_launch": 30.0, "host_compute": 40.0, "device_compute": 20.0}, calls=calls), "compute_16bit_percent": 0.0}
+    asked = {
+        **torch({"kernel_launch": 30.0, "host_compute": 40.0, "device_compute": 20.0}, calls=calls),
+        "compute_16bit_percent": 0.0,
+    }
     here = found(**asked, environment={"devices": [NPU]})
     there = found(**asked, environment={"devices": [GPU]})
     assert here.index.tolist() == ["allocator"]
@@ -967,7 +1228,10 @@ def test_pytorch_on_an_npu_is_told_in_the_words_of_torch_npu():
 
 
 def test_without_steps_only_what_the_runtime_reported_is_told():
-    told = found(step_time_ms=None, evidence=Evidence(texts=("premapped region RESOURCE_EXHAUSTED",), between_ms=99.0))
+    told = found(
+        step_time_ms=None,
+        evidence=Evidence(texts=("premapped region RESOURCE_EXHAUSTED",), between_ms=99.0),
+    )
     assert told.index.tolist() == ["premapped_small"]
     assert found(step_time_ms=None, evidence=Evidence(between_ms=99.0)).empty
 
@@ -978,7 +1242,9 @@ def test_the_numbers_of_a_threshold_are_those_that_the_check_compares_with(monke
     for cases in RULES.values():
         for asked, _ in cases:
             found(**{"functions": OWN_LOOP, **asked})
-    assert {rule.name: read[rule.name] for rule in every()} == {rule.name: set(rule.threshold.numbers) for rule in every()}
+    assert {rule.name: read[rule.name] for rule in every()} == {
+        rule.name: set(rule.threshold.numbers) for rule in every()
+    }
 
 
 def test_another_threshold_is_another_answer(monkeypatch):
@@ -996,11 +1262,25 @@ def test_a_rule_is_added_in_one_module(monkeypatch):
     def check(facts, limit):
         share = facts.percent["host_compute"]
         return (
-            Found(f"**{share:.0f}%** of a step.", limit.severity(share), facts.mean["host_compute"]) if share >= limit["moderate"] else None
+            Found(f"**{share:.0f}%** of a step.", limit.severity(share), facts.mean["host_compute"])
+            if share >= limit["moderate"]
+            else None
         )
 
-    limit = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=31.0, high=47.0)
-    made = Rule("made_up", check, limit, OURS, Target("ops", "Ops"), ALL, "What was made up", "Make up less", "-a()\n+b()")
+    limit = Threshold(
+        "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=31.0, high=47.0
+    )
+    made = Rule(
+        "made_up",
+        check,
+        limit,
+        OURS,
+        Target("ops", "Ops"),
+        ALL,
+        "What was made up",
+        "Make up less",
+        "-a()\n+b()",
+    )
     monkeypatch.setattr(advice_step, "RULES", (*advice_step.RULES, made))
     told = found({"host_compute": 40.0, "device_compute": 60.0}, OWN_LOOP).loc["made_up"]
     assert told.to_dict() == {
@@ -1008,7 +1288,10 @@ def test_a_rule_is_added_in_one_module(monkeypatch):
         "fix": "-a()\n+b()", "view": "ops", "link": "Ops", "certainty": "measured", "refuted_by": "",
     }  # fmt: skip
     assert "made_up" not in found({"host_compute": 30.9, "device_compute": 69.1}, OWN_LOOP).index
-    assert "| `made_up` | all | What was made up | ≥ 31 % of step time (high from 47 %) | nbprof |" in advice_page.page()
+    assert (
+        "| `made_up` | all | What was made up | ≥ 31 % of step time (high from 47 %) | nbprof |"
+        in advice_page.page()
+    )
 
 
 @pytest.mark.parametrize(("wait_ms", "waits"), [(0.050, False), (0.051, True)])

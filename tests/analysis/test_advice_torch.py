@@ -8,9 +8,27 @@ from nbprof.analysis.ops.torch_runtime import Runtime
 from tests.analysis.test_advice import found as found_of
 from tests.support.kineto import Kineto, profile
 
-V100 = {"id": 0, "name": "Tesla V100", "totalGlobalMem": 2**34, "computeMajor": 7, "computeMinor": 0}
-A100 = {"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 2**34, "computeMajor": 8, "computeMinor": 0}
-MI300 = {"id": 0, "name": "AMD Instinct MI300X", "totalGlobalMem": 2**34, "computeMajor": 9, "computeMinor": 4}
+V100 = {
+    "id": 0,
+    "name": "Tesla V100",
+    "totalGlobalMem": 2**34,
+    "computeMajor": 7,
+    "computeMinor": 0,
+}
+A100 = {
+    "id": 0,
+    "name": "NVIDIA A100",
+    "totalGlobalMem": 2**34,
+    "computeMajor": 8,
+    "computeMinor": 0,
+}
+MI300 = {
+    "id": 0,
+    "name": "AMD Instinct MI300X",
+    "totalGlobalMem": 2**34,
+    "computeMajor": 9,
+    "computeMinor": 4,
+}
 
 
 def steps(k, body, count=4, length=100):
@@ -44,12 +62,16 @@ def test_slow_loading(tmp_path, loader, rule, code):
     assert found.loc[rule, "severity"] == "high"
 
 
-@pytest.mark.parametrize(("loader", "rule"), [("loader", "loader_in_process"), ("iterator", "loader_none")])
+@pytest.mark.parametrize(
+    ("loader", "rule"), [("loader", "loader_in_process"), ("iterator", "loader_none")]
+)
 @pytest.mark.parametrize("devices", [0, 1])
 def test_memory_is_pinned_for_a_device_alone(loader, rule, devices):
     """On the CPU, PyTorch warns that it is of no use."""
     runtime = Runtime(**{f"{loader}_ms": 40.0})
-    fix = found_of({"input": 40.0}, framework="PyTorch", runtime=runtime, devices=devices).loc[rule, "fix"]
+    fix = found_of({"input": 40.0}, framework="PyTorch", runtime=runtime, devices=devices).loc[
+        rule, "fix"
+    ]
     assert ("pin_memory" in fix) == bool(devices)
     assert ("persistent_workers=True)" in fix) == (rule == "loader_in_process")
 
@@ -57,7 +79,13 @@ def test_memory_is_pinned_for_a_device_alone(loader, rule, devices):
 def test_a_dataloader_is_not_missed_as_tf_data(tmp_path):
     k = Kineto()
     told = profile(
-        tmp_path, steps(k, lambda at: k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 40))
+        tmp_path,
+        steps(
+            k,
+            lambda at: k.note(
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 40
+            ),
+        ),
     ).tf_data.summary
     assert "a PyTorch DataLoader" in told["statement"]
     assert told["input_bound"] is None
@@ -66,12 +94,21 @@ def test_a_dataloader_is_not_missed_as_tf_data(tmp_path):
 def test_pageable_copies(tmp_path):
     def body(at):
         op = k.op("aten::copy_", at, 30)
-        k.copy("Memcpy HtoD (Pageable -> Device)", at + 2, 20, k.call("cudaMemcpyAsync", at + 1, 25, op), bytes=2**20)
+        k.copy(
+            "Memcpy HtoD (Pageable -> Device)",
+            at + 2,
+            20,
+            k.call("cudaMemcpyAsync", at + 1, 25, op),
+            bytes=2**20,
+        )
         k.launched("gemm", at + 31, at + 35, 60, op=k.op("aten::mm", at + 30, 5))
 
     k = Kineto()
     found = advice(tmp_path, steps(k, body))
-    assert "**1.00 MiB** per step are copied to the device from pageable memory" in found.loc["pinned_memory", "evidence"]
+    assert (
+        "**1.00 MiB** per step are copied to the device from pageable memory"
+        in found.loc["pinned_memory", "evidence"]
+    )
     assert "cudaMemcpyAsync blocks the host" in found.loc["pinned_memory", "evidence"]
     assert "loader_in_process" not in found.index
 
@@ -79,7 +116,13 @@ def test_pageable_copies(tmp_path):
 def test_pinned_copies_are_not_blamed(tmp_path):
     def body(at):
         op = k.op("aten::copy_", at, 30)
-        k.copy("Memcpy HtoD (Pinned -> Device)", at + 2, 20, k.call("cudaMemcpyAsync", at + 1, 25, op), bytes=2**20)
+        k.copy(
+            "Memcpy HtoD (Pinned -> Device)",
+            at + 2,
+            20,
+            k.call("cudaMemcpyAsync", at + 1, 25, op),
+            bytes=2**20,
+        )
 
     k = Kineto()
     assert "pinned_memory" not in advice(tmp_path, steps(k, body)).index
@@ -99,7 +142,9 @@ def test_many_small_kernels(tmp_path):
     assert found.loc["host_ops", "gain_ms_per_step"] == pytest.approx(0.06)
 
 
-@pytest.mark.parametrize(("device", "variable"), [(A100, "PYTORCH_CUDA_ALLOC_CONF"), (MI300, "PYTORCH_HIP_ALLOC_CONF")])
+@pytest.mark.parametrize(
+    ("device", "variable"), [(A100, "PYTORCH_CUDA_ALLOC_CONF"), (MI300, "PYTORCH_HIP_ALLOC_CONF")]
+)
 def test_memory_from_the_driver(tmp_path, device, variable):
     def body(at):
         op = k.op("aten::empty", at, 70)
@@ -110,24 +155,34 @@ def test_memory_from_the_driver(tmp_path, device, variable):
     k = Kineto(deviceProperties=[device])
     found = advice(tmp_path, steps(k, body))
     assert "**2** calls per step" in found.loc["allocator", "evidence"]
-    assert "mostly hipFree: **0.05 ms** (**50%** of step time)" in found.loc["allocator", "evidence"]
+    assert (
+        "mostly hipFree: **0.05 ms** (**50%** of step time)" in found.loc["allocator", "evidence"]
+    )
     assert variable in found.loc["allocator", "fix"]
 
 
 @pytest.mark.parametrize(
     ("device", "code", "cores"),
-    [(V100, "GradScaler", "Tensor Cores"), (A100, "torch.bfloat16", "Tensor Cores"), (MI300, "torch.bfloat16", "matrix cores")],
+    [
+        (V100, "GradScaler", "Tensor Cores"),
+        (A100, "torch.bfloat16", "Tensor Cores"),
+        (MI300, "torch.bfloat16", "matrix cores"),
+    ],
 )
 def test_single_precision(tmp_path, device, code, cores):
     def body(at):
-        k.launched("ampere_sgemm", at + 1, at + 5, 90, op=k.op("aten::mm", at, 5, types=["float", "float"]))
+        k.launched(
+            "ampere_sgemm", at + 1, at + 5, 90, op=k.op("aten::mm", at, 5, types=["float", "float"])
+        )
 
     k = Kineto(deviceProperties=[device])
     found = advice(tmp_path, steps(k, body))
     assert code in found.loc["mixed_precision", "fix"]
     assert cores in found.loc["mixed_precision", "evidence"]
     if device is V100:
-        assert "tensor_cores" not in found.index, "numbers of 32 bits cannot use them: it is the same change"
+        assert "tensor_cores" not in found.index, (
+            "numbers of 32 bits cannot use them: it is the same change"
+        )
         return
     assert cores in found.loc["tensor_cores", "title"]
     if device is A100:
@@ -136,7 +191,13 @@ def test_single_precision(tmp_path, device, code, cores):
 
 def test_autocast_does_not_change_elementwise_ops(tmp_path):
     def body(at):
-        k.launched("vectorized_elementwise_kernel<4, sigmoid>", at + 1, at + 5, 90, op=k.op("aten::sigmoid", at, 5, types=["float"]))
+        k.launched(
+            "vectorized_elementwise_kernel<4, sigmoid>",
+            at + 1,
+            at + 5,
+            90,
+            op=k.op("aten::sigmoid", at, 5, types=["float"]),
+        )
 
     k = Kineto(deviceProperties=[A100])
     assert "mixed_precision" not in advice(tmp_path, steps(k, body)).index
@@ -157,7 +218,13 @@ def test_a_hand_written_kernel_follows_no_autocast(tmp_path):
 def test_beside_a_hand_written_kernel_the_others_are_judged(tmp_path):
     def body(at):
         k.launched(_HAND_WRITTEN, at + 1, at + 5, 60)
-        k.launched("ampere_sgemm", at + 4, at + 65, 30, op=k.op("aten::mm", at + 3, 5, types=["float", "float"]))
+        k.launched(
+            "ampere_sgemm",
+            at + 4,
+            at + 65,
+            30,
+            op=k.op("aten::mm", at + 3, 5, types=["float", "float"]),
+        )
 
     k = Kineto(deviceProperties=[A100])
     found = advice(tmp_path, steps(k, body)).loc["mixed_precision"]
@@ -167,7 +234,13 @@ def test_beside_a_hand_written_kernel_the_others_are_judged(tmp_path):
 
 def test_half_precision_needs_no_advice(tmp_path):
     def body(at):
-        k.launched("nvjet_hsh_128x256", at + 1, at + 5, 94, op=k.op("aten::mm", at, 5, types=["c10::Half", "c10::Half"]))
+        k.launched(
+            "nvjet_hsh_128x256",
+            at + 1,
+            at + 5,
+            94,
+            op=k.op("aten::mm", at, 5, types=["c10::Half", "c10::Half"]),
+        )
 
     k = Kineto(deviceProperties=[A100])
     p = profile(tmp_path, steps(k, body))
@@ -178,13 +251,21 @@ def test_half_precision_needs_no_advice(tmp_path):
 
 def test_a_device_that_waits_for_much_of_a_step_is_not_called_the_limit(tmp_path):
     def body(at):
-        k.launched("nvjet_hsh_128x256", at + 1, at + 5, 55, op=k.op("aten::mm", at, 5, types=["c10::Half", "c10::Half"]))
+        k.launched(
+            "nvjet_hsh_128x256",
+            at + 1,
+            at + 5,
+            55,
+            op=k.op("aten::mm", at, 5, types=["c10::Half", "c10::Half"]),
+        )
 
     k = Kineto(deviceProperties=[A100])
     facts = profile(tmp_path, steps(k, body)).overview
     assert facts["verdict"] == "Device-bound"
     assert "as it should be" not in facts["verdict_detail"]
-    assert facts["verdict_detail"].endswith("Next is other with 40%, in which the device does not compute.")
+    assert facts["verdict_detail"].endswith(
+        "Next is other with 40%, in which the device does not compute."
+    )
 
 
 def test_waiting_for_the_device(tmp_path):
@@ -218,7 +299,9 @@ def test_communication(tmp_path):
     assert "no_sync" in found.loc["collectives", "fix"]
     k = Kineto()
     found = advice(tmp_path / "bare", steps(k, body))
-    assert "no_sync" not in found.loc["collectives", "fix"], "that is a method of DistributedDataParallel"
+    assert "no_sync" not in found.loc["collectives", "fix"], (
+        "that is a method of DistributedDataParallel"
+    )
     assert "async_op=True" in found.loc["collectives", "fix"]
 
 
@@ -256,7 +339,15 @@ def test_time_that_nothing_explains_is_no_input_where_the_wait_for_it_was_record
 
 def test_one_kernel_is_no_plural_and_a_device_that_hardly_works_no_small_batch(tmp_path):
     def body(at, length):
-        k.launched("gemm", at + 1, at + 5, length, op=k.op("aten::mm", at, 20), grid=[1, 1, 1], block=[128, 1, 1])
+        k.launched(
+            "gemm",
+            at + 1,
+            at + 5,
+            length,
+            op=k.op("aten::mm", at, 20),
+            grid=[1, 1, 1],
+            block=[128, 1, 1],
+        )
 
     k = Kineto(deviceProperties=[{**A100, "numSms": 108}])
     found = advice(tmp_path, steps(k, lambda at: body(at, 5)))

@@ -38,8 +38,14 @@ def test_checks_speak_of_the_unit(kind):
 
 
 def test_no_input_at_all_is_said_of_the_recording():
-    assert checks.input_statement(0.0, 0.0, Unit(RECORDING)) == "Not input-bound: none of the recording is spent waiting for input."
-    assert checks.input_statement(0.0, 0.0) == "Not input-bound: no step time is spent waiting for input."
+    assert (
+        checks.input_statement(0.0, 0.0, Unit(RECORDING))
+        == "Not input-bound: none of the recording is spent waiting for input."
+    )
+    assert (
+        checks.input_statement(0.0, 0.0)
+        == "Not input-bound: no step time is spent waiting for input."
+    )
 
 
 def test_rules_that_need_several_units_are_not_asked_about_a_recording(monkeypatch):
@@ -49,15 +55,35 @@ def test_rules_that_need_several_units_are_not_asked_about_a_recording(monkeypat
         asked.clear()
         run = profile_of(kind, GPU).run
         assert run.advice is not None
-        needing = {rule.name for rule in every() if rule.needs_units and rule.applies not in ("TensorFlow", "JAX", "TensorFlow, JAX")}
-        assert needing >= {"compile", "periodic", "memory_growth", "between_steps", "small_batch", "optimizer_loop", "straggler"}
+        needing = {
+            rule.name
+            for rule in every()
+            if rule.needs_units and rule.applies not in ("TensorFlow", "JAX", "TensorFlow, JAX")
+        }
+        assert needing >= {
+            "compile",
+            "periodic",
+            "memory_growth",
+            "between_steps",
+            "small_batch",
+            "optimizer_loop",
+            "straggler",
+        }
         assert set(asked).isdisjoint(needing) is silent
         assert "mixed_precision" in asked
 
 
 def test_headings_and_experiments_are_templates():
     rule = Rule(
-        "r", lambda *_: None, Threshold("any"), OURS, Target("ops", "Ops"), ALL, "it", "Do less {per}", refuted_by="{the} takes as long"
+        "r",
+        lambda *_: None,
+        Threshold("any"),
+        OURS,
+        Target("ops", "Ops"),
+        ALL,
+        "it",
+        "Do less {per}",
+        refuted_by="{the} takes as long",
     )
     assert rule.finding(Found("x"), Unit(ITERATION)).title == "Do less per iteration"
     assert rule.finding(Found("x"), Unit(RECORDING)).refuted_by == "the recording takes as long"

@@ -28,13 +28,23 @@ def test_a_recording_with_versions_that_are_slow(tmp_path, framework, says):
     for number in range(5):
         at = 1000.0 * number
         trace.step(number, at, 1000.0)
-        trace.launched("vol2col_kernel", at + 10, at + 40, 900.0, trace.op("aten::slow_conv_dilated3d", at + 5, 20.0))
+        trace.launched(
+            "vol2col_kernel",
+            at + 10,
+            at + 40,
+            900.0,
+            trace.op("aten::slow_conv_dilated3d", at + 5, 20.0),
+        )
     p = profile(tmp_path, trace)
     p.run.capture = CaptureInfo(backend="torch", framework=framework)
     found = p.advice[p.advice["rule"] == "slow_versions"]
     assert len(found) == says
     if says:
-        assert found["evidence"].iloc[0].startswith("**0.90 ms** per step are in aten::slow_conv_dilated3d")
+        assert (
+            found["evidence"]
+            .iloc[0]
+            .startswith("**0.90 ms** per step are in aten::slow_conv_dilated3d")
+        )
         assert found["gain_ms_per_step"].iloc[0] == pytest.approx(0.9)
 
 
@@ -42,7 +52,10 @@ def test_each_row_has_the_page_that_names_its_versions():
     assert all(row.source.startswith("https://") and row.first < row.fixed for row in KNOWN)
 
 
-@pytest.mark.parametrize(("text", "numbers"), [("2.9.1+cu128", (2, 9, 1)), ("2.10.0a0", (2, 10, 0)), ("", ()), ("git", ())])
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("2.9.1+cu128", (2, 9, 1)), ("2.10.0a0", (2, 10, 0)), ("", ()), ("git", ())],
+)
 def test_versions_as_numbers(text, numbers):
     assert version(text) == numbers
 

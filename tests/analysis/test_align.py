@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 
 from nbprof.analysis.steps.pods import HostSteps, align, offset_by_overlap
 
-STEPS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), min_size=1, max_size=8).map(sorted)
+STEPS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), min_size=1, max_size=8).map(
+    sorted
+)
 
 
 def host(name, steps, numbers=None):
     begin = np.array([s for s, _ in steps], np.float64)
     end = begin + np.array([d for _, d in steps], np.float64)
-    return HostSteps(name, begin, end, np.array(numbers if numbers is not None else range(len(steps)), np.int64))
+    return HostSteps(
+        name, begin, end, np.array(numbers if numbers is not None else range(len(steps)), np.int64)
+    )
 
 
 def tried(one, chief):
@@ -22,7 +26,10 @@ def tried(one, chief):
     best, most = None, 0.0
     for k in [*range(len(chief.begin)), *range(-1, -len(one.begin), -1)]:
         pairs = [(i, i + k) for i in range(len(one.begin)) if 0 <= i + k < len(chief.begin)]
-        overlap = sum(max(0.0, min(one.end[i], chief.end[j]) - max(one.begin[i], chief.begin[j])) for i, j in pairs)
+        overlap = sum(
+            max(0.0, min(one.end[i], chief.end[j]) - max(one.begin[i], chief.begin[j]))
+            for i, j in pairs
+        )
         if overlap > most:
             best, most = k, overlap
     return best
@@ -48,9 +55,16 @@ def test_common_steps_are_steps_of_every_host_that_takes_part(recordings):
 
 
 def test_one_number_for_two_steps_is_said():
-    found = align([host("a", [(0, 9), (10, 9), (20, 9)], [5, 6, 7]), host("b", [(1, 9), (11, 9), (21, 9)], [0, 1, 2])])
+    found = align(
+        [
+            host("a", [(0, 9), (10, 9), (20, 9)], [5, 6, 7]),
+            host("b", [(1, 9), (11, 9), (21, 9)], [0, 1, 2]),
+        ]
+    )
     assert (found.steps, found.first) == (3, [0, 0])
-    assert [n.text for n in found.notes] == ["Steps are matched by time: step 0 of b is step 5 of a, if their clocks agree."]
+    assert [n.text for n in found.notes] == [
+        "Steps are matched by time: step 0 of b is step 5 of a, if their clocks agree."
+    ]
 
 
 def test_no_step_of_all_hosts_is_said():

@@ -38,7 +38,11 @@ def read(taken) -> torch_snapshot.Snapshot:
 
 def replayed(*devices, settings=None):
     taken = read(snapshot(*devices, settings=settings))
-    return taken, [Replay(taken, device.device) for device in devices], Stacks(taken.frames, taken.stacks)
+    return (
+        taken,
+        [Replay(taken, device.device) for device in devices],
+        Stacks(taken.frames, taken.stacks),
+    )
 
 
 def worked(seed: int, *, expandable: bool = False, most: int = 0):
@@ -53,7 +57,9 @@ def worked(seed: int, *, expandable: bool = False, most: int = 0):
         try:
             if chance < 0.5:
                 size = rng.choice([100, 5000, 700_000, 3 * MIB + 7, 9 * MIB, 30 * MIB])
-                live.append(device.alloc(size, rng.choice([WEIGHT, LOGGED]), stream=rng.choice([0, 0, 7])))
+                live.append(
+                    device.alloc(size, rng.choice([WEIGHT, LOGGED]), stream=rng.choice([0, 0, 7]))
+                )
             elif live and chance < 0.9:
                 block = live.pop(rng.randrange(len(live)))
                 later = rng.random() < 0.2
@@ -93,8 +99,12 @@ def test_the_state_of_any_moment_is_that_of_then(seed, expandable):
         if not count:
             continue
         assert levels["reserved"][count - 1] == sum(s["total_size"] for s in segments)
-        assert levels["allocated"][count - 1] == sum(b["requested_size"] for b in blocks if b["state"] == "active_allocated")
-        assert levels["active"][count - 1] == sum(b["requested_size"] for b in blocks if b["state"] != "inactive")
+        assert levels["allocated"][count - 1] == sum(
+            b["requested_size"] for b in blocks if b["state"] == "active_allocated"
+        )
+        assert levels["active"][count - 1] == sum(
+            b["requested_size"] for b in blocks if b["state"] != "inactive"
+        )
 
 
 def test_a_history_that_lost_its_begin_is_replayed_from_its_end():
@@ -111,8 +121,15 @@ def test_a_history_that_lost_its_begin_is_replayed_from_its_end():
         if count >= lost:
             got = part.at(count - lost).blocks
             used = got[got["state"] != torch_snapshot.INACTIVE]
-            want = [(b["address"], b["requested_size"]) for s in segments for b in s["blocks"] if b["state"] != "inactive"]
-            assert [tuple(row) for row in used[["address", "requested"]].to_numpy().tolist()] == want
+            want = [
+                (b["address"], b["requested_size"])
+                for s in segments
+                for b in s["blocks"]
+                if b["state"] != "inactive"
+            ]
+            assert [
+                tuple(row) for row in used[["address", "requested"]].to_numpy().tolist()
+            ] == want
     assert "already reserved" in allocator.notes(taken, [part])[0]
     assert allocator.notes(read(snapshot(worked(1)[0])), [full]) == []
 
@@ -123,13 +140,26 @@ def test_the_parts_of_the_memory_add_up(expandable):
     _, (replay,), stacks = replayed(device)
     figures = allocator.measures(replay.end())
     assert figures["reserved_bytes"] == device.reserved
-    assert figures["reserved_bytes"] == figures["allocated_bytes"] + figures["pending_bytes"] + figures["inactive_bytes"]
+    assert (
+        figures["reserved_bytes"]
+        == figures["allocated_bytes"] + figures["pending_bytes"] + figures["inactive_bytes"]
+    )
     assert figures["inactive_bytes"] == figures["releasable_bytes"] + figures["stranded_bytes"]
     assert 0 < figures["fragmentation_percent"] < 100
     rows = allocator.segments([replay], stacks)
-    assert (rows["size_bytes"] == rows["allocated_bytes"] + rows["pending_bytes"] + rows["inactive_bytes"]).all()
-    assert rows["stranded_bytes"].sum() == figures["stranded_bytes"] == allocator.stranded_by_block(replay.end()).sum()
-    assert allocator.holders(replay.end(), stacks)["bytes"].sum() == figures["allocated_bytes"] + figures["pending_bytes"]
+    assert (
+        rows["size_bytes"]
+        == rows["allocated_bytes"] + rows["pending_bytes"] + rows["inactive_bytes"]
+    ).all()
+    assert (
+        rows["stranded_bytes"].sum()
+        == figures["stranded_bytes"]
+        == allocator.stranded_by_block(replay.end()).sum()
+    )
+    assert (
+        allocator.holders(replay.end(), stacks)["bytes"].sum()
+        == figures["allocated_bytes"] + figures["pending_bytes"]
+    )
     # What is releasable is what the allocator gives back when it is told to.
     before = device.reserved
     device.empty_cache()
@@ -146,14 +176,21 @@ def test_sums_are_those_of_pytorch():
     assert f"segments: {figures['segments']}\n" in told
     assert f"total_reserved: {viz.Bytes(figures['reserved_bytes'])}\n" in told
     # It counts what was asked for as allocated, and rounding as free.
-    assert f"total_allocated: {viz.Bytes(figures['allocated_bytes'] - figures['rounding_bytes'])}\n" in told
+    assert (
+        f"total_allocated: {viz.Bytes(figures['allocated_bytes'] - figures['rounding_bytes'])}\n"
+        in told
+    )
     free = figures["inactive_bytes"] + figures["rounding_bytes"]
-    assert f"total_free: {viz.Bytes(free)} ({100 * figures['rounding_bytes'] / free:.1f}% internal)\n" in told
+    assert (
+        f"total_free: {viz.Bytes(free)} ({100 * figures['rounding_bytes'] / free:.1f}% internal)\n"
+        in told
+    )
     lines = viz.trace(taken).splitlines()
     assert f"{len(device.trace)} entries" in lines
     oom = allocator_oom.frame([replay], Stacks([], [()] * 10), {}).iloc[-1]
     assert (
-        f"raise OutOfMemoryError # {viz.Bytes(oom['asked_bytes'])} requested, {viz.Bytes(oom['device_free_bytes'])} free in CUDA" in lines
+        f"raise OutOfMemoryError # {viz.Bytes(oom['asked_bytes'])} requested, {viz.Bytes(oom['device_free_bytes'])} free in CUDA"
+        in lines
     )
 
 
@@ -172,7 +209,11 @@ def test_who_keeps_free_memory_from_being_given_back():
             device.free(block)
     before = device.reserved
     device.empty_cache()
-    in_full_segments = sum(int(s["total_size"]) for s in fragmented().described() if all(b["frames"] == LOGGED for b in s["blocks"]))
+    in_full_segments = sum(
+        int(s["total_size"])
+        for s in fragmented().described()
+        if all(b["frames"] == LOGGED for b in s["blocks"])
+    )
     assert before - device.reserved - first["alone_bytes"] >= in_full_segments
     assert before - device.reserved > first["alone_bytes"]
 
@@ -263,7 +304,9 @@ def test_a_snapshot_without_history():
     got = read(taken)
     replay = Replay(got, 0)
     assert replay.count == 0
-    assert allocator.summary([replay])["reserved_bytes"].tolist() == [sum(s["total_size"] for s in taken["segments"])]
+    assert allocator.summary([replay])["reserved_bytes"].tolist() == [
+        sum(s["total_size"] for s in taken["segments"])
+    ]
     assert "no history" in allocator.notes(got, [replay])[0]
     assert len(allocator.timeline([replay], Stacks(got.frames, got.stacks))) == 0
 
@@ -279,9 +322,16 @@ def test_without_a_history_no_peak_is_known(traces):
         taken["device_traces"] = traces
     got = read(taken)
     row = allocator.summary([Replay(got, 0)]).iloc[0]
-    assert row[["peak_allocated_bytes", "peak_reserved_bytes", "peak_ms", "before_bytes", "ooms"]].isna().all()
+    assert (
+        row[["peak_allocated_bytes", "peak_reserved_bytes", "peak_ms", "before_bytes", "ooms"]]
+        .isna()
+        .all()
+    )
     assert (row["reserved_bytes"], row["allocated_bytes"]) == (20 * MIB, 3 * MIB)
-    assert "so only the moment of the snapshot is known, not the peak." in allocator.notes(got, [Replay(got, 0)])[0]
+    assert (
+        "so only the moment of the snapshot is known, not the peak."
+        in allocator.notes(got, [Replay(got, 0)])[0]
+    )
 
 
 def test_a_real_snapshot_without_a_history():
@@ -324,7 +374,9 @@ def test_frames_follow_their_contract(tmp_path):
         assert list(rows.columns) == [c.name for c in columns], name
         for col in columns:
             kind = rows[col.name].dtype
-            assert (kind == col.dtype) or (col.dtype == "object" and kind in (object, "string", "str")), (name, col.name, kind)
+            assert (kind == col.dtype) or (
+                col.dtype == "object" and kind in (object, "string", "str")
+            ), (name, col.name, kind)
         assert list(empty(f"allocator.{name}").columns) == list(rows.columns)
     assert len(face.at(1.0)) > 50
     assert len(face.at(1e9)) == len(face.blocks[face.blocks["device"] == 0])
@@ -346,11 +398,31 @@ def described(*blocks, expandable=False, large=True, size=20 * MIB, address=1 <<
     listed, at = [], address
     for state, length, stack in blocks:
         asked = 0 if state == "inactive" else length - 100
-        listed.append({"address": at, "size": length, "requested_size": asked, "state": state, "frames": stack})
+        listed.append(
+            {
+                "address": at,
+                "size": length,
+                "requested_size": asked,
+                "state": state,
+                "frames": stack,
+            }
+        )
         at += length
     assert at <= address + size
-    kind = {"segment_type": "large" if large else "small", "is_expandable": expandable, "segment_pool_id": (0, 0), "stream": 0}
-    return {"device": 0, "address": address, "total_size": size, "frames": [], "blocks": listed, **kind}
+    kind = {
+        "segment_type": "large" if large else "small",
+        "is_expandable": expandable,
+        "segment_pool_id": (0, 0),
+        "stream": 0,
+    }
+    return {
+        "device": 0,
+        "address": address,
+        "total_size": size,
+        "frames": [],
+        "blocks": listed,
+        **kind,
+    }
 
 
 PINNED = ["blocks", "bytes", "pinned_bytes", "alone_bytes", "segments", "largest_hole_bytes"]
@@ -361,7 +433,12 @@ def test_figures_of_a_moment():
     taken = read(
         {
             "segments": [
-                described((USED, 4 * MIB, WEIGHT), (FREE, 6 * MIB, []), (LATER, MIB, BIG), (FREE, 9 * MIB, [])),
+                described(
+                    (USED, 4 * MIB, WEIGHT),
+                    (FREE, 6 * MIB, []),
+                    (LATER, MIB, BIG),
+                    (FREE, 9 * MIB, []),
+                ),
                 described((FREE, 20 * MIB, []), address=2 << 30),
                 described((USED, 20 * MIB, WEIGHT), address=3 << 30),
                 described((USED, 2 * MIB, LOGGED), (FREE, 18 * MIB, []), address=4 << 30),
@@ -395,12 +472,17 @@ def test_figures_of_a_moment():
 
 @pytest.mark.parametrize(("used", "released"), [(20 * MIB, 40 * MIB), (20 * MIB + 512, 20 * MIB)])
 def test_pages_of_expandable_segments_are_given_back_one_by_one(used, released):
-    segment = described((USED, used, WEIGHT), (FREE, 60 * MIB - used, []), expandable=True, size=60 * MIB)
+    segment = described(
+        (USED, used, WEIGHT), (FREE, 60 * MIB - used, []), expandable=True, size=60 * MIB
+    )
     replay = Replay(read({"segments": [segment], "device_traces": []}), 0)
     assert allocator.measures(replay.end())["releasable_bytes"] == released
 
 
-@pytest.mark.parametrize(("asked", "segment"), [(1, 2), (MIB, 2), (MIB + 1, 20), (10 * MIB - 1, 20), (10 * MIB, 10), (10 * MIB + 1, 12)])
+@pytest.mark.parametrize(
+    ("asked", "segment"),
+    [(1, 2), (MIB, 2), (MIB + 1, 20), (10 * MIB - 1, 20), (10 * MIB, 10), (10 * MIB + 1, 12)],
+)
 def test_what_is_asked_of_the_device(asked, segment):
     assert allocator_oom._segment(asked) == segment * MIB
 
@@ -424,14 +506,23 @@ def test_causes_at_their_borders(asked, elsewhere, stranded, room, cause):
 def test_small_requests_use_small_segments(asked, usable):
     small = described((USED, MIB // 2, WEIGHT), (FREE, 3 * MIB // 2, []), large=False, size=2 * MIB)
     large = described((USED, 15 * MIB, WEIGHT), (FREE, 5 * MIB, []), address=2 << 30)
-    oom = {"action": "oom", "size": asked, "stream": 0, "device_free": 0, "frames": [], "time_us": 1}
+    oom = {
+        "action": "oom",
+        "size": asked,
+        "stream": 0,
+        "device_free": 0,
+        "frames": [],
+        "time_us": 1,
+    }
     taken = read({"segments": [small, large], "device_traces": [[oom]]})
     rows = allocator_oom.frame([Replay(taken, 0)], Stacks(taken.frames, taken.stacks), {})
     assert rows["largest_usable_bytes"].tolist() == [usable]
     assert rows["largest_free_bytes"].tolist() == [5 * MIB]
 
 
-@pytest.mark.parametrize(("asked", "size"), [(10 * MIB, 11 * MIB), (10 * MIB - 512, 10 * MIB - 512)])
+@pytest.mark.parametrize(
+    ("asked", "size"), [(10 * MIB, 11 * MIB), (10 * MIB - 512, 10 * MIB - 512)]
+)
 def test_a_rest_of_at_most_a_mebibyte_stays_with_its_block(asked, size):
     device = Allocator()
     first = device.alloc(9 * MIB, WEIGHT)
@@ -453,11 +544,15 @@ def test_a_snapshot_beside_a_trace_belongs_to_it(tmp_path):
     folder = tmp_path / "plugins" / "profile" / "run"
     folder.mkdir(parents=True)
     (folder / "host_1.1700000000000.pt.trace.json").write_bytes(trace.encode())
-    (folder / "host_1.1700000000000.memory_snapshot.pickle").write_bytes(pickle.dumps(snapshot(fragmented())))
+    (folder / "host_1.1700000000000.memory_snapshot.pickle").write_bytes(
+        pickle.dumps(snapshot(fragmented()))
+    )
     p = nbprof.load(tmp_path)
     assert p.run.source.file.endswith(".json")
     assert len(p.allocator.segments) == 25
-    (folder / "host_1.1700000000000.memory_snapshot.pickle").write_bytes(pickle.dumps({"segments": [print]}))
+    (folder / "host_1.1700000000000.memory_snapshot.pickle").write_bytes(
+        pickle.dumps({"segments": [print]})
+    )
     p = nbprof.load(tmp_path)
     assert len(p.allocator.segments) == 0
     assert any("asks for builtins.print" in line.text for line in p.run.receipt.lines)
@@ -477,6 +572,10 @@ def test_the_peak_counts_what_was_held_before_the_first_entry(kept):
     (row,) = allocator.summary([replay]).to_dict("records")
     first = replay.at(0)
     used = first.blocks[first.blocks["state"] == torch_snapshot.ALLOCATED]
-    assert row["peak_reserved_bytes"] == first.segments["size"].sum() > replay.end().segments["size"].sum()
+    assert (
+        row["peak_reserved_bytes"]
+        == first.segments["size"].sum()
+        > replay.end().segments["size"].sum()
+    )
     assert row["peak_allocated_bytes"] == used["requested"].sum()
     assert row["peak_ms"] == 0

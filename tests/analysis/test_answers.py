@@ -77,14 +77,18 @@ def test_truths_are_valid(suite):
 def test_cells_compile_keep_a_clock_and_have_what_they_are_named_for(suite):
     for cell in suite["cells"].CELLS.values():
         manager = TransformerManager()
-        body = "\n".join(line for line in cell.text.strip("\n").splitlines() if not line.startswith("%%"))
+        body = "\n".join(
+            line for line in cell.text.strip("\n").splitlines() if not line.startswith("%%")
+        )
         for text in (body, *cell.setup, *cell.modules.values()):
             code = manager.transform_cell(text.strip("\n") + "\n")
             compile(code, cell.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         assert "seconds" in body, cell.name
         texts = "\n".join((body, *cell.setup, *cell.modules.values()))
         library = ("listcomp", "genexpr", "encode", "decode", "merge")
-        assert not [name for name in cell.named if name not in texts and name not in library], cell.name
+        assert not [name for name in cell.named if name not in texts and name not in library], (
+            cell.name
+        )
 
 
 def test_a_cell_is_run_below_one_magic(suite):
@@ -105,7 +109,10 @@ def kernels(folder, suite, name):
     path = suite["periods"].write(suite["periods"].STORIES[name], folder)
     events = json.loads(path.read_text())["traceEvents"]
     rows = [event for event in events if event["cat"] == "kernel" and event["tid"] == 7]
-    return [(event["name"], event["ts"], event["ts"] + event["dur"]) for event in sorted(rows, key=lambda event: event["ts"])]
+    return [
+        (event["name"], event["ts"], event["ts"] + event["dur"])
+        for event in sorted(rows, key=lambda event: event["ts"])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +151,9 @@ def test_traces_are_the_same_each_time_and_are_read(tmp_path, suite):
     for name, story in suite["periods"].STORIES.items():
         first = suite["periods"].write(story, tmp_path).read_bytes()
         assert suite["periods"].write(story, tmp_path).read_bytes() == first, name
-    marked = suite["periods"].write(suite["periods"].STORIES["marks/steps of the profiler"], tmp_path)
+    marked = suite["periods"].write(
+        suite["periods"].STORIES["marks/steps of the profiler"], tmp_path
+    )
     said = suite["answer"].answer(nbprof.load(marked))
     assert (said["unit"], said["count"]) == ("step", 12)
     assert said["unit_ms"] == pytest.approx(3)
@@ -158,8 +167,18 @@ def test_names_of_files_are_unique(suite):
     assert item.counted
 
 
-def said(unit="iteration", count=30, unit_ms=10.0, verdict="Compute-bound", python=None, seconds=0.3):
-    return {"unit": unit, "count": count, "unit_ms": unit_ms, "verdict": verdict, "text": "", "python": python, "seconds": seconds}
+def said(
+    unit="iteration", count=30, unit_ms=10.0, verdict="Compute-bound", python=None, seconds=0.3
+):
+    return {
+        "unit": unit,
+        "count": count,
+        "unit_ms": unit_ms,
+        "verdict": verdict,
+        "text": "",
+        "python": python,
+        "seconds": seconds,
+    }
 
 
 def right(suite, cell, answer):
@@ -176,11 +195,18 @@ def test_parts_of_an_answer_are_judged(suite):
     assert right(suite, cell, said(unit_ms=10.21)) == {**fine, "time": False}
     assert right(suite, cell, said(count=29)) == {**fine, "count": False}
     assert right(suite, cell, said(verdict="Host-bound")) == {**fine, "verdict": False}
-    assert right(suite, cell, said("recording", 1, 300.0)) == {**fine, "unit": False, "count": False, "time": False}
+    assert right(suite, cell, said("recording", 1, 300.0)) == {
+        **fine,
+        "unit": False,
+        "count": False,
+        "time": False,
+    }
     silent = dict.fromkeys(fine, False)
     assert right(suite, cell, said(None, 0, None, "Unknown")) == silent
     assert right(suite, cell, {**suite["answer"].NOTHING, "seconds": 0.3}) == silent
-    assert right(suite, cell, {"failed": "Traceback"}) == {key: False for key in fine if key != "time"}
+    assert right(suite, cell, {"failed": "Traceback"}) == {
+        key: False for key in fine if key != "time"
+    }
 
 
 def test_a_control_must_not_have_a_loop_and_several_counts_may_be_right(suite):
@@ -188,13 +214,20 @@ def test_a_control_must_not_have_a_loop_and_several_counts_may_be_right(suite):
     control = cells.Cell("a/once", "", cells.RECORDING, frozenset())
     fine = {"answered": True, "unit": True, "controls": True, "time": True}
     assert right(suite, control, said("recording", 1, 300.0)) == fine
-    assert right(suite, control, said("iteration", 3, 100.0)) == {**fine, "unit": False, "controls": False, "time": False}
+    assert right(suite, control, said("iteration", 3, 100.0)) == {
+        **fine,
+        "unit": False,
+        "controls": False,
+        "time": False,
+    }
     assert right(suite, control, said(None, 0, None, "Unknown"))["controls"]
     several = cells.Cell("a/several calls", "", cells.calls(5), frozenset())
     answer = right(suite, several, said("recording", 1, 300.0))
     assert (answer["unit"], answer["controls"]) == (False, True)
     assert not right(suite, several, said(count=5))["controls"]
-    nested = cells.Cell("a/nested", "", cells.either(cells.loop(3, 30), cells.RECORDING), frozenset())
+    nested = cells.Cell(
+        "a/nested", "", cells.either(cells.loop(3, 30), cells.RECORDING), frozenset()
+    )
     fine = {"answered": True, "unit": True, "count": True, "time": True}
     assert right(suite, nested, said(count=3, unit_ms=100.0)) == fine
     assert right(suite, nested, said(count=30, unit_ms=10.0)) == fine

@@ -19,10 +19,21 @@ from tests.support.frames import OF_A_PROFILE, public
 from tests.support.ranks import job
 from tests.support.xspace import chunk, training_run
 
-ABOUT_A_PLACE = ("trace.", "device_time.queue_series", "device_time.bandwidth_series", "device_time.each_launch")
+ABOUT_A_PLACE = (
+    "trace.",
+    "device_time.queue_series",
+    "device_time.bandwidth_series",
+    "device_time.each_launch",
+)
 OF_EVENTS = (
     *(name for name in OF_A_PROFILE if name.startswith(ABOUT_A_PLACE)),
-    *("device_time.critical_path_pieces", "kernels.graph_nodes", "lines.frame", "memory.timeline", "tf_data.call"),
+    *(
+        "device_time.critical_path_pieces",
+        "kernels.graph_nodes",
+        "lines.frame",
+        "memory.timeline",
+        "tf_data.call",
+    ),
 )
 """What is in the events of a host."""
 
@@ -31,12 +42,19 @@ def uneven_job(folder, count):
     """Ranks of which one is late, each on a clock of its own."""
     out = folder / f"uneven{count}"
     out.mkdir()
-    for rank, one in enumerate(job([[[400, 900], [450, 950], [420 + 3 * i, 930]] for i in range(count)])):
+    for rank, one in enumerate(
+        job([[[400, 900], [450, 950], [420 + 3 * i, 930]] for i in range(count)])
+    ):
         for event in one.events:
             if "Group size" in event["args"]:
-                event["args"] |= {"Group size": count, "Process Group Ranks": str(list(range(count)))}
+                event["args"] |= {
+                    "Group size": count,
+                    "Process Group Ranks": str(list(range(count))),
+                }
         base = {"baseTimeNanoseconds": 1_700_000_000_000_000_000 + 1_000_000 * rank}
-        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(json.dumps({**one.metadata, **base, "traceEvents": one.events}))
+        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(
+            json.dumps({**one.metadata, **base, "traceEvents": one.events})
+        )
     return out
 
 
@@ -47,9 +65,14 @@ def opless_job(folder, count):
     for rank, one in enumerate(job([[[400, 900], [450, 950]] for _ in range(count)])):
         for event in one.events:
             if "Group size" in event["args"]:
-                event["args"] |= {"Group size": count, "Process Group Ranks": str(list(range(count)))}
+                event["args"] |= {
+                    "Group size": count,
+                    "Process Group Ranks": str(list(range(count))),
+                }
         events = [event for event in one.events if rank != 1 or event["cat"] != "cpu_op"]
-        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(json.dumps({**one.metadata, "traceEvents": events}))
+        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(
+            json.dumps({**one.metadata, "traceEvents": events})
+        )
     return out
 
 
@@ -60,11 +83,16 @@ def half_marked_job(folder, count):
     for rank, one in enumerate(job([[[400, 900], [450, 950]] * 2 for _ in range(count)])):
         for event in one.events:
             if "Group size" in event["args"]:
-                event["args"] |= {"Group size": count, "Process Group Ranks": str(list(range(count)))}
+                event["args"] |= {
+                    "Group size": count,
+                    "Process Group Ranks": str(list(range(count))),
+                }
             if event["name"].startswith("ProfilerStep#"):
                 number = event["name"].rpartition("#")[2]
                 event["name"] = (event["name"], f"iteration {number}", "forward")[rank]
-        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(json.dumps({**one.metadata, "traceEvents": one.events}))
+        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(
+            json.dumps({**one.metadata, "traceEvents": one.events})
+        )
     return out
 
 
@@ -73,7 +101,9 @@ def uneven_hosts(folder, count):
     out = folder / "logdir" / "plugins" / "profile" / "run"
     out.mkdir(parents=True)
     for i in range(count):
-        (out / f"host{i}.xplane.pb").write_bytes(jitted(10 + i, "dec" if i == 1 else "enc") + chunk(4, f"host{i}"))
+        (out / f"host{i}.xplane.pb").write_bytes(
+            jitted(10 + i, "dec" if i == 1 else "enc") + chunk(4, f"host{i}")
+        )
     return out
 
 
@@ -88,7 +118,11 @@ FOUND = {name: make for name, make in MADE.items() if name not in ("msprof", "to
 GROUPED = ("memory", "uneven job", "opless job", "half-marked job", "uneven")
 
 
-@pytest.fixture(scope="module", params=[*((name, False) for name in FOUND), *((name, True) for name in GROUPED)], ids=str)
+@pytest.fixture(
+    scope="module",
+    params=[*((name, False) for name in FOUND), *((name, True) for name in GROUPED)],
+    ids=str,
+)
 def both(request, tmp_path_factory):
     """The same files read at once, and apart: each by itself, or in groups as where there are many."""
     name, grouped = request.param
@@ -107,8 +141,13 @@ def both(request, tmp_path_factory):
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows in an order that does not go by the last bits of floats; ranks and places in a table follow from that order."""
-    out = frame.drop(columns=[name for name in frame.columns if name in ("rank", "cumulative_fraction")])
-    texts = [[f"{v:.6g}" if isinstance(v, float) else str(v) for v in out[name].tolist()] for name in out.columns]
+    out = frame.drop(
+        columns=[name for name in frame.columns if name in ("rank", "cumulative_fraction")]
+    )
+    texts = [
+        [f"{v:.6g}" if isinstance(v, float) else str(v) for v in out[name].tolist()]
+        for name in out.columns
+    ]
     rows = list(zip(*texts, strict=True))
     return out.iloc[sorted(range(len(rows)), key=rows.__getitem__)].reset_index(drop=True)
 
@@ -128,7 +167,10 @@ def assert_same(name: str, apart: pd.DataFrame, joint: pd.DataFrame) -> None:
                 err_msg=f"{name}.{column}",
             )
         else:
-            assert found.where(found.notna(), None).tolist() == wanted.where(wanted.notna(), None).tolist(), f"{name}.{column}"
+            assert (
+                found.where(found.notna(), None).tolist()
+                == wanted.where(wanted.notna(), None).tolist()
+            ), f"{name}.{column}"
 
 
 def test_what_compares_hosts_is_advised_in_words_of_their_framework(tmp_path):
@@ -138,7 +180,8 @@ def test_what_compares_hosts_is_advised_in_words_of_their_framework(tmp_path):
     wanted, found = joint.advice, apart.advice
     assert "collectives" in list(wanted["rule"])
     pd.testing.assert_frame_equal(
-        found[columns].sort_values("rule", ignore_index=True), wanted[columns].sort_values("rule", ignore_index=True)
+        found[columns].sort_values("rule", ignore_index=True),
+        wanted[columns].sort_values("rule", ignore_index=True),
     )
 
 
@@ -166,7 +209,9 @@ def test_the_answer_is_the_same(both):
     for key, told in joint.items():
         # How many warnings the receipts have is among the facts: of readers that meet each other's files, and of such that do not.
         if not isinstance(told, pd.DataFrame) and key != "run_facts":
-            assert apart[key] == pytest.approx(told) if isinstance(told, float) else apart[key] == told, key
+            assert (
+                apart[key] == pytest.approx(told) if isinstance(told, float) else apart[key] == told
+            ), key
 
 
 def test_a_report_of_hosts_read_apart_says_which_tabs_are_of_one_host(both, tmp_path):
@@ -180,11 +225,15 @@ def test_memory_over_time_is_that_of_the_host_with_the_highest_peak(tmp_path):
     out = tmp_path / "logdir" / "plugins" / "profile" / "run"
     out.mkdir(parents=True)
     for i, batch in enumerate((1, 3, 2)):
-        (out / f"host{i}.xplane.pb").write_bytes(training_run(block=100 * batch) + chunk(4, f"host{i}"))
+        (out / f"host{i}.xplane.pb").write_bytes(
+            training_run(block=100 * batch) + chunk(4, f"host{i}")
+        )
     p, joint = load(out, executor=1), load(out)
     drawn, all_of_them = p.payload()["memory"], joint.payload()["memory"]
     assert drawn["of"].startswith("Shown is **host1**, which has the highest peak")
-    assert [one["memory_id"] for one in drawn["ids"]] == [one["memory_id"] for one in all_of_them["ids"] if "host1" in one["memory_id"]]
+    assert [one["memory_id"] for one in drawn["ids"]] == [
+        one["memory_id"] for one in all_of_them["ids"] if "host1" in one["memory_id"]
+    ]
     wanted = next(one for one in all_of_them["ids"] if "host1" in one["memory_id"])
     np.testing.assert_allclose(drawn["ids"][0]["time_ms"], wanted["time_ms"])
     np.testing.assert_array_equal(drawn["ids"][0]["in_use_bytes"], wanted["in_use_bytes"])
@@ -206,16 +255,23 @@ def test_hosts_that_ran_no_programs_have_steps_without_their_ops(tmp_path):
     assert steps["host"].nunique() == 3
 
 
-def test_programs_beyond_the_memory_that_they_may_take_are_listed_and_not_read(tmp_path, monkeypatch):
+def test_programs_beyond_the_memory_that_they_may_take_are_listed_and_not_read(
+    tmp_path, monkeypatch
+):
     path = uneven_hosts(tmp_path, 3)
     monkeypatch.setattr(combine, "MOST_BYTES_OF_PROGRAMS", 0)
     p = load(path, executor=1)
-    ours, theirs = (p.hlo.frame[p.hlo.frame["program"] == name] for name in ("jit_f", "jit_f on host1"))
+    ours, theirs = (
+        p.hlo.frame[p.hlo.frame["program"] == name] for name in ("jit_f", "jit_f on host1")
+    )
     assert ours["expression"].ne("").all()
     assert theirs["expression"].eq("").all()
     assert theirs["in_file"].all()
     notes = p.memory_viewer.modules.set_index("module")["note"]
-    assert notes["jit_f on host1"] == "not read, because there are too many programs; open its host separately"
+    assert (
+        notes["jit_f on host1"]
+        == "not read, because there are too many programs; open its host separately"
+    )
     assert "not read" not in notes["jit_f"]
     with pytest.raises(NbprofError, match=r"open its host separately \(host1\)"):
         p.memory_viewer["jit_f on host1"]
@@ -242,4 +298,6 @@ def test_what_hosts_say_alike_is_said_once():
     ]
     two = combine.folded([[counted], [counted]], [["host0", "host1"], ["host2", "host3"]])
     assert [note.text for note in two] == ["Each of 2 groups of hosts: 2 events have no launch."]
-    assert [note.text for note in combine.folded([[same], []], [["host0"], ["host1"]])] == ["host0: No allocator events."]
+    assert [note.text for note in combine.folded([[same], []], [["host0"], ["host1"]])] == [
+        "host0: No allocator events."
+    ]

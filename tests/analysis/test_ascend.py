@@ -30,9 +30,15 @@ def test_the_parts_of_an_iteration_make_the_whole() -> None:
     assert frame["warmup"].tolist() == [True, True, False, False, False, False]
     later = frame.iloc[1:]
     assert later["iteration_ms"].tolist() == pytest.approx([10.0] * 5)
-    parts = later["data_aug_ms"] + later["fp_to_bp_ms"] + later["all_reduce_ms"] + later["update_ms"]
+    parts = (
+        later["data_aug_ms"] + later["fp_to_bp_ms"] + later["all_reduce_ms"] + later["update_ms"]
+    )
     assert parts.tolist() == pytest.approx(later["iteration_ms"].tolist())
-    assert (later["data_aug_ms"].iloc[0], later["all_reduce_ms"].iloc[0], later["update_ms"].iloc[0]) == pytest.approx((5.0, 1.5, 0.5))
+    assert (
+        later["data_aug_ms"].iloc[0],
+        later["all_reduce_ms"].iloc[0],
+        later["update_ms"].iloc[0],
+    ) == pytest.approx((5.0, 1.5, 0.5))
     # Before the first one nothing ended.
     assert np.isnan(frame["data_aug_ms"].iloc[0])
     assert frame["iteration_ms"].iloc[0] == pytest.approx(5.0)
@@ -40,7 +46,13 @@ def test_the_parts_of_an_iteration_make_the_whole() -> None:
 
 @pytest.mark.parametrize(
     ("told", "lead", "means"),
-    [(10.0, None, "end to end"), (5.0, None, "from FP Start"), (6.0, None, "own start"), (5.25, 0.25, "own start"), (12.0, None, "")],
+    [
+        (10.0, None, "end to end"),
+        (5.0, None, "from FP Start"),
+        (6.0, None, "own start"),
+        (5.25, 0.25, "own start"),
+        (12.0, None, ""),
+    ],
 )
 def test_what_the_file_means_by_iteration_time(told: float, lead: float | None, means: str) -> None:
     columns = steps() | {"iteration_us": np.full(6, told * 1000)}
@@ -64,8 +76,15 @@ def test_an_all_reduce_behind_the_backward_pass_is_hidden_and_overlapping_ones_c
 
 def test_what_was_not_recorded_is_missing() -> None:
     frame = iterations(**steps(reduce=None))
-    assert frame[["all_reduce_ms", "update_ms", "hidden_all_reduce_ms", "lead_in_ms", "get_next_ms"]].isna().all().all()
-    inference = {name: values for name, values in steps(reduce=None).items() if name.startswith("iteration")}
+    assert (
+        frame[["all_reduce_ms", "update_ms", "hidden_all_reduce_ms", "lead_in_ms", "get_next_ms"]]
+        .isna()
+        .all()
+        .all()
+    )
+    inference = {
+        name: values for name, values in steps(reduce=None).items() if name.startswith("iteration")
+    }
     del inference["iteration_refresh_us"]
     made, doubts = ascend_iterations.frame(gathered("step_trace", table("step_trace", **inference)))
     assert made[["data_aug_ms", "fp_to_bp_ms", "grad_refresh_ms"]].isna().all().all()
@@ -90,7 +109,11 @@ def test_iterations_that_files_repeat_count_once_and_models_are_apart() -> None:
     assert len(frame) == 8
     # The graph of most iterations, though the other one takes longer.
     assert frame.loc[frame["main"], "model"].unique().tolist() == [2]
-    devices = gathered("step_trace", table("step_trace", device=0, **steps()), table("step_trace", device=1, **steps(data_aug=6.0)))
+    devices = gathered(
+        "step_trace",
+        table("step_trace", device=0, **steps()),
+        table("step_trace", device=1, **steps(data_aug=6.0)),
+    )
     summary = ascend_iterations.summary(ascend_iterations.frame(devices)[0])
     assert summary["device"].tolist() == [0, 1]
     assert summary["data_aug_ms"].tolist() == pytest.approx([5.0, 6.0])
@@ -98,7 +121,10 @@ def test_iterations_that_files_repeat_count_once_and_models_are_apart() -> None:
 
 
 def test_a_gap_in_the_iteration_ids_is_no_wait_for_data() -> None:
-    columns = {name: np.delete(values, 3) for name, values in steps(data_aug_bound_us=np.full(6, np.nan)).items()}
+    columns = {
+        name: np.delete(values, 3)
+        for name, values in steps(data_aug_bound_us=np.full(6, np.nan)).items()
+    }
     frame = iterations(**columns)
     assert np.isnan(frame["data_aug_ms"].iloc[3])
     assert frame["iteration_ms"].iloc[3] == pytest.approx(5.0)
@@ -113,7 +139,9 @@ def test_marks_that_cannot_be_are_told_and_not_drawn() -> None:
     frame, doubts = ascend_iterations.frame(gathered("step_trace", table("step_trace", **columns)))
     assert np.isnan(frame["data_aug_ms"].iloc[3])
     assert np.isnan(frame["grad_refresh_ms"].iloc[4])
-    assert doubts == ["1 iteration starts before the previous one ends: the Data Aug Bound is unknown there."]
+    assert doubts == [
+        "1 iteration starts before the previous one ends: the Data Aug Bound is unknown there."
+    ]
     assert (frame[["data_aug_ms", "fp_to_bp_ms", "grad_refresh_ms"]].fillna(0) >= 0).all().all()
 
 
@@ -126,7 +154,9 @@ def test_texts_where_numbers_are_due_are_missing() -> None:
 
 
 def frame_of(rows: list[tuple[Any, ...]], device: int = 0, **more: Any) -> pd.DataFrame:
-    return ascend_ops.frame(gathered("op_summary", table("op_summary", device=device, **tasks(rows, **more))))
+    return ascend_ops.frame(
+        gathered("op_summary", table("op_summary", device=device, **tasks(rows, **more)))
+    )
 
 
 ROWS = [
@@ -140,7 +170,9 @@ ROWS = [
 
 def test_a_wait_counts_on_its_own_stream() -> None:
     ops = frame_of(ROWS)
-    assert ops["wait_us"].tolist() == pytest.approx([np.nan, 30.0, np.nan, np.nan, 0.0], nan_ok=True)
+    assert ops["wait_us"].tolist() == pytest.approx(
+        [np.nan, 30.0, np.nan, np.nan, 0.0], nan_ok=True
+    )
     assert ops["core"].tolist() == ["AI Core", "Vector core", "AI CPU", "Communication", "AI Core"]
 
 
@@ -151,7 +183,11 @@ def test_waits_of_streams_and_of_the_device() -> None:
     everything, first, second = (waits.iloc[i] for i in range(3))
     # Busy 0-100 and 130-200: communication keeps the device busy too.
     assert (everything["busy_us"], everything["wait_us"]) == pytest.approx((170.0, 30.0))
-    assert (first["busy_us"], first["wait_us"], first["longest_before"]) == (pytest.approx(120.0), pytest.approx(30.0), "trans_TransData_0")
+    assert (first["busy_us"], first["wait_us"], first["longest_before"]) == (
+        pytest.approx(120.0),
+        pytest.approx(30.0),
+        "trans_TransData_0",
+    )
     assert (second["tasks"], second["wait_us"]) == (1, 0.0)
     assert np.isnan(second["longest_us"])
     assert np.isnan(everything["input_wait_us"])
@@ -170,8 +206,12 @@ def test_what_of_a_wait_is_for_data() -> None:
 
 def test_time_by_kind_of_core_knows_what_ran_alone() -> None:
     cores = ascend_ops.by_core(frame_of(ROWS)).set_index("core")
-    assert cores.loc["AI CPU", ["total_us", "busy_us", "alone_us"]].tolist() == pytest.approx([30.0, 30.0, 0.0])
-    assert cores.loc["AI Core", ["tasks", "total_us", "busy_us", "alone_us"]].tolist() == pytest.approx([2, 105.0, 105.0, 70.0])
+    assert cores.loc["AI CPU", ["total_us", "busy_us", "alone_us"]].tolist() == pytest.approx(
+        [30.0, 30.0, 0.0]
+    )
+    assert cores.loc[
+        "AI Core", ["tasks", "total_us", "busy_us", "alone_us"]
+    ].tolist() == pytest.approx([2, 105.0, 105.0, 70.0])
     assert cores.loc["Communication", "alone_us"] == pytest.approx(50.0)
     assert cores["fraction"].sum() == pytest.approx(1.0)
 
@@ -191,7 +231,10 @@ def test_op_statistic_and_op_summary_say_the_same() -> None:
     stated, summed = ascend_ops.types(ops, statistic), ascend_ops.types(ops, None)
     numbers = ["op_type", "core", "tasks", "total_us", "avg_us", "min_us", "max_us", "fraction"]
     pd.testing.assert_frame_equal(stated[numbers], summed[numbers], check_dtype=False)
-    assert (stated["source"].unique(), summed["source"].unique()) == (["op_statistic"], ["op_summary"])
+    assert (stated["source"].unique(), summed["source"].unique()) == (
+        ["op_statistic"],
+        ["op_summary"],
+    )
     assert ascend_ops.disagreement(ops, statistic) == ""
     assert "not complete" in ascend_ops.disagreement(ops.head(1), statistic)
 
@@ -200,7 +243,10 @@ def test_a_device_without_a_statistic_is_told_by_its_tasks() -> None:
     statistic = gathered("op_statistic", table("op_statistic", device=0, **STATISTIC))
     ops = pd.concat([frame_of(ROWS), frame_of(ROWS, device=1)], ignore_index=True)
     types = ascend_ops.types(ops, statistic)
-    assert types.groupby("device")["source"].unique().map(list).tolist() == [["op_statistic"], ["op_summary"]]
+    assert types.groupby("device")["source"].unique().map(list).tolist() == [
+        ["op_statistic"],
+        ["op_summary"],
+    ]
     assert types.groupby("device")["fraction"].sum().tolist() == pytest.approx([1.0, 1.0])
 
 
@@ -218,7 +264,9 @@ PMU = {
 }
 
 
-def pmu_of(columns: dict[str, Any], cache: Any = None, rows: list[tuple[Any, ...]] = ROWS) -> tuple[pd.DataFrame, pd.DataFrame]:
+def pmu_of(
+    columns: dict[str, Any], cache: Any = None, rows: list[tuple[Any, ...]] = ROWS
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     raw = gathered("op_summary", table("op_summary", **tasks(rows, **columns)))
     return raw, ascend_pmu.frame(raw, ascend_ops.frame(raw), cache)
 
@@ -249,16 +297,27 @@ def test_counters_of_chips_without_prefix() -> None:
         "memory_bound": [0.5],
     }
     _, pmu = pmu_of(columns, rows=ROWS[:1])
-    assert pmu[["bound_by", "bound_fraction", "memory_bound"]].iloc[0].tolist() == ["vector", 0.6, 0.5]
+    assert pmu[["bound_by", "bound_fraction", "memory_bound"]].iloc[0].tolist() == [
+        "vector",
+        0.6,
+        0.5,
+    ]
 
 
 def test_cache_hits_from_counters_or_from_their_own_table() -> None:
     raw, pmu = pmu_of(
-        {"aic_total_cycles": [100.0], "aic_r0_read_cache_hit": [30.0], "aic_r0_read_cache_miss_allocate": [10.0]}, rows=ROWS[:1]
+        {
+            "aic_total_cycles": [100.0],
+            "aic_r0_read_cache_hit": [30.0],
+            "aic_r0_read_cache_miss_allocate": [10.0],
+        },
+        rows=ROWS[:1],
     )
     assert ascend_pmu.groups(raw) == ["L2Cache"]
     assert pmu["cache_hit_fraction"].tolist() == [0.75]
-    cache = gathered("l2_cache", table("l2_cache", stream_id=[1, 1], task_id=[0, 1], hit_rate=[0.4, 0.9]))
+    cache = gathered(
+        "l2_cache", table("l2_cache", stream_id=[1, 1], task_id=[0, 1], hit_rate=[0.4, 0.9])
+    )
     _, told = pmu_of(PMU, cache)
     assert told["cache_hit_fraction"].tolist() == pytest.approx([0.4, 0.9, np.nan], nan_ok=True)
 
@@ -270,7 +329,9 @@ def test_a_fused_op_knows_what_it_was_made_of_and_how_long_it_ran() -> None:
         "original_ops": ["conv;bias, relu", "other"],
         "memory_workspace_bytes": [0.0, 2048.0],
     }
-    frame = ascend_tables.fusion(gathered("fusion_op", table("fusion_op", device=None, **columns)), frame_of(ROWS))
+    frame = ascend_tables.fusion(
+        gathered("fusion_op", table("fusion_op", device=None, **columns)), frame_of(ROWS)
+    )
     assert frame["original_ops"].tolist() == ["conv, bias, relu", "other"]
     assert ascend_tables.fused_away(frame) == (4, 2)
     assert frame["tasks"].tolist() == [2, pd.NA]
@@ -286,7 +347,9 @@ def test_calls_of_the_host_are_parts_of_their_level() -> None:
         "count": [5, 3, 0],
         "variance": [4.0, 9.0, -1.0],
     }
-    frame = ascend_tables.api(gathered("api_statistic", table("api_statistic", device=None, **columns))).set_index("api")
+    frame = ascend_tables.api(
+        gathered("api_statistic", table("api_statistic", device=None, **columns))
+    ).set_index("api")
     assert frame["fraction"].tolist() == pytest.approx([1.0, 0.75, 0.25])
     assert frame.loc["launch", ["avg_us", "sd_us"]].tolist() == pytest.approx([10.0, 2.0])
     assert frame.loc["b", ["avg_us", "sd_us"]].isna().all()
@@ -318,7 +381,9 @@ def test_a_million_tasks_have_no_loop() -> None:
     for row in waits.iloc[1:].itertuples():
         own = ops[ops["stream"] == row.stream]
         ends = own["start_ms"] * 1000 + own["duration_us"]
-        assert row.busy_us + row.wait_us == pytest.approx(ends.max() - own["start_ms"].min() * 1000, rel=1e-6)
+        assert row.busy_us + row.wait_us == pytest.approx(
+            ends.max() - own["start_ms"].min() * 1000, rel=1e-6
+        )
 
 
 def test_frames_have_the_columns_and_types_of_their_schema() -> None:
@@ -328,13 +393,26 @@ def test_frames_have_the_columns_and_types_of_their_schema() -> None:
         "step_trace": [table("step_trace", **steps())],
         "op_summary": [table("op_summary", **tasks(ROWS, **PMU))],
         "op_statistic": [table("op_statistic", **STATISTIC)],
-        "fusion_op": [table("fusion_op", device=None, fusion_op=["conv"], original_ops=["conv;relu"])],
-        "api_statistic": [table("api_statistic", device=None, level=["acl"], api_name=["a"], time_us=[1.0], count=[1])],
+        "fusion_op": [
+            table("fusion_op", device=None, fusion_op=["conv"], original_ops=["conv;relu"])
+        ],
+        "api_statistic": [
+            table(
+                "api_statistic",
+                device=None,
+                level=["acl"],
+                api_name=["a"],
+                time_us=[1.0],
+                count=[1],
+            )
+        ],
     }
     for made in (run(tables), run({})):
         for name, columns in below("ascend.").items():
             frame = getattr(made.ascend, of_run(name))
-            assert {c: str(t) for c, t in frame.dtypes.items()} == {col.name: col.dtype for col in columns}, name
+            assert {c: str(t) for c, t in frame.dtypes.items()} == {
+                col.name: col.dtype for col in columns
+            }, name
             assert bool(len(frame)) == bool(made.ascend.kinds), name
     for columns in below("ascend.").values():
         assert all(col.help.endswith((".", "…")) and col.label for col in columns)
@@ -342,7 +420,12 @@ def test_frames_have_the_columns_and_types_of_their_schema() -> None:
 
 def test_ranks_keep_their_devices_apart() -> None:
     made = run(
-        {"step_trace": [table("step_trace", host=0, **steps()), table("step_trace", host=1, **steps(data_aug=7.0))]},
+        {
+            "step_trace": [
+                table("step_trace", host=0, **steps()),
+                table("step_trace", host=1, **steps(data_aug=7.0)),
+            ]
+        },
         hosts=("rank 0", "rank 1"),
     )
     summary = made.ascend.iterations_summary

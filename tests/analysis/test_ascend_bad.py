@@ -17,11 +17,27 @@ from tests.support import msprof
 from tests.support.ascend import run, steps, table, tasks
 from tests.support.frames import below, of_run
 
-_ROWS = [("a", "A", "AI_CORE", 1, 0, 10.0), ("b", "B", "AI_CPU", 2, 5, 3.0), ("h", "H", "HCCL", None, 9, 4.0)]
+_ROWS = [
+    ("a", "A", "AI_CORE", 1, 0, 10.0),
+    ("b", "B", "AI_CPU", 2, 5, 3.0),
+    ("h", "H", "HCCL", None, 9, 4.0),
+]
 _TABLES: dict[str, dict[str, Any]] = {
     "step_trace": steps(5),
-    "op_summary": tasks(_ROWS, aic_mac_ratio=[0.1, 0.2, 0.3], block_num=[1, 2, None], input_shapes=["1,2;2,3", "", None]),
-    "op_statistic": {"op_type": ["A"], "core_type": ["AI_CORE"], "count": [1], "total_us": [1.0], "min_us": [1.0], "max_us": [1.0]},
+    "op_summary": tasks(
+        _ROWS,
+        aic_mac_ratio=[0.1, 0.2, 0.3],
+        block_num=[1, 2, None],
+        input_shapes=["1,2;2,3", "", None],
+    ),
+    "op_statistic": {
+        "op_type": ["A"],
+        "core_type": ["AI_CORE"],
+        "count": [1],
+        "total_us": [1.0],
+        "min_us": [1.0],
+        "max_us": [1.0],
+    },
     "fusion_op": {"fusion_op": ["x"], "original_ops": ["x;y"], "memory_workspace_bytes": [2.0]},
     "api_statistic": {"level": ["acl"], "api_name": ["a"], "time_us": [1.0], "count": [1]},
     "l2_cache": {"stream_id": [1], "task_id": [0], "hit_rate": [0.5]},
@@ -37,7 +53,11 @@ def damaged(rng: np.random.Generator) -> dict[str, list[Any]]:
         kept = {name: values for name, values in columns.items() if rng.random() < 0.75}
         for name in kept:
             whole = name.endswith(("_ps", "_id", "num", "count"))
-            wrong = [None, -5 if whole else float("inf"), 2**62 if name.endswith("_ps") else None if whole else "text"]
+            wrong = [
+                None,
+                -5 if whole else float("inf"),
+                2**62 if name.endswith("_ps") else None if whole else "text",
+            ]
             if (which := rng.integers(0, 12)) < len(wrong):
                 kept[name] = [wrong[which]] * count
         if kept and rng.random() < 0.8:
@@ -58,7 +78,10 @@ def test_damaged_tables_make_frames_of_their_schema(seed: int) -> None:
 
 def test_tables_of_other_devices_do_not_contradict_each_other() -> None:
     made = run(
-        {"op_summary": [table("op_summary", device=1, **tasks(_ROWS))], "op_statistic": [table("op_statistic", **_TABLES["op_statistic"])]}
+        {
+            "op_summary": [table("op_summary", device=1, **tasks(_ROWS))],
+            "op_statistic": [table("op_statistic", **_TABLES["op_statistic"])],
+        }
     )
     assert made.ascend.notes == []
     assert made.ascend.op_types["source"].tolist() == ["op_statistic", "op_summary", "op_summary"]
@@ -84,12 +107,20 @@ def _later(event: dict[str, Any]) -> None:
     ("change", "steps_", "said"),
     [
         (lambda event: event.update(ts=10**17) if "ts" in event else None, 3, ""),
-        (lambda event: event["args"].update({"FP Start": 10**17}) if "FP Start" in event["args"] else None, 3, ""),
+        (
+            lambda event: (
+                event["args"].update({"FP Start": 10**17}) if "FP Start" in event["args"] else None
+            ),
+            3,
+            "",
+        ),
         (_later, 0, "none of its iterations ends near the timeline"),
     ],
     ids=["begins", "marks", "clock"],
 )
-def test_iterations_of_another_clock_are_told_and_left_out(tmp_path: Path, change: Any, steps_: int, said: str) -> None:
+def test_iterations_of_another_clock_are_told_and_left_out(
+    tmp_path: Path, change: Any, steps_: int, said: str
+) -> None:
     folder = tmp_path / "PROF_1_20250109094754000_A"
     msprof.older(folder, *msprof.training(3))
     (file,) = folder.rglob("step_trace_*.json")
@@ -102,7 +133,16 @@ def test_iterations_of_another_clock_are_told_and_left_out(tmp_path: Path, chang
     assert said in str(p.receipt)
 
 
-@pytest.mark.parametrize(("key", "value"), [("id", "²"), ("id", "9" * 30), ("aic_frequency", "9" * 30), ("ai_core_num", "x"), ("id", None)])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id", "²"),
+        ("id", "9" * 30),
+        ("aic_frequency", "9" * 30),
+        ("ai_core_num", "x"),
+        ("id", None),
+    ],
+)
 def test_facts_that_are_no_numbers_are_unknown(tmp_path: Path, key: str, value: object) -> None:
     folder = tmp_path / "PROF_1_20250109094754000_A"
     msprof.older(folder, *msprof.training(3))
@@ -114,5 +154,9 @@ def test_facts_that_are_no_numbers_are_unknown(tmp_path: Path, key: str, value: 
     assert len(p.steps.frame) == 3
     assert p.kernels.devices["device"].tolist() == [0]
     device = p.run.activity.devices.iloc[0]
-    unknown = {"id": ["cores", "clock_khz"], "aic_frequency": ["clock_khz"], "ai_core_num": ["cores"]}[key]
+    unknown = {
+        "id": ["cores", "clock_khz"],
+        "aic_frequency": ["clock_khz"],
+        "ai_core_num": ["cores"],
+    }[key]
     assert device[unknown].isna().all()

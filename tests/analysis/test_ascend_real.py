@@ -26,7 +26,9 @@ def test_iterations_of_a_graph_on_two_devices() -> None:
     frame = face.iterations.frame
     assert frame.groupby("device").size().to_dict() == {0: 10, 1: 10}
     two = frame[(frame["device"] == 0) & (frame["iteration"] == 2)].iloc[0]
-    measured = two[["fp_to_bp_ms", "grad_refresh_ms", "data_aug_ms", "iteration_ms", "reported_iteration_ms"]].tolist()
+    measured = two[
+        ["fp_to_bp_ms", "grad_refresh_ms", "data_aug_ms", "iteration_ms", "reported_iteration_ms"]
+    ].tolist()
     assert measured == pytest.approx([4.26915, 11.09507, 32.13495, 47.49917, 15.36916], abs=1e-5)
     first = frame[frame["iteration"] == 1].sort_values("device")
     assert first["reported_iteration_ms"].tolist() == pytest.approx([47.58781, 57.53296], abs=1e-5)
@@ -60,7 +62,11 @@ def test_iteration_time_end_to_end_of_a_page_of_the_documentation() -> None:
     frame = run.ascend.iterations
     later = frame.iloc[1:]
     np.testing.assert_allclose(later["iteration_ms"], later["reported_iteration_ms"], atol=1e-6)
-    np.testing.assert_allclose(later["data_aug_ms"] + later["fp_to_bp_ms"] + later["grad_refresh_ms"], later["iteration_ms"], rtol=1e-9)
+    np.testing.assert_allclose(
+        later["data_aug_ms"] + later["fp_to_bp_ms"] + later["grad_refresh_ms"],
+        later["iteration_ms"],
+        rtol=1e-9,
+    )
     assert later["iteration_ms"].iloc[0] == pytest.approx(1.551622034)
     assert run.ascend.iterations_summary["convention"].tolist() == ["end to end"]
     # Start-up, and no wait for a batch.
@@ -77,12 +83,16 @@ def test_op_statistic_equals_op_summary_put_together() -> None:
     np.testing.assert_allclose(by_type.loc[stated.index].to_numpy(), stated.to_numpy(), rtol=1e-6)
     assert types["total_us"].tolist() == pytest.approx([30.144, 6.24, 4.22])
     told = run.ascend.tables["op_statistic"].set_index("op_type")["ratio_percent"]
-    np.testing.assert_allclose(types.set_index("op_type")["fraction"] * 100, told[types["op_type"]], atol=5e-4)
+    np.testing.assert_allclose(
+        types.set_index("op_type")["fraction"] * 100, told[types["op_type"]], atol=5e-4
+    )
     assert run.ascend.notes == []
     # One stream: the wait of the file is that of the stream, but for the quarter of a microsecond that it rounds moments to.
     later = ops["wait_us"].notna()
     assert later.sum() == 8
-    np.testing.assert_allclose(ops.loc[later, "wait_us"], ops.loc[later, "reported_wait_us"], atol=0.5)
+    np.testing.assert_allclose(
+        ops.loc[later, "wait_us"], ops.loc[later, "reported_wait_us"], atol=0.5
+    )
 
 
 def test_tables_that_are_cut_are_told() -> None:
@@ -109,7 +119,11 @@ def test_computing_what_is_not_hidden_and_free_make_a_stage() -> None:
     times = opened("msprof-op-run/standalone_real_output").ascend.table("step_trace_time")
     parts = times[["computing_us", "communication_not_overlapped_us", "free_us"]].sum(axis=1)
     np.testing.assert_allclose(parts - times["bubble_us"].fillna(0), times["stage_us"], atol=0.3)
-    np.testing.assert_allclose(times["communication_us"], times["communication_not_overlapped_us"] + times["overlapped_us"], atol=0.3)
+    np.testing.assert_allclose(
+        times["communication_us"],
+        times["communication_not_overlapped_us"] + times["overlapped_us"],
+        atol=0.3,
+    )
     # The same from the tasks: what computes in a step is the union of its tasks.
     ops = opened("msprof-op-run/standalone_real_output").ascend.ops.frame
     assert ops["duration_us"].sum() == pytest.approx(times["computing_us"].sum(), abs=0.5)

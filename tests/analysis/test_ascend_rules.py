@@ -44,7 +44,11 @@ def test_every_rule_is_there_once_and_says_what_it_found_or_lacks() -> None:
 
 def test_input_and_all_reduce() -> None:
     found = rules(step_trace=[table("step_trace", **steps())])
-    assert (state(found, "input"), found.loc["input", "severity"], found.loc["input", "share"]) == ("found", "High", pytest.approx(0.5))
+    assert (state(found, "input"), found.loc["input", "severity"], found.loc["input", "share"]) == (
+        "found",
+        "High",
+        pytest.approx(0.5),
+    )
     assert state(found, "all_reduce") == "found"
     assert found.loc["all_reduce", "value"] == pytest.approx(0.15)
     fed = rules(step_trace=[table("step_trace", **steps(data_aug=0.1, reduce=None))])
@@ -54,10 +58,14 @@ def test_input_and_all_reduce() -> None:
 def test_devices_beside_each_other() -> None:
     same = rules(step_trace=[table("step_trace", device=d, **steps()) for d in range(2)])
     assert (state(same, "slow_device"), state(same, "slow_input")) == ("not found", "not found")
-    apart = rules(step_trace=[table("step_trace", device=d, **steps(data_aug=5.0 + 3 * d)) for d in range(2)])
+    apart = rules(
+        step_trace=[table("step_trace", device=d, **steps(data_aug=5.0 + 3 * d)) for d in range(2)]
+    )
     assert (state(apart, "slow_device"), state(apart, "slow_input")) == ("found", "found")
     assert "device 1" in apart.loc["slow_device", "evidence"]
-    assert apart.loc["input", "evidence"].startswith("61.5% of an iteration on device 1 of rank 0 (8.00 of 13.00 ms)")
+    assert apart.loc["input", "evidence"].startswith(
+        "61.5% of an iteration on device 1 of rank 0 (8.00 of 13.00 ms)"
+    )
     assert state(rules(step_trace=[table("step_trace", **steps())]), "slow_device") == "not known"
 
 
@@ -66,7 +74,9 @@ def test_a_slow_first_iteration() -> None:
     columns["fp_start_ps"] = np.array(columns["fp_start_ps"])
     columns["fp_start_ps"][0] -= 10**11
     assert state(rules(step_trace=[table("step_trace", **columns)]), "first_iteration") == "found"
-    assert state(rules(step_trace=[table("step_trace", **steps())]), "first_iteration") == "not found"
+    assert (
+        state(rules(step_trace=[table("step_trace", **steps())]), "first_iteration") == "not found"
+    )
 
 
 OF_OPS = [
@@ -76,18 +86,32 @@ OF_OPS = [
     ("ai_cpu_int64", [("x", "Where", "AI_CPU", 1, 0, 30.0)], {"input_data_types": ["INT64;FLOAT"]}),
     ("strided_slice_grad", [("x", "StridedSliceGrad", "AI_CPU", 1, 0, 30.0)], {}),
     ("get_next", [("x", "GetNext", "AI_CPU", 1, 0, 30.0)], {}),
-    ("aicpu_serial", [("x", "Where", "AI_CPU", 1, 0, 30.0), ("y", "A", "AI_CORE", 1, 40, 100.0)], {}),
+    (
+        "aicpu_serial",
+        [("x", "Where", "AI_CPU", 1, 0, 30.0), ("y", "A", "AI_CORE", 1, 40, 100.0)],
+        {},
+    ),
     ("one_type", [("x", "Conv2D", "AI_CORE", 1, 0, 30.0)], {}),
-    ("full_precision", [("x", "MatMulV2", "AI_CORE", 1, 0, 30.0)], {"input_data_types": ["FLOAT;FLOAT"], "hf32_eligible": ["NO"]}),
+    (
+        "full_precision",
+        [("x", "MatMulV2", "AI_CORE", 1, 0, 30.0)],
+        {"input_data_types": ["FLOAT;FLOAT"], "hf32_eligible": ["NO"]},
+    ),
     ("unaligned", [("x", "MatMulV2", "AI_CORE", 1, 0, 30.0)], {"input_shapes": ["32,100;100,256"]}),
     ("is_finite", [("x", "IsFinite", "AI_CORE", 1, 0, 1.0)], {}),
-    ("sync_batch_norm", [(f"x{i}", "SyncBatchNormGather", "AI_CORE", 1, i, 1.0) for i in range(21)], {}),
+    (
+        "sync_batch_norm",
+        [(f"x{i}", "SyncBatchNormGather", "AI_CORE", 1, i, 1.0) for i in range(21)],
+        {},
+    ),
     ("dynamic", [("x", "A", "AI_CORE", 1, 0, 1.0)], {"op_state": ["dynamic"]}),
 ]
 
 
 @pytest.mark.parametrize(("rule", "rows", "more"), OF_OPS)
-def test_a_rule_of_ops_is_found_where_its_cause_is(rule: str, rows: list[tuple[Any, ...]], more: dict[str, Any]) -> None:
+def test_a_rule_of_ops_is_found_where_its_cause_is(
+    rule: str, rows: list[tuple[Any, ...]], more: dict[str, Any]
+) -> None:
     found = rules(op_summary=[summary(rows, **more)])
     assert state(found, rule) == "found", found.loc[rule, "evidence"]
     types = {
@@ -99,7 +123,14 @@ def test_a_rule_of_ops_is_found_where_its_cause_is(rule: str, rows: list[tuple[A
     assert state(rules(api_statistic=[API]), rule) == "not known"
 
 
-API = table("api_statistic", device=None, level=["acl"], api_name=["aclrtLaunchKernel"], time_us=[100.0], count=[10])
+API = table(
+    "api_statistic",
+    device=None,
+    level=["acl"],
+    api_name=["aclrtLaunchKernel"],
+    time_us=[100.0],
+    count=[10],
+)
 
 
 OF_COUNTERS = [
@@ -116,10 +147,17 @@ OF_COUNTERS = [
 
 
 @pytest.mark.parametrize(("rule", "counters"), OF_COUNTERS)
-def test_a_rule_of_counters_is_found_where_its_cause_is(rule: str, counters: dict[str, Any]) -> None:
+def test_a_rule_of_counters_is_found_where_its_cause_is(
+    rule: str, counters: dict[str, Any]
+) -> None:
     row = [("x", "MatMul", "AI_CORE", 1, 0, 50.0)]
     assert state(rules(op_summary=[summary(row, **counters)]), rule) == "found"
-    good = {"aic_mac_ratio": [0.95], "aic_mte2_ratio": [0.4], "aic_scalar_ratio": [0.1], "aiv_vec_ratio": [0.1]}
+    good = {
+        "aic_mac_ratio": [0.95],
+        "aic_mte2_ratio": [0.4],
+        "aic_scalar_ratio": [0.1],
+        "aiv_vec_ratio": [0.1],
+    }
     good |= {"aiv_vec_bankgroup_cflt_ratio": [0.0], "aiv_vec_bank_cflt_ratio": [0.0]}
     assert state(rules(op_summary=[summary(row, **good)]), rule) == "not found"
     assert state(rules(op_summary=[summary(row)]), rule) == "not known"
@@ -139,23 +177,39 @@ def test_blocks_by_cores() -> None:
 def test_the_host() -> None:
     columns = {
         "level": ["acl"] * 4,
-        "api_name": ["aclrtSynchronizeStream", "aclopCompileAndExecute", "aclrtFree", "aclrtLaunchKernel"],
+        "api_name": [
+            "aclrtSynchronizeStream",
+            "aclopCompileAndExecute",
+            "aclrtFree",
+            "aclrtLaunchKernel",
+        ],
         "time_us": [90_000.0, 100.0, 11_000.0, 5.0],
         "count": [3, 21, 5, 9],
     }
     found = rules(api_statistic=[table("api_statistic", device=None, **columns)])
     assert found.loc[["sync", "compile", "allocations"], "state"].tolist() == ["found"] * 3
-    assert rules(api_statistic=[API]).loc[["sync", "compile", "allocations"], "state"].tolist() == ["not found"] * 3
+    assert (
+        rules(api_statistic=[API]).loc[["sync", "compile", "allocations"], "state"].tolist()
+        == ["not found"] * 3
+    )
 
 
 def test_workspace() -> None:
-    columns = {"fusion_op": ["a", "b"], "original_ops": ["a;c", "b"], "memory_workspace_bytes": [2.0**20, 0.0]}
+    columns = {
+        "fusion_op": ["a", "b"],
+        "original_ops": ["a;c", "b"],
+        "memory_workspace_bytes": [2.0**20, 0.0],
+    }
     found = rules(fusion_op=[table("fusion_op", device=None, **columns)])
     assert (state(found, "workspace"), found.loc["workspace", "value"]) == ("found", 1.0)
 
 
 def iterated(*devices: dict[str, Any]) -> Any:
-    return rules(step_trace=[table("step_trace", device=number, **steps(**one)) for number, one in enumerate(devices)])
+    return rules(
+        step_trace=[
+            table("step_trace", device=number, **steps(**one)) for number, one in enumerate(devices)
+        ]
+    )
 
 
 def first_takes(more_ms: int) -> Any:
@@ -166,13 +220,20 @@ def first_takes(more_ms: int) -> Any:
 
 
 def with_blocks(*counts: int) -> Any:
-    facts = run({"op_summary": [summary(CLEAN[: len(counts)], block_num=list(counts))]}).ascend.facts
+    facts = run(
+        {"op_summary": [summary(CLEAN[: len(counts)], block_num=list(counts))]}
+    ).ascend.facts
     facts.ai_cores = {("rank 0", 0): 8}
     return ascend_rules.frame(facts).set_index("rule")
 
 
 def calling(name: str, count: int, time_us: float) -> Any:
-    columns = {"level": ["acl"] * 2, "api_name": [name, "aclrtLaunchKernel"], "time_us": [time_us, 100.0], "count": [count, 9]}
+    columns = {
+        "level": ["acl"] * 2,
+        "api_name": [name, "aclrtLaunchKernel"],
+        "time_us": [time_us, 100.0],
+        "count": [count, 9],
+    }
     return rules(api_statistic=[table("api_statistic", device=None, **columns)])
 
 
@@ -185,11 +246,26 @@ OF_RUNS = {
     "input": (lambda: iterated({"data_aug": 0.7}), lambda: iterated({"data_aug": 0.5})),
     "all_reduce": (lambda: iterated({"reduce": 1.1}), lambda: iterated({"reduce": 0.9})),
     "first_iteration": (lambda: first_takes(100), lambda: first_takes(0)),
-    "slow_device": (lambda: iterated({}, {"data_aug": 5.6}), lambda: iterated({}, {"data_aug": 5.4})),
-    "slow_input": (lambda: iterated({}, {"data_aug": 8.0}), lambda: iterated({}, {"data_aug": 7.0})),
-    "sync": (lambda: calling("aclrtSynchronizeStream", 1, 101.0), lambda: calling("aclrtSynchronizeStream", 1, 100.0)),
-    "compile": (lambda: calling("aclopCompileAndExecute", 21, 1.0), lambda: calling("aclopCompileAndExecute", 20, 1.0)),
-    "allocations": (lambda: calling("aclrtFree", 1, 10_001.0), lambda: calling("aclrtFree", 1, 10_000.0)),
+    "slow_device": (
+        lambda: iterated({}, {"data_aug": 5.6}),
+        lambda: iterated({}, {"data_aug": 5.4}),
+    ),
+    "slow_input": (
+        lambda: iterated({}, {"data_aug": 8.0}),
+        lambda: iterated({}, {"data_aug": 7.0}),
+    ),
+    "sync": (
+        lambda: calling("aclrtSynchronizeStream", 1, 101.0),
+        lambda: calling("aclrtSynchronizeStream", 1, 100.0),
+    ),
+    "compile": (
+        lambda: calling("aclopCompileAndExecute", 21, 1.0),
+        lambda: calling("aclopCompileAndExecute", 20, 1.0),
+    ),
+    "allocations": (
+        lambda: calling("aclrtFree", 1, 10_001.0),
+        lambda: calling("aclrtFree", 1, 10_000.0),
+    ),
     "workspace": (lambda: taking(1.0), lambda: taking(0.0)),
     "few_blocks": (lambda: with_blocks(7), lambda: with_blocks(8)),
     "uneven_blocks": (lambda: with_blocks(9), lambda: with_blocks(16)),
@@ -207,7 +283,9 @@ def test_every_rule_has_a_case_in_which_it_is_found_and_one_in_which_it_is_not()
     assert sorted(tried) == sorted(rule.name for rule in ascend_rules.every())
 
 
-def test_the_numbers_of_a_threshold_are_those_that_the_check_compares_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_numbers_of_a_threshold_are_those_that_the_check_compares_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     read = advice_page.numbers_read(monkeypatch)
     for _, rows, more in OF_OPS:
         rules(op_summary=[summary(rows, **more)])
@@ -215,7 +293,11 @@ def test_the_numbers_of_a_threshold_are_those_that_the_check_compares_with(monke
         rules(op_summary=[summary([("x", "MatMul", "AI_CORE", 1, 0, 50.0)], **counters)])
     for above, _ in OF_RUNS.values():
         above()
-    assert read == {rule.name: set(rule.threshold.numbers) for rule in ascend_rules.every() if rule.threshold.numbers}
+    assert read == {
+        rule.name: set(rule.threshold.numbers)
+        for rule in ascend_rules.every()
+        if rule.threshold.numbers
+    }
 
 
 def test_what_msprof_itself_found() -> None:
@@ -239,9 +321,17 @@ def test_what_msprof_itself_found() -> None:
     [
         ({}, "input", "Input-bound"),
         ({"data_aug": 0.5}, "device_compute", "Device-bound"),
-        ({"data_aug": 0.5, "refresh": 9.0, "reduce": 8.0}, "device_collectives", "Communication-bound"),
+        (
+            {"data_aug": 0.5, "refresh": 9.0, "reduce": 8.0},
+            "device_collectives",
+            "Communication-bound",
+        ),
         ({"data_aug": 0.5, "refresh": 9.0, "reduce": None}, "", "Grad-refresh-bound"),
-        ({"data_aug": 3.0, "compute": 1.0, "refresh": 5.2, "reduce": 3.1}, "", "No single bottleneck"),
+        (
+            {"data_aug": 3.0, "compute": 1.0, "refresh": 5.2, "reduce": 3.1},
+            "",
+            "No single bottleneck",
+        ),
     ],
 )
 def test_the_largest_part_is_the_verdict(parts: dict[str, Any], bound: str, word: str) -> None:
@@ -251,20 +341,34 @@ def test_the_largest_part_is_the_verdict(parts: dict[str, Any], bound: str, word
 
 
 def test_the_verdict_says_what_the_reported_time_leaves_out() -> None:
-    said = run({"step_trace": [table("step_trace", **steps(iteration_us=np.full(6, 6000.0)))]}).ascend.verdict
+    said = run(
+        {"step_trace": [table("step_trace", **steps(iteration_us=np.full(6, 6000.0)))]}
+    ).ascend.verdict
     assert said["text"].startswith("50% of an iteration")
     assert "it misses 40% of the time between the ends of two iterations" in said["detail"]
     assert "would take 5.00 ms instead of 10.00 ms" in said["detail"]
 
 
 def test_without_iterations_the_verdict_is_of_waits() -> None:
-    idle = run({"op_summary": [summary([("a", "A", "AI_CORE", 1, 0, 10.0), ("b", "B", "AI_CORE", 1, 90, 10.0)])]}).ascend.verdict
+    idle = run(
+        {
+            "op_summary": [
+                summary([("a", "A", "AI_CORE", 1, 0, 10.0), ("b", "B", "AI_CORE", 1, 90, 10.0)])
+            ]
+        }
+    ).ascend.verdict
     assert (idle["verdict"], idle["text"]) == (
         "Mostly idle",
         "the device was idle for 80% of the time between its first and its last task",
     )
     busy = run({"op_summary": [summary(CLEAN)]}).ascend.verdict
     assert busy["verdict"] == "Device-bound"
-    comm = run({"op_summary": [summary([("a", "A", "AI_CORE", 1, 0, 10.0), ("h", "H", "HCCL", None, 10, 90.0)])]}).ascend.verdict
+    comm = run(
+        {
+            "op_summary": [
+                summary([("a", "A", "AI_CORE", 1, 0, 10.0), ("h", "H", "HCCL", None, 10, 90.0)])
+            ]
+        }
+    ).ascend.verdict
     assert comm["verdict"] == "Communication-bound"
     assert run({"api_statistic": [API]}).ascend.verdict["verdict"] == "Unknown"

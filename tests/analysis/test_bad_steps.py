@@ -34,19 +34,37 @@ def gpu_plane(number, kernels, steps=()):
     """A GPU with kernels and steps at (group, start, end) in ms."""
     gpu = PlaneWriter(f"/device:GPU:{number}")
     events = [
-        gpu.event("sgemm", a * MS, (b - a) * MS, group_id=g, correlation_id=100 * number + i + 1, kernel_details=DETAILS)
+        gpu.event(
+            "sgemm",
+            a * MS,
+            (b - a) * MS,
+            group_id=g,
+            correlation_id=100 * number + i + 1,
+            kernel_details=DETAILS,
+        )
         for i, (g, a, b) in enumerate(kernels)
     ]
     gpu.line("Stream #1(Compute)", events, line_id=1)
     if steps:
-        gpu.line("Steps", [gpu.event(str(g), a * MS, (b - a) * MS, group_id=g) for g, a, b in steps], line_id=STEPS_LINE)
+        gpu.line(
+            "Steps",
+            [gpu.event(str(g), a * MS, (b - a) * MS, group_id=g) for g, a, b in steps],
+            line_id=STEPS_LINE,
+        )
     return gpu
 
 
 def marked_host(steps):
     """Host markers of groups at (group, start, end) in ms."""
     host = PlaneWriter("/host:CPU")
-    host.line("python", [host.event("train", a * MS, (b - a) * MS, group_id=g, step_name=f"train {g}") for g, a, b in steps], line_id=1)
+    host.line(
+        "python",
+        [
+            host.event("train", a * MS, (b - a) * MS, group_id=g, step_name=f"train {g}")
+            for g, a, b in steps
+        ],
+        line_id=1,
+    )
     return host
 
 
@@ -61,7 +79,9 @@ def shown(p):
 def whole(steps):
     """The categories that were measured add up to the step time."""
     parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0)
-    assert parts.sum(axis=1).to_numpy(float) == pytest.approx(steps["step_time_ms"].to_numpy(float), abs=1e-9)
+    assert parts.sum(axis=1).to_numpy(float) == pytest.approx(
+        steps["step_time_ms"].to_numpy(float), abs=1e-9
+    )
     assert (parts >= 0).all(axis=None)
 
 
@@ -122,7 +142,9 @@ def test_a_step_without_device_activity(tmp_path):
     p = profile(tmp_path, xspace(gpu_plane(0, kernels, device), marked_host(spans)))
     steps = p.steps.frame
     assert steps["name"].tolist() == ["train 0", "train 1", "train 2", "train 3"]
-    assert steps["device_compute_ms"].tolist() == [4.0, 4.0, 0.0, 4.0], "it was measured, and there was none"
+    assert steps["device_compute_ms"].tolist() == [4.0, 4.0, 0.0, 4.0], (
+        "it was measured, and there was none"
+    )
     assert steps["step_time_ms"].tolist() == [10.0] * 4
     assert p.steps.as_xprof()["step"].tolist() == [0, 1, 3]
     whole(steps)
@@ -138,7 +160,9 @@ def test_an_empty_device_plane(tmp_path):
     p = profile(tmp_path, xspace(PlaneWriter("/device:GPU:0"), host))
     steps = p.steps.frame
     assert len(steps) == 4
-    assert steps["host_compute_ms"].tolist() == [8.0] * 4, "nothing was launched, so the executor ran ops of the host"
+    assert steps["host_compute_ms"].tolist() == [8.0] * 4, (
+        "nothing was launched, so the executor ran ops of the host"
+    )
     assert steps[["device_compute_ms", "kernel_launch_ms", "output_ms"]].isna().all(axis=None)
     assert "no kernels with launch details were recorded" in p.run.missing["kernels"]
     assert p.overview["device_busy_percent"] is None
@@ -170,8 +194,14 @@ def test_steps_without_time(tmp_path):
 def test_a_clock_that_runs_backwards(tmp_path):
     """The thread that comes second in the file began first, and a worker's clock stands before the start of the profile."""
     host = PlaneWriter("/host:CPU")
-    late = [host.event("train", 0, 10 * MS, step_num=1, _r=1), host.event("dense/MatMul:MatMul", 0, 5 * MS)]
-    early = [host.event("train", 0, 10 * MS, step_num=0, _r=1), host.event("dense/MatMul:MatMul", 0, 5 * MS)]
+    late = [
+        host.event("train", 0, 10 * MS, step_num=1, _r=1),
+        host.event("dense/MatMul:MatMul", 0, 5 * MS),
+    ]
+    early = [
+        host.event("train", 0, 10 * MS, step_num=0, _r=1),
+        host.event("dense/MatMul:MatMul", 0, 5 * MS),
+    ]
     host.line("late", late, line_id=1, timestamp_ns=20_000_000)
     host.line("early", early, line_id=2, timestamp_ns=0)
     host.line("wrong", [host.event("sleep", -5 * MS, MS)], line_id=3, timestamp_ns=1)
@@ -213,10 +243,15 @@ def test_hosts_that_began_at_different_steps_are_laid_on_one_another(tmp_path):
     assert summary["step"].tolist() == [101, 102, 103, 104]
     assert summary["workers"].tolist() == [2] * 4
     assert summary["slowest"].tolist() == ["b"] * 4
-    assert (summary["slowest_ms"].tolist(), summary["fastest_ms"].tolist()) == ([12.0] * 4, [10.0] * 4)
+    assert (summary["slowest_ms"].tolist(), summary["fastest_ms"].tolist()) == (
+        [12.0] * 4,
+        [10.0] * 4,
+    )
     assert summary["spread_percent"].tolist() == pytest.approx([100 * 2 / 12] * 4)
     assert pods["bottleneck"].tolist() == ["host_compute"] * 8
-    assert "1 step is excluded from the comparison of hosts: not all of them recorded it." in str(p.receipt)
+    assert "1 step is excluded from the comparison of hosts: not all of them recorded it." in str(
+        p.receipt
+    )
 
 
 def test_hosts_with_disjoint_steps(tmp_path):
@@ -227,7 +262,10 @@ def test_hosts_with_disjoint_steps(tmp_path):
     )
     assert len(p.steps.frame) == 8
     assert p.pods.frame["worker"].unique().tolist() == ["a"]
-    assert "! The steps of b and a do not overlap in time and have no step numbers in common, so b is not compared." in str(p.receipt)
+    assert (
+        "! The steps of b and a do not overlap in time and have no step numbers in common, so b is not compared."
+        in str(p.receipt)
+    )
     assert p.pods.summary["spread_percent"].isna().all()
     assert shown(p)
 
@@ -244,12 +282,17 @@ def test_hosts_whose_clocks_differ_are_compared_by_the_numbers_of_their_steps(tm
 
 
 def test_a_host_that_only_coordinates_is_no_worker(tmp_path):
-    p = hosts(tmp_path, ("a", host_steps(*spans(4), hostname="a")), ("b", gpu_run().replace(b"host-a", b"host-b")))
+    p = hosts(
+        tmp_path,
+        ("a", host_steps(*spans(4), hostname="a")),
+        ("b", gpu_run().replace(b"host-a", b"host-b")),
+    )
     steps = p.steps.frame
     assert steps.loc[steps["host"] == "a", "device_compute_ms"].isna().all(), "not measured there"
     assert p.pods.frame["worker"].unique().tolist() == ["host-b"]
-    assert "a: no device activity, unlike the other hosts. It only coordinates, or its recording is incomplete; it is not compared." in str(
-        p.receipt
+    assert (
+        "a: no device activity, unlike the other hosts. It only coordinates, or its recording is incomplete; it is not compared."
+        in str(p.receipt)
     )
     mean = p.steps.summary.set_index("category")["mean_ms"]
     assert not np.isnan(mean["device_compute"])
@@ -262,7 +305,11 @@ def test_hosts_with_and_without_stored_groups(tmp_path):
         events.append(host.event("train", i * 10 * MS, 10 * MS, step_num=40 + i, group_id=40 + i))
         events.append(host.event("dense/MatMul:MatMul", i * 10 * MS, 5 * MS, group_id=40 + i))
     host.line("python", events, line_id=1)
-    p = hosts(tmp_path, ("a", xspace(host, hostname="a")), ("b", host_steps(*spans(3), hostname="b", first=40)))
+    p = hosts(
+        tmp_path,
+        ("a", xspace(host, hostname="a")),
+        ("b", host_steps(*spans(3), hostname="b", first=40)),
+    )
     steps = p.steps.frame
     assert steps.groupby("host").size().to_dict() == {"a": 3, "b": 3}
     assert steps["host_compute_ms"].tolist() == [5.0] * 6
@@ -276,7 +323,9 @@ def test_a_group_in_several_stretches_of_a_gpu_is_as_long_as_the_longest(tmp_pat
     assert sorted(p.run.activity.markers.frame()["group"].tolist()) == [0, 0, 1, 1]
     steps = p.steps.frame
     assert steps["step_time_ms"].tolist() == [4.0, 8.0]
-    assert steps["device_compute_ms"].tolist() == [4.0, 8.0], "what lies outside of the step time counts for none"
+    assert steps["device_compute_ms"].tolist() == [4.0, 8.0], (
+        "what lies outside of the step time counts for none"
+    )
 
 
 def test_events_of_a_gpu_without_a_group_follow_the_one_before(tmp_path):
@@ -287,4 +336,6 @@ def test_events_of_a_gpu_without_a_group_follow_the_one_before(tmp_path):
     steps = profile(tmp_path, xspace(gpu)).steps.frame
     assert steps["step_time_ms"].tolist() == [3.0]
     assert (steps["device_compute_ms"].tolist(), steps["output_ms"].tolist()) == ([2.0], [1.0])
-    assert steps[["host_compute_ms", "kernel_launch_ms"]].isna().all(axis=None), "no host was recorded"
+    assert steps[["host_compute_ms", "kernel_launch_ms"]].isna().all(axis=None), (
+        "no host was recorded"
+    )

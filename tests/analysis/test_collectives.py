@@ -35,7 +35,9 @@ def test_clocks_that_differ_change_nothing(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     same = profile(tmp_path / "a", *job(ARRIVALS)).device_time.collectives
-    apart = profile(tmp_path / "b", *job(ARRIVALS, skew=(0, 5_000_000, -300_000 + 1e6))).device_time.collectives
+    apart = profile(
+        tmp_path / "b", *job(ARRIVALS, skew=(0, 5_000_000, -300_000 + 1e6))
+    ).device_time.collectives
     for column in ("wait_ms", "real_us", "bus_gb_per_second"):
         assert apart[column].tolist() == pytest.approx(same[column].tolist())
 
@@ -43,7 +45,13 @@ def test_clocks_that_differ_change_nothing(tmp_path):
 def test_bandwidth_is_that_of_the_tests_of_nccl(tmp_path):
     (row,) = profile(tmp_path, *job(ARRIVALS)).device_time.collectives.to_dict("records")
     size = 2 * (1 << 20)
-    assert (row["collective"], row["bytes"], row["group_size"], row["collectives"], row["calls"]) == ("all_reduce", size, 3, 3, 9)
+    assert (
+        row["collective"],
+        row["bytes"],
+        row["group_size"],
+        row["collectives"],
+        row["calls"],
+    ) == ("all_reduce", size, 3, 3, 9)
     assert row["algorithm_gb_per_second"] == pytest.approx(size / 100e-6 / 1e9)
     assert row["bus_gb_per_second"] == pytest.approx(size / 100e-6 / 1e9 * 2 * 2 / 3)
     assert row["wait_percent"] == pytest.approx(100 * 2700 / (2700 + 900))
@@ -51,16 +59,28 @@ def test_bandwidth_is_that_of_the_tests_of_nccl(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "factor"),
-    [("all_reduce", 1.75), ("all_gather", 0.875), ("reduce_scatter", 0.875), ("all_to_all", 0.875), ("broadcast", 1), ("reduce", 1)],
+    [
+        ("all_reduce", 1.75),
+        ("all_gather", 0.875),
+        ("reduce_scatter", 0.875),
+        ("all_to_all", 0.875),
+        ("broadcast", 1),
+        ("reduce", 1),
+    ],
 )
 def test_bus_factors_of_eight_ranks(kind, factor):
-    assert bus_factor(kind, np.array([8.0, np.nan])).tolist() == pytest.approx([factor, np.nan], nan_ok=True)
+    assert bus_factor(kind, np.array([8.0, np.nan])).tolist() == pytest.approx(
+        [factor, np.nan], nan_ok=True
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "all_reduce"),
+        (
+            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "all_reduce",
+        ),
         ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", "sendrecv"),
         ("_allgather_base", "all_gather"),
         ("reduce_scatter_tensor_coalesced", "reduce_scatter"),
@@ -80,7 +100,9 @@ def test_who_is_waited_for_in_modern_kernels_is_found(tmp_path):
     assert not rows["straggler"].any(), "in two steps anyone may be the last"
     by_step = rows[rows["step"].notna() & rows["waited_for"]]
     assert dict(zip(by_step["step"], by_step["rank"], strict=True)) == {0: 1, 1: 2}
-    assert rows[rows["step"].notna()].set_index(["step", "rank"])["cost_ms"].to_dict() == pytest.approx(
+    assert rows[rows["step"].notna()].set_index(["step", "rank"])[
+        "cost_ms"
+    ].to_dict() == pytest.approx(
         {(0, 0): 0.05, (0, 1): 0.3, (0, 2): 0, (1, 0): 0, (1, 1): 0, (1, 2): 1.0}
     )
 
@@ -132,4 +154,6 @@ def test_recorded_ranks_of_a_large_job():
     for match in range(10):
         ours = each[each["match"] == match].set_index("rank")
         assert ours["real_us"].tolist() == [min(by[match, 0], by[match, 1])] * 2
-        assert ours["wait_us"].tolist() == [by[match, r] - min(by[match, 0], by[match, 1]) for r in (0, 1)]
+        assert ours["wait_us"].tolist() == [
+            by[match, r] - min(by[match, 0], by[match, 1]) for r in (0, 1)
+        ]

@@ -29,7 +29,10 @@ def steps(times, *, host="a", first=0, counted=None, kind="train", **categories)
             "name": [f"{kind} {i}" for i in range(n)],
             "start_ms": np.arange(n) * 100.0,
             "step_time_ms": np.asarray(times, float),
-            **{f"{c}_ms": np.asarray(categories.get(c, np.full(n, np.nan)), float) for c in CATEGORIES},
+            **{
+                f"{c}_ms": np.asarray(categories.get(c, np.full(n, np.nan)), float)
+                for c in CATEGORIES
+            },
             "kind": kind,
             "counted": np.ones(n, bool) if counted is None else counted,
         }
@@ -40,8 +43,16 @@ def ops(rows):
     return pd.DataFrame(rows, columns=["where", "type", "op", "self_us", "occurrences"])
 
 
-def side(label="run", times=(), *, ops=NO_OPS, kernels=NO_KERNELS, overview=None, frame=None, **more):
-    known = {"device_kind": "CPU", "devices": 0, "framework": "TensorFlow", "hosts": 1, **(overview or {})}
+def side(
+    label="run", times=(), *, ops=NO_OPS, kernels=NO_KERNELS, overview=None, frame=None, **more
+):
+    known = {
+        "device_kind": "CPU",
+        "devices": 0,
+        "framework": "TensorFlow",
+        "hosts": 1,
+        **(overview or {}),
+    }
     made = steps(times, **more.pop("categories", {})) if frame is None else frame
     return Side(label, made, ops, kernels, pd.DataFrame({"op": []}), known, **more)
 
@@ -148,7 +159,10 @@ def test_two_steps_have_an_interval_and_one_has_none():
     assert found.headline.startswith("1.99× faster (")
 
 
-@pytest.mark.parametrize(("a", "b", "who"), [([], [1.0, 2.0], "run 7 has"), ([1.0], [], "run 9 has"), ([], [], "run 7 and run 9 have")])
+@pytest.mark.parametrize(
+    ("a", "b", "who"),
+    [([], [1.0, 2.0], "run 7 has"), ([1.0], [], "run 9 has"), ([], [], "run 7 and run 9 have")],
+)
 def test_a_run_without_steps(a, b, who):
     found = judged(a, b)
     assert found.kind == "unknown"
@@ -157,7 +171,12 @@ def test_a_run_without_steps(a, b, who):
 
 
 def test_only_counted_steps_count_and_hosts_are_one():
-    frame = pd.concat([steps([900.0, 4, 6], counted=[False, True, True]), steps([700.0, 8, 10], host="b", counted=[False, True, True])])
+    frame = pd.concat(
+        [
+            steps([900.0, 4, 6], counted=[False, True, True]),
+            steps([700.0, 8, 10], host="b", counted=[False, True, True]),
+        ]
+    )
     assert side(frame=frame).times.tolist() == [6, 8]
     # A step number that comes back in the next epoch is another step.
     again = pd.concat([frame, frame.assign(start_ms=frame["start_ms"] + 1000)])
@@ -179,8 +198,26 @@ def test_categories_have_their_intervals():
 
 
 def test_ops_are_matched_by_side_type_and_name():
-    a = side(times=[1, 1], ops=ops([("host", "Map", "Map", 200, 2), ("host", "X", "gone", 50, 1), ("device", "Map", "Map", 8, 1)]))
-    b = side(times=[1] * 4, ops=ops([("host", "Map", "Map", 40, 4), ("device", "Map", "Map", 16, 1), ("host", "Y", "new", 80, 8)]))
+    a = side(
+        times=[1, 1],
+        ops=ops(
+            [
+                ("host", "Map", "Map", 200, 2),
+                ("host", "X", "gone", 50, 1),
+                ("device", "Map", "Map", 8, 1),
+            ]
+        ),
+    )
+    b = side(
+        times=[1] * 4,
+        ops=ops(
+            [
+                ("host", "Map", "Map", 40, 4),
+                ("device", "Map", "Map", 16, 1),
+                ("host", "Y", "new", 80, 8),
+            ]
+        ),
+    )
     found = compare.ops(a, b)
     assert found[["where", "op", "state"]].to_numpy().tolist() == [
         ["host", "Map", "both"],
@@ -197,18 +234,40 @@ def test_ops_are_matched_by_side_type_and_name():
 
 
 def test_ops_whose_copies_have_other_numbers_are_the_same():
-    a = ops([("host", "MatMul", "model/dense_1/MatMul", 10, 1), ("host", "F", "fusion.1", 5, 1), ("host", "F", "fusion.2", 4, 1)])
-    b = ops([("host", "MatMul", "model_1/dense_3/MatMul", 30, 1), ("host", "F", "fusion.7", 6, 1), ("host", "F", "fusion.8", 7, 1)])
+    a = ops(
+        [
+            ("host", "MatMul", "model/dense_1/MatMul", 10, 1),
+            ("host", "F", "fusion.1", 5, 1),
+            ("host", "F", "fusion.2", 4, 1),
+        ]
+    )
+    b = ops(
+        [
+            ("host", "MatMul", "model_1/dense_3/MatMul", 30, 1),
+            ("host", "F", "fusion.7", 6, 1),
+            ("host", "F", "fusion.8", 7, 1),
+        ]
+    )
     found = compare.ops(side(times=[1], ops=a), side(times=[1], ops=b)).set_index("op")
-    assert found.loc["model_1/dense_3/MatMul", ["state", "before_op", "change_us"]].tolist() == ["renamed", "model/dense_1/MatMul", 20]
+    assert found.loc["model_1/dense_3/MatMul", ["state", "before_op", "change_us"]].tolist() == [
+        "renamed",
+        "model/dense_1/MatMul",
+        20,
+    ]
     # Which of several is which is not guessed.
-    assert found["state"].drop("model_1/dense_3/MatMul").value_counts().to_dict() == {"new": 2, "gone": 2}
+    assert found["state"].drop("model_1/dense_3/MatMul").value_counts().to_dict() == {
+        "new": 2,
+        "gone": 2,
+    }
     assert plain_name("a_1/b_22/c.3:0") == "a/b/c:0"
     assert plain_name("conv2d/Conv2D") == "conv2d/Conv2D"
 
 
 def test_without_steps_ops_are_of_the_whole_profile():
-    a, b = side(times=[1, 1], ops=ops([("host", "A", "a", 200, 2)])), side(times=[], ops=ops([("host", "A", "a", 90, 1)]))
+    a, b = (
+        side(times=[1, 1], ops=ops([("host", "A", "a", 200, 2)])),
+        side(times=[], ops=ops([("host", "A", "a", 90, 1)])),
+    )
     assert not compare.per_step(a, b)
     assert compare.ops(a, b)["change_us"].tolist() == [-110]
     assert any("whole profile" in text for _, text in judged([1.0], []).evidence)
@@ -217,7 +276,13 @@ def test_without_steps_ops_are_of_the_whole_profile():
 def test_idle_is_no_op_and_kernels_add_up_by_name():
     idle = ops([("device", "IDLE", "IDLE", 1e6, 0), ("device", "A", "a", 2, 1)])
     assert compare.ops(side(times=[1], ops=idle), side(times=[1], ops=idle))["op"].tolist() == ["a"]
-    k = pd.DataFrame({"kernel": ["gemm", "gemm", "ncclAllReduce"], "total_us": [10.0, 5.0, 1.0], "occurrences": [1, 2, 3]})
+    k = pd.DataFrame(
+        {
+            "kernel": ["gemm", "gemm", "ncclAllReduce"],
+            "total_us": [10.0, 5.0, 1.0],
+            "occurrences": [1, 2, 3],
+        }
+    )
     found = compare.kernels(side(times=[1], kernels=k), side(times=[1], kernels=k.iloc[:1]))
     assert found["kernel"].tolist() == ["gemm", "ncclAllReduce"]
     assert found["change_us"].tolist() == [-5, -1]
@@ -247,13 +312,23 @@ def told(found):
 
 
 def evidence(a, b, **more):
-    before, after = (side("run", noisy(5, seed=i), overview=known, **more) for i, known in enumerate((a, b)))
+    before, after = (
+        side("run", noisy(5, seed=i), overview=known, **more) for i, known in enumerate((a, b))
+    )
     return told(compare_verdict.verdict(before, after, compare.categories(before, after)))
 
 
 def test_what_differs_is_a_warning():
-    a = {"device_kind": "Tesla T4", "devices": 1, "framework": "TensorFlow", "compute_16bit_percent": 0.0}
-    found = evidence(a, {"device_kind": "TPU v6", "devices": 4, "framework": "JAX", "compute_16bit_percent": 90.0})
+    a = {
+        "device_kind": "Tesla T4",
+        "devices": 1,
+        "framework": "TensorFlow",
+        "compute_16bit_percent": 0.0,
+    }
+    found = evidence(
+        a,
+        {"device_kind": "TPU v6", "devices": 4, "framework": "JAX", "compute_16bit_percent": 90.0},
+    )
     assert found["Device differs: Tesla T4 before, 4 × TPU v6 after"] is False
     assert found["Framework differs: TensorFlow before, JAX after"] is False
     assert found["The share of 16-bit compute differs: 0% before, 90% after"] is False
@@ -273,12 +348,17 @@ def test_hosts_and_versions_are_looked_at():
 
 
 def test_batch_and_precision_that_were_recorded():
-    before, after = side("a", noisy(5), batch="64", precision="float32"), side("b", noisy(5, seed=1), batch="128", precision="float32")
+    before, after = (
+        side("a", noisy(5), batch="64", precision="float32"),
+        side("b", noisy(5, seed=1), batch="128", precision="float32"),
+    )
     found = told(compare_verdict.verdict(before, after, compare.categories(before, after)))
     assert found["Same device, framework and precision"] is True
     assert found["Batch size differs: 64 before, 128 after"] is False
     figures = compare.figures(before, after).set_index("figure")
-    assert figures.loc["examples_per_second", "before"] == pytest.approx(64_000 / before.times.mean())
+    assert figures.loc["examples_per_second", "before"] == pytest.approx(
+        64_000 / before.times.mean()
+    )
 
 
 def test_lost_events_failed_cells_and_other_kinds_of_steps():
@@ -295,7 +375,10 @@ def test_device_compute_is_the_control():
     def run(compute, seed):
         return side("x", noisy(5, seed=seed), categories={"device_compute": np.full(21, compute)})
 
-    for compute, text, ok in ((1.54, "Device compute is unchanged (0.00 ms)", True), (3.0, "Device compute changed too (+1.46 ms)", False)):
+    for compute, text, ok in (
+        (1.54, "Device compute is unchanged (0.00 ms)", True),
+        (3.0, "Device compute changed too (+1.46 ms)", False),
+    ):
         before, after = run(1.54, 0), run(compute, 1)
         found = told(compare_verdict.verdict(before, after, compare.categories(before, after)))
         assert next(value for key, value in found.items() if key.startswith(text)) is ok
@@ -303,9 +386,22 @@ def test_device_compute_is_the_control():
 
 def test_the_detail_tells_real_changes_of_both_ways():
     a = side(
-        "a", noisy(6.2), categories={"input": noisy(3.8, seed=2), "kernel_launch": noisy(0.4, sd=0.01, seed=3), "output": noisy(1, seed=4)}
+        "a",
+        noisy(6.2),
+        categories={
+            "input": noisy(3.8, seed=2),
+            "kernel_launch": noisy(0.4, sd=0.01, seed=3),
+            "output": noisy(1, seed=4),
+        },
     )
-    b = side("b", noisy(3.2, seed=1), categories={"input": noisy(0.1, sd=0.01, seed=5), "kernel_launch": noisy(0.9, sd=0.01, seed=6)})
+    b = side(
+        "b",
+        noisy(3.2, seed=1),
+        categories={
+            "input": noisy(0.1, sd=0.01, seed=5),
+            "kernel_launch": noisy(0.9, sd=0.01, seed=6),
+        },
+    )
     found = compare_verdict.verdict(a, b, compare.categories(a, b))
     first, second, third = found.detail.split(". ")
     assert first.startswith("Waiting for input fell from 3.")
@@ -314,7 +410,10 @@ def test_the_detail_tells_real_changes_of_both_ways():
 
 
 def test_shares_change_in_points_and_unknown_figures_are_left_out():
-    a, b = side("a", [4.0, 4.0], overview={"input_percent": 61.0}), side("b", [2.0, 2.0], overview={"input_percent": 3.7})
+    a, b = (
+        side("a", [4.0, 4.0], overview={"input_percent": 61.0}),
+        side("b", [2.0, 2.0], overview={"input_percent": 3.7}),
+    )
     found = compare.figures(a, b).set_index("figure")
     assert list(found.index) == ["step_time", "input", "steps_per_second"]
     assert found.loc["input", "change"] == pytest.approx(-57.3)
@@ -323,10 +422,16 @@ def test_shares_change_in_points_and_unknown_figures_are_left_out():
 
 
 def test_where_ops_ran_is_a_figure_of_both_runs():
-    a, b = side("a", [4.0, 4.0], overview={"device_op_percent": 61.0}), side("b", [2.0, 2.0], overview={"device_op_percent": 85.5})
+    a, b = (
+        side("a", [4.0, 4.0], overview={"device_op_percent": 61.0}),
+        side("b", [2.0, 2.0], overview={"device_op_percent": 85.5}),
+    )
     found = compare.figures(a, b).set_index("figure").loc["ops_on_device"]
     assert found[["before", "after", "change", "unit"]].tolist() == [61.0, 85.5, 24.5, "percent"]
-    assert "ops_on_device" not in compare.figures(side("a", [4.0]), side("b", [2.0]))["figure"].tolist()
+    assert (
+        "ops_on_device"
+        not in compare.figures(side("a", [4.0]), side("b", [2.0]))["figure"].tolist()
+    )
 
 
 @pytest.mark.parametrize("times", [([1.0, 2.0], [3.0]), ([], []), ([], [2.0])])
@@ -337,7 +442,10 @@ def test_frames_are_as_declared(times):
         "verdict": pd.DataFrame([compare_verdict.record(found, a, b)]),
         "evidence": pd.DataFrame(found.evidence, columns=["ok", "text"]),
         "findings": findings(a, b),
-        **{name: getattr(compare, name)(a, b) for name in ("figures", "steps", "categories", "ops", "kernels")},
+        **{
+            name: getattr(compare, name)(a, b)
+            for name in ("figures", "steps", "categories", "ops", "kernels")
+        },
     }
     assert set(frames) == set(below("comparison."))
     for name, frame in frames.items():
@@ -345,7 +453,10 @@ def test_frames_are_as_declared(times):
         assert set(frame.columns) == set(declared), name
         for column, dtype in declared.items():
             if len(frame):
-                assert str(frame[column].dtype) in (dtype, "str" if dtype == "object" else dtype), (name, column)
+                assert str(frame[column].dtype) in (dtype, "str" if dtype == "object" else dtype), (
+                    name,
+                    column,
+                )
 
 
 QUIET = {"cores": 2.0, "own_cores": 1.1, "other_cores": 0.1, "waited_percent": 3.0}
@@ -354,7 +465,13 @@ CROWDED = {"cores": 2.0, "own_cores": 1.9, "other_cores": 0.1, "waited_percent":
 
 def worked(label, compute, waits, cores, workers, seed=0):
     times = noisy(compute + waits, seed=seed)
-    return side(label, times, categories={"host_compute": times - waits, "input": np.full(len(times), waits)}, cores=cores, workers=workers)
+    return side(
+        label,
+        times,
+        categories={"host_compute": times - waits, "input": np.full(len(times), waits)},
+        cores=cores,
+        workers=workers,
+    )
 
 
 @pytest.mark.parametrize(
@@ -367,8 +484,16 @@ def worked(label, compute, waits, cores, workers, seed=0):
         ),
         ((QUIET, 0), (CROWDED, 1), "The worker took the 2 cores"),
         ((QUIET, 2), (CROWDED, 2), ""),
-        ((QUIET, 0), (CROWDED | {"own_cores": 1.0, "other_cores": 1.0}, 0), "Other processes took the 2 cores"),
-        ((QUIET, None), (CROWDED | {"own_cores": 1.0, "other_cores": 1.0}, 2), "The 2 workers and other processes took the 2 cores"),
+        (
+            (QUIET, 0),
+            (CROWDED | {"own_cores": 1.0, "other_cores": 1.0}, 0),
+            "Other processes took the 2 cores",
+        ),
+        (
+            (QUIET, None),
+            (CROWDED | {"own_cores": 1.0, "other_cores": 1.0}, 2),
+            "The 2 workers and other processes took the 2 cores",
+        ),
         (
             (QUIET | {"other_cores": 1.0}, 0),
             (CROWDED | {"own_cores": 0.9, "other_cores": 1.0}, 1),

@@ -36,10 +36,14 @@ def test_two_recordings_are_compared_by_their_durations_without_statistics():
     assert any("may differ in content" in text for text in told)
     assert not any("record 10 or more" in text for text in told)
     assert set(c.figures["figure"]).isdisjoint({"steps_per_second", "examples_per_second"})
-    assert c.figures.set_index("figure").loc["step_time", "after"] == pytest.approx(profile_of(RECORDING, GPU).overview["step_time_ms"])
+    assert c.figures.set_index("figure").loc["step_time", "after"] == pytest.approx(
+        profile_of(RECORDING, GPU).overview["step_time_ms"]
+    )
 
 
-@pytest.mark.parametrize(("before", "after"), [(STEP, RECORDING), (CALL, RECORDING), (STEP, CALL), (ITERATION, CALL)])
+@pytest.mark.parametrize(
+    ("before", "after"), [(STEP, RECORDING), (CALL, RECORDING), (STEP, CALL), (ITERATION, CALL)]
+)
 def test_different_units_are_not_compared(before, after):
     c = compared(before, after)
     assert c.verdict.iloc[0]["headline"].startswith("Times cannot be compared: cpu_train is given ")

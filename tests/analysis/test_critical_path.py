@@ -36,14 +36,20 @@ def no_gaps(pieces, start_ms, time_ms):
 def test_the_pieces_of_every_step_add_up_to_it(name):
     p = load(real(name))
     for step in p.steps.frame.itertuples():
-        no_gaps(p.device_time.critical_path_pieces(step.step, step.host), step.start_ms, step.step_time_ms)
+        no_gaps(
+            p.device_time.critical_path_pieces(step.step, step.host),
+            step.start_ms,
+            step.step_time_ms,
+        )
     assert p.device_time.critical_path["percent"].sum() == pytest.approx(100)
 
 
 def test_an_xspace_profile_has_one_too():
     p = load_any(real("tf-gpu/rtx5000-cnn-batch64"))
     step = p.steps.frame.iloc[3]
-    no_gaps(p.device_time.critical_path_pieces(step["step"]), step["start_ms"], step["step_time_ms"])
+    no_gaps(
+        p.device_time.critical_path_pieces(step["step"]), step["start_ms"], step["step_time_ms"]
+    )
 
 
 def test_slow_launches_lead_to_the_host(tmp_path):
@@ -66,7 +72,9 @@ def test_a_full_queue_leads_through_the_kernels(tmp_path):
         file.launched(f"k{i}", 2 * i, 5 + 50 * i, 49, op)
     p = profile(tmp_path, file)
     found = kinds(p.device_time.critical_path_pieces())
-    assert found == pytest.approx({"launch": 1, "launch_delay": 4, "compute": 490, "kernel_wait": 9})
+    assert found == pytest.approx(
+        {"launch": 1, "launch_delay": 4, "compute": 490, "kernel_wait": 9}
+    )
     top = p.device_time.critical_path.iloc[0]
     assert (top["kind"], top["total_us"], top["op"]) == ("compute", 49, "aten::op0")
 
@@ -80,7 +88,9 @@ def test_a_host_that_waits_for_the_device_waits_for_the_last_kernel(tmp_path):
     file.op("aten::add", 150, 50)
     found = kinds(profile(tmp_path, file).device_time.critical_path_pieces())
     # From 0: op, launch, delay; the kernel to 105; 5 µs of the call after it; nothing to 150; the op.
-    assert found == pytest.approx({"op": 52, "launch": 1, "launch_delay": 2, "compute": 100, "wait": 5, "host": 40})
+    assert found == pytest.approx(
+        {"op": 52, "launch": 1, "launch_delay": 2, "compute": 100, "wait": 5, "host": 40}
+    )
 
 
 def test_another_stream_that_ended_just_before_was_waited_for(tmp_path):
@@ -91,7 +101,9 @@ def test_another_stream_that_ended_just_before_was_waited_for(tmp_path):
     file.kernel("ncclDevKernel_AllReduce(x)", 6, 94, calls[1], stream=20)
     file.kernel("b", 102, 20, calls[2], stream=7)
     found = kinds(profile(tmp_path, file).device_time.critical_path_pieces())
-    assert found == pytest.approx({"launch": 2, "launch_delay": 4, "communication": 94, "kernel_wait": 2, "compute": 20})
+    assert found == pytest.approx(
+        {"launch": 2, "launch_delay": 4, "communication": 94, "kernel_wait": 2, "compute": 20}
+    )
 
 
 def test_a_thread_without_work_waits_for_the_one_that_works(tmp_path):
@@ -113,7 +125,9 @@ def test_waiting_for_input_is_input(tmp_path):
     file.note("enumerate(DataLoader)#_X.__next__", 0, 70)
     op = file.op("aten::mm", 70, 30)
     file.launched("k", 80, 90, 5, op)
-    assert kinds(profile(tmp_path, file).device_time.critical_path_pieces())["input"] == pytest.approx(70)
+    assert kinds(profile(tmp_path, file).device_time.critical_path_pieces())[
+        "input"
+    ] == pytest.approx(70)
 
 
 def test_without_steps_it_is_of_the_whole_recording(tmp_path):
@@ -121,7 +135,9 @@ def test_without_steps_it_is_of_the_whole_recording(tmp_path):
     op = file.op("aten::mm", 10, 30)
     file.launched("k", 20, 30, 100, op)
     pieces = profile(tmp_path, file).device_time.critical_path_pieces()
-    assert kinds(pieces) == pytest.approx({"op": 10, "launch": 1, "launch_delay": 9, "compute": 100})
+    assert kinds(pieces) == pytest.approx(
+        {"op": 10, "launch": 1, "launch_delay": 9, "compute": 100}
+    )
 
 
 def test_where_no_launch_is_known_it_runs_on_the_device(tmp_path):

@@ -49,7 +49,10 @@ def spans(events):
 @pytest.mark.parametrize("name", KINETO)
 def test_each_moment_of_a_device_counts_once(name):
     p, plain = both(name)
-    by = {k: union(spans([e for e in plain.work if kind(e) == k])) for k in ("compute", "communication", "memory")}
+    by = {
+        k: union(spans([e for e in plain.work if kind(e) == k]))
+        for k in ("compute", "communication", "memory")
+    }
     whole = p.device_time.frame.iloc[0]
     every = union([s for part in by.values() for s in part])
     time = every[-1][1] - every[0][0]
@@ -104,7 +107,13 @@ def test_gaps_of_streams(name):
             if reach is not None and event["ts"] > reach:
                 call = plain.calls.get(event["args"]["correlation"])
                 gap = event["ts"] - reach
-                waits = "host_wait" if call and call["ts"] > reach else "kernel_wait" if gap < 30 else "other"
+                waits = (
+                    "host_wait"
+                    if call and call["ts"] > reach
+                    else "kernel_wait"
+                    if gap < 30
+                    else "other"
+                )
                 sums[waits] += gap
             reach = max(reach or 0, event["ts"] + event["dur"])
         expected[stream_of(tid)] = sums
@@ -112,7 +121,9 @@ def test_gaps_of_streams(name):
     mine = idle[idle["stream"] != ""]
     assert set(mine["stream"]) == set(expected)
     for row in mine.itertuples():
-        assert row.idle_ms == pytest.approx(float(expected[row.stream][row.category]) / 1000, abs=1e-6), (row.stream, row.category)
+        assert row.idle_ms == pytest.approx(
+            float(expected[row.stream][row.category]) / 1000, abs=1e-6
+        ), (row.stream, row.category)
 
 
 @pytest.mark.parametrize("name", KINETO)
@@ -126,16 +137,34 @@ def test_kernels_have_the_figures_of_their_runs(name):
     assert set(frame.index) == set(runs)
     for kernel, values in runs.items():
         row = frame.loc[kernel]
-        found = [row[c] for c in ("occurrences", "total_us", "avg_us", "min_us", "median_us", "max_us")]
-        assert found == pytest.approx([len(values), sum(values), np.mean(values), min(values), np.median(values), max(values)], abs=1e-6)
-        assert row["sd_us"] == pytest.approx(np.std(values, ddof=1) if len(values) > 1 else np.nan, nan_ok=True, abs=1e-6)
+        found = [
+            row[c] for c in ("occurrences", "total_us", "avg_us", "min_us", "median_us", "max_us")
+        ]
+        assert found == pytest.approx(
+            [
+                len(values),
+                sum(values),
+                np.mean(values),
+                min(values),
+                np.median(values),
+                max(values),
+            ],
+            abs=1e-6,
+        )
+        assert row["sd_us"] == pytest.approx(
+            np.std(values, ddof=1) if len(values) > 1 else np.nan, nan_ok=True, abs=1e-6
+        )
     assert frame["cumulative_percent"].iloc[-1] == pytest.approx(100)
 
 
 @pytest.mark.parametrize("name", KINETO)
 def test_launches_and_queues(name):
     p, plain = both(name)
-    pairs = [(plain.calls[e["args"]["correlation"]], e) for e in plain.work if e["args"]["correlation"] in plain.calls]
+    pairs = [
+        (plain.calls[e["args"]["correlation"]], e)
+        for e in plain.work
+        if e["args"]["correlation"] in plain.calls
+    ]
     each = p.device_time.each_launch
     assert len(each) == len({id(call) for call, _ in pairs})
     delays = sorted(max(0.0, float(e["ts"] - c["ts"] - c["dur"])) for c, e in pairs)
@@ -144,7 +173,10 @@ def test_launches_and_queues(name):
         assert each["short"].sum() == sum(e["dur"] < c["dur"] for c, e in pairs)
     changes = defaultdict(list)
     for call, event in pairs:
-        changes[stream_of(event["tid"])] += [(call["ts"], -1, 1), (max(event["ts"], call["ts"]), 0, -1)]
+        changes[stream_of(event["tid"])] += [
+            (call["ts"], -1, 1),
+            (max(event["ts"], call["ts"]), 0, -1),
+        ]
     queue = p.device_time.queue.set_index("stream")
     for stream, moves in changes.items():
         most = now = 0
@@ -154,8 +186,13 @@ def test_launches_and_queues(name):
             area += now * (time - last)
             now, last = now + step, time
             most = max(most, now)
-        assert (queue.loc[stream, "max_length"], queue.loc[stream, "works"]) == (most, len(moves) // 2)
-        assert queue.loc[stream, "mean_length"] == pytest.approx(float(area / (moves[-1][0] - moves[0][0])))
+        assert (queue.loc[stream, "max_length"], queue.loc[stream, "works"]) == (
+            most,
+            len(moves) // 2,
+        )
+        assert queue.loc[stream, "mean_length"] == pytest.approx(
+            float(area / (moves[-1][0] - moves[0][0]))
+        )
     series = p.device_time.queue_series
     assert (series["queue_length"] >= 0).all()
     assert (series.groupby("stream")["queue_length"].last() == 0).all()
@@ -169,9 +206,12 @@ def test_bandwidth_is_what_the_file_states_of_each_copy():
     frame = p.device_time.bandwidth.set_index("copy")
     for copy, values in stated.items():
         row = frame.loc[copy]
-        assert [row["copies"], row["min_gb_per_second"], row["max_gb_per_second"], row["median_gb_per_second"]] == pytest.approx(
-            [len(values), min(values), max(values), np.median(values)]
-        )
+        assert [
+            row["copies"],
+            row["min_gb_per_second"],
+            row["max_gb_per_second"],
+            row["median_gb_per_second"],
+        ] == pytest.approx([len(values), min(values), max(values), np.median(values)])
     series = p.device_time.bandwidth_series
     assert series.groupby("copy")["gb_per_second"].last().eq(0).all()
 
@@ -250,7 +290,13 @@ def test_every_stream_with_a_full_queue_is_told(tmp_path):
 def test_copies_without_a_duration_have_no_bandwidth(tmp_path):
     file = Kineto()
     for i, dur in enumerate((0, 10)):
-        file.copy("Memcpy HtoD (Pinned -> Device)", 100 * i, dur, file.call("cudaMemcpyAsync", 100 * i - 5, 2), bytes=10_000)
+        file.copy(
+            "Memcpy HtoD (Pinned -> Device)",
+            100 * i,
+            dur,
+            file.call("cudaMemcpyAsync", 100 * i - 5, 2),
+            bytes=10_000,
+        )
     (row,) = made(tmp_path, file).device_time.bandwidth.to_dict("records")
     assert (row["copies"], row["unknown"], row["bytes"]) == (2, 1, 20_000)
     assert row["max_gb_per_second"] == row["gb_per_second"] == pytest.approx(1.0)
@@ -258,15 +304,31 @@ def test_copies_without_a_duration_have_no_bandwidth(tmp_path):
 
 def test_copies_of_unknown_size_do_not_count_for_the_rate_of_all(tmp_path):
     file = Kineto()
-    for i, facts in enumerate(({"bytes": 10_000, "memory bandwidth (GB/s)": 0.25}, {"memory bandwidth (GB/s)": 5.0})):
-        file.copy("Memcpy HtoD (Pinned -> Device)", 100 * i, 40, file.call("cudaMemcpyAsync", 100 * i - 5, 2), **facts)
-    file.copy("Memcpy HtoD (Pinned -> Device)", 300, 40, file.call("cudaMemcpyAsync", 295, 2), **{"memory bandwidth (GB/s)": 1e250})
+    for i, facts in enumerate(
+        ({"bytes": 10_000, "memory bandwidth (GB/s)": 0.25}, {"memory bandwidth (GB/s)": 5.0})
+    ):
+        file.copy(
+            "Memcpy HtoD (Pinned -> Device)",
+            100 * i,
+            40,
+            file.call("cudaMemcpyAsync", 100 * i - 5, 2),
+            **facts,
+        )
+    file.copy(
+        "Memcpy HtoD (Pinned -> Device)",
+        300,
+        40,
+        file.call("cudaMemcpyAsync", 295, 2),
+        **{"memory bandwidth (GB/s)": 1e250},
+    )
     p = made(tmp_path, file)
     (row,) = p.device_time.bandwidth.to_dict("records")
     assert row["gb_per_second"] == pytest.approx(0.25)
     assert (row["bytes"], row["unknown"], row["median_gb_per_second"]) == (10_000, 0, 5.0)
     # What no link can be is drawn as the most there is.
-    assert p.device_time.bandwidth_series["gb_per_second"].tolist() == pytest.approx([0.25, 0, 5, 0, 1e6, 0])
+    assert p.device_time.bandwidth_series["gb_per_second"].tolist() == pytest.approx(
+        [0.25, 0, 5, 0, 1e6, 0]
+    )
 
 
 def test_what_the_host_did_while_the_device_waited(tmp_path):
@@ -277,7 +339,12 @@ def test_what_the_host_did_while_the_device_waited(tmp_path):
     file.launched("k", 85, 100, 10, op)
     causes = made(tmp_path, file).device_time.idle_causes.set_index("cause")["idle_ms"].to_dict()
     assert causes == pytest.approx(
-        {"waiting for input": 0.040, "in an op": 0.019, "in a launch": 0.001, "outside any recorded op or call": 0.020}
+        {
+            "waiting for input": 0.040,
+            "in an op": 0.019,
+            "in a launch": 0.001,
+            "outside any recorded op or call": 0.020,
+        }
     )
 
 
@@ -285,16 +352,26 @@ def test_frames_have_the_columns_that_the_schema_declares(tmp_path):
     file = Kineto()
     file.step(3, 0, 200)
     file.launched("k", 0, 10, 10)
-    file.copy("Memcpy HtoD (Pinned -> Device)", 100, 10, file.call("cudaMemcpyAsync", 95, 2), bytes=10)
+    file.copy(
+        "Memcpy HtoD (Pinned -> Device)", 100, 10, file.call("cudaMemcpyAsync", 95, 2), bytes=10
+    )
     file.launched("ncclDevKernel_AllReduce(x)", 110, 120, 10)
-    p = made(tmp_path, file, file.encode().replace(b'"schemaVersion": 1', b'"schemaVersion": 1, "distributedInfo": {"rank": 1}'))
+    p = made(
+        tmp_path,
+        file,
+        file.encode().replace(
+            b'"schemaVersion": 1', b'"schemaVersion": 1, "distributedInfo": {"rank": 1}'
+        ),
+    )
     for name, columns in below("device_time.").items():
         frame = public(p, f"device_time.{name}")
         assert frame.columns.tolist() == [c.name for c in columns], name
         assert len(frame), name
         for column in columns:
             found = str(frame[column.name].dtype)
-            assert found == column.dtype or (column.dtype == "object" and found in ("str", "object")), (name, column.name, found)
+            assert found == column.dtype or (
+                column.dtype == "object" and found in ("str", "object")
+            ), (name, column.name, found)
 
 
 def test_without_a_device_a_sentence_says_so(tmp_path):
@@ -303,7 +380,17 @@ def test_without_a_device_a_sentence_says_so(tmp_path):
     p = made(tmp_path, file)
     assert "CPU" in p.device_time.missing
     assert p.device_time.missing in repr(p.device_time)
-    for name in ("frame", "idle", "kernels", "queue", "launches", "bandwidth", "collectives", "stragglers", "critical_path"):
+    for name in (
+        "frame",
+        "idle",
+        "kernels",
+        "queue",
+        "launches",
+        "bandwidth",
+        "collectives",
+        "stragglers",
+        "critical_path",
+    ):
         assert not len(getattr(p.device_time, name)), name
     with pytest.raises(NbprofError, match="CPU"):
         p.device_time.figure()
@@ -319,7 +406,9 @@ def test_xspace_profiles_have_it_too(name):
     row = frame[frame["step"].notna()].iloc[0]
     events, activity = p.run.trace.events, p.run.activity
     if name.startswith("tf"):
-        event = np.concatenate([activity.kernels.frame()["event"], activity.transfers.frame()["event"]]).astype(np.int64)
+        event = np.concatenate(
+            [activity.kernels.frame()["event"], activity.transfers.frame()["event"]]
+        ).astype(np.int64)
         start, end = events.start[event], events.start[event] + events.duration[event]
     else:
         mine = activity.core_spans.frame()[activity.core_spans.frame()["device"] == row["device"]]
@@ -328,7 +417,11 @@ def test_xspace_profiles_have_it_too(name):
         assert set(p.device_time.idle["category"]) == {"kernel_wait", "other"}
         assert not len(p.device_time.launches)
     low, high = row["start_ms"] * 1e9, (row["start_ms"] + row["time_ms"]) * 1e9
-    cut = [(max(a, low), min(b, high)) for a, b in zip(start.tolist(), end.tolist(), strict=True) if b > low and a < high]
+    cut = [
+        (max(a, low), min(b, high))
+        for a, b in zip(start.tolist(), end.tolist(), strict=True)
+        if b > low and a < high
+    ]
     busy = sum(b - a for a, b in union(cut)) / 1e9
     assert row["time_ms"] - row["idle_ms"] == pytest.approx(busy, abs=1e-6)
 
@@ -373,7 +466,12 @@ def test_a_wait_that_is_not_known_is_no_0_on_the_card_of_its_bar(tmp_path):
 def test_ranks_are_taken_from_the_file_or_from_its_name(tmp_path):
     file = Kineto()
     file.launched("k", 0, 10, 10)
-    p = made(tmp_path, file, file.encode().replace(b'"k"', b'"other"'), names=("job_rank-12.json", "worker.json"))
+    p = made(
+        tmp_path,
+        file,
+        file.encode().replace(b'"k"', b'"other"'),
+        names=("job_rank-12.json", "worker.json"),
+    )
     frame = p.device_time.frame
     ranks = frame[frame["step"].isna()].set_index("host")["rank"]
     assert ranks["job_rank-12"] == 12
@@ -418,7 +516,9 @@ def test_figures_leave_room_for_the_plot_and_tell_kinds_apart(tmp_path):
     queue = p.figure("queue")
     assert len(queue.right[-1].items) == 8
     assert not [one for one in queue.below if one.__class__.__name__ == "Legend"]
-    assert {item.label.value for item in queue.right[-1].items} == {f"device 0: Stream {stream}" for stream in range(8)}
+    assert {item.label.value for item in queue.right[-1].items} == {
+        f"device 0: Stream {stream}" for stream in range(8)
+    }
     path = p.figure("critical_path").renderers[0].data_source.data
     assert len(set(path["colour"])) > 1
     assert {"Launch", "Host op"} <= set(path["kind"])
@@ -430,7 +530,10 @@ def test_idle_causes_know_what_the_breakdown_of_steps_knows(tmp_path) -> None:
     """Between two kernels TensorFlow's executor runs for 5 ms, launches for 1 ms at its end, and before it 2 ms are compute of no op."""
     gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
     stated = {"group_id": 1, "kernel_details": "regs:32 grid:4,1,1 block:128,1,1"}
-    kernels = [gpu.event(name, at * MS, MS, correlation_id=ident, **stated) for name, at, ident in (("a", 1, 1), ("b", 12, 2))]
+    kernels = [
+        gpu.event(name, at * MS, MS, correlation_id=ident, **stated)
+        for name, at, ident in (("a", 1, 1), ("b", 12, 2))
+    ]
     gpu.line("Stream #7(Compute)", kernels, line_id=7)
     events = [
         host.event("train", 0, 15 * MS, step_num=5, group_id=1),
@@ -444,6 +547,11 @@ def test_idle_causes_know_what_the_breakdown_of_steps_knows(tmp_path) -> None:
     p = load_any(tmp_path / "a.xplane.pb")
     causes = p.device_time.idle_causes.set_index("cause")["idle_ms"].to_dict()
     assert causes == pytest.approx(
-        {"preparing launches": 4, "outside any recorded op or call": 3, "in other host work": 2, "in a launch": 1}
+        {
+            "preparing launches": 4,
+            "outside any recorded op or call": 3,
+            "in other host work": 2,
+            "in a launch": 1,
+        }
     )
     assert p.steps.frame["kernel_launch_ms"].tolist() == [5 + 1]

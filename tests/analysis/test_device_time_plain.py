@@ -28,7 +28,15 @@ def made(seed: int):
             at = int(rng.integers(0, 4))
             while at < SPAN:
                 length = int(rng.integers(0, 4))
-                rows.append((host, 2 * host + stream, at, at + length, int(rng.choice([COMPUTE, COMPUTE, COMMUNICATION, MEMORY]))))
+                rows.append(
+                    (
+                        host,
+                        2 * host + stream,
+                        at,
+                        at + length,
+                        int(rng.choice([COMPUTE, COMPUTE, COMMUNICATION, MEMORY])),
+                    )
+                )
                 at += length + int(rng.integers(0, 6))
     rows.sort(key=lambda row: (row[0], row[2], row[3]))
     host, lane, start, end, cls = (np.array(column, np.int64) for column in zip(*rows, strict=True))
@@ -38,7 +46,9 @@ def made(seed: int):
     takes = rng.integers(0, 4, count)
     launch = np.where(rng.random(count) < 0.8, count + np.arange(count), -1)
     # Now and then one call launches several works of a device.
-    same = np.flatnonzero((rng.random(count) < 0.2) & (np.roll(host, 1) == host) & (np.roll(launch, 1) >= 0))
+    same = np.flatnonzero(
+        (rng.random(count) < 0.2) & (np.roll(host, 1) == host) & (np.roll(launch, 1) >= 0)
+    )
     launch[same[same > 0]] = launch[same[same > 0] - 1]
     names = np.array([f"kernel {i}" for i in range(5)] + ["call"], object)
     name = rng.integers(0, 5, count)
@@ -47,7 +57,13 @@ def made(seed: int):
         duration=np.concatenate([end - start, takes]) * UNIT,
         name=np.concatenate([name, np.full(count, 5)]).astype(np.int32),
     )
-    lanes = pd.DataFrame({"host": [HOSTS[i // 2] for i in range(4)], "device": [0] * 4, "thread": [f"Stream {i % 2}" for i in range(4)]})
+    lanes = pd.DataFrame(
+        {
+            "host": [HOSTS[i // 2] for i in range(4)],
+            "device": [0] * 4,
+            "thread": [f"Stream {i % 2}" for i in range(4)],
+        }
+    )
     done = Work(
         np.arange(count),
         host.astype(np.int32),
@@ -98,7 +114,9 @@ def test_each_unit_of_time_counts_once(seed):
         for window in [whole, *(w for w in windows if w[0] == host)]:
             _, low, high = window
             units = seen[low:high]
-            step = frame["step"].isna() if window is whole else frame["step"] == windows.index(window)
+            step = (
+                frame["step"].isna() if window is whole else frame["step"] == windows.index(window)
+            )
             at = frame.index[step & (frame["host"] == HOSTS[host])]
             row, other = frame.loc[at].iloc[0], overlap.loc[at].iloc[0]
             expected = {
@@ -112,7 +130,9 @@ def test_each_unit_of_time_counts_once(seed):
                 assert row[name] == pytest.approx(value * UNIT / 1e9), (window, name)
                 if name != "time_ms":
                     percent = 100 * value / len(units) if units else np.nan
-                    assert row[name.replace("_ms", "_percent")] == pytest.approx(percent, nan_ok=True)
+                    assert row[name.replace("_ms", "_percent")] == pytest.approx(
+                        percent, nan_ok=True
+                    )
             sums = {
                 "compute_ms": sum(COMPUTE in u for u in units),
                 "communication_ms": sum(COMMUNICATION in u for u in units),
@@ -120,7 +140,9 @@ def test_each_unit_of_time_counts_once(seed):
                 "compute_communication_ms": sum({COMPUTE, COMMUNICATION} <= u for u in units),
                 "compute_memory_ms": sum({COMPUTE, MEMORY} <= u for u in units),
                 "communication_memory_ms": sum({COMMUNICATION, MEMORY} <= u for u in units),
-                "exposed_communication_ms": sum(COMMUNICATION in u and COMPUTE not in u for u in units),
+                "exposed_communication_ms": sum(
+                    COMMUNICATION in u and COMPUTE not in u for u in units
+                ),
                 "exposed_memory_ms": sum(u == {MEMORY} for u in units),
             }
             for name, value in sums.items():
@@ -142,14 +164,20 @@ def test_figures_of_kernels_are_those_of_their_runs(seed):
     done, trace = made(seed)
     rows = device_time.kernels(done, trace.display)
     for row in rows.itertuples():
-        mine = (np.array(HOSTS, object)[done.host] == row.host) & (trace.names[done.name] == row.kernel)
+        mine = (np.array(HOSTS, object)[done.host] == row.host) & (
+            trace.names[done.name] == row.kernel
+        )
         mine &= np.array([device_time.CLASS_NAMES[c] == row[4] for c in done.cls.tolist()])
         runs = (done.end - done.start)[mine] / 1e6
         assert row.occurrences == len(runs)
         assert row.total_us == pytest.approx(runs.sum())
         assert row.avg_us == pytest.approx(runs.mean())
-        assert row.sd_us == pytest.approx(runs.std(ddof=1) if len(runs) > 1 else np.nan, nan_ok=True)
-        assert (row.min_us, row.median_us, row.max_us) == pytest.approx((runs.min(), np.median(runs), runs.max()))
+        assert row.sd_us == pytest.approx(
+            runs.std(ddof=1) if len(runs) > 1 else np.nan, nan_ok=True
+        )
+        assert (row.min_us, row.median_us, row.max_us) == pytest.approx(
+            (runs.min(), np.median(runs), runs.max())
+        )
     for _, mine in rows.groupby("host"):
         assert mine["total_us"].is_monotonic_decreasing
         assert mine["percent"].sum() == pytest.approx(100)
@@ -165,7 +193,9 @@ def test_gaps_by_what_they_waited_for(seed, follows):
     for host in (0, 1):
         for stream in ("", "Stream 0", "Stream 1"):
             rows = [
-                i for i in np.flatnonzero(done.host == host).tolist() if not stream or trace.lanes["thread"].iloc[done.lane[i]] == stream
+                i
+                for i in np.flatnonzero(done.host == host).tolist()
+                if not stream or trace.lanes["thread"].iloc[done.lane[i]] == stream
             ]
             found = {"host_wait": [], "kernel_wait": [], "other": []}
             reach = done.end[rows[0]]
@@ -173,10 +203,18 @@ def test_gaps_by_what_they_waited_for(seed, follows):
                 gap = int(done.start[i] - reach)
                 if gap > 0:
                     launched = trace.events.start[done.launch[i]] if done.launch[i] >= 0 else -1
-                    name = "host_wait" if launched > reach else "kernel_wait" if gap < follows else "other"
+                    name = (
+                        "host_wait"
+                        if launched > reach
+                        else "kernel_wait"
+                        if gap < follows
+                        else "other"
+                    )
                     found[name].append(gap)
                 reach = max(reach, done.end[i])
-            mine = idle[(idle["host"] == HOSTS[host]) & (idle["stream"] == stream)].set_index("category")
+            mine = idle[(idle["host"] == HOSTS[host]) & (idle["stream"] == stream)].set_index(
+                "category"
+            )
             whole = sum(map(sum, found.values()))
             for name, gaps in found.items():
                 assert mine.loc[name, "gaps"] == len(gaps), (host, stream, name)
@@ -185,7 +223,9 @@ def test_gaps_by_what_they_waited_for(seed, follows):
                 if gaps:
                     categories.add((name, follows in gaps))
                     told = mine.loc[name, ["mean_us", "median_us", "max_us"]].tolist()
-                    assert told == pytest.approx([np.mean(gaps) / 1e6, np.median(gaps) / 1e6, max(gaps) / 1e6])
+                    assert told == pytest.approx(
+                        [np.mean(gaps) / 1e6, np.median(gaps) / 1e6, max(gaps) / 1e6]
+                    )
     assert {name for name, _ in categories} == {"host_wait", "kernel_wait", "other"}
     assert ("other", True) in categories
 
@@ -213,7 +253,17 @@ def test_launches_one_by_one(seed):
                 work < takes,
             )
         )
-    columns = ["host", "kernel", "class", "kernels", "start_ms", "call_us", "kernel_us", "delay_us", "short"]
+    columns = [
+        "host",
+        "kernel",
+        "class",
+        "kernels",
+        "start_ms",
+        "call_us",
+        "kernel_us",
+        "delay_us",
+        "short",
+    ]
     got = [tuple(row) for row in rows[columns].to_numpy(object).tolist()]
     assert sorted(map(str, got)) == sorted(map(str, expected))
     # Ties are among them.
@@ -235,7 +285,11 @@ def test_queues_of_launched_works(seed):
     rows = device_time_series.queue(done, trace, full=2)
     assert len(rows) == 4
     for row in rows.itertuples():
-        lane = int(trace.lanes.index[(trace.lanes["host"] == row.host) & (trace.lanes["thread"] == row.stream)][0])
+        lane = int(
+            trace.lanes.index[
+                (trace.lanes["host"] == row.host) & (trace.lanes["thread"] == row.stream)
+            ][0]
+        )
         mine = np.flatnonzero((done.lane == lane) & (done.launch >= 0))
         launched = trace.events.start[done.launch[mine]] // UNIT
         begun = np.maximum(done.start[mine] // UNIT, launched)
@@ -243,17 +297,26 @@ def test_queues_of_launched_works(seed):
         length = np.array([((launched <= unit) & (unit < begun)).sum() for unit in units])
         assert row.works == len(mine)
         assert row.mean_length == pytest.approx(length.mean())
-        assert row.median_length in (np.sort(length)[(len(length) - 1) // 2], np.sort(length)[len(length) // 2])
+        assert row.median_length in (
+            np.sort(length)[(len(length) - 1) // 2],
+            np.sort(length)[len(length) // 2],
+        )
         assert row.empty_percent == pytest.approx(100 * (length == 0).mean())
         assert row.full_ms == pytest.approx((length >= 2).sum() * UNIT / 1e9)
         # What is launched and begins in the same moment was in the queue.
-        assert row.max_length == max(int((launched <= at).sum() - (begun < at).sum()) for at in launched.tolist())
+        assert row.max_length == max(
+            int((launched <= at).sum() - (begun < at).sum()) for at in launched.tolist()
+        )
     series = device_time_series.queue_series(done, trace)
     assert (series["queue_length"] >= 0).all()
     assert (series.groupby(["host", "stream"])["queue_length"].last() == 0).all()
     streams = list(zip(rows["host"], rows["device"], rows["stream"], strict=True))
-    for (host, device, stream), (time, length) in zip(streams, device_time_series.queue_curves(done, trace, streams), strict=True):
-        mine = series[(series["host"] == host) & (series["device"] == device) & (series["stream"] == stream)]
+    for (host, device, stream), (time, length) in zip(
+        streams, device_time_series.queue_curves(done, trace, streams), strict=True
+    ):
+        mine = series[
+            (series["host"] == host) & (series["device"] == device) & (series["stream"] == stream)
+        ]
         assert time.tolist() == mine["time_ms"].tolist()
         assert length.tolist() == mine["queue_length"].tolist()
 
@@ -263,14 +326,27 @@ def test_cores_of_a_host_are_told_by_it_though_another_has_kernels_on_the_device
     from nbprof.activity.tables import CoreSpans, Kernels
 
     events = SimpleNamespace(
-        lane=np.array([0, 1], np.int32), name=np.array([0, 0], np.int32), start=np.array([0, 5]), duration=np.array([10, 20])
+        lane=np.array([0, 1], np.int32),
+        name=np.array([0, 0], np.int32),
+        start=np.array([0, 5]),
+        duration=np.array([10, 20]),
     )
     lanes = pd.DataFrame({"host": HOSTS, "device": [0, 0]})
     trace = SimpleNamespace(events=_Sized(events), lanes=lanes, names=np.array(["k"], object))
     activity = act.Activity(HOSTS)
-    kernel = {"duration": 10, "kernel": 0, "op": 0, "details": 0, "eligible": 0, "tensor_core": 0, "occupancy": 0.0}
+    kernel = {
+        "duration": 10,
+        "kernel": 0,
+        "op": 0,
+        "details": 0,
+        "eligible": 0,
+        "tensor_core": 0,
+        "occupancy": 0.0,
+    }
     activity.kernels = Kernels(event=np.array([0]), host=0, device=0, **kernel)
-    activity.core_spans = CoreSpans(event=np.arange(2), host=[0, 1], device=0, core=-1, start=[0, 5], end=[10, 25], kind=0, op=0)
+    activity.core_spans = CoreSpans(
+        event=np.arange(2), host=[0, 1], device=0, core=-1, start=[0, 5], end=[10, 25], kind=0, op=0
+    )
     assert act.CORE_KINDS[0] == "compute"
     done = device_time.work(activity, trace)
     assert done.host.tolist() == [0, 1]

@@ -27,11 +27,17 @@ def registered():
     """(control or planted, name, rules) of every program."""
     for file in sorted(HERE.glob("in_*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
-            for call in (one for one in getattr(node, "decorator_list", []) if isinstance(one, ast.Call)):
+            for call in (
+                one for one in getattr(node, "decorator_list", []) if isinstance(one, ast.Call)
+            ):
                 texts = [one.value for one in call.args if isinstance(one, ast.Constant)]
                 lists = [one.value for one in call.args if isinstance(one, ast.Starred)]
                 lists += [keyword.value for keyword in call.keywords if keyword.arg == "also"]
-                yield call.func.id, texts[0], [*texts[2:], *(rule for each in lists for rule in rules_of(each))]
+                yield (
+                    call.func.id,
+                    texts[0],
+                    [*texts[2:], *(rule for each in lists for rule in rules_of(each))],
+                )
 
 
 def rules_of(node):
@@ -54,7 +60,10 @@ def test_programs_are_many_a_third_are_controls_and_their_rules_exist():
 
 
 def measured(bound="input", found=(), clock=10.0, steps=4, step=10.0, confidence="high"):
-    rows = [{"rule": rule, "gain_ms": gain, "gain_is": kind[0] if kind else "about", "title": rule} for rule, gain, *kind in found]
+    rows = [
+        {"rule": rule, "gain_ms": gain, "gain_is": kind[0] if kind else "about", "title": rule}
+        for rule, gain, *kind in found
+    ]
     return {
         "bare_ms": clock / 2,
         "clock_ms": clock,
@@ -86,7 +95,11 @@ def test_figures(score):
             "a/fine": {"as_is": measured("other", [("wrong", None)], confidence="low", step=11.0)},
         },
     )
-    shares = {key: (value.good, value.of) for key, value in figures.items() if isinstance(value, score.Share)}
+    shares = {
+        key: (value.good, value.of)
+        for key, value in figures.items()
+        if isinstance(value, score.Share)
+    }
     assert shares == {
         "verdict": (1, 2),
         "verdict_high": (1, 1),
@@ -123,11 +136,20 @@ def test_a_gain_is_held_against_what_it_says_it_is(score):
         """The figures of a finding that says so, of a plant whose mend saves 6 ms, give or take 0.28."""
         each = {"as_is": measured(found=[("right", said, kind)]), "mended": measured(clock=4.0)}
         figures = score.score({"a/slow": plant}, {"a/slow": each})
-        return {key: figures[key].good for key in ("within_bound", "at_least", "close") if figures[key].of}
+        return {
+            key: figures[key].good
+            for key in ("within_bound", "at_least", "close")
+            if figures[key].of
+        }
 
     assert [of("up to", said) for said in (5.7, 5.73)] == [{"within_bound": 0}, {"within_bound": 1}]
     assert [of("at least", said) for said in (6.3, 6.27)] == [{"at_least": 0}, {"at_least": 1}]
-    assert [of("about", said) for said in (3.9, 4.1, 8.9, 9.1)] == [{"close": 0}, {"close": 1}, {"close": 1}, {"close": 0}]
+    assert [of("about", said) for said in (3.9, 4.1, 8.9, 9.1)] == [
+        {"close": 0},
+        {"close": 1},
+        {"close": 1},
+        {"close": 0},
+    ]
 
 
 def test_the_first_advice_applied_is_held_against_the_time_without_a_recording(score):
@@ -137,12 +159,19 @@ def test_the_first_advice_applied_is_held_against_the_time_without_a_recording(s
 
     def of(mended_clock, found):
         """The figures of a plant whose step takes 5 ms without a recording."""
-        figures = score.score({"a/slow": plant}, {"a/slow": {"as_is": measured(found=found), "mended": measured(clock=mended_clock)}})
-        return [(figures[key].good, figures[key].of) for key in ("applied_half", "applied_not_slower")]
+        figures = score.score(
+            {"a/slow": plant},
+            {"a/slow": {"as_is": measured(found=found), "mended": measured(clock=mended_clock)}},
+        )
+        return [
+            (figures[key].good, figures[key].of) for key in ("applied_half", "applied_not_slower")
+        ]
 
     assert of(6.0, [("right", 4.0)]) == [(1, 1), (1, 1)], "2 of the 4 ms"
     assert of(6.2, [("right", 4.0)]) == [(0, 1), (1, 1)]
     assert of(10.4, [("right", 4.0)]) == [(0, 1), (1, 1)], "4 % are chance"
     assert of(10.6, [("right", 4.0)]) == [(0, 1), (0, 1)]
     assert of(6.0, [("right", None)]) == [(0, 0), (1, 1)]
-    assert of(6.0, [("also", 1.0), ("right", 4.0)]) == [(0, 0), (0, 0)], "what the first advice asks for was not done"
+    assert of(6.0, [("also", 1.0), ("right", 4.0)]) == [(0, 0), (0, 0)], (
+        "what the first advice asks for was not done"
+    )

@@ -26,7 +26,13 @@ def gpu_without_steps_line(host_name="host-a", offset=0, kernel_ms=4):
         calls.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
         calls.append(host.event("cuLaunchKernel", at + MS, MS, correlation_id=i + 1))
         kernels.append(
-            gpu.event("sgemm", at + 3 * MS, kernel_ms * MS, correlation_id=i + 1, kernel_details="regs:1 grid:1,1,1 block:1,1,1")
+            gpu.event(
+                "sgemm",
+                at + 3 * MS,
+                kernel_ms * MS,
+                correlation_id=i + 1,
+                kernel_details="regs:1 grid:1,1,1 block:1,1,1",
+            )
         )
     gpu.line("Stream #1(Compute)", kernels, line_id=1)
     host.line("python", calls, line_id=2)
@@ -35,7 +41,9 @@ def gpu_without_steps_line(host_name="host-a", offset=0, kernel_ms=4):
 
 def test_a_device_that_the_file_does_not_name_is_no_other_kind(tmp_path):
     """Some recorders state the facts of one GPU of several alike ones."""
-    named = PlaneWriter("/device:GPU:0", {"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 5})
+    named = PlaneWriter(
+        "/device:GPU:0", {"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 5}
+    )
     planes = [named, *(PlaneWriter(f"/device:GPU:{i}") for i in range(1, 8))]
     for plane in planes:
         plane.line("Stream #1(Kernel)", [plane.event("k", 0, MS, correlation_id=1)], line_id=1)
@@ -75,11 +83,17 @@ def test_shares_add_up_to_100_where_one_host_has_a_gpu_and_another_none(tmp_path
     """Device categories of the host with a GPU alone are a part of the time of both."""
     host = PlaneWriter("/host:CPU")
     marks = [host.event("train", 10 * i * MS, 10 * MS, step_num=i, _r=1) for i in range(5)]
-    host.line("python", marks + [host.event("MatMul:MatMul", 10 * i * MS, 5 * MS) for i in range(5)], line_id=1)
+    host.line(
+        "python",
+        marks + [host.event("MatMul:MatMul", 10 * i * MS, 5 * MS) for i in range(5)],
+        line_id=1,
+    )
     (tmp_path / "gpu.xplane.pb").write_bytes(gpu_without_steps_line("gpu"))
     (tmp_path / "cpu.xplane.pb").write_bytes(xspace(host, hostname="cpu"))
     table = load(tmp_path).steps.summary.set_index("category")
-    assert table.loc["device_compute", ["mean_ms", "percent"]].tolist() == pytest.approx([4.0, 20.0])
+    assert table.loc["device_compute", ["mean_ms", "percent"]].tolist() == pytest.approx(
+        [4.0, 20.0]
+    )
     assert table.loc["host_compute", "percent"] == pytest.approx(25.0)
     assert table["percent"].drop("step_time").sum() == pytest.approx(100.0)
     assert table["percent"].isna().any(), "what no host recorded has no share"
@@ -95,7 +109,16 @@ def epochs(parallelism=1):
         main.append(host.event("dense/MatMul:MatMul", at + 8 * MS, 2 * MS))
         ident = 100 * (i // 2)  # two steps an epoch: every epoch makes the pipeline anew
         pool.append(host.event("Iterator::Root", at, 8 * MS, id=ident + 1))
-        pool.append(host.event("Iterator::Root::MapAndBatch", at, 7 * MS, id=ident + 2, parent_id=ident + 1, parallelism=parallelism))
+        pool.append(
+            host.event(
+                "Iterator::Root::MapAndBatch",
+                at,
+                7 * MS,
+                id=ident + 2,
+                parent_id=ident + 1,
+                parallelism=parallelism,
+            )
+        )
     host.line("python", main, line_id=1)
     host.line("pool", pool, line_id=2)
     return xspace(host)
@@ -120,12 +143,22 @@ def interleaved(kind):
         main.append(host.event("dense/MatMul:MatMul", at + 8 * MS, 2 * MS))
         above = f"Iterator::Root::Batch::{kind}"
         pool.append(host.event("Iterator::Root", at, 8 * MS, id=ident + 1))
-        pool.append(host.event("Iterator::Root::Batch", at, 7 * MS, id=ident + 2, parent_id=ident + 1))
+        pool.append(
+            host.event("Iterator::Root::Batch", at, 7 * MS, id=ident + 2, parent_id=ident + 1)
+        )
         pool.append(host.event(above, at, 6 * MS, id=ident + 3, parent_id=ident + 2))
         # A turn of the cycle makes new iterators, with the numbers of those before.
         for branch in range(2):
             own = ident + 4 + branch + 2 * (i % 2)
-            pool.append(host.event(f"{above}[{branch}]::Map", at + 3 * branch * MS, 3 * MS, id=own, parent_id=ident + 3))
+            pool.append(
+                host.event(
+                    f"{above}[{branch}]::Map",
+                    at + 3 * branch * MS,
+                    3 * MS,
+                    id=own,
+                    parent_id=ident + 3,
+                )
+            )
     host.line("python", main, line_id=1)
     host.line("pool", pool, line_id=2)
     return xspace(host)
@@ -135,18 +168,30 @@ def interleaved(kind):
     ("kind", "says"),
     [
         ("Interleave", "**16** calls, on **1 thread**. The step"),
-        ("ParallelInterleaveV4", "**16** calls, on **1 thread** in each branch of the interleave. The step"),
+        (
+            "ParallelInterleaveV4",
+            "**16** calls, on **1 thread** in each branch of the interleave. The step",
+        ),
     ],
 )
 def test_branches_of_an_interleave_are_one_map(tmp_path, kind, says):
-    evidence = profile(tmp_path, interleaved(kind)).advice.set_index("rule").loc["map_serial", "evidence"]
-    assert "**Map** takes **48.0 ms** of the **64.0 ms** spent in the pipeline (**75%**)" in evidence
+    evidence = (
+        profile(tmp_path, interleaved(kind)).advice.set_index("rule").loc["map_serial", "evidence"]
+    )
+    assert (
+        "**Map** takes **48.0 ms** of the **64.0 ms** spent in the pipeline (**75%**)" in evidence
+    )
     assert says in evidence
 
 
 def test_inputs_of_a_zip_are_two_maps(tmp_path):
-    evidence = profile(tmp_path, interleaved("Zip")).advice.set_index("rule").loc["map_serial", "evidence"]
-    assert "**Map** takes **24.0 ms** of the **64.0 ms** spent in the pipeline (**38%**), over **8** calls" in evidence
+    evidence = (
+        profile(tmp_path, interleaved("Zip")).advice.set_index("rule").loc["map_serial", "evidence"]
+    )
+    assert (
+        "**Map** takes **24.0 ms** of the **64.0 ms** spent in the pipeline (**38%**), over **8** calls"
+        in evidence
+    )
 
 
 def test_eleven_threads_are_not_one(tmp_path):
@@ -168,7 +213,9 @@ def test_a_map_of_keras_own_is_not_for_the_user_to_run_in_parallel(tmp_path):
         for depth in range(len(chain)):
             above = {"parent_id": depth} if depth else {}
             length = 8 * MS - depth * MS // 100
-            pool.append(host.event("::".join(chain[: depth + 1]), at, length, id=depth + 1, **above))
+            pool.append(
+                host.event("::".join(chain[: depth + 1]), at, length, id=depth + 1, **above)
+            )
     host.line("python", main, line_id=1)
     host.line("pool", pool, line_id=2)
     p = profile(tmp_path, xspace(host))
@@ -203,19 +250,30 @@ def test_eager_code_of_which_only_the_calls_were_recorded_is_eager(tmp_path, eag
     """As TensorFlow 2.21 records it. XProf says 0 % of a model that runs eagerly from end to end; few such calls change nothing, as there."""
     host = PlaneWriter("/host:CPU")
     events = [host.event(f"f/{i}:MatMul", i * MS, MS) for i in range(3)]
-    events += [host.event("EagerLocalExecute: Relu", 10 * MS, 2 * MS), host.event("EagerKernelExecute", 10 * MS, 2 * MS, is_func=0)]
+    events += [
+        host.event("EagerLocalExecute: Relu", 10 * MS, 2 * MS),
+        host.event("EagerKernelExecute", 10 * MS, 2 * MS, is_func=0),
+    ]
     events += [host.event("h:Relu", 11 * MS, MS)]
     for i in range(eager):
         at = (20 + 2 * i) * MS
         events.append(host.event("EagerLocalExecute: MatMul", at, 2 * MS))
-    events += [host.event("EagerLocalExecute: __inference_step_5", 50 * MS, 9 * MS), host.event("f/9:MatMul", 51 * MS, MS)]
-    events += [host.event("EagerLocalExecute: MakeIterator", 60 * MS, 9 * MS), host.event("EagerLocalExecute: MapDataset", 70 * MS, 9 * MS)]
+    events += [
+        host.event("EagerLocalExecute: __inference_step_5", 50 * MS, 9 * MS),
+        host.event("f/9:MatMul", 51 * MS, MS),
+    ]
+    events += [
+        host.event("EagerLocalExecute: MakeIterator", 60 * MS, 9 * MS),
+        host.event("EagerLocalExecute: MapDataset", 70 * MS, 9 * MS),
+    ]
     host.line("python", events)
     p = profile(tmp_path, xspace(host))
     assert len(p.ops.frame) == 5
     assert p.overview["eager_host_percent"] == pytest.approx(percent)
     assert (p.overview["checks"].set_index("check").loc["eager_host", "level"]) == "moderate"
-    assert (f"- {eager} ops ran eagerly, and only their calls were recorded" in str(p.receipt)) == (eager > 5)
+    assert (f"- {eager} ops ran eagerly, and only their calls were recorded" in str(p.receipt)) == (
+        eager > 5
+    )
 
 
 @pytest.mark.parametrize("slow", [1, 4])
@@ -234,8 +292,14 @@ def test_what_a_few_steps_spend_is_not_told_as_a_cost_of_each(tmp_path, slow):
     o = profile(tmp_path, xspace(host)).overview
     assert o["bound"] == "input"
     few = slow == 1
-    assert ("100% of it is in 1 of 20 steps; the other 19 take 10.00 ms on average." in o["verdict_detail"]) is few
-    assert o["verdict_detail"].startswith("On average that is 45.00 ms of the 55.00 ms per step") is few
+    assert (
+        "100% of it is in 1 of 20 steps; the other 19 take 10.00 ms on average."
+        in o["verdict_detail"]
+    ) is few
+    assert (
+        o["verdict_detail"].startswith("On average that is 45.00 ms of the 55.00 ms per step")
+        is few
+    )
     assert ("faster than now" in o["verdict_detail"]) is not few
     said = [text for _, text in o["confidence_evidence"] if "largest part" in text]
     assert said == [
@@ -250,7 +314,9 @@ def test_what_a_few_steps_spend_is_not_told_as_a_cost_of_each(tmp_path, slow):
     [(380, 600, None), (420, 560, False), (600, 380, True), (900, 80, None)],
     ids=["the host is slower", "perhaps not", "the device may be", "the device is"],
 )
-def test_a_device_that_waits_for_a_host_which_is_recorded_may_not_do_so_otherwise(tmp_path, busy, ops, said):
+def test_a_device_that_waits_for_a_host_which_is_recorded_may_not_do_so_otherwise(
+    tmp_path, busy, ops, said
+):
     """Steps of 1 ms, in which the host runs ops and then the device a kernel; `said` whether the verdict holds in spite of it."""
     k = kineto.Kineto()
     for i in range(12):
@@ -272,7 +338,10 @@ def test_what_runs_after_the_last_step_is_no_time_of_a_step(tmp_path):
     for i in range(5):
         events.append(host.event("train", 10 * i * MS, 10 * MS, step_num=i, _r=1))
         events.append(host.event("dense/MatMul:MatMul", 10 * i * MS, 4 * MS))
-    events += [host.event(name, at * MS, 400 * MS) for name, at in (("dense/MatMul:MatMul", 60), ("ArgMax:ArgMax", 460))]
+    events += [
+        host.event(name, at * MS, 400 * MS)
+        for name, at in (("dense/MatMul:MatMul", 60), ("ArgMax:ArgMax", 460))
+    ]
     host.line("python", events)
     top = profile(tmp_path, xspace(host)).overview["top_ops"].set_index("op")
     assert top["self_ms"].tolist() == [420.0, 400.0]
@@ -358,7 +427,21 @@ def test_steps_that_leave_out_the_loop_lower_the_confidence(tmp_path):
 
 def test_args_count_only_with_their_own_type(tmp_path):
     host = PlaneWriter("/host:CPU", {"note": "first string"})
-    host.line("t", [host.event("MemoryAllocation", 0, 0, tf_op=7, shape=0, allocator_name="a", bytes_allocated=5, step_num=1.5)])
+    host.line(
+        "t",
+        [
+            host.event(
+                "MemoryAllocation",
+                0,
+                0,
+                tf_op=7,
+                shape=0,
+                allocator_name="a",
+                bytes_allocated=5,
+                step_num=1.5,
+            )
+        ],
+    )
     timeline = profile(tmp_path, xspace(host)).memory.timeline
     assert timeline["op"].tolist() == [""]
     assert timeline["shape"].tolist() == [""]
@@ -366,7 +449,14 @@ def test_args_count_only_with_their_own_type(tmp_path):
 
 def test_times_that_cannot_be_are_left_out_and_said(tmp_path):
     host = PlaneWriter("/host:CPU")
-    host.line("t", [host.event("a:A", 2**63 - 1, 5), host.event("b:B", 0, 2**63 - 1), host.event("c:C", 10, 5, tag=9)])
+    host.line(
+        "t",
+        [
+            host.event("a:A", 2**63 - 1, 5),
+            host.event("b:B", 0, 2**63 - 1),
+            host.event("c:C", 10, 5, tag=9),
+        ],
+    )
     p = profile(tmp_path, xspace(host))
     assert p.ops.frame["op"].tolist() == ["c"]
     assert p.trace.events(args=("tag",))["tag"].tolist() == [9]
@@ -382,7 +472,9 @@ def test_no_length_of_the_first_plane_looks_like_json(tmp_path, length):
     assert [f.label for f in locate.find(path).files] == [str(path)]
 
 
-@pytest.mark.parametrize("sidecar", [{"started": None}, {"elapsed_s": "x"}, {"notes": None}, {"notes": [3]}, [], "text"])
+@pytest.mark.parametrize(
+    "sidecar", [{"started": None}, {"elapsed_s": "x"}, {"notes": None}, {"notes": [3]}, [], "text"]
+)
 def test_a_damaged_sidecar_costs_only_itself(tmp_path, sidecar):
     (tmp_path / "a.xplane.pb").write_bytes(training_run(3))
     (tmp_path / "nbprof.json").write_text(json.dumps(sidecar))
@@ -392,7 +484,11 @@ def test_a_damaged_sidecar_costs_only_itself(tmp_path, sidecar):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("x.pt.trace.json.gz", "a text file, not a profile"), ("op_summary_1.csv", "a timeline of Ascend")]
+    ("name", "says"),
+    [
+        ("x.pt.trace.json.gz", "a text file, not a profile"),
+        ("op_summary_1.csv", "a timeline of Ascend"),
+    ],
 )
 def test_what_is_not_read_is_named(tmp_path, name, says):
     from nbprof.core.errors import ReadError
@@ -418,7 +514,10 @@ def test_the_averages_of_a_training_run_are_those_of_training(tmp_path, test_ms,
         at += length
     host.line("t", events)
     p = profile(tmp_path, xspace(host))
-    assert p.steps.frame.groupby("kind")["counted"].all().to_dict() == {"train": averaged == "train", "test": averaged == "test"}
+    assert p.steps.frame.groupby("kind")["counted"].all().to_dict() == {
+        "train": averaged == "train",
+        "test": averaged == "test",
+    }
 
 
 @pytest.mark.parametrize(("traced", "told"), [((6,), False), ((6, 8), True), ((6, 7, 8), True)])
@@ -430,7 +529,11 @@ def test_a_second_training_traces_functions_of_its_own(tmp_path, traced, told):
         length = 300 if i == 0 or i in traced else 10
         mode = "traced-nonXla" if length > 10 else "notTraced-nonXla"
         events.append(host.event("train", at * MS, length * MS, step_num=i, _r=1))
-        events.append(host.event("one_step", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1))
+        events.append(
+            host.event(
+                "one_step", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1
+            )
+        )
         events.append(host.event("dense/MatMul:MatMul", at * MS, MS))
         at += length
     host.line("t", events)
@@ -450,7 +553,15 @@ def test_a_function_that_is_traced_in_warm_up_costs_the_other_steps_nothing(tmp_
             traces = i == 0 or (again and i == 5)
             events.append(host.event("train", at * MS, length * MS, step_num=i, _r=1))
             mode = "traced-nonXla" if traces else "notTraced-nonXla"
-            events.append(host.event("f", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1 + (again and i >= 5)))
+            events.append(
+                host.event(
+                    "f",
+                    at * MS,
+                    (length - 4) * MS,
+                    tf_function_call=mode,
+                    tracing_count=1 + (again and i >= 5),
+                )
+            )
             events.append(host.event("dense/MatMul:MatMul", at * MS, MS))
             at += length
         host.line("t", events)
@@ -461,9 +572,14 @@ def test_a_function_that_is_traced_in_warm_up_costs_the_other_steps_nothing(tmp_
         assert row["expensive_ms_per_step"] == pytest.approx(0.6 if again else 0.0)
         rules = p.advice.set_index("rule")
         assert ("tf_function" in rules.index) == again
-        assert ("None of it is in the steps" in p.overview["checks"].set_index("check").loc["tf_function", "statement"]) == (not again)
+        assert (
+            "None of it is in the steps"
+            in p.overview["checks"].set_index("check").loc["tf_function", "statement"]
+        ) == (not again)
         if again:
-            assert rules.loc["tf_function", "gain_ms_per_step"] == pytest.approx(0.6), "never more than a step takes"
+            assert rules.loc["tf_function", "gain_ms_per_step"] == pytest.approx(0.6), (
+                "never more than a step takes"
+            )
 
 
 def test_training_and_validation_steps_are_not_averaged_together(tmp_path):
@@ -487,13 +603,24 @@ def test_training_and_validation_steps_are_not_averaged_together(tmp_path):
 
 def test_a_reused_address_belongs_to_its_last_allocation(tmp_path):
     host = PlaneWriter("/host:CPU")
-    state = {"allocator_name": "a", "addr": 64, "allocation_bytes": 8, "bytes_allocated": 8, "bytes_available": 1}
+    state = {
+        "allocator_name": "a",
+        "addr": 64,
+        "allocation_bytes": 8,
+        "bytes_allocated": 8,
+        "bytes_available": 1,
+    }
     events = []
     for i, op in enumerate(("one:A", "two:B")):
         events.append(host.event("MemoryAllocation", 10 * i, 0, tf_op=op, **state))
         events.append(host.event("MemoryDeallocation", 10 * i + 5, 0, **state))
     host.line("t", events)
-    assert profile(tmp_path, xspace(host)).memory.timeline["op"].tolist() == ["one", "one", "two", "two"]
+    assert profile(tmp_path, xspace(host)).memory.timeline["op"].tolist() == [
+        "one",
+        "one",
+        "two",
+        "two",
+    ]
 
 
 def test_shares_of_input_work_add_up(tmp_path):
@@ -521,16 +648,37 @@ def test_16_bit_compute_is_told_by_the_shape_and_else_by_the_name(name, shape, h
     assert (classify(name, shape) == DEVICE_COMPUTE_16) is half
 
 
-@pytest.mark.parametrize(("unknown_us", "half"), [(0, 50.0), (10, 100 * 100 / 210), (12, None), (2000, None)])
-def test_kernels_that_do_not_say_how_wide_their_numbers_are_are_not_taken_for_32_bit(tmp_path, unknown_us, half):
-    gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0})
+@pytest.mark.parametrize(
+    ("unknown_us", "half"), [(0, 50.0), (10, 100 * 100 / 210), (12, None), (2000, None)]
+)
+def test_kernels_that_do_not_say_how_wide_their_numbers_are_are_not_taken_for_32_bit(
+    tmp_path, unknown_us, half
+):
+    gpu = PlaneWriter(
+        "/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0}
+    )
     kernels = [("volta_h884gemm", 100), ("ampere_sgemm", 100), ("of_ours", unknown_us)]
     at, events = 0, []
     for name, us in kernels:
-        events += [gpu.event(name, at * MS, us * MS, correlation_id=at + 1, tf_op="dense/MatMul:MatMul", group_id=1)] if us else []
+        events += (
+            [
+                gpu.event(
+                    name,
+                    at * MS,
+                    us * MS,
+                    correlation_id=at + 1,
+                    tf_op="dense/MatMul:MatMul",
+                    group_id=1,
+                )
+            ]
+            if us
+            else []
+        )
         at += us
     gpu.line("Stream #7(Compute)", events, line_id=7)
-    gpu.line("Steps", [gpu.event("1", 0, at * MS, group_id=1, step_name="train 1")], line_id=-559038737)
+    gpu.line(
+        "Steps", [gpu.event("1", 0, at * MS, group_id=1, step_name="train 1")], line_id=-559038737
+    )
     host = PlaneWriter("/host:CPU")
     host.line("python", [host.event("train", 0, at * MS, step_num=1, group_id=1)], line_id=1)
     p = profile(tmp_path, xspace(gpu, host))
@@ -552,8 +700,15 @@ def test_host_ops_that_overlap_partly_are_told(tmp_path):
         ],
     )
     p = profile(tmp_path, xspace(host))
-    assert p.ops.frame[["op", "self_us"]].to_numpy().tolist() == [["b/Relu", 4000.0], ["a/MatMul", 2000.0], ["c/Add", 1000.0]]
-    assert "! 1 of 3 host ops partly overlap another op on their thread: that time is attributed to the later one." in str(p.receipt)
+    assert p.ops.frame[["op", "self_us"]].to_numpy().tolist() == [
+        ["b/Relu", 4000.0],
+        ["a/MatMul", 2000.0],
+        ["c/Add", 1000.0],
+    ]
+    assert (
+        "! 1 of 3 host ops partly overlap another op on their thread: that time is attributed to the later one."
+        in str(p.receipt)
+    )
 
 
 def test_steps_without_recorded_compute_at_an_end_of_the_recording_are_told(tmp_path):
@@ -567,10 +722,15 @@ def test_steps_without_recorded_compute_at_an_end_of_the_recording_are_told(tmp_
     host.line("python", events)
     p = profile(tmp_path, xspace(host))
     assert p.steps.frame["step"].tolist() == [1, 2, 3]
-    assert "- Not shown: 2 marked steps at the start or end of the recording, as no compute was recorded in them." in str(p.receipt)
+    assert (
+        "- Not shown: 2 marked steps at the start or end of the recording, as no compute was recorded in them."
+        in str(p.receipt)
+    )
 
 
-@pytest.mark.parametrize(("allocators", "peak"), [(["CPU", "GPU_0_bfc"], 10), (["gpu_host_bfc"], None)])
+@pytest.mark.parametrize(
+    ("allocators", "peak"), [(["CPU", "GPU_0_bfc"], 10), (["gpu_host_bfc"], None)]
+)
 def test_peak_memory_of_a_run_on_a_gpu_is_that_of_the_gpu(tmp_path, allocators, peak):
     """A tensor of the host may be larger, or the only one that was recorded: it says nothing of the device."""
     gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
@@ -619,7 +779,14 @@ def test_python_calls_that_were_recorded_are_not_asked_for(tmp_path, recorded):
 def test_a_recording_in_which_nothing_of_pytorch_ran_is_no_plain_trace(tmp_path):
     k = kineto.Kineto()
     k.add("PyTorch Profiler (0)", "Trace", 0, 9000, pid="Spans", tid="PyTorch Profiler")
-    k.add("Iteration Start: PyTorch Profiler", "Trace", 0, None, pid="Traces", tid="Trace PyTorch Profiler")
+    k.add(
+        "Iteration Start: PyTorch Profiler",
+        "Trace",
+        0,
+        None,
+        pid="Traces",
+        tid="Trace PyTorch Profiler",
+    )
     p = kineto.profile(tmp_path, k)
     assert p.overview["verdict"] == "No work recorded"
     assert "plain trace" not in str(p.receipt)
@@ -631,13 +798,19 @@ def test_what_lies_between_steps_need_not_be_input(tmp_path):
         k.step(i, i * 1000.0, 400.0)
         k.op("aten::mm", i * 1000.0 + 10, 380)
     told = [text for _, text in kineto.profile(tmp_path, k).overview["confidence_evidence"]]
-    assert any("is outside steps: validation, input or logging, for example; nbprof.steps(dataset) marks" in text for text in told)
+    assert any(
+        "is outside steps: validation, input or logging, for example; nbprof.steps(dataset) marks"
+        in text
+        for text in told
+    )
 
 
 def steps_of(times, cut=()):
     from nbprof.analysis.steps.warmup import about_warmup, warming
 
-    made = pd.DataFrame({"host": "a", "kind": "train", "step": range(1, len(times) + 1), "step_time_ms": times})
+    made = pd.DataFrame(
+        {"host": "a", "kind": "train", "step": range(1, len(times) + 1), "step_time_ms": times}
+    )
     made["cut"] = [i in cut for i in range(len(times))]
     made["traces"] = False
     made["warmup"] = warming(made, None)
@@ -648,7 +821,10 @@ def test_the_first_step_that_is_averaged_may_warm_up():
     """What ran before the first one was not recorded: it is cut. The second compiles."""
     warm, text = steps_of([11.0, 600.0, 9.0, 6.0, 6.0, 6.0, 7.0, 6.0], cut=[0])
     assert warm == [False, True] + 6 * [False]
-    assert text == "warm-up: step 2 is excluded from averages (over 4 times the median of the following ones)"
+    assert (
+        text
+        == "warm-up: step 2 is excluded from averages (over 4 times the median of the following ones)"
+    )
     warm, text = steps_of([11.0, 600.0, 9.0, 6.0, 6.0, 6.0, 7.0, 6.0])
     assert not any(warm), "the first one is no warm-up: the second is in the averages"
     assert text.endswith("(no leading step takes over 4 times the median of the following ones)")
@@ -662,8 +838,16 @@ def test_the_first_step_that_is_averaged_may_warm_up():
         ([600.0, 6.0], True, "100.0 times the longest of the following ones"),
         ([600.0, 100.0, 6.0], True, "6.0 times the longest of the following ones"),
         # With one step to compare it with, or with some that differ, three times as long says little.
-        ([134.4, 42.9], False, "too few to tell: the first takes 3.1 times the longest of the following ones"),
-        ([134.4, 42.9, 20.0], False, "too few to tell: the first takes 3.1 times the longest of the following ones"),
+        (
+            [134.4, 42.9],
+            False,
+            "too few to tell: the first takes 3.1 times the longest of the following ones",
+        ),
+        (
+            [134.4, 42.9, 20.0],
+            False,
+            "too few to tell: the first takes 3.1 times the longest of the following ones",
+        ),
         ([60.0, 42.9, 42.8], False, "the first takes less than 2 times the following ones"),
         ([60.0], False, "too few to tell: 2 or more are needed"),
     ],
@@ -679,7 +863,9 @@ def test_a_cut_step_is_not_compared_with():
     assert not any(steps_of([90.0, 40.0, 20.0], cut=[2])[0]), "one step is left to compare with"
 
 
-@pytest.mark.parametrize(("first", "mean", "doubt"), [(3.1, 40.0, ""), (1.0, 40.0, ""), (2.5, 60.0, "takes 2.5 times")])
+@pytest.mark.parametrize(
+    ("first", "mean", "doubt"), [(3.1, 40.0, ""), (1.0, 40.0, ""), (2.5, 60.0, "takes 2.5 times")]
+)
 def test_three_steps_of_which_the_first_is_cold(tmp_path, first, mean, doubt):
     k = kineto.Kineto()
     at = 0.0
@@ -696,7 +882,10 @@ def test_three_steps_of_which_the_first_is_cold(tmp_path, first, mean, doubt):
     assert doubt in said
 
 
-@pytest.mark.parametrize(("iterator", "made"), [("Iterator::Root::Prefetch", True), ("Iterator::Root::Generator", False), ("", False)])
+@pytest.mark.parametrize(
+    ("iterator", "made"),
+    [("Iterator::Root::Prefetch", True), ("Iterator::Root::Generator", False), ("", False)],
+)
 def test_time_in_which_a_pipeline_works_ahead_is_not_said_to_be_saved(tmp_path, iterator, made):
     """A callback of 7 ms, and a wait of 2 ms for what tf.data makes meanwhile: without the callback, the wait would be longer."""
     host = PlaneWriter("/host:CPU")
@@ -716,12 +905,17 @@ def test_time_in_which_a_pipeline_works_ahead_is_not_said_to_be_saved(tmp_path, 
     (tmp_path / "many").mkdir()
     for name in ("a", "b"):
         (tmp_path / "many" / f"{name}.xplane.pb").write_bytes(xspace(host, hostname=name))
-    assert nbprof.load(tmp_path / "many", executor=1).overview["verdict_detail"] == p.overview["verdict_detail"]
+    assert (
+        nbprof.load(tmp_path / "many", executor=1).overview["verdict_detail"]
+        == p.overview["verdict_detail"]
+    )
     o = p.overview
     assert o["bound"] == "other"
     assert ("faster than now" in o["verdict_detail"]) is not made
     assert ("would wait longer" in o["verdict_detail"]) is made
-    assert np.isnan(p.advice.set_index("rule").loc["other", "gain_ms_per_step"]), "to record calls saves nothing"
+    assert np.isnan(p.advice.set_index("rule").loc["other", "gain_ms_per_step"]), (
+        "to record calls saves nothing"
+    )
 
 
 _NAMES = [
@@ -731,7 +925,10 @@ _NAMES = [
 _SAMPLE = {"name": "load", "ph": "C", "pid": 1, "ts": 5, "args": {"percent": 7}}
 
 
-@pytest.mark.parametrize(("events", "why"), [([], "list of events is empty"), (_NAMES, "names of processes and threads, but no events")])
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [([], "list of events is empty"), (_NAMES, "names of processes and threads, but no events")],
+)
 def test_a_trace_without_events_promises_none(tmp_path, events, why):
     (tmp_path / "a.json").write_text(json.dumps({"traceEvents": events}))
     p = load(tmp_path / "a.json")

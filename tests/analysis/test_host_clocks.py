@@ -16,14 +16,20 @@ from tests.support import pods
 RANKS = 3
 
 
-@pytest.fixture(scope="module", params=[("kineto", None), ("kineto", 1), ("xspace", None), ("xspace", 1)], ids=str)
+@pytest.fixture(
+    scope="module",
+    params=[("kineto", None), ("kineto", 1), ("xspace", None), ("xspace", 1)],
+    ids=str,
+)
 def both(request, tmp_path_factory):
     """The same job by clocks that agree, and by clocks that are up to ten seconds apart."""
     form, workers = request.param
     out = []
     for apart_s in (0.0, 5.0):
         folder = tmp_path_factory.mktemp(form) / "job"
-        pods.write(folder, RANKS if form == "xspace" else 4, 12, "kernel", 3, form=form, apart_s=apart_s)
+        pods.write(
+            folder, RANKS if form == "xspace" else 4, 12, "kernel", 3, form=form, apart_s=apart_s
+        )
         out.append(load(folder, executor=workers))
     return out
 
@@ -36,12 +42,17 @@ def test_the_recording_is_as_long_as_that_of_the_longest_host(both):
         assert header.seconds(apart.run) == pytest.approx(header.seconds(agree.run), rel=1e-3)
     alone = [apart.rank(number).run.recorded_s for number in range(len(apart.hosts))]
     assert header.seconds(apart.run) == pytest.approx(max(alone), rel=1e-9)
-    of_each = [apart.rank(number).overview["environment"]["duration_s"] for number in range(len(apart.hosts))]
+    of_each = [
+        apart.rank(number).overview["environment"]["duration_s"]
+        for number in range(len(apart.hosts))
+    ]
     assert apart.overview["environment"]["duration_s"] == pytest.approx(max(of_each), rel=1e-9)
 
 
 def test_every_step_is_compared_with_the_same_step(both):
-    agree, apart = (p.pods.frame.sort_values(["step", "worker"]).reset_index(drop=True) for p in both)
+    agree, apart = (
+        p.pods.frame.sort_values(["step", "worker"]).reset_index(drop=True) for p in both
+    )
     assert agree["step"].tolist() == apart["step"].tolist()
     assert agree["worker"].tolist() == apart["worker"].tolist()
     assert np.allclose(agree["step_time_ms"], apart["step_time_ms"], atol=1e-4)
@@ -68,18 +79,41 @@ def test_work_of_warm_up_on_one_host_is_not_work_in_steps(tmp_path):
 
 
 def steps(host: str, begin: float, first: int) -> pd.DataFrame:
-    rows = {"host": host, "group": np.arange(10), "step": first + np.arange(10), "start_ms": begin + 100.0 * np.arange(10)}
-    times = {"step_time_ms": 100.0, "name": "train", **{f"{category}_ms": 1.0 for category in _CATEGORIES}}
+    rows = {
+        "host": host,
+        "group": np.arange(10),
+        "step": first + np.arange(10),
+        "start_ms": begin + 100.0 * np.arange(10),
+    }
+    times = {
+        "step_time_ms": 100.0,
+        "name": "train",
+        **{f"{category}_ms": 1.0 for category in _CATEGORIES},
+    }
     return pd.DataFrame({**rows, **times})
 
 
 _CATEGORIES = [
-    *("device_compute", "device_to_device", "device_collectives", "host_compute", "kernel_launch", "input", "output", "compile", "other"),
+    *(
+        "device_compute",
+        "device_to_device",
+        "device_collectives",
+        "host_compute",
+        "kernel_launch",
+        "input",
+        "output",
+        "compile",
+        "other",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("ahead_ms", "first"), [(0.0, 0), (30.0, 0), (300.0, 0), (-400.0, 0), (0.0, 3)])
-def test_the_residual_of_a_clock_told_by_steps_holds_whichever_of_time_and_number_is_right(ahead_ms, first):
+@pytest.mark.parametrize(
+    ("ahead_ms", "first"), [(0.0, 0), (30.0, 0), (300.0, 0), (-400.0, 0), (0.0, 3)]
+)
+def test_the_residual_of_a_clock_told_by_steps_holds_whichever_of_time_and_number_is_right(
+    ahead_ms, first
+):
     """Clocks are `ahead_ms` apart and hosts count alike, or the second counts from `first`."""
     both = pd.concat([steps("a", 0.0, 0), steps("b", ahead_ms, first)], ignore_index=True)
     compared, _ = frame(both, pd.DataFrame())
@@ -90,7 +124,10 @@ def test_the_residual_of_a_clock_told_by_steps_holds_whichever_of_time_and_numbe
 
 
 def test_that_steps_are_matched_by_time_is_said_with_its_condition_unless_clocks_are_known():
-    hosts = [HostSteps(name, begin := np.arange(3) * 10.0, begin + 9, np.arange(first, first + 3)) for name, first in (("a", 5), ("b", 0))]
+    hosts = [
+        HostSteps(name, begin := np.arange(3) * 10.0, begin + 9, np.arange(first, first + 3))
+        for name, first in (("a", 5), ("b", 0))
+    ]
     matched = "Steps are matched by time: step 0 of b is step 5 of a"
     assert [note.text for note in align(hosts).notes] == [f"{matched}, if their clocks agree."]
     assert [note.text for note in align(hosts, told=True).notes] == [f"{matched}."]
@@ -107,7 +144,9 @@ def test_hosts_of_two_runs_have_no_offset(tmp_path, steps):
         (first / "host0001.xplane.pb").write_bytes((second / "host0001.xplane.pb").read_bytes())
         told = load([first / "host0000.xplane.pb", first / "host0001.xplane.pb"]).pods.clocks
         said.append((told["by"] != "").any())
-        assert told["reason"].str.startswith("Its collectives have no sequence number").all() == (not said[-1])
+        assert told["reason"].str.startswith("Its collectives have no sequence number").all() == (
+            not said[-1]
+        )
         assert told[["offset_ms", "residual_ms"]].isna().all(axis=None) == (not said[-1])
     assert not any(said)
 
@@ -117,14 +156,27 @@ def numbered(count: int, steps: int, seed: int) -> pd.DataFrame:
     chance = np.random.default_rng(seed)
     takes = np.linspace(0.5, 3.0, count) * (1 + 0.02 * chance.standard_normal((steps, count)))
     place = np.arange(steps * count)
-    rows = {"match": place, "sequence": place, "step": place // count, "collective": "all_reduce", "time_us": 100.0}
+    rows = {
+        "match": place,
+        "sequence": place,
+        "step": place // count,
+        "collective": "all_reduce",
+        "time_us": 100.0,
+    }
     return pd.DataFrame({**rows, "start_ms": np.cumsum(takes)})
 
 
 def two_hosts(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     chance = np.random.default_rng(3)
-    both = [one.assign(host="a"), other.assign(host="b", start_ms=other["start_ms"] + 700 + chance.uniform(0, 0.004, len(other)))]
-    told = clocks.clocks(["a", "b"], pd.concat(both, ignore_index=True), pd.DataFrame(), pd.DataFrame())
+    both = [
+        one.assign(host="a"),
+        other.assign(
+            host="b", start_ms=other["start_ms"] + 700 + chance.uniform(0, 0.004, len(other))
+        ),
+    ]
+    told = clocks.clocks(
+        ["a", "b"], pd.concat(both, ignore_index=True), pd.DataFrame(), pd.DataFrame()
+    )
     return told.set_index("host")
 
 
@@ -150,9 +202,13 @@ def test_a_rank_of_another_job_has_no_offset_and_costs_the_others_none(tmp_path,
     (first / alien.name).write_bytes(alien.read_bytes())
     told = load(first, executor=executor).pods.clocks.set_index("host")
     assert told.index[told["offset_ms"].isna()].tolist() == ["rank 1"]
-    assert told.loc["rank 1", "reason"].startswith("Its collectives have the sequence numbers of those of other hosts")
+    assert told.loc["rank 1", "reason"].startswith(
+        "Its collectives have the sequence numbers of those of other hosts"
+    )
     rest = ["rank 0", "rank 2", "rank 3"]
-    assert told.loc[rest, "offset_ms"].tolist() == pytest.approx(whole.loc[rest, "offset_ms"].tolist(), abs=0.01)
+    assert told.loc[rest, "offset_ms"].tolist() == pytest.approx(
+        whole.loc[rest, "offset_ms"].tolist(), abs=0.01
+    )
     assert (told.loc[rest, "residual_ms"] < 0.01).all()
 
 

@@ -58,7 +58,9 @@ def test_parts_stand_below_their_category_in_text_and_static_page(sampled):
 
 def test_a_category_without_known_parts_has_no_rows_below_it(tmp_path):
     run = profile(tmp_path, on_cpu(10, calls=1, idle_us=85)).run
-    assert {row["category"] for row in overview_payload.payload(run)["host_parts"]} <= {"host_compute"}
+    assert {row["category"] for row in overview_payload.payload(run)["host_parts"]} <= {
+        "host_compute"
+    }
 
 
 def test_the_evidence_names_the_time_outside_ops_where_the_verdict_names_python(sampled):

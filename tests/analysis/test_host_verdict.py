@@ -79,8 +79,16 @@ def python(run, **parts: float):
             "Compute-bound",
             "90% of it in numpy.linalg.qr, called in line 2 of Cell [4]. 1.9 of 2 cores were busy with it.",
         ),
-        ({"waiting": 1.0}, "Waiting", "most of it in numpy.linalg.qr, called in line 2 of Cell [4]."),
-        ({"python": 0.4, "library": 0.35, "waiting": 0.25}, "No single bottleneck", "Next is compute on the host with 30%."),
+        (
+            {"waiting": 1.0},
+            "Waiting",
+            "most of it in numpy.linalg.qr, called in line 2 of Cell [4].",
+        ),
+        (
+            {"python": 0.4, "library": 0.35, "waiting": 0.25},
+            "No single bottleneck",
+            "Next is compute on the host with 30%.",
+        ),
     ],
 )
 def test_time_without_ops_is_what_python_did(tmp_path, parts, title, says):
@@ -94,7 +102,10 @@ def test_time_without_ops_is_what_python_did(tmp_path, parts, title, says):
 def test_few_samples_make_the_verdict_less_sure(tmp_path):
     run = profile(tmp_path, on_cpu(10, calls=1, idle_us=85)).run
     few, many = (verdict(python(run, python=1.0, samples=count)) for count in (19, 20))
-    assert "Python stacks were sampled only 19 times outside ops: a longer recording says more of that time" in str(few.evidence)
+    assert (
+        "Python stacks were sampled only 19 times outside ops: a longer recording says more of that time"
+        in str(few.evidence)
+    )
     assert "sampled only" not in str(many.evidence)
     levels = ("low", "medium", "high")
     assert levels.index(few.confidence) == levels.index(many.confidence) - 1
@@ -118,7 +129,13 @@ def test_a_machine_that_others_use_is_said_first_and_the_rest_after_it(tmp_path)
 
 
 def findings(run, host: HostUse) -> dict[str, float]:
-    frames = run.answer, run.steps_summary, run.tf_data.pipelines, run.tf_data.nodes, run.kernels_in_steps
+    frames = (
+        run.answer,
+        run.steps_summary,
+        run.tf_data.pipelines,
+        run.tf_data.nodes,
+        run.kernels_in_steps,
+    )
     found = advice.advice(*frames, Runtime(), Evidence(host=host))
     found = found[found["rule"].isin(NAMES)]
     return dict(zip(found["rule"], found["gain_ms_per_step"], strict=True))
@@ -193,7 +210,9 @@ def test_products_are_counted_in_steps_and_only_in_32_bit(tmp_path):
 def test_cores_without_work_are_named_where_the_program_computes(tmp_path):
     run = profile(tmp_path, on_cpu(100)).run
     idle = {"cores": 8.0, "own_cores": 1.0, "other_cores": 0.2}
-    host = HostUse(run._breakdown.host_parts, None, run._breakdown.cpu, idle, products=cpu.Products(90.0, 2e9))
+    host = HostUse(
+        run._breakdown.host_parts, None, run._breakdown.cpu, idle, products=cpu.Products(90.0, 2e9)
+    )
     assert set(findings(run, host)) == {"idle_cores"}
     assert findings(run, replace(host, products=cpu.NO_PRODUCTS)) == {}
     taken = replace(host, contention={**idle, "other_cores": 6.0})

@@ -43,18 +43,42 @@ def hosts(folder: Path, data: bytes, count: int) -> Path:
 
 def jitted(step_ms: int = 10, scope: str = "enc") -> bytes:
     """Steps of a compiled program on a GPU, each of two ops, one of which is two kernels; gaps between the steps."""
-    ops = (instruction("fusion", "fusion", f"jit(f)/{scope}/add", kind="kLoop"), instruction("dot.1", "dot", "jit(f)/dot_general"))
-    gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0, "core_count": 100})
+    ops = (
+        instruction("fusion", "fusion", f"jit(f)/{scope}/add", kind="kLoop"),
+        instruction("dot.1", "dot", "jit(f)/dot_general"),
+    )
+    gpu = PlaneWriter(
+        "/device:GPU:0",
+        {
+            "device_vendor": "Nvidia",
+            "compute_cap_major": 8,
+            "compute_cap_minor": 0,
+            "core_count": 100,
+        },
+    )
     detail = "regs:32 static_shared:0 dynamic_shared:0 grid:4,1,1 block:128,1,1"
     said = {"hlo_module": "jit_f", "program_id": 3, "kernel_details": detail, "tf_op": "XlaModule:"}
     events = []
     for i in range(12):
         at = i * step_ms * MS
         for k, (name, op) in enumerate((("k1", "fusion"), ("gemm", "dot.1"), ("splitK", "dot.1"))):
-            events.append(gpu.event(name, at + k * step_ms * MS // 10, 5 * US, hlo_op=op, correlation_id=3 * i + k + 1, group_id=i, **said))
+            events.append(
+                gpu.event(
+                    name,
+                    at + k * step_ms * MS // 10,
+                    5 * US,
+                    hlo_op=op,
+                    correlation_id=3 * i + k + 1,
+                    group_id=i,
+                    **said,
+                )
+            )
     gpu.line("Stream #7(Compute)", events, line_id=7)
     host = PlaneWriter("/host:CPU")
-    marks = [host.event("train", i * step_ms * MS, step_ms * MS * 6 // 10, step_num=i, group_id=i, _r=1) for i in range(12)]
+    marks = [
+        host.event("train", i * step_ms * MS, step_ms * MS * 6 // 10, step_num=i, group_id=i, _r=1)
+        for i in range(12)
+    ]
     host.line("python", marks, line_id=1)
     return xspace(gpu, host, metadata_plane(jit_f=(3, program("jit_f", computation("main", *ops)))))
 
@@ -76,7 +100,9 @@ def torch_job(folder: Path, count: int) -> Path:
         for event in one.events:
             if "Group size" in event["args"]:
                 event["args"] |= {"Group size": N, "Process Group Ranks": "[0, 1, 2]"}
-        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(json.dumps({**one.metadata, "traceEvents": one.events}))
+        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(
+            json.dumps({**one.metadata, "traceEvents": one.events})
+        )
     return out
 
 
@@ -105,8 +131,12 @@ MADE = {
     "memory": lambda folder, count: hosts(folder, training_run(), count),
     "gpu": lambda folder, count: hosts(folder, gpu_run(), count),
     "jitted": lambda folder, count: hosts(folder, jitted(), count),
-    "torch": lambda folder, count: kineto(folder, recorded("kineto/cpu_train.pt.trace.json.gz"), count),
-    "modules": lambda folder, count: kineto(folder, recorded("torch/modules.pt.trace.json.gz"), count),
+    "torch": lambda folder, count: kineto(
+        folder, recorded("kineto/cpu_train.pt.trace.json.gz"), count
+    ),
+    "modules": lambda folder, count: kineto(
+        folder, recorded("torch/modules.pt.trace.json.gz"), count
+    ),
     "job": torch_job,
     "msprof": lambda folder, count: npus(folder, "older", count),
     "torch_npu": lambda folder, count: npus(folder, "torch", count),
@@ -129,14 +159,23 @@ def rows(frame: pd.DataFrame, name: str, columns, times: int) -> Counter:
     out = {}
     for col in columns:
         how = extent(name, col)
-        if col.name not in frame.columns or how == NEITHER or col.name in ("host", "worker", "memory_id", "rank", "device", "process"):
+        if (
+            col.name not in frame.columns
+            or how == NEITHER
+            or col.name in ("host", "worker", "memory_id", "rank", "device", "process")
+        ):
             continue
         values = frame[col.name]
         if col.dtype in ("object", "bool", "boolean"):
-            out[col.name] = [None if lacks else str(value) for value, lacks in zip(values, values.isna(), strict=True)]
+            out[col.name] = [
+                None if lacks else str(value)
+                for value, lacks in zip(values, values.isna(), strict=True)
+            ]
         else:
             factor = times if how == SUM and not of_each(columns, name) else 1
-            numbers = pd.to_numeric(values).to_numpy(np.float64, na_value=np.nan) * (factor * UNEVEN)
+            numbers = pd.to_numeric(values).to_numpy(np.float64, na_value=np.nan) * (
+                factor * UNEVEN
+            )
             out[col.name] = ["" if value != value else f"{value:.6g}" for value in numbers.tolist()]
     return Counter(zip(*out.values(), strict=True) if out else [()] * len(frame))
 
@@ -148,7 +187,9 @@ def assert_law(name: str, columns, one: pd.DataFrame, several: pd.DataFrame, cou
     wanted, found = rows(one, name, columns, count), rows(several, name, columns, 1)
     if of_each(columns, name):
         wanted = Counter({row: often * count for row, often in wanted.items()})
-    assert found == wanted, f"{name}: {list((found - wanted).items())[:2]} instead of {list((wanted - found).items())[:2]}"
+    assert found == wanted, (
+        f"{name}: {list((found - wanted).items())[:2]} instead of {list((wanted - found).items())[:2]}"
+    )
 
 
 def profiles_hold(one, several, count):
@@ -167,7 +208,13 @@ def profiles_hold(one, several, count):
     for key in ("memory_viewer[module].",):
         for module, view in one.memory_viewer.items():
             for name, columns in below(key).items():
-                assert_law(key + name, columns, getattr(view, name), getattr(several.memory_viewer[module], name), count)
+                assert_law(
+                    key + name,
+                    columns,
+                    getattr(view, name),
+                    getattr(several.memory_viewer[module], name),
+                    count,
+                )
     told, again = one.overview, several.overview
     assert {key: again[key] for key in SAID} == {key: told[key] for key in SAID}
     assert {key: again[key] for key in COUNTED} == {key: told[key] * count for key in COUNTED}
@@ -189,7 +236,10 @@ def test_the_same_of_real_profiles(name, tmp_path):
 def test_the_law_holds_of_comparisons(tmp_path):
     pairs = []
     for count in (1, N):
-        sides = [load(hosts(tmp_path / name, recorded(f"xspace/{name}.xplane.pb"), count)) for name in ("tf_slow", "tf_mended")]
+        sides = [
+            load(hosts(tmp_path / name, recorded(f"xspace/{name}.xplane.pb"), count))
+            for name in ("tf_slow", "tf_mended")
+        ]
         pairs.append(compare(*sides))
     one, several = pairs
     for name, columns in below("comparison.").items():
@@ -197,15 +247,25 @@ def test_the_law_holds_of_comparisons(tmp_path):
 
 
 def test_kernels_of_a_step_are_those_of_one_host(tmp_path):
-    found = [load(hosts(tmp_path, jitted(1), count)).advice.set_index("rule")["evidence"] for count in (1, N)]
+    found = [
+        load(hosts(tmp_path, jitted(1), count)).advice.set_index("rule")["evidence"]
+        for count in (1, N)
+    ]
     assert "with **3** kernels of **5.0 µs**" in found[0]["small_batch"]
     assert found[1]["small_batch"] == found[0]["small_batch"]
 
 
 def test_the_loop_of_several_hosts_is_covered_as_that_of_one(tmp_path):
     host = PlaneWriter("/host:CPU")
-    host.line("python", [host.event("train", i * 10 * MS, 2 * MS, step_num=i, group_id=i, _r=1) for i in range(12)], line_id=1)
+    host.line(
+        "python",
+        [host.event("train", i * 10 * MS, 2 * MS, step_num=i, group_id=i, _r=1) for i in range(12)],
+        line_id=1,
+    )
     found = [load(hosts(tmp_path, xspace(host), count)).overview for count in (1, N)]
     for told in found:
         assert told["confidence"] == "low"
-        assert any("79% of the time from the first to the last" in text for _, text in told["confidence_evidence"])
+        assert any(
+            "79% of the time from the first to the last" in text
+            for _, text in told["confidence_evidence"]
+        )

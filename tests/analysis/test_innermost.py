@@ -16,7 +16,10 @@ def test_the_innermost_of_each_moment(slack):
     overhang = 0
     for seed in range(120):
         rng = random.Random(seed)
-        spans = sorted(((rng.randrange(30), rng.randrange(1, 16)) for _ in range(12)), key=lambda span: (span[0], -span[1]))
+        spans = sorted(
+            ((rng.randrange(30), rng.randrange(1, 16)) for _ in range(12)),
+            key=lambda span: (span[0], -span[1]),
+        )
         # What overlaps more than rounding explains lies on threads of its own.
         kept: list[tuple[int, int]] = []
         for at, length in spans:

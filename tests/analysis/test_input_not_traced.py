@@ -10,10 +10,19 @@ import nbprof
 from nbprof.tools.overview.text import means
 
 DATA = Path(__file__).parents[1] / "data"
-CATEGORIES = ["device_compute_ms", "device_to_device_ms", "device_collectives_ms", "host_compute_ms", "kernel_launch_ms", "output_ms"]
+CATEGORIES = [
+    "device_compute_ms",
+    "device_to_device_ms",
+    "device_collectives_ms",
+    "host_compute_ms",
+    "kernel_launch_ms",
+    "output_ms",
+]
 
 
-@pytest.fixture(scope="module", params=["xspace/jax_loop.xplane.pb", "torch/cpu_ops.pt.trace.json.gz"])
+@pytest.fixture(
+    scope="module", params=["xspace/jax_loop.xplane.pb", "torch/cpu_ops.pt.trace.json.gz"]
+)
 def p(request):
     return nbprof.load(DATA / request.param)
 

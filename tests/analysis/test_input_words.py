@@ -40,7 +40,12 @@ def test_where_input_was_not_traced_the_next_step_is_to_time_it():
 
 @pytest.mark.parametrize(
     ("percent", "said"),
-    [(0.0, "no step time"), (0.04, "less than 0.1% of step time"), (0.05, "only 0.1% of step time"), (4.9, "only 4.9% of step time")],
+    [
+        (0.0, "no step time"),
+        (0.04, "less than 0.1% of step time"),
+        (0.05, "only 0.1% of step time"),
+        (4.9, "only 4.9% of step time"),
+    ],
 )
 def test_a_little_input_is_not_said_to_be_nothing(percent, said):
     assert input_statement(percent, 0.0) == f"Not input-bound: {said} is spent waiting for input."
@@ -59,14 +64,20 @@ def test_a_run_that_is_bound_by_the_host_is_not_called_input_bound(tmp_path):
     (tmp_path / "nbprof.json").write_text(json.dumps(CaptureInfo(options={"warmup": 0}).to_dict()))
     p = load(tmp_path)
     assert (p.input_pipeline.summary["level"], p.tf_data.summary["input_bound"]) == ("high", True)
-    told = [p.input_pipeline.summary["statement"], p.tf_data.summary["statement"], *p.overview["checks"]["statement"]]
+    told = [
+        p.input_pipeline.summary["statement"],
+        p.tf_data.summary["statement"],
+        *p.overview["checks"]["statement"],
+    ]
     assert [text for text in told if "input-bound" in text] == []
 
 
 def test_the_host_of_jax_works_on_no_ops():
     p = load(real("findings/D8-copies/jax_conv_minimal_legacy"))
     assert not (p.ops.frame["where"] == "host").any()
-    assert "prepares and dispatches programs while the device is idle" in p.overview["verdict_detail"]
+    assert (
+        "prepares and dispatches programs while the device is idle" in p.overview["verdict_detail"]
+    )
 
 
 def test_a_figure_of_steps_is_one_of_the_recording_where_there_are_none():
@@ -81,7 +92,9 @@ def test_jax_is_not_asked_for_allocations_of_the_cpu(tmp_path):
     p = profile(tmp_path, xspace(host, hlo.metadata_plane(**{"jit_step(8)": (8, small())})))
     assert p.overview["framework"] == "JAX"
     told = memory.payload(p.run)["empty"]
-    assert told["text"].endswith("not for the CPU. The tab Program memory shows what its compiled programs need.")
+    assert told["text"].endswith(
+        "not for the CPU. The tab Program memory shows what its compiled programs need."
+    )
     assert not told["code"]
 
 
@@ -99,7 +112,9 @@ def test_a_wait_that_could_not_be_recorded_is_unknown_and_not_0(name, traced):
     figure = next(f for f in p.payload(0)["overview"]["figures"] if f["key"] == "input")
     check = p.overview["checks"].set_index("check").loc["input"]
     if traced:
-        assert p.overview["input_percent"] == pytest.approx(p.input_pipeline.summary["input_percent"])
+        assert p.overview["input_percent"] == pytest.approx(
+            p.input_pipeline.summary["input_percent"]
+        )
         assert figure["value"] > 0
         assert check["level"] != "unknown"
     else:
@@ -110,9 +125,12 @@ def test_a_wait_that_could_not_be_recorded_is_unknown_and_not_0(name, traced):
 
 
 @pytest.mark.parametrize(
-    ("ran", "budget", "told"), [("DecodeJpeg", 1000, True), ("RandomUniform", 1000, False), ("DecodeJpeg", "None", False)]
+    ("ran", "budget", "told"),
+    [("DecodeJpeg", 1000, True), ("RandomUniform", 1000, False), ("DecodeJpeg", "None", False)],
 )
-def test_what_each_epoch_makes_anew_is_told_by_turns_of_repeat_and_by_ops_of_the_pipeline(tmp_path, ran, budget, told):
+def test_what_each_epoch_makes_anew_is_told_by_turns_of_repeat_and_by_ops_of_the_pipeline(
+    tmp_path, ran, budget, told
+):
     host, main, pool, maps = PlaneWriter("/host:CPU"), [], [], []
     of_root = {"id": 10, "parent_id": 0, "ram_budget_megabytes": budget}
     of_map = {"parent_id": 11, "parallelism": 8, "shapes": "[64,64] []", "types": "float int64"}
@@ -124,7 +142,15 @@ def test_what_each_epoch_makes_anew_is_told_by_turns_of_repeat_and_by_ops_of_the
         main.append(host.event("dropout/RandomUniform:RandomUniform", at + 8 * MS, MS))
         pool.append(host.event("Iterator::Root", at, 8 * MS, **of_root))
         pool.append(host.event("Iterator::Root::Repeat", at, 8 * MS, id=11, parent_id=10))
-        pool.append(host.event(f"Iterator::Root::Repeat[{step // 2}]::ParallelMapV2", at, 7 * MS, id=20 + step // 2, **of_map))
+        pool.append(
+            host.event(
+                f"Iterator::Root::Repeat[{step // 2}]::ParallelMapV2",
+                at,
+                7 * MS,
+                id=20 + step // 2,
+                **of_map,
+            )
+        )
         maps.append(host.event(f"{ran}:{ran}", at, 6 * MS))
     host.line("python", main, line_id=1)
     host.line("tf_data_iterator_get_next/-8790653038117343132", pool, line_id=2)
@@ -146,14 +172,24 @@ def test_copies_into_the_memory_of_xla_on_the_cpu_are_input_while_no_op_runs(tmp
         main.append(host.event("PjitFunction(step)", at, MS // 10))
         pool.append(host.event("H2D Dispatch", at + MS, 5 * MS))
         for name, begin, length in (("dot", 4, 4), ("add", 8, 1)):
-            run = {"hlo_op": name, "hlo_module": "jit_step", "program_id": 8, "run_id": step, "device_ordinal": 0}
+            run = {
+                "hlo_op": name,
+                "hlo_module": "jit_step",
+                "program_id": 8,
+                "run_id": step,
+                "device_ordinal": 0,
+            }
             pool.append(host.event(name, at + begin * MS, length * MS, **run))
-        pool.append(host.event("ThunkExecutor::Execute (wait for completion)", at + 9 * MS, MS // 2))
+        pool.append(
+            host.event("ThunkExecutor::Execute (wait for completion)", at + 9 * MS, MS // 2)
+        )
     host.line("python", main, line_id=1)
     host.line("tf_XLAPjRtCpuClient/-2327038832903291846", pool, line_id=2)
     p = profile(tmp_path, xspace(host, hlo.metadata_plane(**{"jit_step(8)": (8, small())})))
     used = p.steps.frame[p.steps.frame["counted"]]
-    assert used[["step_time_ms", "input_ms", "host_to_device_ms"]].to_numpy().tolist() == [[10.0, 3.0, 3.0]] * (4 if marked else 3)
+    assert used[["step_time_ms", "input_ms", "host_to_device_ms"]].to_numpy().tolist() == [
+        [10.0, 3.0, 3.0]
+    ] * (4 if marked else 3)
     assert used["other_ms"].to_numpy() == pytest.approx(1.4)
     assert p.advice.set_index("rule").loc["arrays_copied", "gain_ms_per_step"] == pytest.approx(3.0)
 
@@ -171,7 +207,9 @@ def test_the_flat_map_of_a_generator_is_told_what_helps_the_generator():
 
 @pytest.mark.parametrize(("framework", "said"), [("JAX", "grain"), ("TensorFlow", "use tf.data")])
 def test_what_helps_input_of_no_known_kind_suits_the_framework(framework, said):
-    table = pd.DataFrame({"op": ["nbprof.steps: next item"], "category": ["other"], "self_ms": [8.0]})
+    table = pd.DataFrame(
+        {"op": ["nbprof.steps: next item"], "category": ["other"], "self_ms": [8.0]}
+    )
     told = input_pipeline.categories(table, titled(framework)).set_index("category")["advice"]
     assert said in told["other"]
 
@@ -186,11 +224,20 @@ READ = ["preprocessing", "demanded_file_read", "advanced_file_read"]
         ([], [*READ, "enqueue", "other"]),
         ([(WAIT, "other")], [*READ, "enqueue"]),
         ([(WAIT, "other"), ("Iterator::Root::Map", "preprocessing")], ["enqueue"]),
-        ([("TransferToDevice", "enqueue"), ("Iterator::Root::TFRecord", "demanded_file_read")], ["other"]),
+        (
+            [("TransferToDevice", "enqueue"), ("Iterator::Root::TFRecord", "demanded_file_read")],
+            ["other"],
+        ),
     ],
 )
 def test_of_kinds_of_work_that_jax_does_not_record_the_time_is_missing(ops, unknown):
-    table = pd.DataFrame({"op": [op for op, _ in ops], "category": [kind for _, kind in ops], "self_ms": [8.0] * len(ops)})
+    table = pd.DataFrame(
+        {
+            "op": [op for op, _ in ops],
+            "category": [kind for _, kind in ops],
+            "self_ms": [8.0] * len(ops),
+        }
+    )
     five = input_pipeline.categories(table, JAX).set_index("category")
     assert sorted(five.index[five["time_ms"].isna()]) == sorted(unknown)
     assert five.loc[unknown, ["percent"]].isna().all(axis=None)
@@ -202,13 +249,22 @@ def test_of_kinds_of_work_that_jax_does_not_record_the_time_is_missing(ops, unkn
 def test_the_tab_says_why_the_time_of_a_kind_of_work_is_missing(tmp_path):
     host = PlaneWriter("/host:CPU")
     main = [host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1) for i in range(4)]
-    main += [host.event(WAIT, i * 10 * MS, 3 * MS, _ipl_stage_id=1, _ipl_stage_cat="unknown") for i in range(4)]
+    main += [
+        host.event(WAIT, i * 10 * MS, 3 * MS, _ipl_stage_id=1, _ipl_stage_cat="unknown")
+        for i in range(4)
+    ]
     main += [host.event("PjitFunction(step)", i * 10 * MS + 4 * MS, MS) for i in range(4)]
     host.line("python", main, line_id=7)
     p = profile(tmp_path, xspace(host))
     part = p.payload()["input"]
-    known = {one["key"]: (one["time_ms"], one["per_step_ms"], one["percent"]) for one in part["categories"]}
-    assert known == {"other": (12.0, 3.0, 100.0), **dict.fromkeys([*READ, "enqueue"], (None, None, None))}
+    known = {
+        one["key"]: (one["time_ms"], one["per_step_ms"], one["percent"])
+        for one in part["categories"]
+    }
+    assert known == {
+        "other": (12.0, 3.0, 100.0),
+        **dict.fromkeys([*READ, "enqueue"], (None, None, None)),
+    }
     assert [text.split(". ")[0] for text in part["missing"]] == [
         "Data preprocessing, Reading files on demand, Reading files in advance: not recorded",
         "Enqueuing data: not recorded",
@@ -225,7 +281,9 @@ def pipeline(asks: int, works: int):
         main.append(host.event("IteratorGetNext", at, asks * part))
         main.append(host.event("dense/MatMul:MatMul", at + asks * part, (100 - asks) * part))
         pool.append(host.event("Iterator::Root", at, works * part, id=11, parent_id=0))
-        pool.append(host.event("Iterator::Root::Map", at, works * part - part // 2, id=12, parent_id=11))
+        pool.append(
+            host.event("Iterator::Root::Map", at, works * part - part // 2, id=12, parent_id=11)
+        )
     host.line("python", main, line_id=1)
     host.line("tf_data_iterator_get_next", pool, line_id=2)
     return xspace(host)
@@ -233,14 +291,21 @@ def pipeline(asks: int, works: int):
 
 @pytest.mark.parametrize(
     ("asks", "works", "kind"),
-    [(40, 38, tf_data.PIPELINE), (40, 4, tf_data.ELSEWHERE), (40, 9, tf_data.PIPELINE), (4, 4, tf_data.HARDLY)],
+    [
+        (40, 38, tf_data.PIPELINE),
+        (40, 4, tf_data.ELSEWHERE),
+        (40, 9, tf_data.PIPELINE),
+        (4, 4, tf_data.HARDLY),
+    ],
 )
 def test_all_that_speaks_of_the_input_gives_one_answer(tmp_path, asks, works, kind):
     p = profile(tmp_path, pipeline(asks, works))
     why = p.run.tf_data.cause
     assert why.kind == kind
     part = p.payload()["input"]
-    helps = {row["category"]: row["advice"] for row in p.input_pipeline.categories.to_dict("records")}
+    helps = {
+        row["category"]: row["advice"] for row in p.input_pipeline.categories.to_dict("records")
+    }
     assert {row["key"]: row["advice"] for row in part["categories"]} == helps
     (drawn,) = part["pipelines"]
     marked = [node["name"] for node in drawn["nodes"] if node["bottleneck"]]
@@ -257,7 +322,10 @@ def test_all_that_speaks_of_the_input_gives_one_answer(tmp_path, asks, works, ki
     assert not rules & {"map_serial", "input_bottleneck", "prefetch_missing", "cache_missing"}
     if kind == tf_data.ELSEWHERE:
         assert part["next_step"] == p.tf_data.summary["next_step"] == why.text
-        assert why.text == "The step waits 40.00 ms for input, but the calls of tf.data take only 4.00 ms: the rest is not their work."
+        assert (
+            why.text
+            == "The step waits 40.00 ms for input, but the calls of tf.data take only 4.00 ms: the rest is not their work."
+        )
     else:
         assert part["next_step"] == "The input keeps up: look at the rest of the step."
         assert "hardly wait" in p.tf_data.summary["statement"]
@@ -266,12 +334,27 @@ def test_all_that_speaks_of_the_input_gives_one_answer(tmp_path, asks, works, ki
 @pytest.mark.parametrize(
     ("waits", "device", "kind", "part"),
     [
-        (tf_data.Waits(100.0, 10.0, 1.99), True, tf_data.ELSEWHERE, "the rest is copying batches to the device"),
+        (
+            tf_data.Waits(100.0, 10.0, 1.99),
+            True,
+            tf_data.ELSEWHERE,
+            "the rest is copying batches to the device",
+        ),
         (tf_data.Waits(100.0, 10.0, 2.0), True, tf_data.PIPELINE, ""),
-        (tf_data.Waits(100.0, 6.0, 5.0, 4.9), True, tf_data.ELSEWHERE, "returns its element within 4.90 ms"),
+        (
+            tf_data.Waits(100.0, 6.0, 5.0, 4.9),
+            True,
+            tf_data.ELSEWHERE,
+            "returns its element within 4.90 ms",
+        ),
         (tf_data.Waits(100.0, 6.0, 5.0, 5.0), True, tf_data.PIPELINE, ""),
         (tf_data.Waits(100.0, 4.9), True, tf_data.HARDLY, "Only 4.9% of step time"),
-        (tf_data.Waits(100.0, 4.9, 4.9, hidden=True), True, tf_data.HARDLY, "The calls of tf.data take only 4.90 ms of 100.00 ms per step"),
+        (
+            tf_data.Waits(100.0, 4.9, 4.9, hidden=True),
+            True,
+            tf_data.HARDLY,
+            "The calls of tf.data take only 4.90 ms of 100.00 ms per step",
+        ),
         (tf_data.Waits(100.0, 4.9, 5.0, hidden=True), True, tf_data.UNKNOWN, ""),
         (tf_data.Waits(100.0, 4.9, hidden=True), True, tf_data.UNKNOWN, ""),
         (tf_data.Waits(100.0, 50.0), True, tf_data.UNKNOWN, ""),

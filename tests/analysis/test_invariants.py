@@ -31,12 +31,28 @@ from tests.support.made import UNIT, Made, nested, opened, runs
 from tests.support.profiles import real
 
 TIMES = [f"{c}_ms" for c in CATEGORIES]
-RECORDED = sorted(p for p in (Path(__file__).parents[1] / "data").rglob("*.*") if p.name.endswith((".pb", ".json.gz")))
-REAL = (
-    *("tf-gpu/rtx5000-cnn-batch64", "tf-gpu/t4-one-step", "tf-gpu/v100x8-collectives", "tf-cpu/prefetch-example"),
-    *("tf-cpu/prefetch-128-empty-gpu-plane", "jax/gtx1080ti-reactant", "jax/mi300-jax08_attention", "jax/tpu-v6e-inference"),
+RECORDED = sorted(
+    p
+    for p in (Path(__file__).parents[1] / "data").rglob("*.*")
+    if p.name.endswith((".pb", ".json.gz"))
 )
-EXAMPLES = settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
+REAL = (
+    *(
+        "tf-gpu/rtx5000-cnn-batch64",
+        "tf-gpu/t4-one-step",
+        "tf-gpu/v100x8-collectives",
+        "tf-cpu/prefetch-example",
+    ),
+    *(
+        "tf-cpu/prefetch-128-empty-gpu-plane",
+        "jax/gtx1080ti-reactant",
+        "jax/mi300-jax08_attention",
+        "jax/tpu-v6e-inference",
+    ),
+)
+EXAMPLES = settings(
+    deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow]
+)
 # Each of them opens a run twice and makes all of its frames.
 PAIRS = settings(EXAMPLES, max_examples=examples(30))
 
@@ -67,7 +83,9 @@ def steps_hold(p: Profile) -> None:
     assert (frame["step_time_ms"] > 0).all()
     parts = np.column_stack([ps(frame[c]) for c in TIMES])
     assert (parts >= 0).all()
-    assert parts.sum(axis=1).tolist() == ps(frame["step_time_ms"]).tolist(), "the parts of a step are its time, to the ps"
+    assert parts.sum(axis=1).tolist() == ps(frame["step_time_ms"]).tolist(), (
+        "the parts of a step are its time, to the ps"
+    )
     told = p.steps.summary.set_index("category")
     assert told.loc[list(CATEGORIES), "percent"].sum() == pytest.approx(100)
     assert (told["min_ms"].fillna(0) <= told["max_ms"].fillna(0) + 1e-12).all()
@@ -77,12 +95,20 @@ def steps_hold(p: Profile) -> None:
 def swept(p: Profile) -> list[dict[str, int]]:
     """The parts of each step, from one instant at which something begins or ends to the next; times in ps."""
     work = p.run.activity.work.frame()
-    rows = list(zip(*(work[c].tolist() for c in ("host", "group", "start", "end", "cls")), strict=True))
+    rows = list(
+        zip(*(work[c].tolist() for c in ("host", "group", "start", "end", "cls")), strict=True)
+    )
     out = []
     frame = p.run.steps
-    for host, group, at, time in zip(frame["host"], frame["group"], ps(frame["start_ms"]), ps(frame["step_time_ms"]), strict=True):
-        mine = [(s, e, c) for h, g, s, e, c in rows if (p.run.activity.hosts[h], g) == (host, group)]
-        cuts = sorted({at, at + time, *(t for s, e, _ in mine for t in (s, e) if at < t < at + time)})
+    for host, group, at, time in zip(
+        frame["host"], frame["group"], ps(frame["start_ms"]), ps(frame["step_time_ms"]), strict=True
+    ):
+        mine = [
+            (s, e, c) for h, g, s, e, c in rows if (p.run.activity.hosts[h], g) == (host, group)
+        ]
+        cuts = sorted(
+            {at, at + time, *(t for s, e, _ in mine for t in (s, e) if at < t < at + time)}
+        )
         parts: dict[str, int] = defaultdict(int)
         for begin, end in itertools.pairwise(cuts):
             inside = [c for s, e, c in mine if s <= begin and end <= e]
@@ -167,7 +193,10 @@ def overview_holds(p: Profile) -> None:
     for name, value in told.items():
         if name.endswith("_percent") and value is not None:
             assert -1e-9 <= value <= 100 + 1e-9, name
-    for pair in (("device_busy_percent", "device_idle_percent"), ("compute_16bit_percent", "compute_32bit_percent")):
+    for pair in (
+        ("device_busy_percent", "device_idle_percent"),
+        ("compute_16bit_percent", "compute_32bit_percent"),
+    ):
         values = [told[name] for name in pair]
         assert values == [None, None] or sum(values) == pytest.approx(100)
     sides = [told[f"{side}_op_percent"] for side in ("host", "device")]
@@ -204,11 +233,17 @@ def test_every_frame_of_real_profiles_adds_up(name):
 def test_the_parts_of_a_step_are_those_of_a_sweep_in_a_straight_loop(made):
     p = made.profile()
     frame = p.run.steps
-    found = [{c: int(t) for c in CATEGORIES if (t := ps([row[f"{c}_ms"]])[0])} for row in frame.to_dict("records")]
+    found = [
+        {c: int(t) for c in CATEGORIES if (t := ps([row[f"{c}_ms"]])[0])}
+        for row in frame.to_dict("records")
+    ]
     assert found == swept(p)
 
 
-SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.sampled_from([10, 90, 110, 140])), max_size=25)
+SPANS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 30), st.sampled_from([10, 90, 110, 140])),
+    max_size=25,
+)
 
 
 @given(SPANS, st.randoms())
@@ -221,7 +256,11 @@ def test_flatten_of_segments_is_these_segments_in_any_order(spans, chance):
     other = flatten(mixed[0], mixed[0] + mixed[1], mixed[2])
 
     def instants(segments):
-        return {t: c for a, b, c in zip(*(x.tolist() for x in segments), strict=True) for t in range(a, b)}
+        return {
+            t: c
+            for a, b, c in zip(*(x.tolist() for x in segments), strict=True)
+            for t in range(a, b)
+        }
 
     assert [x.tolist() for x in other] == [x.tolist() for x in once]
     assert instants(again) == instants(once)
@@ -233,12 +272,22 @@ def test_flatten_of_segments_is_these_segments_in_any_order(spans, chance):
 def test_self_times_are_the_time_in_which_the_thread_is_busy(spans):
     spans.sort(key=lambda s: (s[0], -s[1]))
     start, duration = (np.array([s[k] for s in spans], np.int64) for k in range(2))
-    own = nesting.self_times(nesting.parents(np.zeros(len(spans), np.int32), start, duration), duration)
+    own = nesting.self_times(
+        nesting.parents(np.zeros(len(spans), np.int32), start, duration), duration
+    )
     assert own.sum() == length([(s, s + d) for s, d in spans])
     for i, (begin, long) in enumerate(spans):
         # Equal spans lie in one another, the later in the earlier.
-        inside = [(s, s + d) for j, (s, d) in enumerate(spans) if begin <= s and s + d <= begin + long and (s, d, j) != (begin, long, i)]
-        inside = [x for x in inside if x != (begin, begin + long)] if (begin, long) not in spans[i + 1 :] else [(begin, begin + long)]
+        inside = [
+            (s, s + d)
+            for j, (s, d) in enumerate(spans)
+            if begin <= s and s + d <= begin + long and (s, d, j) != (begin, long, i)
+        ]
+        inside = (
+            [x for x in inside if x != (begin, begin + long)]
+            if (begin, long) not in spans[i + 1 :]
+            else [(begin, begin + long)]
+        )
         assert own[i] == long - length(inside)
 
 
@@ -247,9 +296,15 @@ def test_ops_of_a_thread_and_its_idle_time_make_up_its_extent(spans, copies):
     threads = [[("b/Add:Add", begin, long) for begin, long in spans]] * copies
     table = Made([], threads).profile().ops.with_idle.set_index("op")["self_us"]
     busy = length([(s, s + d) for s, d in spans]) * UNIT * copies
-    extent = (max(s + d for s, d in spans) - min(s for s, _ in spans)) * UNIT * copies if spans else 0
+    extent = (
+        (max(s + d for s, d in spans) - min(s for s, _ in spans)) * UNIT * copies if spans else 0
+    )
     assert table.get("b/Add", 0.0) == pytest.approx(busy / 1e6)
-    assert table["IDLE" if spans else table.index[0]] == pytest.approx((extent - busy) / 1e6) if len(table) else not spans
+    assert (
+        table["IDLE" if spans else table.index[0]] == pytest.approx((extent - busy) / 1e6)
+        if len(table)
+        else not spans
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=20))
@@ -264,7 +319,13 @@ def test_ops_that_overlap_partly_have_no_time_below_zero(spans):
 
 
 @settings(deadline=None, max_examples=examples(60))
-@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.integers(0, 60), st.integers(0, 12)),
+        min_size=1,
+        max_size=20,
+    )
+)
 def test_idle_of_a_device_is_the_time_in_which_no_stream_ran(spans):
     """PyTorch: each instant counts once, however many streams run."""
     trace = kineto.Kineto()
@@ -323,8 +384,16 @@ def test_the_order_of_lines_in_the_file_changes_nothing(made, chance):
 def test_threads_and_batches_of_the_reader_change_nothing(made, threads, sizes):
     plain = frames(made.profile())
     with (
-        mock.patch.multiple(xspace_batches, _THREADS=threads, _FEWEST_EVENTS=sizes[0], MOST_EVENTS=sizes[1], _WINDOW=8),
-        mock.patch.multiple(xspace_split, _ALONE=200, _TOGETHER=400, _SEGMENT=300, _EVENT=0, _WINDOW=64),
+        mock.patch.multiple(
+            xspace_batches,
+            _THREADS=threads,
+            _FEWEST_EVENTS=sizes[0],
+            MOST_EVENTS=sizes[1],
+            _WINDOW=8,
+        ),
+        mock.patch.multiple(
+            xspace_split, _ALONE=200, _TOGETHER=400, _SEGMENT=300, _EVENT=0, _WINDOW=64
+        ),
     ):
         equal(plain, frames(made.profile()))
 
@@ -336,9 +405,21 @@ def torch_runs(draw):
         trace.step(number, 100 * number, 90)
     for _ in range(draw(st.integers(0, 12))):
         at = draw(st.integers(0, 280))
-        op = trace.op(draw(st.sampled_from(["aten::mm", "aten::add", "aten::relu"])), at, draw(st.integers(1, 20)), draw(st.integers(1, 2)))
+        op = trace.op(
+            draw(st.sampled_from(["aten::mm", "aten::add", "aten::relu"])),
+            at,
+            draw(st.integers(1, 20)),
+            draw(st.integers(1, 2)),
+        )
         if draw(st.booleans()):
-            trace.launched("gemm", at, at + draw(st.integers(0, 9)), draw(st.integers(0, 30)), op, stream=draw(st.integers(6, 7)))
+            trace.launched(
+                "gemm",
+                at,
+                at + draw(st.integers(0, 9)),
+                draw(st.integers(0, 30)),
+                op,
+                stream=draw(st.integers(6, 7)),
+            )
     return trace
 
 
@@ -359,11 +440,20 @@ def test_threads_and_stretches_of_the_reader_of_chrome_traces_change_nothing(tra
 
 
 def test_the_deviation_is_that_of_a_sample():
-    steps = pd.DataFrame({"step_time_ms": [10.0, 12.0, 14.0], "warmup": False, "counted": True, **dict.fromkeys(TIMES, 0.0)})
+    steps = pd.DataFrame(
+        {
+            "step_time_ms": [10.0, 12.0, 14.0],
+            "warmup": False,
+            "counted": True,
+            **dict.fromkeys(TIMES, 0.0),
+        }
+    )
     assert summary(steps).set_index("category").loc["step_time", "sd_ms"] == 2.0
 
 
-@pytest.mark.parametrize(("count", "narrow", "width"), [(2500, 500, 2), (1001, 999, 1), (3000, 1000, 3), (1999, 1, 1)])
+@pytest.mark.parametrize(
+    ("count", "narrow", "width"), [(2500, 500, 2), (1001, 999, 1), (3000, 1000, 3), (1999, 1, 1)]
+)
 def test_a_timeline_is_sampled_in_boxes_as_xprof_does_it(count, narrow, width):
     """`narrow` boxes of `width` rows, then boxes of one more, 1000 in all."""
     rising = np.arange(count, dtype=float)
@@ -384,4 +474,8 @@ def test_a_sampled_timeline_keeps_its_peak_and_its_order(values, most):
 
 def test_a_run_that_is_no_json_is_no_profile():
     with pytest.raises(ReadError):
-        opened(json.dumps({"traceEvents": "none"}).encode()[:-3] + b"\xff", "host.pt.trace.json", "chrome")
+        opened(
+            json.dumps({"traceEvents": "none"}).encode()[:-3] + b"\xff",
+            "host.pt.trace.json",
+            "chrome",
+        )

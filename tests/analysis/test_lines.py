@@ -30,7 +30,9 @@ def times(*changes, cut=False):
         at.append(BASE + us * 1000)
         code = lines.setdefault((place[0], place[1]), len(lines) + 1) if place else 0
         line.append(code if not place or place[2] else -code)
-    return LineTimes({"1": MODEL, "2": CELL}, list(lines), np.array(at), np.array(line, np.int32), cut)
+    return LineTimes(
+        {"1": MODEL, "2": CELL}, list(lines), np.array(at), np.array(line, np.int32), cut
+    )
 
 
 RAN = times(
@@ -110,7 +112,13 @@ def test_the_overview_shows_the_recorded_cell_whole_and_of_others_what_ran(tmp_p
     code = p.payload()["overview"]["code"]
     assert [cell["title"] for cell in code["cells"]] == ["Cell [8]", "Cell [7]"]
     table = code["cells"][0]["table"]
-    assert [head["key"] for head in table["columns"]] == ["line", "code", "calls", "host_ms", "device_ms"]
+    assert [head["key"] for head in table["columns"]] == [
+        "line",
+        "code",
+        "calls",
+        "host_ms",
+        "device_ms",
+    ]
     assert table["data"]["host_ms"].tolist() == pytest.approx([0.015, 0.011, 0.04])
     assert code["notes"] == [
         "5.0 µs (5.0%) of the host time of the recording is not attributed to any line.",
@@ -140,7 +148,9 @@ def located(*places):
     """Frames 1, 2, ... of a program, one for each (file, line)."""
     files = list(dict.fromkeys(file for file, _ in places))
     index = b"".join(chunk(1, file) for file in files)
-    index += b"".join(chunk(3, number(1, files.index(file) + 1) + number(3, line)) for file, line in places)
+    index += b"".join(
+        chunk(3, number(1, files.index(file) + 1) + number(3, line)) for file, line in places
+    )
     return index + b"".join(chunk(4, number(1, i + 1)) for i in range(len(places)))
 
 
@@ -152,23 +162,53 @@ PLACES = [
 
 
 def test_stack_frames_of_a_program_are_read_where_instructions_have_no_file():
-    module = chunk(1, "jit_f") + chunk(3, hlo.computation("main", framed("a", 1), framed("b", 2), framed("c", 9)))
+    module = chunk(1, "jit_f") + chunk(
+        3, hlo.computation("main", framed("a", 1), framed("b", 2), framed("c", 9))
+    )
     program = Program(chunk(1, module + chunk(17, located(*PLACES))))
-    assert [(i.source_file, i.source_line) for i in map(program.instruction, range(3))] == [*PLACES[:2], ("", 0)]
+    assert [(i.source_file, i.source_line) for i in map(program.instruction, range(3))] == [
+        *PLACES[:2],
+        ("", 0),
+    ]
 
 
 def test_ops_of_programs_are_those_of_the_line_they_were_traced_from(tmp_path):
     ops = [framed(f"op.{i}", i) for i in range(1, 4)]
-    module = chunk(1, "jit_f") + chunk(2, "main") + chunk(3, hlo.computation("main", *ops)) + number(5, 3) + chunk(17, located(*PLACES))
-    plane = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 8, "core_count": 100, "clock_rate": 1_000_000})
-    spans = [("op.1", 0, MS), ("op.2", 2 * MS, 2 * MS), ("op.3", 5 * MS, 4 * MS), ("op.1", 10 * MS, MS)]
-    known = [plane.event("k", at, length, hlo_op=op, hlo_module="jit_f", program_id=3) for op, at, length in spans]
+    module = (
+        chunk(1, "jit_f")
+        + chunk(2, "main")
+        + chunk(3, hlo.computation("main", *ops))
+        + number(5, 3)
+        + chunk(17, located(*PLACES))
+    )
+    plane = PlaneWriter(
+        "/device:GPU:0",
+        {
+            "device_vendor": "Nvidia",
+            "compute_cap_major": 8,
+            "core_count": 100,
+            "clock_rate": 1_000_000,
+        },
+    )
+    spans = [
+        ("op.1", 0, MS),
+        ("op.2", 2 * MS, 2 * MS),
+        ("op.3", 5 * MS, 4 * MS),
+        ("op.1", 10 * MS, MS),
+    ]
+    known = [
+        plane.event("k", at, length, hlo_op=op, hlo_module="jit_f", program_id=3)
+        for op, at, length in spans
+    ]
     plane.line("Stream #7(Compute)", known, line_id=7)
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(xspace(plane, hlo.metadata_plane(**{"jit_f(3)": (3, chunk(1, module))})))
     p: Profile = load(path)
     frame = p.lines.frame
-    assert frame[["file", "line", "program_us"]].values.tolist() == [["/srv/train.py", 30, 2000.0], ["Cell", 2, 2000.0]]
+    assert frame[["file", "line", "program_us"]].values.tolist() == [
+        ["/srv/train.py", 30, 2000.0],
+        ["Cell", 2, 2000.0],
+    ]
     assert frame["host_us"].isna().all()
     assert frame["calls"].isna().all()
     # Of a library: to no line of the person's.
@@ -190,7 +230,9 @@ def test_other_recordings_with_stacks_have_the_functions_of_the_person(tmp_path)
     file.add("threading.py(327): wait", "python_function", 0, 150, tid=BACKWARD)
     op = file.op("aten::mm", 22, 6, **{"Sequence number": 4, "Fwd thread id": 0})
     file.launched("gemm", 23, 25, 30, op)
-    back = file.op("MmBackward0", 130, 10, tid=BACKWARD, **{"Sequence number": 4, "Fwd thread id": 1})
+    back = file.op(
+        "MmBackward0", 130, 10, tid=BACKWARD, **{"Sequence number": 4, "Fwd thread id": 1}
+    )
     file.launched("gemm_back", 131, 140, 60, back, tid=BACKWARD)
     file.kernel("unlinked", 70, 11)
     lines = profile(tmp_path, file).lines

@@ -21,13 +21,20 @@ from tests.support.kineto import Kineto
 from tests.support.kineto import profile as torch_profile
 from tests.support.xspace import MS, PlaneWriter, xspace
 
-EVENTS = st.lists(st.tuples(st.booleans(), st.integers(0, 4), st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=40)
+EVENTS = st.lists(
+    st.tuples(st.booleans(), st.integers(0, 4), st.integers(1, 5), st.integers(0, 3)),
+    min_size=1,
+    max_size=40,
+)
 
 
 def walked(rows: pd.DataFrame, last: int, step: int | None) -> dict[int, int]:
     """Address and bytes of the blocks alive behind an event."""
     alive = {}
-    for address, event, size, of in zip(*(rows[c].iloc[: last + 1] for c in ("address", "event", "allocated_bytes", "group")), strict=True):
+    for address, event, size, of in zip(
+        *(rows[c].iloc[: last + 1] for c in ("address", "event", "allocated_bytes", "group")),
+        strict=True,
+    ):
         alive.pop(address, None)
         if event == "allocation":
             alive[address] = (size, of)
@@ -72,8 +79,12 @@ def test_blocks_at_every_moment_are_those_of_a_walk(events, whole):
         table = memory_alive.at(rows, float(last), "m", whole=whole)
         told = table[~table["op"].isin([memory_alive.UNUSED, memory_alive.EARLIER])]
         alive = walked(rows, last, None if whole else rows["group"].iloc[last])
-        assert sorted(np.repeat(told["allocated_bytes"], told["occurrences"]).tolist()) == sorted(alive.values())
-        rest = table["allocated_bytes"][table["op"].isin([memory_alive.UNUSED, memory_alive.EARLIER])].sum()
+        assert sorted(np.repeat(told["allocated_bytes"], told["occurrences"]).tolist()) == sorted(
+            alive.values()
+        )
+        rest = table["allocated_bytes"][
+            table["op"].isin([memory_alive.UNUSED, memory_alive.EARLIER])
+        ].sum()
         assert rest == max(rows["heap_bytes"].iloc[last] - sum(alive.values()), 0)
 
 
@@ -86,7 +97,9 @@ def test_moments_tell_the_same_as_one_at_a_time(events, most, data):
     assert sorted(found.at.tolist()) == at.tolist()
     for slot, position in enumerate(found.at.tolist()):
         now = found.moment <= slot
-        count = np.bincount(found.block[now], weights=found.change[now], minlength=len(found.blocks))
+        count = np.bincount(
+            found.block[now], weights=found.change[now], minlength=len(found.blocks)
+        )
         told = np.repeat(found.blocks["allocated_bytes"], count.astype(int)).tolist()
         alive = sorted(walked(rows, position, rows["group"].iloc[position]).values())
         assert len(told) + found.smaller_count[slot] == len(alive)
@@ -94,30 +107,53 @@ def test_moments_tell_the_same_as_one_at_a_time(events, most, data):
         if not found.smaller_count.any():
             assert sorted(told) == alive
     # As part of a timeline that has the events of another allocator as well.
-    both = pd.concat([rows.assign(memory_id="other", address=64, allocated_bytes=1), rows], ignore_index=True)
+    both = pd.concat(
+        [rows.assign(memory_id="other", address=64, allocated_bytes=1), rows], ignore_index=True
+    )
     again = memory_alive.moments(both, at, most, np.arange(len(rows), len(both)))
     pd.testing.assert_frame_equal(again.blocks, found.blocks)
-    assert all(np.array_equal(a, b) for a, b in zip(again, found, strict=True) if isinstance(a, np.ndarray))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(again, found, strict=True) if isinstance(a, np.ndarray)
+    )
 
 
 def test_the_payload_tells_what_is_alive_at_every_drawn_point(tmp_path):
     p = profile(
-        tmp_path, allocations([(True, 64 * (i % 5), 100 + i % 3) if i % 2 else (False, 64 * ((i * 3) % 5), 100) for i in range(60)])
+        tmp_path,
+        allocations(
+            [
+                (True, 64 * (i % 5), 100 + i % 3) if i % 2 else (False, 64 * ((i * 3) % 5), 100)
+                for i in range(60)
+            ]
+        ),
     )
     part = memory_view.payload(p.run)["ids"][0]
     moments, points = part["moments"], part["time_ms"]
     blocks = moments["blocks"]["data"]["allocated_bytes"]
     for slot, point in enumerate(moments["point"].values.tolist()):
         now = moments["moment"].values <= slot
-        count = np.bincount(moments["block"][now], weights=moments["change"][now], minlength=len(blocks))
+        count = np.bincount(
+            moments["block"][now], weights=moments["change"][now], minlength=len(blocks)
+        )
         table = p.memory.at(float(points[point]))
         told = table[table["op"] != moments["rest"]]
         assert (count * blocks).sum() == (told["allocated_bytes"] * told["occurrences"]).sum()
         rest = table.loc[table["op"] == moments["rest"], "allocated_bytes"].sum()
-        assert max(part["heap_bytes"][point] - (count * blocks).sum() - moments["smaller_bytes"][slot], 0) == rest
+        assert (
+            max(
+                part["heap_bytes"][point] - (count * blocks).sum() - moments["smaller_bytes"][slot],
+                0,
+            )
+            == rest
+        )
 
 
-FULL = {"bytes_reserved": 0, "bytes_available": 10_000, "fragmentation": 0.5, "peak_bytes_in_use": 5000}
+FULL = {
+    "bytes_reserved": 0,
+    "bytes_available": 10_000,
+    "fragmentation": 0.5,
+    "peak_bytes_in_use": 5000,
+}
 
 
 def allocations(events, drop=(), name="GPU_0_bfc", begin=1000, **more) -> bytes:
@@ -133,11 +169,19 @@ def allocations(events, drop=(), name="GPU_0_bfc", begin=1000, **more) -> bytes:
             "requested_bytes": size - 1,
             "allocation_bytes": size,
             **FULL,
-            **({"tf_op": f"op{size}:Add", "region_type": "output", "data_type": 1, "shape": "[2]"} if allocation else {"data_type": 0}),
+            **(
+                {"tf_op": f"op{size}:Add", "region_type": "output", "data_type": 1, "shape": "[2]"}
+                if allocation
+                else {"data_type": 0}
+            ),
             **more,
         }
         given = {k: v for k, v in stats.items() if k not in drop}
-        made.append(host.event("MemoryAllocation" if allocation else "MemoryDeallocation", i * MS, 0, **given))
+        made.append(
+            host.event(
+                "MemoryAllocation" if allocation else "MemoryDeallocation", i * MS, 0, **given
+            )
+        )
     host.line("t", made)
     return xspace(host)
 
@@ -149,7 +193,11 @@ def test_the_view_shows_no_data_type_where_none_is_known(tmp_path):
     p = profile(tmp_path, allocations(SOME, bytes_reserved=500))
     assert set(p.memory.peak["data_type"]) == {"INVALID", "float"}, "as TensorFlow calls it"
     one = memory_view.payload(p.run)["ids"][0]
-    for column in (one["peak"]["data"]["data_type"], one["moments"]["blocks"]["data"]["data_type"], one["data_type"]):
+    for column in (
+        one["peak"]["data"]["data_type"],
+        one["moments"]["blocks"]["data"]["data_type"],
+        one["data_type"],
+    ):
         assert {column["values"][code] for code in column["codes"]} - {""} == {"float"}
 
 
@@ -158,7 +206,12 @@ def test_a_block_that_was_there_before_the_recording(tmp_path):
     timeline = p.memory.timeline
     assert (timeline["in_use_bytes"] >= 0).all()
     first = timeline.iloc[0]
-    assert (first["event"], first["op"], first["region_type"], first["shape"]) == ("deallocation", "", "", ""), "nothing is known of it"
+    assert (first["event"], first["op"], first["region_type"], first["shape"]) == (
+        "deallocation",
+        "",
+        "",
+        "",
+    ), "nothing is known of it"
     row = p.memory.summary.iloc[0]
     assert (row["peak_bytes"], row["allocations"], row["deallocations"]) == (1100, 3, 3)
     peak = p.memory.peak.set_index("op")["allocated_bytes"]
@@ -166,15 +219,27 @@ def test_a_block_that_was_there_before_the_recording(tmp_path):
 
 
 def test_two_allocations_at_one_address(tmp_path):
-    p = profile(tmp_path, allocations([(True, 64, 100), (True, 64, 300), (False, 64, 300)], begin=0))
-    assert p.memory.timeline["op"].tolist() == ["op100", "op300", "op100"], "the first at an address is the one that is freed"
+    p = profile(
+        tmp_path, allocations([(True, 64, 100), (True, 64, 300), (False, 64, 300)], begin=0)
+    )
+    assert p.memory.timeline["op"].tolist() == ["op100", "op300", "op100"], (
+        "the first at an address is the one that is freed"
+    )
     peak = p.memory.peak
     assert (peak["allocated_bytes"] * peak["occurrences"]).sum() == 400
-    assert peak.set_index("op")["allocated_bytes"].to_dict() == {"op300": 300, memory_alive.UNUSED: 100}
+    assert peak.set_index("op")["allocated_bytes"].to_dict() == {
+        "op300": 300,
+        memory_alive.UNUSED: 100,
+    }
 
 
 def test_of_equal_peaks_the_last_counts(tmp_path):
-    p = profile(tmp_path, allocations([(True, 64, 100), (False, 64, 100), (True, 128, 100), (False, 128, 100)], begin=0))
+    p = profile(
+        tmp_path,
+        allocations(
+            [(True, 64, 100), (False, 64, 100), (True, 128, 100), (False, 128, 100)], begin=0
+        ),
+    )
     row = p.memory.summary.iloc[0]
     assert (row["peak_bytes"], row["peak_time_ms"]) == (100, 2.0)
     assert len(p.memory.peak) == 1
@@ -185,11 +250,31 @@ def test_events_without_any_stat(tmp_path):
     host.line("t", [host.event("MemoryAllocation", 0, 0), host.event("MemoryDeallocation", MS, 0)])
     p = profile(tmp_path, xspace(host))
     timeline = p.memory.timeline
-    for column in ("requested_bytes", "allocated_bytes", "stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes"):
+    for column in (
+        "requested_bytes",
+        "allocated_bytes",
+        "stack_bytes",
+        "heap_bytes",
+        "free_bytes",
+        "fragmentation",
+        "in_use_bytes",
+    ):
         assert timeline[column].isna().all(), column
     row = p.memory.summary.iloc[0]
     assert (row["allocations"], row["deallocations"]) == (1, 1)
-    assert row[["capacity_bytes", "peak_bytes", "peak_time_ms", "peak_heap_bytes", "lifetime_peak_bytes"]].isna().all()
+    assert (
+        row[
+            [
+                "capacity_bytes",
+                "peak_bytes",
+                "peak_time_ms",
+                "peak_heap_bytes",
+                "lifetime_peak_bytes",
+            ]
+        ]
+        .isna()
+        .all()
+    )
     assert not len(p.memory.peak)
     assert not len(p.memory.at(0.5))
     assert "peak_memory_bytes" not in p.overview or p.overview["peak_memory_bytes"] is None
@@ -198,14 +283,26 @@ def test_events_without_any_stat(tmp_path):
 
 
 def test_an_allocator_with_a_stack_only(tmp_path):
-    drop = ("bytes_allocated", "allocation_bytes", "requested_bytes", "bytes_available", "fragmentation", "peak_bytes_in_use", "addr")
+    drop = (
+        "bytes_allocated",
+        "allocation_bytes",
+        "requested_bytes",
+        "bytes_available",
+        "fragmentation",
+        "peak_bytes_in_use",
+        "addr",
+    )
     p = profile(tmp_path, allocations(SOME, drop=drop, bytes_reserved=4096))
     timeline = p.memory.timeline
     assert timeline["in_use_bytes"].tolist() == [4096] * 4
     assert timeline["heap_bytes"].isna().all()
     row = p.memory.summary.iloc[0]
     assert (row["peak_bytes"], row["peak_stack_bytes"]) == (4096, 4096)
-    assert row[["capacity_bytes", "peak_heap_bytes", "peak_free_bytes", "peak_fragmentation"]].isna().all()
+    assert (
+        row[["capacity_bytes", "peak_heap_bytes", "peak_free_bytes", "peak_fragmentation"]]
+        .isna()
+        .all()
+    )
     assert p.memory.peak["op"].tolist() == ["stack"]
     p.payload()
 
@@ -225,7 +322,9 @@ def test_what_an_allocator_does_not_state_is_absent_and_said(tmp_path, stat, col
     if column:
         assert p.memory.timeline[column].isna().all()
     assert p.memory.summary["peak_bytes"].tolist() == [1500]
-    assert any("GPU_0_bfc" in n.text and f"do not include {said}" in n.text for n in p.receipt.lines)
+    assert any(
+        "GPU_0_bfc" in n.text and f"do not include {said}" in n.text for n in p.receipt.lines
+    )
     whole = profile(tmp_path, allocations(SOME))
     assert not any("do not include" in n.text for n in whole.receipt.lines)
     p.payload()
@@ -250,7 +349,9 @@ def test_a_deallocation_without_a_size_has_that_of_its_block(tmp_path):
     host.line(
         "t",
         [
-            host.event("MemoryAllocation", 0, 0, requested_bytes=90, allocation_bytes=100, **common),
+            host.event(
+                "MemoryAllocation", 0, 0, requested_bytes=90, allocation_bytes=100, **common
+            ),
             host.event("MemoryDeallocation", MS, 0, **common),
             host.event("MemoryDeallocation", 2 * MS, 0, **common),
         ],
@@ -262,8 +363,12 @@ def test_a_deallocation_without_a_size_has_that_of_its_block(tmp_path):
     timeline = p.memory.timeline
     assert timeline["allocated_bytes"].iloc[:2].tolist() == [100, -100]
     assert timeline["requested_bytes"].iloc[1] == 90
-    assert timeline["allocated_bytes"].isna().tolist() == [False, False, True], "of the last nothing is known"
-    assert profile(tmp_path, data).run.memory_timeline["allocated_bytes"].dtype == np.int64, "plain where all is stated"
+    assert timeline["allocated_bytes"].isna().tolist() == [False, False, True], (
+        "of the last nothing is known"
+    )
+    assert profile(tmp_path, data).run.memory_timeline["allocated_bytes"].dtype == np.int64, (
+        "plain where all is stated"
+    )
 
 
 def test_what_ops_free_is_counted_where_only_the_block_states_its_size(tmp_path):
@@ -279,10 +384,23 @@ def test_what_ops_free_is_counted_where_only_the_block_states_its_size(tmp_path)
 
 def test_allocators_of_one_peak_are_in_the_order_of_their_names(tmp_path):
     host = PlaneWriter("/host:CPU")
-    peaks = {"1": 5 * 2**30 + 9, "2": 5 * 2**30 + 8, "10": 5 * 2**30 + 7, "0": 5 * 2**30, "3": 2**30}
+    peaks = {
+        "1": 5 * 2**30 + 9,
+        "2": 5 * 2**30 + 8,
+        "10": 5 * 2**30 + 7,
+        "0": 5 * 2**30,
+        "3": 2**30,
+    }
     made = [
         host.event(
-            "MemoryAllocation", MS, 0, allocator_name=name, bytes_allocated=size, requested_bytes=size, allocation_bytes=size, addr=64
+            "MemoryAllocation",
+            MS,
+            0,
+            allocator_name=name,
+            bytes_allocated=size,
+            requested_bytes=size,
+            allocation_bytes=size,
+            addr=64,
         )
         for name, size in peaks.items()
     ]
@@ -294,7 +412,10 @@ def test_allocators_of_one_peak_are_in_the_order_of_their_names(tmp_path):
 def test_a_moment_can_be_asked_for(tmp_path):
     p = profile(tmp_path, allocations(SOME))
     assert not len(p.memory.at(-1))
-    assert p.memory.at(0.5).set_index("op")["allocated_bytes"].to_dict() == {memory_alive.UNUSED: 1000, "op100": 100}
+    assert p.memory.at(0.5).set_index("op")["allocated_bytes"].to_dict() == {
+        memory_alive.UNUSED: 1000,
+        "op100": 100,
+    }
     assert p.memory.at(1e9)["allocated_bytes"].sum() == 1500
     assert p.memory.at(1e9, whole=True)["op"].tolist()[0] == memory_alive.EARLIER
     pd.testing.assert_frame_equal(p.memory.at(3.0), p.memory.peak)
@@ -307,15 +428,28 @@ def test_a_moment_can_be_asked_for(tmp_path):
 def test_pytorch_is_followed_from_the_begin_of_the_recording(tmp_path):
     k = Kineto()
     k.op("aten::mm", 0, 100)
-    for i, (size, address) in enumerate([(100, 1), (300, 2), (-100, 1), (-50, 9), (200, 1), (200, 1)]):
-        k.memory(10 + i, size, address, 1000 + sum([100, 300, -100, -50, 200, 200][: i + 1]), reserved=4096, device=0)
+    for i, (size, address) in enumerate(
+        [(100, 1), (300, 2), (-100, 1), (-50, 9), (200, 1), (200, 1)]
+    ):
+        k.memory(
+            10 + i,
+            size,
+            address,
+            1000 + sum([100, 300, -100, -50, 200, 200][: i + 1]),
+            reserved=4096,
+            device=0,
+        )
     p = torch_profile(tmp_path, k)
     timeline = p.memory.timeline
     assert (timeline["in_use_bytes"] >= 0).all()
     assert timeline["in_use_bytes"].tolist() == [1100, 1400, 1300, 1250, 1450, 1650]
     assert timeline[["stack_bytes", "requested_bytes", "fragmentation"]].isna().all(axis=None)
     table = p.memory.at(timeline["time_ms"].iloc[4])
-    assert table.set_index("op")["allocated_bytes"].to_dict() == {memory_alive.EARLIER: 950, "aten::mm": 300} or len(table) == 3
+    assert (
+        table.set_index("op")["allocated_bytes"].to_dict()
+        == {memory_alive.EARLIER: 950, "aten::mm": 300}
+        or len(table) == 3
+    )
     assert (table["allocated_bytes"] * table["occurrences"]).sum() == 1450
     assert any("do not include stack, fragmentation" in n.text for n in p.receipt.lines)
 
@@ -323,9 +457,14 @@ def test_pytorch_is_followed_from_the_begin_of_the_recording(tmp_path):
 def test_notes_name_the_kinds_of_allocators_once():
     one = frame([(True, 1, 5, 0), (False, 1, 5, 0)])
     bare = one.assign(fragmentation=np.nan)
-    rows = pd.concat([bare.assign(memory_id=f"cpu{i}") for i in range(3)] + [one], ignore_index=True)
+    rows = pd.concat(
+        [bare.assign(memory_id=f"cpu{i}") for i in range(3)] + [one], ignore_index=True
+    )
     (note,) = memory.notes(rows)
-    assert note.text == "Allocator events of cpu0 and 2 more do not include fragmentation: these columns are empty."
+    assert (
+        note.text
+        == "Allocator events of cpu0 and 2 more do not include fragmentation: these columns are empty."
+    )
     assert memory.notes(one) == []
 
 

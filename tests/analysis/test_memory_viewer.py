@@ -30,17 +30,26 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def viewer(tmp_path_factory):
-    return profile(tmp_path_factory.mktemp("xla"), xspace(hlo.metadata_plane(**PROGRAMS))).memory_viewer
+    return profile(
+        tmp_path_factory.mktemp("xla"), xspace(hlo.metadata_plane(**PROGRAMS))
+    ).memory_viewer
 
 
 def test_frames_are_as_declared(viewer):
     module = viewer["jit_step(8)"]
-    found = {".modules": viewer.modules, "[module].timeline": module.timeline, "[module].at_peak": module.at_peak}
+    found = {
+        ".modules": viewer.modules,
+        "[module].timeline": module.timeline,
+        "[module].at_peak": module.at_peak,
+    }
     assert set(found) == set(below("memory_viewer"))
     for name, frame in found.items():
         assert list(frame.columns) == frames.names(f"memory_viewer{name}")
         for col in below("memory_viewer")[name]:
-            assert str(frame[col.name].dtype) in (col.dtype, "str" if col.dtype == "object" else col.dtype), (name, col.name)
+            assert str(frame[col.name].dtype) in (
+                col.dtype,
+                "str" if col.dtype == "object" else col.dtype,
+            ), (name, col.name)
             assert col.help.endswith(".")
     assert frames.column("memory_viewer.modules", "note").label == "Note"
     with pytest.raises(KeyError, match="it has position, instruction"):
@@ -49,7 +58,13 @@ def test_frames_are_as_declared(viewer):
 
 def test_programs_by_their_peaks_and_why_one_is_not_known(viewer):
     frame = viewer.modules.set_index("module")
-    assert list(frame.index) == ["jit_step(8)", "jit_step(12)", "jit_small(1)", "jit_bare(10)", "jit_cut(11)"]
+    assert list(frame.index) == [
+        "jit_step(8)",
+        "jit_step(12)",
+        "jit_small(1)",
+        "jit_bare(10)",
+        "jit_cut(11)",
+    ]
     assert frame["peak_bytes"].tolist()[:3] == [16 * KIB, 16 * KIB, 12 * KIB]
     assert frame["peak_unpadded_bytes"].tolist()[:3] == [4 * KIB + 3200 + 4 * KIB] * 3
     assert frame["total_bytes"].tolist()[:3] == [16 * KIB] * 3
@@ -81,7 +96,11 @@ def test_the_memory_of_a_program(viewer):
     assert at_peak.loc["padded", "shape"] == "f32[16,50]{1,0:T(8,128)}"
     assert at_peak.loc["padded", ["framework_op", "source"]].tolist() == ["jit(step)/mul", "m.py:7"]
     assert module.summary["peak_position"] == 1
-    assert (module.peak_bytes, module.peak_unpadded_bytes, module.spaces) == (16 * KIB, 8 * KIB + 3200, [0, 1])
+    assert (module.peak_bytes, module.peak_unpadded_bytes, module.spaces) == (
+        16 * KIB,
+        8 * KIB + 3200,
+        [0, 1],
+    )
     text = module.text()
     assert "peak 16.0 KiB at program point 2 of 3" in text
     assert "padding 4.9 KiB, 30.5% of the peak" in text
@@ -122,15 +141,25 @@ def profile_of(viewer, data):
 
 def test_names(viewer):
     assert viewer["jit_small"].module == "jit_small(1)", "one program is called that"
-    with pytest.raises(KeyError, match=r"2 compiled programs are named 'jit_step'; choose one of jit_step\(8\), jit_step\(12\)"):
+    with pytest.raises(
+        KeyError,
+        match=r"2 compiled programs are named 'jit_step'; choose one of jit_step\(8\), jit_step\(12\)",
+    ):
         viewer["jit_step"]
-    with pytest.raises(NbprofError, match=r"no compiled program 'jit_smal' in this profile; did you mean jit_small\(1\)"):
+    with pytest.raises(
+        NbprofError,
+        match=r"no compiled program 'jit_smal' in this profile; did you mean jit_small\(1\)",
+    ):
         viewer["jit_smal"]
-    with pytest.raises(NbprofError, match=r"no compiled program 'zzz' in this profile; it has jit_small\(1\)"):
+    with pytest.raises(
+        NbprofError, match=r"no compiled program 'zzz' in this profile; it has jit_small\(1\)"
+    ):
         viewer["zzz"]
     with pytest.raises(ReadError, match=r"jit_bare\(10\) has no buffer assignment"):
         viewer["jit_bare(10)"]
-    with pytest.raises(ReadError, match=r"jit_cut\(11\) is damaged in the profile \(byte .*record again"):
+    with pytest.raises(
+        ReadError, match=r"jit_cut\(11\) is damaged in the profile \(byte .*record again"
+    ):
         viewer["jit_cut"]
 
 
@@ -145,13 +174,21 @@ def test_a_profile_without_programs(tmp_path):
 
 def test_of_equal_hosts_each_program_is_listed_once_though_two_have_one_name():
     both = small(), small(allocated=4 * KIB)
-    found = memory_modules.named([Module("jit_step(8)", 8, data, host) for host in range(3) for data in both], ["a", "b", "c"])
-    assert {name: one.hosts for name, one in found.items()} == {"jit_step(8)": ["a", "b", "c"], "jit_step(8) on a": ["a", "b", "c"]}
+    found = memory_modules.named(
+        [Module("jit_step(8)", 8, data, host) for host in range(3) for data in both],
+        ["a", "b", "c"],
+    )
+    assert {name: one.hosts for name, one in found.items()} == {
+        "jit_step(8)": ["a", "b", "c"],
+        "jit_step(8) on a": ["a", "b", "c"],
+    }
 
 
 def test_programs_of_several_hosts_are_told_apart_only_where_they_differ():
     same, other = small(), small(allocated=4 * KIB)
-    modules = [Module("jit_step(8)", 8, data, host) for host, data in enumerate([same, same, other, other])]
+    modules = [
+        Module("jit_step(8)", 8, data, host) for host, data in enumerate([same, same, other, other])
+    ]
     found = memory_modules.named(modules, ["a", "b", "c", "d"])
     assert {name: one.hosts for name, one in found.items()} == {
         "jit_step(8)": ["a", "b"],
@@ -168,7 +205,9 @@ def test_programs_of_several_hosts_are_told_apart_only_where_they_differ():
 
 def test_a_large_program_is_played_back_whole():
     count = 20_000
-    frame = memory_modules.frame(memory_modules.named([Module("large", 9, large(count), 0)], ["a"]), {})
+    frame = memory_modules.frame(
+        memory_modules.named([Module("large", 9, large(count), 0)], ["a"]), {}
+    )
     assert frame["instructions"].tolist() == [count]
     assert frame["note"].tolist() == [""]
 
@@ -182,22 +221,34 @@ def test_sizes_that_no_memory_has_are_told(size):
     lines = [hlo.instruction(f"op{i}", "add", ident=i + 1, extra=shape) for i in range(4)]
     unsigned = size & (1 << 64) - 1
     buffers = [hlo.buffer(i, unsigned, i + 1) for i in range(4)]
-    allocations = [hlo.allocation(0, unsigned, *((i, 0, unsigned) for i in range(4))), hlo.allocation(1, unsigned, constant=True)]
+    allocations = [
+        hlo.allocation(0, unsigned, *((i, 0, unsigned) for i in range(4))),
+        hlo.allocation(1, unsigned, constant=True),
+    ]
     heaps = [hlo.heap(*((0, i, f"op{i}") for i in range(4)), allocation=0)]
-    data = hlo.program("j", hlo.computation("main", *lines, ident=1)) + hlo.assignment(buffers, allocations, heaps)
+    data = hlo.program("j", hlo.computation("main", *lines, ident=1)) + hlo.assignment(
+        buffers, allocations, heaps
+    )
     frame = memory_modules.frame(memory_modules.named([Module("j", 1, data, 0)], ["a"]), {})
     assert "impossible sizes" in frame["note"][0]
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, len(small()) - 1), st.integers(0, 255)), min_size=1, max_size=8), st.integers(0, len(small())))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(small()) - 1), st.integers(0, 255)), min_size=1, max_size=8
+    ),
+    st.integers(0, len(small())),
+)
 @example([(0, 10)], 0)
 def test_damaged_programs_are_told_not_met_with_a_crash(changes, length):
     data = bytearray(small())
     for at, value in changes:
         data[at] = value
     for given_data in (bytes(data), bytes(data[:length])):
-        frame = memory_modules.frame(memory_modules.named([Module("j", 1, given_data, 0)], ["a"]), {})
+        frame = memory_modules.frame(
+            memory_modules.named([Module("j", 1, given_data, 0)], ["a"]), {}
+        )
         assert frame["peak_bytes"].notna()[0] == (frame["note"][0] == "")
 
 
@@ -205,19 +256,26 @@ def test_memory_that_buffers_share_is_given_back_by_the_last_of_them():
     """Played back by hand: one shared by two, given back, taken up again by a third; an event about no known buffer is left out."""
     of = hlo.shape(11, 256)
     lines = [
-        hlo.instruction(name, "add", ident=i, extra=hlo.chunk(3, of)) for i, name in enumerate(("first", "second", "third", "other"), 1)
+        hlo.instruction(name, "add", ident=i, extra=hlo.chunk(3, of))
+        for i, name in enumerate(("first", "second", "third", "other"), 1)
     ]
     buffers = [hlo.buffer(i, KIB, i) for i in (1, 2, 3)] + [hlo.buffer(4, 2 * KIB, 4)]
     events = [
         (0, 1, "first"), (2, 2, "second", 1), (1, 1, "second"), (0, 4, "other"),
         (1, 2, "other"), (2, 3, "third", 1), (1, 77, "third"), (1, 3, "third"),
     ]  # fmt: skip
-    allocation = hlo.allocation(0, 3 * KIB, (1, 0, KIB), (2, 0, KIB), (3, 0, KIB), (4, KIB, 2 * KIB))
-    data = hlo.program("jit_f", hlo.computation("main", *lines)) + hlo.assignment(buffers, [allocation], [hlo.heap(*events, allocation=0)])
+    allocation = hlo.allocation(
+        0, 3 * KIB, (1, 0, KIB), (2, 0, KIB), (3, 0, KIB), (4, KIB, 2 * KIB)
+    )
+    data = hlo.program("jit_f", hlo.computation("main", *lines)) + hlo.assignment(
+        buffers, [allocation], [hlo.heap(*events, allocation=0)]
+    )
     view = memory_viewer.view(Program(data))
     assert (view.timeline["allocated_bytes"] / KIB).tolist() == [0, 1, 1, 1, 3, 2, 3, 2]
     assert (view.timeline["unpadded_bytes"] / KIB).tolist() == [0, 1, 1, 1, 2, 1, 2, 1]
     assert (view.peak_bytes, view.peak_unpadded_bytes, view.peak_position) == (3 * KIB, 2 * KIB, 3)
-    alive = view.at_peak[["buffer", "size_bytes", "padding_ratio", "start", "end"]].to_numpy().tolist()
+    alive = (
+        view.at_peak[["buffer", "size_bytes", "padding_ratio", "start", "end"]].to_numpy().tolist()
+    )
     assert alive == [["first", KIB, 1.0, 0, 4], ["other", 2 * KIB, 2.0, 3, 7]]
     assert "heap events refer to buffers that the file does not list" in view.notes[0]

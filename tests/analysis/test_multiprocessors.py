@@ -14,7 +14,17 @@ from tests.support.profiles import real
 
 def gpu(tmp_path, sms=10):
     """One step of 100 µs: 5 blocks for 20 µs, with 8 more for the second 10 of these; 40 blocks for 10 µs, half of it after the step."""
-    k = Kineto(deviceProperties=[{"id": 0, "name": "GPU", **({"numSms": sms} if sms else {}), "computeMajor": 7, "computeMinor": 0}])
+    k = Kineto(
+        deviceProperties=[
+            {
+                "id": 0,
+                "name": "GPU",
+                **({"numSms": sms} if sms else {}),
+                "computeMajor": 7,
+                "computeMinor": 0,
+            }
+        ]
+    )
     k.step(1, 0, 100)
     for stream, name, at, dur, grid, occupancy in (
         (7, "a", 20, 20, [5, 1, 1], 50),
@@ -22,7 +32,16 @@ def gpu(tmp_path, sms=10):
         (7, "c", 95, 10, [40, 1, 1], 100),
     ):
         op = k.op(f"aten::{name}", at - 15, 5)
-        k.launched(name, at - 14, at, dur, op=op, stream=stream, grid=grid, **{"est. achieved occupancy %": occupancy})
+        k.launched(
+            name,
+            at - 14,
+            at,
+            dur,
+            op=op,
+            stream=stream,
+            grid=grid,
+            **{"est. achieved occupancy %": occupancy},
+        )
     return profile(tmp_path, k)
 
 

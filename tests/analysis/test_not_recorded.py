@@ -20,7 +20,12 @@ def of_nsys(tmp_path_factory: pytest.TempPathFactory) -> nbprof.Profile:
 
 @pytest.fixture(scope="module")
 def of_rocprof(tmp_path_factory: pytest.TempPathFactory) -> nbprof.Profile:
-    return nbprof.load(rocprof.write(tmp_path_factory.mktemp("rocprof"), {"a_results.json": rocprof.as_json(rocprof.training())}))
+    return nbprof.load(
+        rocprof.write(
+            tmp_path_factory.mktemp("rocprof"),
+            {"a_results.json": rocprof.as_json(rocprof.training())},
+        )
+    )
 
 
 @pytest.fixture(params=["of_nsys", "of_rocprof"])
@@ -39,7 +44,12 @@ def test_what_the_host_computed_is_unknown_without_its_ops(p: nbprof.Profile) ->
     assert frame["host_compute_ms"].isna().all()
     assert summary.loc["host_compute"].isna().all()
     assert frame["kernel_launch_ms"].gt(0).all()
-    parts = [c for c in frame if c.endswith("_ms") and c not in ("start_ms", "step_time_ms", "host_to_device_ms", "waiting_ms")]
+    parts = [
+        c
+        for c in frame
+        if c.endswith("_ms")
+        and c not in ("start_ms", "step_time_ms", "host_to_device_ms", "waiting_ms")
+    ]
     assert frame[parts].sum(axis=1).tolist() == pytest.approx(frame["step_time_ms"].tolist())
     assert summary["percent"].drop("step_time").sum() == pytest.approx(100)
     assert "host_compute" not in p.payload()["steps"]["categories"]
@@ -50,12 +60,19 @@ def test_what_the_host_computed_is_unknown_without_its_ops(p: nbprof.Profile) ->
 
 
 def test_shares_of_ops_and_of_eager_ops_need_the_host(p: nbprof.Profile) -> None:
-    for key in ("device_op_percent", "host_op_percent", "eager_device_percent", "eager_host_percent"):
+    for key in (
+        "device_op_percent",
+        "host_op_percent",
+        "eager_device_percent",
+        "eager_host_percent",
+    ):
         assert p.overview[key] is None, key
     assert p.ops.frame["eager"].isna().all()
     assert check(p, "eager_device")[1] == "unknown"
     assert np.isnan(check(p, "eager_device")[0])
-    (figure,) = (one for one in p.payload()["overview"]["figures"] if one["key"] == "op_runs_on_device")
+    (figure,) = (
+        one for one in p.payload()["overview"]["figures"] if one["key"] == "op_runs_on_device"
+    )
     assert figure["value"] is None
 
 
@@ -68,7 +85,10 @@ def test_device_time_goes_by_no_op_where_none_was_recorded(p: nbprof.Profile) ->
 def test_copies_alone_do_not_tell_that_steps_wait_for_no_input(of_rocprof: nbprof.Profile) -> None:
     share, level, said = check(of_rocprof, "input")
     assert (round(share, 1), level) == (4.8, "unknown")
-    assert said == "Copies to the device take 4.8% of step time; what else steps wait for was not recorded."
+    assert (
+        said
+        == "Copies to the device take 4.8% of step time; what else steps wait for was not recorded."
+    )
 
 
 def test_calls_that_were_not_recorded_took_no_known_time(tmp_path: Path) -> None:
@@ -94,7 +114,11 @@ def test_copies_that_rocprof_may_not_have_recorded_are_unknown(tmp_path: Path) -
     run.copies.clear()
     p = nbprof.load(rocprof.write(tmp_path, {"a_results.json": rocprof.as_json(run)}))
     frame = p.steps.frame
-    assert frame[["device_to_device_ms", "output_ms", "host_to_device_ms", "input_ms"]].isna().all(axis=None)
+    assert (
+        frame[["device_to_device_ms", "output_ms", "host_to_device_ms", "input_ms"]]
+        .isna()
+        .all(axis=None)
+    )
     assert frame["device_compute_ms"].gt(0).all()
 
 
@@ -123,7 +147,10 @@ def test_kernels_whose_names_do_not_tell_their_precision_are_not_missing(tmp_pat
         export.range(f"ProfilerStep#{i}", at, at + 90 * US)
         export.kernel("k", at + 30 * US, at + 40 * US, -1)
     p = nbprof.load(export.sqlite(tmp_path / "a.sqlite"))
-    assert check(p, "precision")[2] == "Unknown: neither the kernels nor their names state a data type."
+    assert (
+        check(p, "precision")[2]
+        == "Unknown: neither the kernels nor their names state a data type."
+    )
 
 
 def test_steps_alone_do_not_say_that_devices_were_idle(tmp_path: Path) -> None:
@@ -135,7 +162,9 @@ def test_steps_alone_do_not_say_that_devices_were_idle(tmp_path: Path) -> None:
     assert (p.overview["bound"], p.overview["verdict"]) == (None, "Host not recorded")
     assert "neither host ops nor device work was recorded" in p.overview["verdict_text"]
     assert "CUDA was not traced" in p.overview["verdict_detail"]
-    figures = {one["key"]: (one["value"], one["note"]) for one in p.payload()["overview"]["figures"]}
+    figures = {
+        one["key"]: (one["value"], one["note"]) for one in p.payload()["overview"]["figures"]
+    }
     assert figures["host_compute"] == (None, "no ops recorded on the host")
 
 
@@ -148,6 +177,10 @@ def test_one_host_without_ops_beside_one_with_ops(tmp_path: Path) -> None:
     summary = p.steps.summary.set_index("category")
     assert summary.loc["host_compute", "mean_ms"] == pytest.approx(of_host.mean()["rank 0"])
     # Kernels of a host without ops would make the share of the device the larger.
-    assert [p.overview[key] for key in ("host_op_percent", "device_op_percent", "eager_device_percent")] == [None] * 3
-    (figure,) = (one for one in p.payload()["overview"]["figures"] if one["key"] == "op_runs_on_device")
+    assert [
+        p.overview[key] for key in ("host_op_percent", "device_op_percent", "eager_device_percent")
+    ] == [None] * 3
+    (figure,) = (
+        one for one in p.payload()["overview"]["figures"] if one["key"] == "op_runs_on_device"
+    )
     assert figure["note"] == "no ops recorded on 1 of 2 hosts"

@@ -26,14 +26,25 @@ US = MS // 1000
 @pytest.fixture
 def layers(tmp_path):
     host = PlaneWriter("/host:CPU")
-    names = ("model/enc/layer_0/MatMul:MatMul", "model/enc/layer_1/MatMul:MatMul", "model/dec/Add:AddV2", "top:Sum", "Iterator::Root::Map")
-    host.line("python", [host.event(name, 100 * i * US, 10 * (i + 1) * US) for i, name in enumerate(names)])
+    names = (
+        "model/enc/layer_0/MatMul:MatMul",
+        "model/enc/layer_1/MatMul:MatMul",
+        "model/dec/Add:AddV2",
+        "top:Sum",
+        "Iterator::Root::Map",
+    )
+    host.line(
+        "python",
+        [host.event(name, 100 * i * US, 10 * (i + 1) * US) for i, name in enumerate(names)],
+    )
     return profile(tmp_path, xspace(host))
 
 
 def test_by_type(layers):
     table = layers.ops.by_type()
-    assert table[["where", "type", "ops", "occurrences", "total_us", "self_us"]].to_numpy().tolist() == [
+    assert table[
+        ["where", "type", "ops", "occurrences", "total_us", "self_us"]
+    ].to_numpy().tolist() == [
         ["host", "Dataset", 1, 1, 50.0, 50.0],
         ["host", "Sum", 1, 1, 40.0, 40.0],
         ["host", "AddV2", 1, 1, 30.0, 30.0],
@@ -47,7 +58,16 @@ def test_by_type(layers):
     [
         (1, {"model": 60.0, "Iterator": 50.0, "": 40.0}),
         (2, {"Iterator::Root": 50.0, "": 40.0, "model/dec": 30.0, "model/enc": 30.0}),
-        (None, {"Iterator::Root": 50.0, "": 40.0, "model/dec": 30.0, "model/enc/layer_1": 20.0, "model/enc/layer_0": 10.0}),
+        (
+            None,
+            {
+                "Iterator::Root": 50.0,
+                "": 40.0,
+                "model/dec": 30.0,
+                "model/enc/layer_1": 20.0,
+                "model/enc/layer_0": 10.0,
+            },
+        ),
     ],
 )
 def test_by_scope(layers, level, expected):
@@ -86,7 +106,9 @@ def test_distributions_make_up_the_whole(tmp_path, where, by):
     p = profile(tmp_path, gpu_run())
     for idle in (False, True):
         parts, table = p.ops.distribution(where, by, idle), p.ops.with_idle if idle else p.ops.frame
-        assert parts["self_us"].sum() == pytest.approx(table.loc[table["where"] == where, "self_us"].sum())
+        assert parts["self_us"].sum() == pytest.approx(
+            table.loc[table["where"] == where, "self_us"].sum()
+        )
         assert ("IDLE" in parts[by].tolist()) == idle
         if parts["self_us"].sum():
             assert parts["cumulative_fraction"].iloc[-1] == pytest.approx(1.0)
@@ -101,7 +123,10 @@ def test_a_distribution_that_there_is_not(layers, where, by):
 
 def test_an_empty_profile_has_empty_tables(tmp_path):
     p = profile(tmp_path, xspace(PlaneWriter("/host:CPU")))
-    assert [len(t) for t in (p.ops.by_type(), p.ops.by_scope(), p.ops.distribution("host"), p.ops.as_xprof())] == [0] * 4
+    assert [
+        len(t)
+        for t in (p.ops.by_type(), p.ops.by_scope(), p.ops.distribution("host"), p.ops.as_xprof())
+    ] == [0] * 4
     assert p.ops.with_idle.empty
 
 
@@ -122,7 +147,10 @@ def test_the_part_of_the_time_on_tensor_cores(tmp_path):
 
 def test_xprof_shows_500_rows_of_a_side(tmp_path):
     host = PlaneWriter("/host:CPU")
-    host.line("python", [host.event(f"scope/op{i}:Op{i}", 10 * i * US, (i + 1) * 1000) for i in range(600)])
+    host.line(
+        "python",
+        [host.event(f"scope/op{i}:Op{i}", 10 * i * US, (i + 1) * 1000) for i in range(600)],
+    )
     p = profile(tmp_path, xspace(host))
     assert len(p.ops.frame) == 600
     shown, idle = p.ops.as_xprof(), p.ops.as_xprof(with_idle=True)
@@ -135,7 +163,9 @@ def test_xprof_shows_500_rows_of_a_side(tmp_path):
 
 def test_xprof_has_no_rows_of_files_that_it_cannot_read(tmp_path):
     path = tmp_path / "a.pt.trace.json"
-    events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}]
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
+    ]
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     p = load(path)
     assert len(p.ops.frame) == 1
@@ -145,13 +175,70 @@ def test_xprof_has_no_rows_of_files_that_it_cannot_read(tmp_path):
 @pytest.mark.parametrize(
     ("stats", "tera"),
     [
-        ({"compute_cap_major": 6, "compute_cap_minor": 1, "core_count": 28, "clock_rate": 1_582_000}, 11.34),  # GTX 1080 Ti
-        ({"compute_cap_major": 7, "compute_cap_minor": 0, "core_count": 80, "clock_rate": 1_530_000}, 125.3),  # V100
-        ({"compute_cap_major": 8, "compute_cap_minor": 0, "core_count": 108, "clock_rate": 1_410_000}, 311.9),  # A100
-        ({"compute_cap_major": 9, "compute_cap_minor": 0, "core_count": 132, "clock_rate": 1_830_000}, 989.4),  # H100
-        ({"compute_cap_major": 8, "compute_cap_minor": 7, "core_count": 16, "clock_rate": 1_000_000}, 16.384),  # Orin, by the one below
-        ({"compute_cap_major": 12, "compute_cap_minor": 0, "core_count": 1, "clock_rate": 1_000_000}, 8.192),
-        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4, "core_count": 304, "clock_rate": 2_100_000}, 1307.4),
+        (
+            {
+                "compute_cap_major": 6,
+                "compute_cap_minor": 1,
+                "core_count": 28,
+                "clock_rate": 1_582_000,
+            },
+            11.34,
+        ),  # GTX 1080 Ti
+        (
+            {
+                "compute_cap_major": 7,
+                "compute_cap_minor": 0,
+                "core_count": 80,
+                "clock_rate": 1_530_000,
+            },
+            125.3,
+        ),  # V100
+        (
+            {
+                "compute_cap_major": 8,
+                "compute_cap_minor": 0,
+                "core_count": 108,
+                "clock_rate": 1_410_000,
+            },
+            311.9,
+        ),  # A100
+        (
+            {
+                "compute_cap_major": 9,
+                "compute_cap_minor": 0,
+                "core_count": 132,
+                "clock_rate": 1_830_000,
+            },
+            989.4,
+        ),  # H100
+        (
+            {
+                "compute_cap_major": 8,
+                "compute_cap_minor": 7,
+                "core_count": 16,
+                "clock_rate": 1_000_000,
+            },
+            16.384,
+        ),  # Orin, by the one below
+        (
+            {
+                "compute_cap_major": 12,
+                "compute_cap_minor": 0,
+                "core_count": 1,
+                "clock_rate": 1_000_000,
+            },
+            8.192,
+        ),
+        (
+            {
+                "device_vendor": "AMD",
+                "compute_cap_major": 9,
+                "compute_cap_minor": 4,
+                "core_count": 304,
+                "clock_rate": 2_100_000,
+            },
+            1307.4,
+        ),
         ({"peak_teraflops_per_second": 918.0}, 918.0),
     ],
 )
@@ -166,7 +253,13 @@ def test_peaks_of_known_devices(stats, tera):
         {"compute_cap_major": 1, "compute_cap_minor": 0, "core_count": 9, "clock_rate": 9},
         {"compute_cap_major": 8, "compute_cap_minor": 0, "core_count": 0, "clock_rate": 9},
         {"compute_cap_major": "8", "compute_cap_minor": 0, "core_count": 8, "clock_rate": 9},
-        {"device_vendor": "AMD", "compute_cap_major": 3, "compute_cap_minor": 0, "core_count": 8, "clock_rate": 9},
+        {
+            "device_vendor": "AMD",
+            "compute_cap_major": 3,
+            "compute_cap_minor": 0,
+            "core_count": 8,
+            "clock_rate": 9,
+        },
         {"peak_teraflops_per_second": 0.0},
     ],
 )
@@ -178,15 +271,37 @@ def test_peaks_that_are_not_known(stats):
 @pytest.mark.parametrize(
     ("device", "stated", "tera"),
     [
-        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4}, 2_662_400_000_000, 5.3248),  # MI300X: 5.3 TB/s
-        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4}, 5_324_800_000_000, 5.3248),  # stated in full
-        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 5}, 4_096_000_000_000, 8.192),  # MI355X: 8 TB/s
-        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 0}, 1_638_400_000_000, 1.6384),  # half an MI250X, HBM2e
-        ({"device_vendor": "Nvidia", "compute_cap_major": 9, "compute_cap_minor": 0}, 3_352_320_000_000, 3.35232),  # H100
+        (
+            {"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4},
+            2_662_400_000_000,
+            5.3248,
+        ),  # MI300X: 5.3 TB/s
+        (
+            {"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4},
+            5_324_800_000_000,
+            5.3248,
+        ),  # stated in full
+        (
+            {"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 5},
+            4_096_000_000_000,
+            8.192,
+        ),  # MI355X: 8 TB/s
+        (
+            {"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 0},
+            1_638_400_000_000,
+            1.6384,
+        ),  # half an MI250X, HBM2e
+        (
+            {"device_vendor": "Nvidia", "compute_cap_major": 9, "compute_cap_minor": 0},
+            3_352_320_000_000,
+            3.35232,
+        ),  # H100
     ],
 )
 def test_memory_peak_of_known_devices(device, stated, tera):
-    assert peak_bytes_per_second({**device, "memory_bandwidth": stated}) == pytest.approx(tera * 1e12)
+    assert peak_bytes_per_second({**device, "memory_bandwidth": stated}) == pytest.approx(
+        tera * 1e12
+    )
 
 
 def once(spans):
@@ -195,7 +310,13 @@ def once(spans):
     for op, start, length in spans:
         while stack and stack[-1]["end"] < start + length:
             stack.pop()
-        call = {"op": op, "end": start + length, "length": length, "up": stack[-1] if stack else None, "inner": []}
+        call = {
+            "op": op,
+            "end": start + length,
+            "length": length,
+            "up": stack[-1] if stack else None,
+            "inner": [],
+        }
         if call["up"]:
             call["up"]["inner"].append(call)
         stack.append(call)
@@ -210,11 +331,23 @@ def once(spans):
             last = call
             while len(last["inner"]) == 1 and again(last["inner"][0]):
                 last = last["inner"][0]
-            out.append((call["op"], call["length"], call["length"] - sum(i["length"] for i in last["inner"])))
+            out.append(
+                (
+                    call["op"],
+                    call["length"],
+                    call["length"] - sum(i["length"] for i in last["inner"]),
+                )
+            )
     return out
 
 
-@given(st.recursive(st.just([]), lambda inner: st.lists(st.tuples(st.integers(0, 1), inner), max_size=3), max_leaves=12))
+@given(
+    st.recursive(
+        st.just([]),
+        lambda inner: st.lists(st.tuples(st.integers(0, 1), inner), max_size=3),
+        max_leaves=12,
+    )
+)
 def test_calls_that_an_op_hands_on_to_itself(tree):
     spans = []
 
@@ -231,7 +364,16 @@ def test_calls_that_an_op_hands_on_to_itself(tree):
     activity = Activity(["h"])
     activity.framework = PYTORCH
     op, start, length = (np.array([s[k] for s in spans], np.int64) for k in range(3))
-    table = pd.DataFrame({"lane": np.zeros(len(spans), np.int32), "start": start, "end": start + length, "op": op})
+    table = pd.DataFrame(
+        {"lane": np.zeros(len(spans), np.int32), "start": start, "end": start + length, "op": op}
+    )
     rows, _ = ops.host_self_times(activity, table)
-    found = list(zip(rows["op"].tolist(), (rows["end"] - rows["start"]).tolist(), rows["own"].tolist(), strict=True))
+    found = list(
+        zip(
+            rows["op"].tolist(),
+            (rows["end"] - rows["start"]).tolist(),
+            rows["own"].tolist(),
+            strict=True,
+        )
+    )
     assert found == once(spans)

@@ -39,14 +39,28 @@ def test_slow_steps_at_equal_distances_and_what_only_they_do(tmp_path):
             k.op("aten::addmm", at + 10, 280)
 
     row = finding(run(tmp_path, validate), "periodic")
-    assert "Every **8th** step takes **0.40 ms** longer than the others (**5** of **40** steps): **0.05 ms** per step" in row["evidence"]
-    assert "aten::linear takes **0.30 ms** more there: it runs **1** times, in the others **0** times." in row["evidence"]
+    assert (
+        "Every **8th** step takes **0.40 ms** longer than the others (**5** of **40** steps): **0.05 ms** per step"
+        in row["evidence"]
+    )
+    assert (
+        "aten::linear takes **0.30 ms** more there: it runs **1** times, in the others **0** times."
+        in row["evidence"]
+    )
     assert row["gain_ms_per_step"] == pytest.approx(0.05, rel=0.02)
     assert row["gain_is"] == "about"
 
 
 def test_an_op_that_runs_more_often_there(tmp_path):
-    row = finding(run(tmp_path, lambda k, i, at, slow: [k.op("aten::mm", at + 50 * n, 45) for n in range(6 if slow else 1)]), "periodic")
+    row = finding(
+        run(
+            tmp_path,
+            lambda k, i, at, slow: [
+                k.op("aten::mm", at + 50 * n, 45) for n in range(6 if slow else 1)
+            ],
+        ),
+        "periodic",
+    )
     assert "it runs **7** times, in the others **2** times" in row["evidence"]
 
 
@@ -60,7 +74,10 @@ def test_time_in_no_event_is_said_to_be_that(tmp_path):
 @pytest.mark.parametrize(
     ("body", "slow"),
     [
-        (lambda k, i, at, slow: k.op("Optimizer.step#SGD.step", at, 300) if slow else None, lambda i: i % 8 == 5),
+        (
+            lambda k, i, at, slow: k.op("Optimizer.step#SGD.step", at, 300) if slow else None,
+            lambda i: i % 8 == 5,
+        ),
         # Somewhere, twice only, or from some step on.
         (lambda *_: None, lambda i: i in (3, 4, 9, 21, 30)),
         (lambda *_: None, lambda i: i % 20 == 5),
@@ -141,13 +158,20 @@ def kept(folder, every=1, freed=False, count=14):
 
 def test_memory_that_grows_from_step_to_step(tmp_path):
     row = finding(kept(tmp_path), "memory_growth")
-    assert "grows by **1.00 MiB** per step, **13.00 MiB** over **14** steps, and is not freed" in row["evidence"]
+    assert (
+        "grows by **1.00 MiB** per step, **13.00 MiB** over **14** steps, and is not freed"
+        in row["evidence"]
+    )
     assert "allocated by aten::relu" in row["evidence"]
     assert np.isnan(row["gain_ms_per_step"])
     assert row["gain_is"] == ""
 
 
-@pytest.mark.parametrize("how", [{"freed": True}, {"every": 2}, {"count": 9}], ids=["freed", "every other step", "few steps"])
+@pytest.mark.parametrize(
+    "how",
+    [{"freed": True}, {"every": 2}, {"count": 9}],
+    ids=["freed", "every other step", "few steps"],
+)
 def test_memory_that_does_not(tmp_path, how):
     assert finding(kept(tmp_path, **how), "memory_growth") is None
 
@@ -161,9 +185,14 @@ def test_memory_grows_with_the_steps_that_ask_for_it_however_far_the_device_is_b
         k.launched("gemm", 100.0 * i + 10, 1000.0 * i + 50, 1000, op=op)
         k.memory(100.0 * i + 20, MIB, (2 + i) << 20, (64 + i) * MIB, device=0)
     p = kineto.profile(tmp_path, k)
-    assert p.steps.frame["step_time_ms"].iloc[5] == pytest.approx(1.0), "while all was allocated in the first two of them"
+    assert p.steps.frame["step_time_ms"].iloc[5] == pytest.approx(1.0), (
+        "while all was allocated in the first two of them"
+    )
     row = finding(p, "memory_growth")
-    assert "Memory in use by GPU 0 grows by **1.00 MiB** per step, **13.00 MiB** over **14** steps, and is not freed" in row["evidence"]
+    assert (
+        "Memory in use by GPU 0 grows by **1.00 MiB** per step, **13.00 MiB** over **14** steps, and is not freed"
+        in row["evidence"]
+    )
 
 
 def test_without_memory_events_nothing_is_said_of_memory(tmp_path):

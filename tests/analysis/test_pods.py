@@ -22,7 +22,13 @@ from tests.support.examples import examples
 from tests.support.kineto import Kineto, profile
 
 SEEDS = range(examples(24))
-CAUSE = {"kernel": "kernel", "clock": "every_kernel", "once": "host_compute", "input": "input", "host": "host_compute"}
+CAUSE = {
+    "kernel": "kernel",
+    "clock": "every_kernel",
+    "once": "host_compute",
+    "input": "input",
+    "host": "host_compute",
+}
 
 
 @cache
@@ -38,9 +44,15 @@ def found(plant: str | None, seed: int, ranks: int = 8, jitter: float = 0.02):
     own = own_time(made["steps"], made["pods"], made["overlap"], made["each"])
     table = a_step(made["by_host"], made["steps"])
     apart = clocks.clocks(made["hosts"], made["each"], made["pods"], made["steps"])
-    late = stragglers.stragglers(own, made["each"], made["steps"], table, apart, made["devices"], memory.none())
+    late = stragglers.stragglers(
+        own, made["each"], made["steps"], table, apart, made["devices"], memory.none()
+    )
     ranks_of = made["each"][["host", "rank"]]
-    return {"stragglers": late, "outliers": outliers.outliers(table, own.measured, ranks_of), "own": own}, planted
+    return {
+        "stragglers": late,
+        "outliers": outliers.outliers(table, own.measured, ranks_of),
+        "own": own,
+    }, planted
 
 
 def groups_of(plant: str | None, seed: int, jitter: float = 0.02):
@@ -60,7 +72,10 @@ def test_what_is_written_is_read(read):
     form, p, planted = read
     assert len(p.hosts) == 4
     assert len(p.steps.frame) == 48
-    assert p.pods.frame.groupby("worker")["device_compute_ms"].mean().idxmax() == p.hosts[planted.ranks[0]]
+    assert (
+        p.pods.frame.groupby("worker")["device_compute_ms"].mean().idxmax()
+        == p.hosts[planted.ranks[0]]
+    )
     groups = p.device_time.each_collective.groupby("match")["host"].size().value_counts().to_dict()
     assert groups == ({4: 12, 2: 24} if form == "kineto" else {4: 12})
     # Clocks are seconds apart.
@@ -72,7 +87,12 @@ def test_a_straggler_is_read_from_files(read):
     first = p.pods.stragglers.iloc[0]
     (slow,) = planted.ranks
     assert p.pods.stragglers["straggler"].sum() == 1
-    assert (first["host"], first["by"], first["steps"], first["slowest_in"]) == (p.hosts[slow], "collectives", 12, 12)
+    assert (first["host"], first["by"], first["steps"], first["slowest_in"]) == (
+        p.hosts[slow],
+        "collectives",
+        12,
+        12,
+    )
     # The kernel takes 2.4 ms and 1.3 times as long.
     assert first["excess_ms"] == pytest.approx(0.72, abs=0.1)
     # All the others wait for it.
@@ -81,7 +101,9 @@ def test_a_straggler_is_read_from_files(read):
     assert first["why"].startswith(f"{pods.GEMM}: 3.")
     outliers = p.pods.outliers
     assert set(outliers["host"]) == {p.hosts[slow]}
-    assert outliers.set_index(["kind", "name"]).loc[("kernel", pods.GEMM), "ratio"] == pytest.approx(1.3, abs=0.05)
+    assert outliers.set_index(["kind", "name"]).loc[
+        ("kernel", pods.GEMM), "ratio"
+    ] == pytest.approx(1.3, abs=0.05)
 
 
 def test_all_tabs_name_the_same_straggler(read):
@@ -109,9 +131,17 @@ def test_tables_are_those_of_files(tmp_path):
     job, _ = pods.simulate(4, 6, "link", 1)
     pods.write(tmp_path / "job", 4, 6, "link", 1)
     p = load(tmp_path / "job")
-    made, real = compare(**pods.tables(job)), {name: getattr(p.pods, name) for name in ("stragglers", "what_if", "collectives", "clocks")}
+    made, real = (
+        compare(**pods.tables(job)),
+        {
+            name: getattr(p.pods, name)
+            for name in ("stragglers", "what_if", "collectives", "clocks")
+        },
+    )
     for name, frame in real.items():
-        pd.testing.assert_frame_equal(made[name], frame, rtol=1e-3, atol=2e-3, obj=name, check_column_type=False)
+        pd.testing.assert_frame_equal(
+            made[name], frame, rtol=1e-3, atol=2e-3, obj=name, check_column_type=False
+        )
 
 
 @pytest.mark.parametrize("plant", CAUSE)
@@ -134,7 +164,9 @@ def test_a_slow_link_is_found_whatever_the_seed():
     for seed in SEEDS:
         frames, planted = found("link", seed)
         groups, _ = groups_of("link", seed)
-        assert groups[groups["slow"]]["members"].tolist() == ["{}-{}".format(*planted.ranks)], f"seed {seed}"
+        assert groups[groups["slow"]]["members"].tolist() == ["{}-{}".format(*planted.ranks)], (
+            f"seed {seed}"
+        )
         # Its ranks are late for the others, but it is not they that are slow.
         assert not frames["stragglers"]["straggler"].any(), f"seed {seed}"
         assert not len(frames["outliers"]), f"seed {seed}"
@@ -194,7 +226,9 @@ def made(beyond: np.ndarray, step: float = 100.0) -> pd.DataFrame:
     steps, ranks = beyond.shape
     own = step + beyond
     whole = np.broadcast_to(own.max(axis=1, keepdims=True) + 5, own.shape)
-    who = pd.DataFrame({"host": [f"rank {r}" for r in range(ranks)], "rank": range(ranks), "device": 0})
+    who = pd.DataFrame(
+        {"host": [f"rank {r}" for r in range(ranks)], "rank": range(ranks), "device": 0}
+    )
     silent = empty("steps.frame")
     times = OwnTime(
         who,
@@ -206,7 +240,15 @@ def made(beyond: np.ndarray, step: float = 100.0) -> pd.DataFrame:
         silent[["host", "start_ms"]].assign(number=0),
         "collectives",
     )
-    return stragglers.stragglers(times, pd.DataFrame(), silent, pd.DataFrame(), empty("pods.clocks"), pd.DataFrame(), memory.none())
+    return stragglers.stragglers(
+        times,
+        pd.DataFrame(),
+        silent,
+        pd.DataFrame(),
+        empty("pods.clocks"),
+        pd.DataFrame(),
+        memory.none(),
+    )
 
 
 def test_pauses_of_any_rank_are_not_those_of_one():
@@ -215,7 +257,9 @@ def test_pauses_of_any_rank_are_not_those_of_one():
     one[5, 3] += 60
     several[[5, 11, 17], [3, 0, 6]] += 60
     rows = made(one)
-    assert rows[rows["straggler"]][["rank", "pattern", "pauses", "worst_step"]].to_numpy().tolist() == [[3, "pauses", 1, 5]]
+    assert rows[rows["straggler"]][
+        ["rank", "pattern", "pauses", "worst_step"]
+    ].to_numpy().tolist() == [[3, "pauses", 1, 5]]
     # Three ranks that paused once each are none of them the straggler of the job; what they did is still there to be read.
     rows = made(several)
     assert not rows["straggler"].any()
@@ -253,15 +297,26 @@ def test_hosts_that_count_their_steps_from_elsewhere_are_compared():
         tables[name]["step"] += tables[name]["host"].map(ahead).fillna(0).astype("int64")
     rows = compare(**tables)["stragglers"]
     assert (rows["steps"] == 20).all()
-    assert rows[rows["straggler"]][["rank", "worst_step", "cause"]].to_numpy().tolist() == [[slow, planted.step, "host_compute"]]
+    assert rows[rows["straggler"]][["rank", "worst_step", "cause"]].to_numpy().tolist() == [
+        [slow, planted.step, "host_compute"]
+    ]
 
 
 def test_recordings_of_different_length_are_compared():
     tables = pods.tables(pods.simulate(4, 20, "kernel", 2)[0])
-    short = {name: table[(table["host"] != "rank 3") | (table["step"] < 15)] for name, table in tables.items() if "step" in table}
+    short = {
+        name: table[(table["host"] != "rank 3") | (table["step"] < 15)]
+        for name, table in tables.items()
+        if "step" in table
+    }
     rows = compare(**tables | short)["stragglers"].set_index("host")
     assert rows["steps"].to_dict() == {"rank 0": 20, "rank 1": 20, "rank 2": 20, "rank 3": 15}
-    assert rows["straggler"].to_dict() == {"rank 0": False, "rank 1": False, "rank 2": True, "rank 3": False}
+    assert rows["straggler"].to_dict() == {
+        "rank 0": False,
+        "rank 1": False,
+        "rank 2": True,
+        "rank 3": False,
+    }
 
 
 def test_a_collective_that_was_not_recorded_makes_nobody_slow():
@@ -270,13 +325,21 @@ def test_a_collective_that_was_not_recorded_makes_nobody_slow():
     lost = (each["rank"] == 1) & (each["step"] == 7) & (each["collective"] == "all_reduce")
     (time,) = each[lost]["time_us"]
     tables["each"] = each[~lost]
-    overlap.loc[(overlap["rank"] == 1) & (overlap["step"] == 7), "exposed_communication_ms"] -= time / 1e3
+    overlap.loc[(overlap["rank"] == 1) & (overlap["step"] == 7), "exposed_communication_ms"] -= (
+        time / 1e3
+    )
     rows = compare(**tables)["stragglers"].set_index("rank")
     assert rows["steps"].to_dict() == {0: 20, 1: 19, 2: 20, 3: 20}
     assert (rows["pauses"] == 0).all()
     # Of two ranks that differ in a step, neither is known to be right.
-    pair = {name: table[table["host"].isin(["rank 0", "rank 1"])] for name, table in tables.items() if "host" in table}
-    assert compare(**tables | pair | {"hosts": ["rank 0", "rank 1"]})["stragglers"]["steps"].tolist() == [19, 19]
+    pair = {
+        name: table[table["host"].isin(["rank 0", "rank 1"])]
+        for name, table in tables.items()
+        if "host" in table
+    }
+    assert compare(**tables | pair | {"hosts": ["rank 0", "rank 1"]})["stragglers"][
+        "steps"
+    ].tolist() == [19, 19]
     # Where all ranks have fewer in some steps, as when gradients are accumulated, these steps count.
     tables["each"] = each[each["step"] % 4 == 3]
     assert (compare(**tables)["stragglers"]["steps"] == 20).all()
@@ -356,7 +419,9 @@ def test_clocks_go_on_through_groups():
     tables["each"] = each[first | ring]
     frame = compare(**tables)["clocks"]
     assert frame["by"].tolist() == ["collectives"] * 3 + [""]
-    assert frame["offset_ms"].tolist()[:3] == pytest.approx(whole["offset_ms"].tolist()[:3], abs=0.02)
+    assert frame["offset_ms"].tolist()[:3] == pytest.approx(
+        whole["offset_ms"].tolist()[:3], abs=0.02
+    )
     assert frame.loc[3, ["offset_ms", "drift_ppm", "residual_ms"]].isna().all()
 
 
@@ -365,7 +430,9 @@ def test_nothing_is_claimed_below_the_residual_of_a_clock():
     assert compare(**tables)["stragglers"]["straggler"].any()
     # Ranks that leave a collective by up to 2 ms apart.
     each = tables["each"]
-    tables["each"] = each.assign(start_ms=each["start_ms"] + np.random.default_rng(0).uniform(0, 2, len(each)))
+    tables["each"] = each.assign(
+        start_ms=each["start_ms"] + np.random.default_rng(0).uniform(0, 2, len(each))
+    )
     frames = compare(**tables)
     assert frames["clocks"]["offset_ms"].isna().all()
     assert not frames["stragglers"]["straggler"].any()
@@ -381,12 +448,17 @@ def test_of_several_groups_of_one_name_each_is_told():
 
 @pytest.mark.parametrize(
     ("description", "said"),
-    [("mesh_tp", "Collectives of **mesh_tp** (ranks 2-3) take longer"), ("", "Collectives among ranks **2-3** take longer")],
+    [
+        ("mesh_tp", "Collectives of **mesh_tp** (ranks 2-3) take longer"),
+        ("", "Collectives among ranks **2-3** take longer"),
+    ],
 )
 def test_a_slow_group_is_called_as_the_program_calls_it(description, said):
     tables, planted = tables_of("link", 1, 8, 0.02)
     each = tables["each"]
-    pair = each["host"].isin([f"rank {number}" for number in planted.ranks]) & (each["group_size"] == 2)
+    pair = each["host"].isin([f"rank {number}" for number in planted.ranks]) & (
+        each["group_size"] == 2
+    )
     made = each.assign(description=np.where(pair, description, "default_pg"))
     frames = compare(**tables | {"each": made})
     lines = findings._what_if(frames["what_if"], frames["collectives"])
@@ -395,9 +467,27 @@ def test_a_slow_group_is_called_as_the_program_calls_it(description, said):
 
 
 LISTED = [
-    {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cpu:gloo,cuda:nccl", "pg_size": 4, "ranks": [0, 1, 2, 3]},
-    {"pg_name": "1", "pg_desc": "undefined", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]},
-    {"pg_name": "2", "pg_desc": "mesh_tp", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [2, 3]},
+    {
+        "pg_name": "0",
+        "pg_desc": "default_pg",
+        "backend_config": "cpu:gloo,cuda:nccl",
+        "pg_size": 4,
+        "ranks": [0, 1, 2, 3],
+    },
+    {
+        "pg_name": "1",
+        "pg_desc": "undefined",
+        "backend_config": "cuda:nccl",
+        "pg_size": 2,
+        "ranks": [0, 1],
+    },
+    {
+        "pg_name": "2",
+        "pg_desc": "mesh_tp",
+        "backend_config": "cuda:nccl",
+        "pg_size": 2,
+        "ranks": [2, 3],
+    },
 ]
 
 
@@ -428,15 +518,24 @@ def full(folder, plant, part, everywhere, seed=0):
     ],
 )
 @pytest.mark.parametrize("executor", [None, 1])
-def test_a_host_that_frees_memory_all_the_time_is_told_from_one_that_computes(tmp_path, plant, part, everywhere, expected, executor):
+def test_a_host_that_frees_memory_all_the_time_is_told_from_one_that_computes(
+    tmp_path, plant, part, everywhere, expected, executor
+):
     planted = full(tmp_path, plant, part, everywhere)
     rows = load(tmp_path, executor=executor).pods.stragglers
     late = rows[rows["straggler"]]
     assert late["rank"].tolist() == list(planted.ranks)
     assert late["cause"].tolist() == [expected], late["why"].tolist()
     if expected == "memory":
-        assert late["why"].iloc[0].startswith("Driver calls that allocate or free device memory, mostly cudaFree: ")
-        of_step = [did["host"][1] - did["host"][0] for did in pods.simulate(4, 20, plant, 0)[0][planted.ranks[0]].did]
+        assert (
+            late["why"]
+            .iloc[0]
+            .startswith("Driver calls that allocate or free device memory, mostly cudaFree: ")
+        )
+        of_step = [
+            did["host"][1] - did["host"][0]
+            for did in pods.simulate(4, 20, plant, 0)[0][planted.ranks[0]].did
+        ]
         time = np.mean(of_step) if plant == "host" else of_step[planted.step]
         assert late["cause_ms"].iloc[0] == pytest.approx(part * time / 1e3, rel=0.02)
         assert "2 calls" in late["why"].iloc[0]
@@ -508,15 +607,26 @@ def test_hosts_that_are_read_alone_give_what_they_give_together(tmp_path):
     pd.testing.assert_frame_equal(sums, together.pod_frames.sums, check_column_type=False)
     assert list(sums.columns) == COLUMNS
     assert not sums["name"].str.startswith("nccl").any()
-    assert sums.set_index(["host", "kind", "name"]).loc[("rank 1", "kernel", pods.GEMM), "occurrences"] == 12
+    assert (
+        sums.set_index(["host", "kind", "name"]).loc[("rank 1", "kernel", pods.GEMM), "occurrences"]
+        == 12
+    )
     # Which steps and collectives are the same is told by all hosts, the rest by each.
     steps, overlap, devices = (
         pd.concat([get(run) for run in alone], ignore_index=True)
-        for get in (lambda run: run.steps, lambda run: run.device_time.frames["device_overlap"], lambda run: run.devices)
+        for get in (
+            lambda run: run.steps,
+            lambda run: run.device_time.frames["device_overlap"],
+            lambda run: run.devices,
+        )
     )
     each = together.device_time.each_collective()
-    for name, frame in compare(together.hosts, steps, together.pods, overlap, each, sums, devices, memory.none()).items():
-        pd.testing.assert_frame_equal(frame, want[name], obj=name, rtol=1e-9, check_column_type=False)
+    for name, frame in compare(
+        together.hosts, steps, together.pods, overlap, each, sums, devices, memory.none()
+    ).items():
+        pd.testing.assert_frame_equal(
+            frame, want[name], obj=name, rtol=1e-9, check_column_type=False
+        )
     assert want["stragglers"]["straggler"].sum() == 1
 
 
@@ -534,7 +644,9 @@ def test_names_beyond_the_most_are_one_row(tmp_path):
     assert kernels["occurrences"].sum() == MOST + 20
     assert kernels[kernels["name"] == OTHERS]["occurrences"].tolist() == [20]
     steps = pd.DataFrame({"host": ["rank 0", "b"], "counted": True})
-    other = pd.DataFrame({"host": "b", "where": "device", "kind": "kernel", "name": ["new"], "self_ps": 10**12})
+    other = pd.DataFrame(
+        {"host": "b", "where": "device", "kind": "kernel", "name": ["new"], "self_ps": 10**12}
+    )
     table = a_step(pd.concat([sums, other]), steps).loc[("device", "kernel")]
     # A name that is not among the most of a host took at most as long as the least of them; a host with few names did not run it.
     assert table.loc["new", "rank 0"] == pytest.approx(kernels["self_ps"].iloc[MOST - 1] / 1e9)
@@ -542,7 +654,9 @@ def test_names_beyond_the_most_are_one_row(tmp_path):
 
 
 def test_medians_of_the_others():
-    values = np.array([[1.0, 2.0, 3.0, 10.0], [5.0, np.nan, 7.0, 9.0], [1.0, np.nan, np.nan, np.nan]])
+    values = np.array(
+        [[1.0, 2.0, 3.0, 10.0], [5.0, np.nan, 7.0, 9.0], [1.0, np.nan, np.nan, np.nan]]
+    )
     wanted = [[3, 3, 2, 2], [8, np.nan, 7, 6], [np.nan] * 4]
     np.testing.assert_array_equal(of_others(values), wanted)
     assert deviation(values)[0, 0] == pytest.approx(1.4826 * 1)

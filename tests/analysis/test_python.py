@@ -63,7 +63,10 @@ LIBRARY = (QR, "qr", 964, 1158, "gufunc")
 @pytest.fixture
 def two_threads():
     """30 ms in a library that the person's function calls, 10 ms in that function, 10 ms in the cell; a worker with 4 ms of CPU time."""
-    worker = [("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982), ("/project/data.py", "load", 1, 3)]
+    worker = [
+        ("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982),
+        ("/project/data.py", "load", 1, 3),
+    ]
     return samples(
         [
             (1, [MODULE, AUGMENT, LIBRARY], 0, 9),
@@ -89,7 +92,12 @@ def test_self_and_total_time_of_functions(two_threads):
     frame = Python(two_threads, {"42": 3}).functions
     qr, augment, cell = (row(frame, function=name) for name in ("qr", "augment", "<module>"))
     assert (qr.self_ms, qr.total_ms, qr.cpu_ms, qr.module) == (30, 30, 27, "numpy")
-    assert (augment.self_ms, augment.total_ms, augment.cpu_ms, augment.module) == (10, 40, 0, "train")
+    assert (augment.self_ms, augment.total_ms, augment.cpu_ms, augment.module) == (
+        10,
+        40,
+        0,
+        "train",
+    )
     assert (cell.self_ms, cell.total_ms, cell.file, cell.module) == (10, 50, "Cell [3]", "__main__")
     assert frame["percent"].sum() == pytest.approx(100)
     assert qr.percent == pytest.approx(100 * 30 / 54)
@@ -102,10 +110,14 @@ def test_other_threads_have_their_cpu_time(two_threads):
 
 
 def test_where_cpu_time_is_unknown_it_is_na_and_other_threads_have_their_wall_time_unless_they_wait():
-    work = [("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982), ("/project/data.py", "load", 1, 3)]
+    work = [
+        ("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982),
+        ("/project/data.py", "load", 1, 3),
+    ]
     wait = [*work, ("/usr/lib/python3.11/threading.py", "Condition.wait", 320, 331)]
     found = samples(
-        [(1, [MODULE], 0, None), (1, work, 1, None), (2, [MODULE], 0, None), (2, wait, 1, None)], threads=("MainThread", "worker")
+        [(1, [MODULE], 0, None), (1, work, 1, None), (2, [MODULE], 0, None), (2, wait, 1, None)],
+        threads=("MainThread", "worker"),
     )
     frame = Python(found, {}).functions
     assert row(frame, function="load").total_ms == 10
@@ -128,13 +140,25 @@ def test_lines_have_their_text_and_what_they_call(two_threads):
     cell = row(frame, file="Cell [3]", line=2)
     assert (cell.code, cell.call, cell.self_ms, cell.total_ms) == ("augment(a)", "augment", 0, 40)
     line = row(frame, function="augment")
-    assert (line.file, line.line, line.call, line.self_ms, line.total_ms) == ("/project/train.py", 12, "numpy.linalg.qr", 10, 40)
+    assert (line.file, line.line, line.call, line.self_ms, line.total_ms) == (
+        "/project/train.py",
+        12,
+        "numpy.linalg.qr",
+        10,
+        40,
+    )
     assert row(frame[frame["call"].isna()], function="load").line == 3
 
 
 def test_modules_and_threads(two_threads):
     python = Python(two_threads, {})
-    assert python.modules.set_index("module")["self_ms"].to_dict() == {"numpy": 30, "__main__": 10, "train": 10, "data": 4, "threading": 0}
+    assert python.modules.set_index("module")["self_ms"].to_dict() == {
+        "numpy": 30,
+        "__main__": 10,
+        "train": 10,
+        "data": 4,
+        "threading": 0,
+    }
     threads = python.threads
     assert threads["thread"].tolist() == ["MainThread", "worker"]
     assert threads["cpu_ms"].tolist() == [37, 4]
@@ -144,7 +168,9 @@ def test_modules_and_threads(two_threads):
 
 def test_the_tree_adds_up(two_threads):
     tree = Python(two_threads, {"42": 3}).tree
-    assert tree["total_ms"][tree["parent"] == -1].sum() == pytest.approx(tree["self_ms"].sum()) == 54
+    assert (
+        tree["total_ms"][tree["parent"] == -1].sum() == pytest.approx(tree["self_ms"].sum()) == 54
+    )
     for at in range(len(tree)):
         below = tree[tree["parent"] == at]
         assert tree["total_ms"][at] == pytest.approx(tree["self_ms"][at] + below["total_ms"].sum())
@@ -184,22 +210,39 @@ class TestIntervals:
         borders = np.unique(np.random.default_rng(seed).integers(0, 50 * MS, 20))
         borders = np.concatenate([[0], borders[(borders > 0)], [50 * MS]]) + BASE
         all_of_it = Python(two_threads, {}).functions.set_index("function")["self_ms"]
-        parts = [Python(two_threads, {}, Intervals(borders[i::2][: len(borders) // 2], borders[i + 1 :: 2])) for i in (0, 1)]
+        parts = [
+            Python(
+                two_threads, {}, Intervals(borders[i::2][: len(borders) // 2], borders[i + 1 :: 2])
+            )
+            for i in (0, 1)
+        ]
         for part in parts:
             start, end = part.intervals.start, part.intervals.end
             part.intervals = Intervals(start[: len(end)], end)
-        summed = sum(part.functions.set_index("function")["self_ms"].reindex(all_of_it.index).fillna(0) for part in parts)
+        summed = sum(
+            part.functions.set_index("function")["self_ms"].reindex(all_of_it.index).fillna(0)
+            for part in parts
+        )
         assert summed.tolist() == pytest.approx(all_of_it.tolist())
 
 
 class TestTopFunction:
     def test_the_function_of_the_person_and_what_it_called(self, two_threads):
-        assert top_function(two_threads, {"42": 3}) == TopFunction("augment", "/project/train.py", 12, "numpy.linalg.qr", 0.8, 0.8)
+        assert top_function(two_threads, {"42": 3}) == TopFunction(
+            "augment", "/project/train.py", 12, "numpy.linalg.qr", 0.8, 0.8
+        )
 
     def test_in_a_part_of_the_recording(self, two_threads):
-        found = top_function(two_threads, {"42": 3}, BASE + np.array([38]) * MS, BASE + np.array([50]) * MS)
+        found = top_function(
+            two_threads, {"42": 3}, BASE + np.array([38]) * MS, BASE + np.array([50]) * MS
+        )
         assert found is not None
-        assert (found.function, found.file, found.line, found.call) == ("<module>", "Cell [3]", 3, "")
+        assert (found.function, found.file, found.line, found.call) == (
+            "<module>",
+            "Cell [3]",
+            3,
+            "",
+        )
         assert found.share == pytest.approx(10 / 12)
 
     def test_libraries_alone_are_nobodys(self):
@@ -249,15 +292,22 @@ class TestProfile:
         frame["self_ms"] = -1.0
         assert (p.python.functions["self_ms"] >= 0).all()
 
-    def test_a_flame_graph_has_a_box_for_each_call_inside_that_of_its_caller(self, tmp_path, two_threads):
+    def test_a_flame_graph_has_a_box_for_each_call_inside_that_of_its_caller(
+        self, tmp_path, two_threads
+    ):
         p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
         p.run.capture = CaptureInfo(python=two_threads.packed())
         tree = p.python.tree
         data = p.python.figure().renderers[0].data_source.data
-        assert sorted(np.subtract(data["right"], data["left"]).round(6)) == sorted(tree["total_ms"].round(6))
+        assert sorted(np.subtract(data["right"], data["left"]).round(6)) == sorted(
+            tree["total_ms"].round(6)
+        )
         boxes = list(zip(data["bottom"], data["left"], data["right"], strict=True))
         for bottom, left, right in boxes:
-            assert bottom == 0 or any(b == bottom - 1 and low <= left + 1e-9 and right <= high + 1e-9 for b, low, high in boxes)
+            assert bottom == 0 or any(
+                b == bottom - 1 and low <= left + 1e-9 and right <= high + 1e-9
+                for b, low, high in boxes
+            )
 
     @pytest.mark.parametrize("python", [{}, {"functions": 3}])
     def test_without_samples_it_says_why(self, tmp_path, python):
@@ -273,24 +323,34 @@ class TestProfile:
         p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
         p.run.capture = CaptureInfo(cells={"42": 3}, python=two_threads.packed())
         frame = p.lines.frame
-        assert list(zip(frame["file"], frame["line"], frame["code"], frame["host_us"], strict=True)) == [
+        assert list(
+            zip(frame["file"], frame["line"], frame["code"], frame["host_us"], strict=True)
+        ) == [
             ("Cell [3]", 2, "augment(a)", 40_000),
             ("Cell [3]", 3, "b = 2", 10_000),
         ]
         assert frame[["calls", "device_us"]].isna().all(axis=None)
         assert p.lines.unattributed["host_us"] == 0
         code = p.payload()["overview"]["code"]
-        assert [column["label"] for column in code["cells"][0]["table"]["columns"]] == ["Line", "Code", "Host ms, sampled"]
+        assert [column["label"] for column in code["cells"][0]["table"]["columns"]] == [
+            "Line",
+            "Code",
+            "Host ms, sampled",
+        ]
         assert "--stacks" in code["notes"][-1]
 
     def test_samples_outside_of_any_cell_belong_to_no_line(self, tmp_path):
         p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
-        p.run.capture = CaptureInfo(python=samples([(1, [MODULE], 0, 1), (2, [LIBRARY], 0, 1)]).packed())
+        p.run.capture = CaptureInfo(
+            python=samples([(1, [MODULE], 0, 1), (2, [LIBRARY], 0, 1)]).packed()
+        )
         assert p.lines.frame["host_us"].tolist() == [10_000]
         assert p.lines.unattributed["host_us"] == 10_000
 
     def test_line_times_are_preferred(self, tmp_path, two_threads):
-        times = LineTimes({"42": "a = 1\n"}, [("42", 1)], BASE + np.array([0, 7]) * MS, np.array([1, 0], np.int32))
+        times = LineTimes(
+            {"42": "a = 1\n"}, [("42", 1)], BASE + np.array([0, 7]) * MS, np.array([1, 0], np.int32)
+        )
         p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
         p.run.capture = CaptureInfo(lines=times.packed(), python=two_threads.packed())
         assert p.lines.frame["host_us"].tolist() == [7000]
@@ -306,7 +366,9 @@ class TestProfile:
 
 def test_a_call_is_compiled_code_unless_the_thread_gave_up_the_gil_as_soon_as_it_had_to():
     stack = [(CELL, "<module>", 1, 2, "engine.get_loc")]
-    taken = samples([(n, stack, 0, 9) for n in range(1, 5)], late=np.array([-1, 0, 1.15, 1.18, 6]) * MS)
+    taken = samples(
+        [(n, stack, 0, 9) for n in range(1, 5)], late=np.array([-1, 0, 1.15, 1.18, 6]) * MS
+    )
     found = Python(taken, {}).use()
     assert (found.python, found.library) == (0.5, 0.5)
     unknown = Python(samples([(n, stack, 0, 9) for n in range(1, 5)]), {}).use()
@@ -316,7 +378,11 @@ def test_a_call_is_compiled_code_unless_the_thread_gave_up_the_gil_as_soon_as_it
 def test_with_several_threads_another_one_may_have_had_the_gil():
     stack = [(CELL, "<module>", 1, 2, "engine.get_loc")]
     worker = [("/project/data.py", "load", 1, 3)]
-    taken = samples([(1, stack, 0, 9), (1, worker, 1, 9)], threads=("MainThread", "worker"), late=np.array([-1, 1.15]) * MS)
+    taken = samples(
+        [(1, stack, 0, 9), (1, worker, 1, 9)],
+        threads=("MainThread", "worker"),
+        late=np.array([-1, 1.15]) * MS,
+    )
     assert Python(taken, {}).use().library == 1.0
 
 
@@ -329,7 +395,10 @@ def test_a_thread_that_sleeps_waits_whatever_other_threads_use():
 
 def test_of_intervals_that_are_shorter_than_the_time_between_samples_those_count_that_are_in_them():
     """Every other sample is outside of the intervals, in another call: the time since the one before would count for it."""
-    asleep, at_work = [(CELL, "<module>", 1, 2, "time.sleep")], [(CELL, "<module>", 1, 3, "torch.mm")]
+    asleep, at_work = (
+        [(CELL, "<module>", 1, 2, "time.sleep")],
+        [(CELL, "<module>", 1, 3, "torch.mm")],
+    )
     taken = samples([(n, asleep if n % 2 else at_work, 0, 9) for n in range(1, 25)])
     odd = BASE + np.arange(1, 25, 2) * 10 * MS
     found = Python(taken, {}, Intervals(odd - 5 * MS, odd + 1 * MS)).use()

@@ -26,7 +26,9 @@ STEP_US = 1000
 US = 1_000_000
 
 
-def training(steps: int = STEPS, *, named: bool = True, numbered: bool = False, slower: float = 1.0) -> Kineto:
+def training(
+    steps: int = STEPS, *, named: bool = True, numbered: bool = False, slower: float = 1.0
+) -> Kineto:
     """Steps of 1 ms: forward with two layers, a backward pass whose thread launches, an optimizer with one slow op, a log."""
     trace = Kineto()
     trace.named(0, "GPU 0")
@@ -42,7 +44,12 @@ def training(steps: int = STEPS, *, named: bool = True, numbered: bool = False, 
             note(trace, f"log step {step}" if numbered else "log", t + 930, 20)
         trace.note("Optimizer.step#Shampoo.step", t + 530, 380 * slower)
         for layer in range(2):
-            op = trace.op("aten::mm", t + 20 + 110 * layer, 50, **{"Sequence number": 10 * step + layer, "Fwd thread id": 0})
+            op = trace.op(
+                "aten::mm",
+                t + 20 + 110 * layer,
+                50,
+                **{"Sequence number": 10 * step + layer, "Fwd thread id": 0},
+            )
             trace.launched("gemm", t + 30 + 110 * layer, t + 40 + 110 * layer, 80, op)
         for layer in range(2):
             at = t + 320 + 60 * layer
@@ -147,7 +154,13 @@ def test_without_a_device_device_time_is_not_known(tmp_path: Path) -> None:
         trace.op("aten::mm", step * STEP_US + 10, 200)
     rows = rows_of(profile(tmp_path, trace))
     assert rows.loc["forward", "host_ms_per_step"] == pytest.approx(0.3)
-    unknown = ["device_ms_per_step", "kernels_per_step", "wait_ms_per_step", "backward_host_ms_per_step", "backward_device_ms_per_step"]
+    unknown = [
+        "device_ms_per_step",
+        "kernels_per_step",
+        "wait_ms_per_step",
+        "backward_host_ms_per_step",
+        "backward_device_ms_per_step",
+    ]
     assert rows.loc["forward", unknown].isna().all()
 
 
@@ -204,7 +217,9 @@ def test_advice_names_the_range_in_which_what_it_speaks_of_happens(tmp_path: Pat
     assert "is in your range **checkpoint** (0.68 ms per step)" in advice["other"]
 
 
-def test_the_overview_shows_ranges_on_the_page_in_text_and_in_the_static_page(torch: Profile) -> None:
+def test_the_overview_shows_ranges_on_the_page_in_text_and_in_the_static_page(
+    torch: Profile,
+) -> None:
     payload = torch.payload()
     ranges = payload["overview"]["ranges"]
     table = ranges["table"]
@@ -213,7 +228,10 @@ def test_the_overview_shows_ranges_on_the_page_in_text_and_in_the_static_page(to
     assert keys[:3] == ["name", "calls_per_step", "host_ms_per_step"]
     assert "aten::_foreach_mul_ 0.30 ms" in table["data"]["top"]["values"]
     line = next(line for line in text.lines(payload, 20) if line.startswith("Your ranges"))
-    assert line == "Your ranges, host   optimizer 0.40 ms, forward 0.30 ms, backward 0.20 ms, log 0.02 ms"
+    assert (
+        line
+        == "Your ranges, host   optimizer 0.40 ms, forward 0.30 ms, backward 0.20 ms, log 0.02 ms"
+    )
     html = static.html(payload)
     assert "Your ranges" in html
     assert "Optimizer.step#Shampoo.step" in html
@@ -230,7 +248,17 @@ def test_smaller_ranges_are_counted_and_not_shown(tmp_path: Path) -> None:
     assert ranges["notes"] == ["15 smaller ranges are in p.ranges.frame."]
 
 
-@pytest.mark.parametrize("name", ["forward", "## optimizer ##", "layer 3", "Model Forward Pass", "mymodel::encode", "[pl][profile]fit"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "forward",
+        "## optimizer ##",
+        "layer 3",
+        "Model Forward Pass",
+        "mymodel::encode",
+        "[pl][profile]fit",
+    ],
+)
 def test_names_of_the_program(name: str) -> None:
     assert personal_in_torch(name)
 
@@ -259,7 +287,15 @@ def test_names_of_frameworks(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PjitFunction(step)", "PjRtCApiLoadedExecutable::Execute", "DevicePut", "EagerExecute", "MemcpyD2H", "IteratorGetNext"]
+    "name",
+    [
+        "PjitFunction(step)",
+        "PjRtCApiLoadedExecutable::Execute",
+        "DevicePut",
+        "EagerExecute",
+        "MemcpyD2H",
+        "IteratorGetNext",
+    ],
 )
 def test_names_of_runtimes(name: str) -> None:
     assert not personal_in_xspace(name)
@@ -272,7 +308,11 @@ def test_names_of_runtimes(name: str) -> None:
         ("jit(step)/jvp(forward)/layer0/dot_general:", ("forward", "layer0"), False),
         ("jit(step)/transpose(jvp(forward))/layer0/dot_general", ("forward", "layer0"), True),
         ("jit(step)/jit(main)/transpose(jvp(forward/layer0))/mul", ("forward", "layer0"), True),
-        ("jit(f)/jit(main)/while/body/closed_call/attention/jit(softmax)/exp", ("attention",), False),
+        (
+            "jit(f)/jit(main)/while/body/closed_call/attention/jit(softmax)/exp",
+            ("attention",),
+            False,
+        ),
         ("jit(f)/vmap(encoder)/checkpoint/rematted_computation/tanh", ("encoder",), False),
         ("kernel:", (), False),
     ],
@@ -298,7 +338,10 @@ def test_scopes_of_tensorflow(op: str, path: tuple[str, ...], backward: bool) ->
 
 
 def test_an_op_that_consists_of_others_is_no_scope() -> None:
-    found = scopes.of_ops(["dense/MatMul", "dense/MatMul/ReadVariableOp", "gradient_tape/dense/MatMul/MatMul"], compiled=False)
+    found = scopes.of_ops(
+        ["dense/MatMul", "dense/MatMul/ReadVariableOp", "gradient_tape/dense/MatMul/MatMul"],
+        compiled=False,
+    )
     assert [scope.path for scope in found] == [("dense",), ("dense",), ("dense",)]
     assert [scope.backward for scope in found] == [False, False, True]
 
@@ -321,20 +364,26 @@ def jax_profile(tmp_path: Path) -> Profile:
     host.line("python", events)
     host.line("tf_XLAPjRtCpuClient", ops, line_id=2)
     forward = instruction("tanh.1", "tanh", "jit(f)/jvp(forward)/layer0/tanh", ident=1)
-    backward = instruction("mul.2", "multiply", "jit(f)/transpose(jvp(forward))/layer0/mul", ident=2)
+    backward = instruction(
+        "mul.2", "multiply", "jit(f)/transpose(jvp(forward))/layer0/mul", ident=2
+    )
     compiled = program("jit_f", computation("main", forward, backward, ident=8, root=2))
     (tmp_path / "host.xplane.pb").write_bytes(xspace(host, metadata_plane(jit_f=(7, compiled))))
     return nbprof.load(tmp_path / "host.xplane.pb")
 
 
-def test_annotations_of_jax_are_ranges_and_what_the_runtime_does_in_its_calls_is_none(tmp_path: Path) -> None:
+def test_annotations_of_jax_are_ranges_and_what_the_runtime_does_in_its_calls_is_none(
+    tmp_path: Path,
+) -> None:
     frame = jax_profile(tmp_path).ranges.frame
     host = frame[frame["kind"] == "TraceAnnotation"].set_index("range")
     assert list(host.index) == ["prepare", "update"]
     assert host["host_ms_per_step"].tolist() == pytest.approx([0.1, 0.6])
 
 
-def test_named_scopes_of_jax_have_the_time_of_their_ops_and_of_their_backward_pass(tmp_path: Path) -> None:
+def test_named_scopes_of_jax_have_the_time_of_their_ops_and_of_their_backward_pass(
+    tmp_path: Path,
+) -> None:
     frame = jax_profile(tmp_path).ranges.frame
     scoped = frame[frame["kind"] == "named_scope"].set_index("range")
     assert list(scoped.index) == ["forward", "forward/layer0"]
@@ -353,28 +402,48 @@ def test_ranges_of_nvtx_are_those_of_nsight_without_the_marks_of_steps(tmp_path:
 
 
 def test_a_real_shampoo_optimizer_is_found_by_its_range() -> None:
-    path = Path(__file__).parents[3] / "shared/profiles/kineto/a100-nccl-ranks/sampled_rank-0.json.gz"
+    path = (
+        Path(__file__).parents[3] / "shared/profiles/kineto/a100-nccl-ranks/sampled_rank-0.json.gz"
+    )
     if not path.exists():
         pytest.skip("no real profiles beside the checkout")
     p = nbprof.load(path)
     rows = rows_of(p)
     optimizer = rows.loc["## optimizer ##"]
     assert optimizer["top_host_op"] == "aten::_foreach_mul_"
-    assert optimizer["top_host_op_ms_per_step"] / p.overview["step_time_ms"] == pytest.approx(0.196, abs=0.01)
+    assert optimizer["top_host_op_ms_per_step"] / p.overview["step_time_ms"] == pytest.approx(
+        0.196, abs=0.01
+    )
     assert 30 < optimizer["percent"] < 40
-    assert np.isclose(rows.loc["## optimizer ##/Optimizer.step#Shampoo.step", "host_ms_per_step"], 194.91, atol=0.1)
+    assert np.isclose(
+        rows.loc["## optimizer ##/Optimizer.step#Shampoo.step", "host_ms_per_step"],
+        194.91,
+        atol=0.1,
+    )
 
 
 def test_ranges_of_mstx_are_those_of_ascend(tmp_path: Path) -> None:
-    folder = ascend_db.torch_npu(tmp_path / "h_1_20250109084754000_ascend_pt", msprof.training(4)[0], steps=2)
+    folder = ascend_db.torch_npu(
+        tmp_path / "h_1_20250109084754000_ascend_pt", msprof.training(4)[0], steps=2
+    )
     path = folder / "ASCEND_PROFILER_OUTPUT" / "ascend_pytorch_profiler_0.db"
     with closing(sqlite3.connect(path)) as base:
-        base.execute("create table MSTX_EVENTS (startNs, endNs, eventType, message, globalTid, domainId, connectionId)")
+        base.execute(
+            "create table MSTX_EVENTS (startNs, endNs, eventType, message, globalTid, domainId, connectionId)"
+        )
         base.execute("insert into STRING_IDS values (900, 'forward'), (901, 'a moment')")
-        for begin, _, thread in base.execute("select startNs, endNs, globalTid from PYTORCH_API where type = 50001").fetchall()[::2]:
+        for begin, _, thread in base.execute(
+            "select startNs, endNs, globalTid from PYTORCH_API where type = 50001"
+        ).fetchall()[::2]:
             at = int(begin)
-            base.execute("insert into MSTX_EVENTS values (?, ?, 1, 900, ?, 0, 4294967295)", [at + 2000, at + 12_000, thread])
-            base.execute("insert into MSTX_EVENTS values (?, ?, 0, 901, ?, 0, 4294967295)", [at + 2000, at + 2000, thread])
+            base.execute(
+                "insert into MSTX_EVENTS values (?, ?, 1, 900, ?, 0, 4294967295)",
+                [at + 2000, at + 12_000, thread],
+            )
+            base.execute(
+                "insert into MSTX_EVENTS values (?, ?, 0, 901, ?, 0, 4294967295)",
+                [at + 2000, at + 2000, thread],
+            )
         base.commit()
     frame = nbprof.load(folder).ranges.frame
     assert frame["name"].tolist() == ["forward"]

@@ -27,7 +27,10 @@ def notice(run):
 @pytest.mark.parametrize(
     ("reasons", "text"),
     [
-        (["left out: duration of more than a week."], "3 events left out: duration of more than a week."),
+        (
+            ["left out: duration of more than a week."],
+            "3 events left out: duration of more than a week.",
+        ),
         (
             ["left out: no time (ts).", "left out: no valid phase (ph)."],
             "3 events left out: no time (ts), and 1 more reason in the receipt.",
@@ -84,7 +87,11 @@ def test_steps_inside_others_are_hidden_by_no_device_where_there_is_none(tmp_pat
 def device_only_tpu(folder):
     plane = PlaneWriter("/device:TPU:0")
     fusion = "%fusion.1 = f32[8,8]{1,0} fusion(f32[8,8]{1,0} %p0)"
-    plane.line("Steps", [plane.event(str(i), 10 * i * MS, 10 * MS, group_id=i) for i in range(12)], line_id=1)
+    plane.line(
+        "Steps",
+        [plane.event(str(i), 10 * i * MS, 10 * MS, group_id=i) for i in range(12)],
+        line_id=1,
+    )
     plane.line("XLA Ops", [plane.event(fusion, 10 * i * MS, 3 * MS) for i in range(12)], line_id=3)
     return profile(folder, xspace(plane))
 
@@ -96,7 +103,10 @@ def device_only_torch(folder):
     return kineto.profile(folder, k)
 
 
-@pytest.mark.parametrize(("made", "how"), [(device_only_tpu, "host_tracer_level"), (device_only_torch, "ProfilerActivity.CPU")])
+@pytest.mark.parametrize(
+    ("made", "how"),
+    [(device_only_tpu, "host_tracer_level"), (device_only_torch, "ProfilerActivity.CPU")],
+)
 def test_where_only_devices_were_recorded_the_host_is_to_be_recorded(tmp_path, made, how):
     found = made(tmp_path).advice.set_index("rule").loc["other"]
     assert found["title"] == "Record the host as well"
@@ -128,14 +138,18 @@ def waits_for_loader(folder, note):
     return nbprof.load(folder)
 
 
-@pytest.mark.parametrize("note", ["steps: batches of Keras", "steps: 3 runs of train, 12 batches of Keras"])
+@pytest.mark.parametrize(
+    "note", ["steps: batches of Keras", "steps: 3 runs of train, 12 batches of Keras"]
+)
 def test_keras_users_get_code_of_keras(tmp_path, note):
     p = waits_for_loader(tmp_path, note)
     fix = p.advice.set_index("rule").loc["loader_in_process", "fix"]
     assert "keras.utils.PyDataset" in fix
     assert "DataLoader" not in fix
     part = dashboard.dashboard(p.run)["input"]
-    assert "PyDataset" in next(one["advice"] for one in part["categories"] if one["key"] == "demanded_file_read")
+    assert "PyDataset" in next(
+        one["advice"] for one in part["categories"] if one["key"] == "demanded_file_read"
+    )
 
 
 @pytest.mark.parametrize("note", ["", "steps: calls of an optimizer"])
@@ -145,8 +159,16 @@ def test_who_only_imported_keras_keeps_the_loader(tmp_path, note):
 
 
 def test_all_fixes_of_keras_replace_a_loader():
-    rows = pd.DataFrame({"rule": [*keras_code._FIXES, "loader_workers", "other"], "title": "t", "evidence": "e"})
-    rows["fix"] = [*["-loader = DataLoader(d)\n+loader = DataLoader(e)"] * len(keras_code._FIXES), "-a()\n+b()", "DataLoader(x)"]
+    rows = pd.DataFrame(
+        {"rule": [*keras_code._FIXES, "loader_workers", "other"], "title": "t", "evidence": "e"}
+    )
+    rows["fix"] = [
+        *["-loader = DataLoader(d)\n+loader = DataLoader(e)"] * len(keras_code._FIXES),
+        "-a()\n+b()",
+        "DataLoader(x)",
+    ]
     found = keras_code.in_keras(rows)
-    assert found["fix"].tolist()[-2:] == rows["fix"].tolist()[-2:], "other code, and other rules, are left"
+    assert found["fix"].tolist()[-2:] == rows["fix"].tolist()[-2:], (
+        "other code, and other rules, are left"
+    )
     assert all("keras" in fix or "model.fit" in fix for fix in found["fix"].tolist()[:-2])

@@ -25,8 +25,14 @@ def epochs(rank=None, ranks=2):
 
     In the second epoch rank 1 is 1 ms late for its collective.
     """
-    metadata = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": ranks}}
-    file = Kineto(deviceProperties=[{"id": 0, "name": "GPU", "totalGlobalMem": 16 << 30}], **metadata)
+    metadata = (
+        {}
+        if rank is None
+        else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": ranks}}
+    )
+    file = Kineto(
+        deviceProperties=[{"id": 0, "name": "GPU", "totalGlobalMem": 16 << 30}], **metadata
+    )
     at, count = 0.0, 0
     for epoch in range(EPOCHS):
         for number in range(PER_EPOCH):
@@ -37,7 +43,10 @@ def epochs(rank=None, ranks=2):
             file.memory(at + 20, MIB, 2 * count * MIB, count * MIB, count * MIB, device=0)
             file.launched("gemm", at + 20, at + 60, 4000, op)
             if rank is not None:
-                begin, end = at + 5000 + (1000 if rank == 1 and epoch else 0), at + 5200 + 1000 * epoch
+                begin, end = (
+                    at + 5000 + (1000 if rank == 1 and epoch else 0),
+                    at + 5200 + 1000 * epoch,
+                )
                 stated = {
                     "Collective name": "allreduce",
                     "In msg nelems": 1 << 20,
@@ -48,7 +57,15 @@ def epochs(rank=None, ranks=2):
                     "Process Group Ranks": json.dumps(list(range(ranks))),
                     "Seq": count,
                 }
-                file.launched("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", at + 30, begin, end - begin, op, stream=20, **stated)
+                file.launched(
+                    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+                    at + 30,
+                    begin,
+                    end - begin,
+                    op,
+                    stream=20,
+                    **stated,
+                )
             at += length
     return file
 
@@ -68,7 +85,10 @@ def test_every_frame_and_every_view_is_there(tmp_path):
         for name in OF_A_PROFILE:
             public(p, name)
         payload = p.payload()
-        assert all(not (part.get("empty") or {}).get("title", "").endswith("could not be computed") for _, part in payload.items())
+        assert all(
+            not (part.get("empty") or {}).get("title", "").endswith("could not be computed")
+            for _, part in payload.items()
+        )
         assert p.text()
         assert static_html(payload)
         assert "bug in nbprof" not in str(p.receipt)
@@ -76,7 +96,12 @@ def test_every_frame_and_every_view_is_there(tmp_path):
 
 def test_memory_that_grows_over_all_epochs_is_found(tmp_path):
     growth = profile(tmp_path, epochs()).run._growth()
-    assert (growth.steps, growth.rising, growth.each, growth.grown) == (EPOCHS * PER_EPOCH, 1.0, MIB, (EPOCHS * PER_EPOCH - 1) * MIB)
+    assert (growth.steps, growth.rising, growth.each, growth.grown) == (
+        EPOCHS * PER_EPOCH,
+        1.0,
+        MIB,
+        (EPOCHS * PER_EPOCH - 1) * MIB,
+    )
 
 
 def test_who_is_waited_for_is_found_in_each_step(tmp_path):
@@ -97,7 +122,10 @@ def test_a_rank_waits_in_a_step_for_what_that_step_waited(tmp_path):
 
 def test_the_device_of_each_step_is_drawn(tmp_path):
     part = device_time.payload(profile(tmp_path, epochs()).run)
-    assert part["windows"] == ["Whole recording", *(f"Step {number}" for number in [*range(PER_EPOCH)] * EPOCHS)]
+    assert part["windows"] == [
+        "Whole recording",
+        *(f"Step {number}" for number in [*range(PER_EPOCH)] * EPOCHS),
+    ]
     compute = part["parts_ms"].reshape(len(part["windows"]), -1, 4)[1:, 0, 0]
     assert compute.tolist() == pytest.approx([4.0] * EPOCHS * PER_EPOCH)
 
@@ -106,7 +134,10 @@ def test_the_mean_of_hosts_is_of_one_step_each(tmp_path):
     frame = ranks(tmp_path).run.steps
     mean = steps_payload._over_hosts(frame)
     assert len(mean) == EPOCHS * PER_EPOCH
-    assert mean.sort_values("start_ms")["step_time_ms"].tolist() == [10.0] * PER_EPOCH + [12.0] * PER_EPOCH
+    assert (
+        mean.sort_values("start_ms")["step_time_ms"].tolist()
+        == [10.0] * PER_EPOCH + [12.0] * PER_EPOCH
+    )
 
 
 def test_bytes_of_collectives_are_those_of_the_counted_steps(tmp_path):
@@ -119,7 +150,14 @@ def test_bytes_of_collectives_are_those_of_the_counted_steps(tmp_path):
 
 
 def test_turns_and_rows():
-    steps = pd.DataFrame({"host": ["a", "b", "a", "a"], "step": [0, 0, 1, 0], "start_ms": [0.0, 0.0, 1.0, 2.0], "step_time_ms": 1.0})
+    steps = pd.DataFrame(
+        {
+            "host": ["a", "b", "a", "a"],
+            "step": [0, 0, 1, 0],
+            "start_ms": [0.0, 0.0, 1.0, 2.0],
+            "step_time_ms": 1.0,
+        }
+    )
     assert turns(steps).tolist() == [0, 0, 0, 1]
     host = np.array(["a", "a", "b", "a", "c"], object)
     assert step_rows(host, np.array([2.5, 0.5, 0.2, 9.0, 0.5]), steps).tolist() == [3, 0, 1, -1, -1]

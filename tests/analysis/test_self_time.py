@@ -17,7 +17,12 @@ def plain(spans):
     for lane in sorted({s[0] for s in spans}):
         mine = [s for s in spans if s[0] == lane]
         marks = sorted(
-            [m for i, (_, start, length) in enumerate(mine) for m in ((start, 2 * i), (start + length, 2 * i + 1))], key=lambda m: m[0]
+            [
+                m
+                for i, (_, start, length) in enumerate(mine)
+                for m in ((start, 2 * i), (start + length, 2 * i + 1))
+            ],
+            key=lambda m: m[0],
         )
         marks.sort(key=lambda m: (m[0], m[1]))
         stack, done, busy = [], [], 0
@@ -43,7 +48,17 @@ def plain(spans):
 
 def of_spans(lane, start, length):
     event = np.arange(len(start))
-    return HostOps(event=event, host=0, lane=lane, start=start, end=start + length, op=0, type=0, dataset=False, eager=True)
+    return HostOps(
+        event=event,
+        host=0,
+        lane=lane,
+        start=start,
+        end=start + length,
+        op=0,
+        type=0,
+        dataset=False,
+        eager=True,
+    )
 
 
 @given(SPANS)
@@ -54,7 +69,13 @@ def test_self_times_of_xprof_are_those_of_a_walk_with_a_stack(spans):
     activity.host_ops = of_spans(lane, start, length)
     rows, idle = ops.host_self_times(activity, as_xprof=True)
     found = sorted(
-        zip(rows["lane"].tolist(), rows["start"].tolist(), (rows["end"] - rows["start"]).tolist(), rows["own"].tolist(), strict=True)
+        zip(
+            rows["lane"].tolist(),
+            rows["start"].tolist(),
+            (rows["end"] - rows["start"]).tolist(),
+            rows["own"].tolist(),
+            strict=True,
+        )
     )
     assert (found, idle) == plain(spans)
 
@@ -69,13 +90,22 @@ def test_each_instant_is_that_of_the_op_that_began_last(spans):
     own, silent, overlaps = [0] * len(spans), 0, []
     for at in range(40):
         for thread in range(3):
-            open_ = [i for i, (on, begin, long) in enumerate(spans) if on == thread and begin <= at < begin + long]
+            open_ = [
+                i
+                for i, (on, begin, long) in enumerate(spans)
+                if on == thread and begin <= at < begin + long
+            ]
             if open_:
                 own[open_[-1]] += 1
             mine = [(begin, begin + long) for on, begin, long in spans if on == thread]
-            silent += bool(mine and not open_ and min(b for b, _ in mine) <= at < max(e for _, e in mine))
+            silent += bool(
+                mine and not open_ and min(b for b, _ in mine) <= at < max(e for _, e in mine)
+            )
     for i, (on, begin, long) in enumerate(spans):
-        around = max((k for k in range(i) if spans[k][0] == on and sum(spans[k][1:]) >= begin + long), default=-1)
+        around = max(
+            (k for k in range(i) if spans[k][0] == on and sum(spans[k][1:]) >= begin + long),
+            default=-1,
+        )
         overlaps.append(any(t == on and b + d > begin for t, b, d in spans[around + 1 : i]))
     assert rows["own"].tolist() == own
     assert rows["overlaps"].tolist() == overlaps

@@ -13,11 +13,21 @@ from tests.support.xspace import MS, PlaneWriter, xspace
 def run_of(folder, *, devices, planes):
     """A profile of some devices, of which the first ones ran a kernel in each of 12 steps of 10 ms."""
     host = PlaneWriter("/host:CPU")
-    host.line("python", [host.event("train", 10 * i * MS, 10 * MS, step_num=i, _r=1) for i in range(12)], line_id=1)
+    host.line(
+        "python",
+        [host.event("train", 10 * i * MS, 10 * MS, step_num=i, _r=1) for i in range(12)],
+        line_id=1,
+    )
     gpus = [PlaneWriter(f"/device:GPU:{i}") for i in range(planes)]
-    kernel = {"kernel_details": "regs:32 static_shared:0 dynamic_shared:0 grid:8,1,1 block:64,1,1 occ_pct:50"}
+    kernel = {
+        "kernel_details": "regs:32 static_shared:0 dynamic_shared:0 grid:8,1,1 block:64,1,1 occ_pct:50"
+    }
     for gpu in gpus[:devices]:
-        gpu.line("Stream #1(Compute)", [gpu.event("gemm", (10 * i + 8) * MS, 2 * MS, **kernel) for i in range(12)], line_id=1)
+        gpu.line(
+            "Stream #1(Compute)",
+            [gpu.event("gemm", (10 * i + 8) * MS, 2 * MS, **kernel) for i in range(12)],
+            line_id=1,
+        )
     return profile(folder, xspace(host, *gpus))
 
 
@@ -30,7 +40,14 @@ def copies_of(folder, copies):
         for device, (start, end) in enumerate(copies):
             begin, length = at + 1000 * start, 1000.0 * (end - start)
             number = k.call("cudaMemcpyAsync", begin, length)
-            k.copy("Memcpy HtoD (Pageable -> Device)", begin, length, number, device=device, bytes=1_000_000)
+            k.copy(
+                "Memcpy HtoD (Pageable -> Device)",
+                begin,
+                length,
+                number,
+                device=device,
+                bytes=1_000_000,
+            )
         k.launched("gemm", at + 7000, at + 8000, 1500.0)
     return kineto.profile(folder, k)
 

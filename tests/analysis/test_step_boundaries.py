@@ -14,7 +14,9 @@ from tests.support.kineto import Kineto, profile
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def steps_of(kinds: list[str], numbers: list[int] | None = None, starts: list[float] | None = None) -> pd.DataFrame:
+def steps_of(
+    kinds: list[str], numbers: list[int] | None = None, starts: list[float] | None = None
+) -> pd.DataFrame:
     count = len(kinds)
     return pd.DataFrame(
         {
@@ -33,13 +35,24 @@ def drawn(steps: pd.DataFrame, recorded: list[dict], unit: Unit = MARKED) -> lis
 
 def test_what_a_recording_noted_stands_before_its_step() -> None:
     steps = steps_of(["ProfilerStep"] * 8)
-    noted = [boundary("epoch", 1), boundary("epoch", 5), boundary("evaluation", 5, 1, 12.5), boundary("evaluation", 9, 2, 20)]
-    assert drawn(steps, noted) == [(4, "evaluation (1 batch, 12.50 ms), epoch"), (8, "evaluation (2 batches, 20.00 ms)")]
+    noted = [
+        boundary("epoch", 1),
+        boundary("epoch", 5),
+        boundary("evaluation", 5, 1, 12.5),
+        boundary("evaluation", 9, 2, 20),
+    ]
+    assert drawn(steps, noted) == [
+        (4, "evaluation (1 batch, 12.50 ms), epoch"),
+        (8, "evaluation (2 batches, 20.00 ms)"),
+    ]
 
 
 def test_steps_of_another_kind_begin_with_a_border() -> None:
     steps = steps_of(["ProfilerStep"] * 4 + ["test"] * 2 + ["ProfilerStep"] * 4)
-    assert drawn(steps, [boundary("epoch", 7), boundary("loop", 5), boundary("loop", 7)]) == [(4, "loop, test"), (6, "epoch, train")]
+    assert drawn(steps, [boundary("epoch", 7), boundary("loop", 5), boundary("loop", 7)]) == [
+        (4, "loop, test"),
+        (6, "epoch, train"),
+    ]
 
 
 def test_numbers_that_begin_anew_are_another_loop() -> None:
@@ -72,7 +85,9 @@ def test_no_borders_where_each_step_has_one_or_several_hosts_recorded() -> None:
         ([1, 13], [1]),
     ],
 )
-def test_a_step_with_several_times_the_batches_of_the_others_stands_apart(batches, expected) -> None:
+def test_a_step_with_several_times_the_batches_of_the_others_stands_apart(
+    batches, expected
+) -> None:
     steps = steps_of(["train"] * len(batches)).assign(batches=batches)
     assert crowded(steps).to_numpy().nonzero()[0].tolist() == expected
     assert bool(about_crowded(steps)) == bool(expected)
@@ -112,7 +127,10 @@ def test_a_step_with_a_validation_is_in_no_average(tmp_path, marked) -> None:
     assert frame["counted"].tolist() == [True] * 4 + [False] + [True] * 3
     row = p.steps.summary.set_index("category").loc["step_time"]
     assert row["mean_ms"] == row["median_ms"] == row["p95_ms"] == pytest.approx(0.04)
-    assert any("Averages exclude step 4 (8 requests to DataLoaders where others make 1," in line.text for line in p.receipt.notes)
+    assert any(
+        "Averages exclude step 4 (8 requests to DataLoaders where others make 1," in line.text
+        for line in p.receipt.notes
+    )
     assert "step 4 (8 requests" in p.payload(0)["steps"]["left_out"]
 
 

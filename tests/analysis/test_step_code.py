@@ -11,7 +11,13 @@ from tests.support.kineto import BACKWARD
 from tests.support.xspace import MS, PlaneWriter, chunk, xspace
 
 TARGET = 28
-A100 = {"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 2**34, "computeMajor": 8, "computeMinor": 0}
+A100 = {
+    "id": 0,
+    "name": "NVIDIA A100",
+    "totalGlobalMem": 2**34,
+    "computeMajor": 8,
+    "computeMinor": 0,
+}
 
 
 def op(k, name, at, length, *shapes, types=None, number=None, back=False):
@@ -59,7 +65,9 @@ def test_without_types_kernels_of_products_tell_float64(tmp_path):
     assert "**100%** of kernel time" in row["evidence"]
     assert row["view"] == "kernels"
     named = "vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, at::native::MulFunctor<double> > >"
-    assert "float64" not in rules(torch(tmp_path, lambda k, at: body(k, at, named), deviceProperties=[A100]))
+    assert "float64" not in rules(
+        torch(tmp_path, lambda k, at: body(k, at, named), deviceProperties=[A100])
+    )
 
 
 @pytest.mark.parametrize(("element", "found"), [(12, True), (11, False)])
@@ -75,14 +83,25 @@ def test_float64_of_compiled_programs(tmp_path, element, found):
     assert ("float64" in rules(p)) is found
 
 
-@pytest.mark.parametrize(("target", "found"), [("xla_ffi_python_gpu_callback", True), ("__cublas$gemm", False)])
+@pytest.mark.parametrize(
+    ("target", "found"), [("xla_ffi_python_gpu_callback", True), ("__cublas$gemm", False)]
+)
 def test_callbacks_of_compiled_programs(tmp_path, target, found):
-    main = hlo.computation("main", instr("pure_callback.1", "custom-call", f32(8), 1, extra=chunk(TARGET, target)))
-    p = tpu(tmp_path, [("pure_callback.1", 40, "custom-call", 1, 1)], hlo.program("jit_f", main, ident=7))
+    main = hlo.computation(
+        "main", instr("pure_callback.1", "custom-call", f32(8), 1, extra=chunk(TARGET, target))
+    )
+    p = tpu(
+        tmp_path,
+        [("pure_callback.1", 40, "custom-call", 1, 1)],
+        hlo.program("jit_f", main, ident=7),
+    )
     assert ("host_callback" in rules(p)) is found
     if found:
         row = p.advice.set_index("rule").loc["host_callback"]
-        assert "**1.0** times per step (pure_callback.1): **40.00 ms** (**40%** of step time)" in row["evidence"]
+        assert (
+            "**1.0** times per step (pure_callback.1): **40.00 ms** (**40%** of step time)"
+            in row["evidence"]
+        )
         assert row["gain_ms_per_step"] == pytest.approx(40.0)
 
 
@@ -114,11 +133,15 @@ def callback_beside(folder, other, length):
     for step in range(3):
         at = step * 100 * MS
         main.append(host.event("train", at, 100 * MS, step_num=step, _r=1, _pt=1, _p=step))
-        pool.append(host.event("ExecutorState::Process", at + MS, 80 * MS, _ct=1, _c=step, _pt=2, _p=step))
+        pool.append(
+            host.event("ExecutorState::Process", at + MS, 80 * MS, _ct=1, _c=step, _pt=2, _p=step)
+        )
         pool.append(host.event("PyFunc:PyFunc", at + 2 * MS, 60 * MS))
         # What the callback itself runs is no op beside it.
         pool.append(host.event("Mul:Mul", at + 3 * MS, 50 * MS))
-        beside.append(host.event("ExecutorState::Process", at + 3 * MS, length * MS, _ct=2, _c=step))
+        beside.append(
+            host.event("ExecutorState::Process", at + 3 * MS, length * MS, _ct=2, _c=step)
+        )
         beside.append(host.event(other, at + 3 * MS, length * MS))
     host.line("python", main, line_id=1)
     host.line("pool", pool, line_id=2)
@@ -126,7 +149,10 @@ def callback_beside(folder, other, length):
     return profile(folder, xspace(host))
 
 
-@pytest.mark.parametrize(("other", "alone"), [("MatMul:MatMul", 40.0), ("call:PartitionedCall", 60.0), ("IteratorGetNext:__tick", 60.0)])
+@pytest.mark.parametrize(
+    ("other", "alone"),
+    [("MatMul:MatMul", 40.0), ("call:PartitionedCall", 60.0), ("IteratorGetNext:__tick", 60.0)],
+)
 def test_an_op_beside_a_callback_need_not_wait_for_it(tmp_path, other, alone):
     """A function that waits for its ops does nothing beside them."""
     found = code(callback_beside(tmp_path, other, 20)).callbacks
@@ -142,7 +168,9 @@ def test_what_is_said_of_a_callback_that_ops_run_beside(tmp_path, length, gain_i
     row = p.advice.set_index("rule").loc["host_callback"]
     assert (row["gain_ms_per_step"], row["gain_is"]) == (pytest.approx(60.0), gain_is)
     assert "**60.00 ms** (**60%** of step time)" in row["evidence"]
-    assert ("For **40.00 ms** of that, no other op of the step runs" in row["evidence"]) is (gain_is == "up to")
+    assert ("For **40.00 ms** of that, no other op of the step runs" in row["evidence"]) is (
+        gain_is == "up to"
+    )
 
 
 def test_ops_of_a_program_beside_its_callback(tmp_path):
@@ -151,7 +179,13 @@ def test_ops_of_a_program_beside_its_callback(tmp_path):
         "jit_f",
         hlo.computation(
             "main",
-            instr("pure_callback.1", "custom-call", f32(8), 1, extra=chunk(TARGET, "xla_ffi_python_cpu_callback")),
+            instr(
+                "pure_callback.1",
+                "custom-call",
+                f32(8),
+                1,
+                extra=chunk(TARGET, "xla_ffi_python_cpu_callback"),
+            ),
             instr("dot.2", "dot", f32(8), 2),
         ),
         ident=7,
@@ -161,37 +195,74 @@ def test_ops_of_a_program_beside_its_callback(tmp_path):
     for step in range(3):
         at = step * 100 * MS
         main.append(host.event("train", at, 100 * MS, step_num=step, _r=1))
-        pool.append(host.event("pure_callback.1", at + MS, 40 * MS, hlo_op="pure_callback.1", hlo_module="jit_f", program_id=7))
-        other.append(host.event("dot.2", at + 31 * MS, 60 * MS, hlo_op="dot.2", hlo_module="jit_f", program_id=7))
-    for number, (name, events) in enumerate({"python": main, "pool": pool, "other": other}.items(), 1):
+        pool.append(
+            host.event(
+                "pure_callback.1",
+                at + MS,
+                40 * MS,
+                hlo_op="pure_callback.1",
+                hlo_module="jit_f",
+                program_id=7,
+            )
+        )
+        other.append(
+            host.event(
+                "dot.2", at + 31 * MS, 60 * MS, hlo_op="dot.2", hlo_module="jit_f", program_id=7
+            )
+        )
+    for number, (name, events) in enumerate(
+        {"python": main, "pool": pool, "other": other}.items(), 1
+    ):
         host.line(name, events, line_id=number)
-    found = code(profile(tmp_path, xspace(host, hlo.metadata_plane(**{"jit_f(7)": (7, program)})))).callbacks
-    assert (found.times, found.ms, found.alone_ms) == (1.0, pytest.approx(40.0), pytest.approx(30.0))
+    found = code(
+        profile(tmp_path, xspace(host, hlo.metadata_plane(**{"jit_f(7)": (7, program)})))
+    ).callbacks
+    assert (found.times, found.ms, found.alone_ms) == (
+        1.0,
+        pytest.approx(40.0),
+        pytest.approx(30.0),
+    )
 
 
-@pytest.mark.parametrize(("target", "rule"), [("xla_ffi_python_gpu_callback", "host_callback"), ("some_library_call", "host_bound")])
+@pytest.mark.parametrize(
+    ("target", "rule"),
+    [("xla_ffi_python_gpu_callback", "host_callback"), ("some_library_call", "host_bound")],
+)
 def test_a_callback_from_a_gpu_is_in_the_thread_that_launches(tmp_path, target, rule):
     """The GPU itself only copies what the callback takes and gives."""
     call = instr("pure_callback.1", "custom-call", f32(8), 1, extra=chunk(TARGET, target))
-    program = hlo.program("jit_f", hlo.computation("main", call, instr("dot.2", "dot", f32(8), 2)), ident=7)
-    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
+    program = hlo.program(
+        "jit_f", hlo.computation("main", call, instr("dot.2", "dot", f32(8), 2)), ident=7
+    )
+    host, gpu = (
+        PlaneWriter("/host:CPU"),
+        PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9}),
+    )
     main, stream = [], []
     for step in range(4):
-        at, ran = step * 100 * MS, {"hlo_module": "jit_f", "program_id": 7, "correlation_id": 2 * step + 1}
+        at, ran = (
+            step * 100 * MS,
+            {"hlo_module": "jit_f", "program_id": 7, "correlation_id": 2 * step + 1},
+        )
         main.append(host.event("train", at, 100 * MS, step_num=step, _r=1))
         main.append(host.event("PjRtCApiLoadedExecutable::Execute", at, 72 * MS))
         main.append(host.event("pure_callback.1", at + 5 * MS, 60 * MS))
         main.append(host.event("cuLaunchKernel", at + 70 * MS, MS, correlation_id=2 * step + 1))
         main.append(host.event("MemcpyD2D", at + 5 * MS, MS // 10, correlation_id=2 * step + 2))
         copied = {**ran, "hlo_op": "pure_callback.1", "correlation_id": 2 * step + 2}
-        stream += [gpu.event("MemcpyD2D", at + 6 * MS, MS // 10, **copied), gpu.event("dot_2", at + 72 * MS, 3 * MS, hlo_op="dot.2", **ran)]
+        stream += [
+            gpu.event("MemcpyD2D", at + 6 * MS, MS // 10, **copied),
+            gpu.event("dot_2", at + 72 * MS, 3 * MS, hlo_op="dot.2", **ran),
+        ]
     host.line("python", main, line_id=1)
     gpu.line("Stream #1(Compute)", stream, line_id=1)
     p = profile(tmp_path, xspace(gpu, host, hlo.metadata_plane(**{"jit_f(7)": (7, program)})))
     told = p.advice.set_index("rule")
     assert {"host_callback", "host_bound"} & set(told.index) == {rule}
     if rule == "host_callback":
-        assert "(pure_callback.1): **60.00 ms** (**60%** of step time)" in told.loc[rule, "evidence"]
+        assert (
+            "(pure_callback.1): **60.00 ms** (**60%** of step time)" in told.loc[rule, "evidence"]
+        )
         assert code(p).callbacks.alone_ms == pytest.approx(59.9)
 
 
@@ -206,7 +277,14 @@ def test_cells_that_python_calls_one_by_one(tmp_path, around, found):
             op(k, "aten::rnn_tanh_cell", at + 30 * i, 30, (8, 32), number=10 + i)
             op(k, "aten::linear", at + 30 * i + 5, 20, (8, 32), number=10 + i)
         for i in range(10):
-            op(k, "autograd::engine::evaluate_function: TanhBackward0", at + 300 + 40 * i, 40, number=10 + i, back=True)
+            op(
+                k,
+                "autograd::engine::evaluate_function: TanhBackward0",
+                at + 300 + 40 * i,
+                40,
+                number=10 + i,
+                back=True,
+            )
 
     p = torch(tmp_path, body)
     assert ("time_loop" in rules(p)) is found
@@ -273,10 +351,14 @@ def test_passes_without_gradients_through_the_model_that_is_trained(tmp_path, ho
     assert ("validation" in rules(p)) is found
     if found:
         assert code(p).ungraded.ms == pytest.approx(0.4)
-        assert "In **100%** of the steps" in p.advice.set_index("rule").loc["validation", "evidence"]
+        assert (
+            "In **100%** of the steps" in p.advice.set_index("rule").loc["validation", "evidence"]
+        )
 
 
-@pytest.mark.parametrize(("rows", "more", "found"), [(2, "", True), (8, "", False), (2, "aten::lstm", False)])
+@pytest.mark.parametrize(
+    ("rows", "more", "found"), [(2, "", True), (8, "", False), (2, "aten::lstm", False)]
+)
 def test_products_of_few_rows(tmp_path, rows, more, found):
     def body(k, at):
         op(k, "aten::addmm", at, 10, (64,), (rows, 32), (32, 64), number=1)
@@ -286,7 +368,9 @@ def test_products_of_few_rows(tmp_path, rows, more, found):
     assert ("tiny_batch" in rules(p)) is found
 
 
-@pytest.mark.parametrize(("ops", "length", "found"), [(60, 5, True), (49, 5, False), (60, 11, False)])
+@pytest.mark.parametrize(
+    ("ops", "length", "found"), [(60, 5, True), (49, 5, False), (60, 11, False)]
+)
 def test_an_optimizer_that_goes_through_its_parameters_on_the_cpu(tmp_path, ops, length, found):
     def body(k, at):
         op(k, "aten::mm", at, 100, (64, 64), (64, 64))
@@ -311,4 +395,9 @@ def test_where_no_shapes_or_types_were_recorded_nothing_is_said(tmp_path):
         k.op("aten::addmm", at + 500, 400)
 
     found = code(torch(tmp_path, body))
-    assert (found.float64_percent, found.attention, found.ungraded, found.most_rows) == (None, None, None, None)
+    assert (found.float64_percent, found.attention, found.ungraded, found.most_rows) == (
+        None,
+        None,
+        None,
+        None,
+    )

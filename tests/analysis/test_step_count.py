@@ -38,10 +38,15 @@ def test_the_dashboard_counts_the_steps_of_one_rank(tmp_path):
     assert payload["meta"]["facts"][0] == payload["steps"]["count"] == "3 steps on 2 ranks"
     texts = [one["text"] for one in payload["overview"]["confidence"]["evidence"]]
     assert "Only 3 steps on 2 ranks: capture 10 or more" in texts
-    assert any("of 6 steps, counted per rank" in text or "all 6 steps, counted per rank" in text for text in texts)
+    assert any(
+        "of 6 steps, counted per rank" in text or "all 6 steps, counted per rank" in text
+        for text in texts
+    )
 
 
 def test_top_ops_have_the_time_of_one_device_in_a_step_of_its_rank(tmp_path):
-    top = profile(tmp_path, *job([[[100.0]] * 3, [[200.0]] * 3])).payload()["overview"]["top_ops"]["data"]
+    top = profile(tmp_path, *job([[[100.0]] * 3, [[200.0]] * 3])).payload()["overview"]["top_ops"][
+        "data"
+    ]
     # The kernel takes 100 µs on each of the two; the collective 200 µs where it waits, and 100 µs where it does not.
     assert sum(top["ms_per_step"]) == pytest.approx(0.1 + 0.15, rel=1e-3)

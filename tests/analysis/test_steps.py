@@ -11,7 +11,10 @@ from nbprof.analysis.steps.steps import flatten, summary
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 
-SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.sampled_from([10, 90, 110, 140])), max_size=25)
+SPANS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 30), st.sampled_from([10, 90, 110, 140])),
+    max_size=25,
+)
 
 
 @given(SPANS)
@@ -47,10 +50,20 @@ def test_a_gpu_step_has_every_part(tmp_path):
     assert step["step_time_ms"] == 10.0, "the host marker includes the device's"
     parts = {c: step[f"{c}_ms"] for c in CATEGORIES if step[f"{c}_ms"]}
     assert parts == pytest.approx(
-        {"input": 1.0, "kernel_launch": 2.0, "device_compute": 4.0, "output": 1.0, "other": 2.0, "compile": np.nan}, nan_ok=True
+        {
+            "input": 1.0,
+            "kernel_launch": 2.0,
+            "device_compute": 4.0,
+            "output": 1.0,
+            "other": 2.0,
+            "compile": np.nan,
+        },
+        nan_ok=True,
     )
     assert p.overview["compute_16bit_percent"] == pytest.approx(50.0)
-    assert p.overview["device_busy_percent"] == pytest.approx(60.0), "copies keep a device busy as well"
+    assert p.overview["device_busy_percent"] == pytest.approx(60.0), (
+        "copies keep a device busy as well"
+    )
 
 
 @pytest.mark.parametrize("make", [lambda: training_run(9), gpu_run])
@@ -61,17 +74,33 @@ def test_the_parts_of_a_step_add_up(tmp_path, make):
 
 
 def test_the_summary_uses_the_sample_deviation():
-    steps = pd.DataFrame({"step_time_ms": [10.0, 12.0, 14.0], "warmup": False, "counted": True, **{f"{c}_ms": 0.0 for c in CATEGORIES}})
+    steps = pd.DataFrame(
+        {
+            "step_time_ms": [10.0, 12.0, 14.0],
+            "warmup": False,
+            "counted": True,
+            **{f"{c}_ms": 0.0 for c in CATEGORIES},
+        }
+    )
     row = summary(steps).iloc[0]
     assert (row["mean_ms"], row["sd_ms"], row["min_ms"], row["max_ms"]) == (12.0, 2.0, 10.0, 14.0)
-    assert np.isnan(summary(steps.head(1)).iloc[0]["sd_ms"]), "one step has no spread: not measured, not 0"
+    assert np.isnan(summary(steps.head(1)).iloc[0]["sd_ms"]), (
+        "one step has no spread: not measured, not 0"
+    )
 
 
 def test_a_long_first_step_is_kept_but_not_averaged():
     from nbprof.analysis.steps.warmup import _warmup
 
     no = np.zeros(6, bool)
-    assert _warmup(np.array([900.0, 10, 11, 9, 10, 10]), no, no).tolist() == [True, False, False, False, False, False]
+    assert _warmup(np.array([900.0, 10, 11, 9, 10, 10]), no, no).tolist() == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert not _warmup(np.array([10.0, 900, 11, 9, 10, 10]), no, no).any()
     assert not _warmup(np.array([30.0, 10, 11, 9, 10, 10]), no, no).any()
 
@@ -94,21 +123,38 @@ def test_the_first_step_of_a_second_training_warms_up(traced, warm):
     from nbprof.analysis.steps.warmup import _warmup
 
     traces = np.isin(np.arange(30), traced)
-    assert np.flatnonzero(_warmup(np.where(traces, 900.0, 10.0), np.zeros(30, bool), traces)).tolist() == list(warm)
-    assert not _warmup(np.where(traces, 30.0, 10.0), np.zeros(30, bool), traces).any(), "no step takes far longer"
+    assert np.flatnonzero(
+        _warmup(np.where(traces, 900.0, 10.0), np.zeros(30, bool), traces)
+    ).tolist() == list(warm)
+    assert not _warmup(np.where(traces, 30.0, 10.0), np.zeros(30, bool), traces).any(), (
+        "no step takes far longer"
+    )
 
 
 @pytest.mark.parametrize("size", ["size", "num_bytes"])
 def test_bytes_of_copies_count_for_their_step(tmp_path, size):
     gpu = PlaneWriter("/device:GPU:0")
-    copies = [("MemcpyHToD", 0, 100), ("MemcpyH2D", 0, 28), ("MemcpyDToH", 0, 7), ("MemcpyDToD", 1, 5), ("MemcpyHToD", 1, 64)]
+    copies = [
+        ("MemcpyHToD", 0, 100),
+        ("MemcpyH2D", 0, 28),
+        ("MemcpyDToH", 0, 7),
+        ("MemcpyDToD", 1, 5),
+        ("MemcpyHToD", 1, 64),
+    ]
     events = [
         gpu.event(
-            name, (10 * g + i) * MS, MS, group_id=g, correlation_id=i + 1, memcpy_details=f"kind_src:a kind_dst:b {size}:{n} dest:0 async:1"
+            name,
+            (10 * g + i) * MS,
+            MS,
+            group_id=g,
+            correlation_id=i + 1,
+            memcpy_details=f"kind_src:a kind_dst:b {size}:{n} dest:0 async:1",
         )
         for i, (name, g, n) in enumerate(copies)
     ]
-    kernels = [gpu.event("sgemm", (10 * g + 6) * MS, MS, group_id=g, correlation_id=90 + g) for g in (0, 1)]
+    kernels = [
+        gpu.event("sgemm", (10 * g + 6) * MS, MS, group_id=g, correlation_id=90 + g) for g in (0, 1)
+    ]
     gpu.line("Stream #1(Compute)", [*events, *kernels], line_id=1)
     steps = profile(tmp_path, xspace(gpu)).steps.frame
     assert steps["host_to_device_bytes"].tolist() == [128, 64]

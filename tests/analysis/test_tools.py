@@ -14,7 +14,11 @@ from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 # Opened once for all frames.
 @pytest.mark.parametrize(
     "make",
-    [cache(lambda: opened(training_run(5))), cache(lambda: opened(gpu_run())), cache(lambda: opened(xspace(PlaneWriter("/host:CPU"))))],
+    [
+        cache(lambda: opened(training_run(5))),
+        cache(lambda: opened(gpu_run())),
+        cache(lambda: opened(xspace(PlaneWriter("/host:CPU")))),
+    ],
 )
 @pytest.mark.parametrize("name", OF_A_PROFILE)
 def test_public_frames_begin_with_their_declared_columns(make, name):
@@ -43,7 +47,14 @@ def test_idle_fills_what_no_op_used(tmp_path):
 
 def test_the_time_of_ops_that_overlap_in_part_is_the_later_ones(tmp_path):
     host = PlaneWriter("/host:CPU")
-    host.line("t", [host.event("a:A", 0, 10 * MS), host.event("b:B", 5 * MS, 10 * MS), host.event("c:C", 20 * MS, MS)])
+    host.line(
+        "t",
+        [
+            host.event("a:A", 0, 10 * MS),
+            host.event("b:B", 5 * MS, 10 * MS),
+            host.event("c:C", 20 * MS, MS),
+        ],
+    )
     ops = profile(tmp_path, xspace(host)).ops.frame
     assert ops.set_index("op")["self_us"].to_dict() == {"a": 5_000, "b": 10_000, "c": 1_000}
 
@@ -58,7 +69,9 @@ def test_input_work_is_split_by_kind(tmp_path):
             host.event("Iterator::Root::Map", 5 * MS, 3 * MS),
         ],
     )
-    time = profile(tmp_path, xspace(host)).input_pipeline.categories.set_index("category")["time_ms"]
+    time = profile(tmp_path, xspace(host)).input_pipeline.categories.set_index("category")[
+        "time_ms"
+    ]
     assert time["demanded_file_read"] == 1.0
     assert time["advanced_file_read"] == 2.0
     assert time["preprocessing"] == 3.0
@@ -106,7 +119,13 @@ def test_work_on_other_threads_is_followed_by_element_ids(tmp_path):
 def test_kernels_carry_launch_shape_and_tensor_cores(tmp_path):
     kernels = profile(tmp_path, gpu_run()).kernels.frame.set_index("kernel")
     row = kernels.loc["sgemm"]
-    assert (row["registers"], row["static_shared_bytes"], row["block"], row["grid"], row["occupancy_percent"]) == (
+    assert (
+        row["registers"],
+        row["static_shared_bytes"],
+        row["block"],
+        row["grid"],
+        row["occupancy_percent"],
+    ) == (
         32,
         16,
         "128,1,1",
@@ -126,7 +145,12 @@ def test_memory_knows_what_was_freed_and_what_lived_at_the_peak(tmp_path):
     assert freed["op"].tolist() == ["dense/MatMul"] * 5, "a free states the op of its allocation"
     assert freed["allocated_bytes"].tolist() == [-100] * 5
     row = p.memory.summary.iloc[0]
-    assert (row["peak_bytes"], row["allocations"], row["deallocations"], row["peak_fragmentation"]) == (100, 5, 5, 0.25)
+    assert (
+        row["peak_bytes"],
+        row["allocations"],
+        row["deallocations"],
+        row["peak_fragmentation"],
+    ) == (100, 5, 5, 0.25)
     peak = p.memory.peak
     assert peak["op"].tolist() == ["dense/MatMul"]
     assert (peak["allocated_bytes"] * peak["occurrences"]).sum() == row["peak_bytes"]

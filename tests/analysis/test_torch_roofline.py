@@ -12,8 +12,19 @@ from nbprof.tools import dashboard
 from nbprof.tools.hlo import payload
 from tests.support.kineto import BACKWARD, Kineto, profile
 
-A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "computeMajor": 8, "computeMinor": 0, "numSms": 108, "totalGlobalMem": 80 << 30}
-TENSOR, SIMT, PLAIN = "ampere_bf16_s16816gemm_bf16_128x128", "ampere_sgemm_128x64_nn", "vectorized_elementwise_kernel"
+A100 = {
+    "id": 0,
+    "name": "NVIDIA A100-SXM4-80GB",
+    "computeMajor": 8,
+    "computeMinor": 0,
+    "numSms": 108,
+    "totalGlobalMem": 80 << 30,
+}
+TENSOR, SIMT, PLAIN = (
+    "ampere_bf16_s16816gemm_bf16_128x128",
+    "ampere_sgemm_128x64_nn",
+    "vectorized_elementwise_kernel",
+)
 M = 1024
 
 
@@ -78,7 +89,9 @@ def test_attention_counts_outside_where_its_heads_are_not_padded(tmp_path):
         trace.launched("flash_fwd_kernel<bf16>", begin + 2, begin + 60, 100, by)
 
     p = run(tmp_path, add)
-    assert rows(p)["flops"].to_dict() == {"aten::_scaled_dot_product_flash_attention": 4 * 4 * M * M * 60}
+    assert rows(p)["flops"].to_dict() == {
+        "aten::_scaled_dot_product_flash_attention": 4 * 4 * M * M * 60
+    }
 
 
 def test_the_peak_is_that_of_the_precision(tmp_path):
@@ -86,16 +99,28 @@ def test_the_peak_is_that_of_the_precision(tmp_path):
     p = run(
         tmp_path,
         op("aten::mm"),
-        op("aten::addmm", 200, "ampere_tf32_s1688gemm_tf32", said=made([[M], [M, M], [M, M], [], []], "float")),
+        op(
+            "aten::addmm",
+            200,
+            "ampere_tf32_s1688gemm_tf32",
+            said=made([[M], [M, M], [M, M], [], []], "float"),
+        ),
         op("aten::bmm", 400, SIMT, said=made([[1, M, M], [1, M, M]], "float")),
         op("aten::mul", 600, PLAIN, said=single),
     )
     frame = rows(p)
-    assert frame["precision"].to_dict() == {"aten::mm": "bfloat16", "aten::addmm": "tf32", "aten::bmm": "float32", "aten::mul": "float32"}
+    assert frame["precision"].to_dict() == {
+        "aten::mm": "bfloat16",
+        "aten::addmm": "tf32",
+        "aten::bmm": "float32",
+        "aten::mul": "float32",
+    }
     rate = 2 * M**3 / 100e-6
     for name, peak in (("aten::mm", 312e12), ("aten::addmm", 156e12), ("aten::bmm", 19.5e12)):
         assert frame.loc[name, "compute_fraction"] == pytest.approx(rate / peak)
-    assert frame.loc["aten::mul", "bandwidth_fraction"] == pytest.approx(3 * M * M * 4 / 100e-6 / 2.039e12)
+    assert frame.loc["aten::mul", "bandwidth_fraction"] == pytest.approx(
+        3 * M * M * 4 / 100e-6 / 2.039e12
+    )
     assert frame.loc["aten::mul", "bound_by"] == "HBM"
     assert p.roofline.peaks.flops_per_second == 312e12
     # A given peak is one for all.
@@ -104,7 +129,9 @@ def test_the_peak_is_that_of_the_precision(tmp_path):
     step = p.roofline.steps.iloc[0]
     assert step["model_flops"] == 3 * 2 * M**3
     seconds = step["step_time_ms"] / 1e3
-    assert step["mfu_fraction"] == pytest.approx(2 * M**3 * (1 / 312e12 + 1 / 156e12 + 1 / 19.5e12) / seconds)
+    assert step["mfu_fraction"] == pytest.approx(
+        2 * M**3 * (1 / 312e12 + 1 / 156e12 + 1 / 19.5e12) / seconds
+    )
 
 
 def test_what_has_no_formula_is_unknown_and_no_waste(tmp_path):
@@ -118,7 +145,11 @@ def test_what_has_no_formula_is_unknown_and_no_waste(tmp_path):
     assert frame["op"].tolist() == ["triton_poi_fused_add_0", "aten::mm", "aten::mm"]
     lost = frame[frame["flops"].isna()]
     assert lost["occurrences"].tolist() == [1, 1]
-    assert lost[["bytes", "flops_per_second", "bytes_per_second", "roof_fraction", "wasted_us"]].isna().all(axis=None)
+    assert (
+        lost[["bytes", "flops_per_second", "bytes_per_second", "roof_fraction", "wasted_us"]]
+        .isna()
+        .all(axis=None)
+    )
     known = frame[frame["flops"].notna()].iloc[0]
     assert known["wasted_us"] == pytest.approx(100 * (1 - known["roof_fraction"]))
     assert p.roofline.total["unknown_fraction"] == pytest.approx(400 / 500)
@@ -128,7 +159,9 @@ def test_what_has_no_formula_is_unknown_and_no_waste(tmp_path):
 
 
 def test_a_step_whose_products_are_all_unknown_has_no_model_flops(tmp_path):
-    p = run(tmp_path, op("aten::add", kernel=PLAIN, said=made([[M], [M], []])), op("my::attention", 200))
+    p = run(
+        tmp_path, op("aten::add", kernel=PLAIN, said=made([[M], [M], []])), op("my::attention", 200)
+    )
     step = p.roofline.steps.iloc[0]
     assert np.isnan(step["model_flops"])
     assert np.isnan(step["mfu_fraction"])
@@ -142,7 +175,9 @@ def test_time_beside_known_work_is_not_taken_away(tmp_path):
 
     def collective(trace, begin):
         by = trace.op("nccl:all_reduce", begin + 52, 6, **made([[M]]))
-        trace.launched("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", begin + 53, begin + 60, 400, by, stream=9)
+        trace.launched(
+            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", begin + 53, begin + 60, 400, by, stream=9
+        )
 
     p = run(tmp_path, op("aten::mm"), collective)
     frame = rows(p)
@@ -151,24 +186,57 @@ def test_time_beside_known_work_is_not_taken_away(tmp_path):
     assert p.roofline.total["unknown_fraction"] == pytest.approx(0.8)
 
 
-def test_copies_within_the_device_are_held_against_its_memory_and_those_to_the_host_are_not(tmp_path):
+def test_copies_within_the_device_are_held_against_its_memory_and_those_to_the_host_are_not(
+    tmp_path,
+):
     def copy(trace, begin):
-        by = trace.op("aten::copy_", begin, 20, **made([[M, M], [M, M], []], values=["", "", "False"]))
-        trace.copy("Memcpy DtoD (Device -> Device)", begin + 60, 10, trace.call("cudaMemcpyAsync", begin + 1, 1, by))
-        to_host = trace.op("aten::copy_", begin + 30, 20, **made([[M, M], [M, M], []], values=["", "", "False"]))
-        trace.copy("Memcpy DtoH (Device -> Pinned)", begin + 80, 10, trace.call("cudaMemcpyAsync", begin + 31, 1, to_host))
+        by = trace.op(
+            "aten::copy_", begin, 20, **made([[M, M], [M, M], []], values=["", "", "False"])
+        )
+        trace.copy(
+            "Memcpy DtoD (Device -> Device)",
+            begin + 60,
+            10,
+            trace.call("cudaMemcpyAsync", begin + 1, 1, by),
+        )
+        to_host = trace.op(
+            "aten::copy_", begin + 30, 20, **made([[M, M], [M, M], []], values=["", "", "False"])
+        )
+        trace.copy(
+            "Memcpy DtoH (Device -> Pinned)",
+            begin + 80,
+            10,
+            trace.call("cudaMemcpyAsync", begin + 31, 1, to_host),
+        )
 
     frame = run(tmp_path, copy).roofline.frame.set_index("category")
-    assert frame.loc["copy", "bandwidth_fraction"] == pytest.approx(2 * M * M * 2 / 10e-6 / 2.039e12)
+    assert frame.loc["copy", "bandwidth_fraction"] == pytest.approx(
+        2 * M * M * 2 / 10e-6 / 2.039e12
+    )
     assert np.isnan(frame.loc["host transfer", "bytes_per_second"])
 
 
 def test_what_ran_again_for_the_backward_pass_is_not_of_the_model(tmp_path):
     def backward(trace, begin):
-        trace.op("CheckpointFunctionBackward", begin + 200, 400, BACKWARD, **{"Sequence number": 7, "Fwd thread id": 1})
-        again = trace.op("aten::mm", begin + 210, 40, BACKWARD, **MM, **{"Sequence number": 9, "Fwd thread id": 0})
+        trace.op(
+            "CheckpointFunctionBackward",
+            begin + 200,
+            400,
+            BACKWARD,
+            **{"Sequence number": 7, "Fwd thread id": 1},
+        )
+        again = trace.op(
+            "aten::mm",
+            begin + 210,
+            40,
+            BACKWARD,
+            **MM,
+            **{"Sequence number": 9, "Fwd thread id": 0},
+        )
         trace.launched(TENSOR, begin + 212, begin + 300, 100, again, BACKWARD)
-        trace.op("MmBackward0", begin + 260, 200, BACKWARD, **{"Sequence number": 9, "Fwd thread id": 1})
+        trace.op(
+            "MmBackward0", begin + 260, 200, BACKWARD, **{"Sequence number": 9, "Fwd thread id": 1}
+        )
         for i in range(2):
             by = trace.op("aten::mm", begin + 270 + 50 * i, 40, BACKWARD, **MM)
             trace.launched(TENSOR, begin + 272 + 50 * i, begin + 410 + 110 * i, 100, by, BACKWARD)
@@ -186,7 +254,9 @@ def test_a_device_that_no_data_sheet_is_known_of(tmp_path):
     assert frame.loc["aten::mm", "flops_per_second"] == pytest.approx(2 * M**3 / 100e-6)
     assert frame[["roof_fraction", "wasted_us"]].isna().all(axis=None)
     assert np.isnan(p.roofline.steps["mfu_fraction"].iloc[0])
-    assert p.roofline.missing.startswith("The peak FLOP/s and memory bandwidth of GPU of tomorrow are unknown: pass")
+    assert p.roofline.missing.startswith(
+        "The peak FLOP/s and memory bandwidth of GPU of tomorrow are unknown: pass"
+    )
     (figure,) = [one for one in payload.payload(p.run)["figures"] if one["key"] == "mfu"]
     assert figure["note"] == "peaks unknown"
 
@@ -200,7 +270,13 @@ def test_without_shapes_there_is_no_roofline_and_it_says_how(tmp_path):
 
 
 def test_the_tab(tmp_path):
-    p = run(tmp_path, op("aten::mm"), op("aten::add", 200, PLAIN, said=made([[M], [M], []])), op("my::op", 400), steps=3)
+    p = run(
+        tmp_path,
+        op("aten::mm"),
+        op("aten::add", 200, PLAIN, said=made([[M], [M], []])),
+        op("my::op", 400),
+        steps=3,
+    )
     whole = dashboard.dashboard(p.run)
     codec.pack(whole)
     assert {"id": "hlo", "label": "Roofline", "count": None, "flag": None} in whole["meta"]["tabs"]
@@ -211,7 +287,9 @@ def test_the_tab(tmp_path):
     assert figures["mfu"]["value"] == pytest.approx(100 * p.roofline.steps["mfu_fraction"].mean())
     assert "cost unknown for" in figures["mfu"]["note"]
     shapes = part["table"]["data"]["input_shapes"]
-    assert "[[1024], [1024]]" in [shapes["values"][code] for code in shapes["codes"]], "without what is no tensor"
+    assert "[[1024], [1024]]" in [shapes["values"][code] for code in shapes["codes"]], (
+        "without what is no tensor"
+    )
     html = static_html(whole)
     assert "Top ops under the roofline" in html
     assert "aten::mm" in html

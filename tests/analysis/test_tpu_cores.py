@@ -26,14 +26,24 @@ TO_HOST = "%copy-done.5 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u
 
 def core(name, ops, steps, prefix="", **stats):
     plane = PlaneWriter(name, stats)
-    plane.line(f"{prefix}Steps", [plane.event(str(n), a * MS, (b - a) * MS, group_id=n) for n, (a, b) in enumerate(steps)], line_id=1)
-    plane.line(f"{prefix}Ops" if prefix else "XLA Ops", [plane.event(n, a * MS, (b - a) * MS) for n, a, b in ops], line_id=3)
+    plane.line(
+        f"{prefix}Steps",
+        [plane.event(str(n), a * MS, (b - a) * MS, group_id=n) for n, (a, b) in enumerate(steps)],
+        line_id=1,
+    )
+    plane.line(
+        f"{prefix}Ops" if prefix else "XLA Ops",
+        [plane.event(n, a * MS, (b - a) * MS) for n, a, b in ops],
+        line_id=3,
+    )
     return plane
 
 
 def parts(row):
     return {
-        name.removesuffix("_ms"): row[name] for name in names("pods.cores") if name.endswith("_ms") and name != "start_ms" and row[name]
+        name.removesuffix("_ms"): row[name]
+        for name in names("pods.cores")
+        if name.endswith("_ms") and name != "start_ms" and row[name]
     }
 
 
@@ -63,14 +73,18 @@ def test_ops_of_a_core_by_kind(tmp_path):
         "host_transfer": 4.0,
         "idle": 2.0,
     }
-    assert (p.overview["infeed_percent"], p.overview["outfeed_percent"]) == pytest.approx((5.0, 10.0))
+    assert (p.overview["infeed_percent"], p.overview["outfeed_percent"]) == pytest.approx(
+        (5.0, 10.0)
+    )
 
 
 @pytest.mark.parametrize("infeed", [True, False])
 def test_a_program_without_infeed_does_not_tell_what_its_steps_wait_for(tmp_path, infeed):
     """The first step reads nothing; another one may."""
     steps = [(0, 8), (10, 18), (20, 28)]
-    ops = [(FUSION, a, a + 6) for a, _ in steps] + [("%infeed.1 = f32[8] infeed(token[] %t)", 16, 18)] * infeed
+    ops = [(FUSION, a, a + 6) for a, _ in steps] + [
+        ("%infeed.1 = f32[8] infeed(token[] %t)", 16, 18)
+    ] * infeed
     p = profile(tmp_path, xspace(core("/device:TPU:0", ops, steps)))
     (figure,) = (one for one in p.payload()["overview"]["figures"] if one["key"] == "input")
     assert figure["value"] == (pytest.approx(100 * 2 / 24) if infeed else None)
@@ -80,8 +94,14 @@ def test_a_program_without_infeed_does_not_tell_what_its_steps_wait_for(tmp_path
 def test_a_collective_waits_for_the_core_that_comes_last(tmp_path):
     """Core 1 computes for 5 of 8 ms and then reduces for 2; core 0 has computed after 3, and reduces, which is waiting, for 4. Twice."""
     steps = [(0, 8), (10, 18)]
-    ops = [[(FUSION, a, a + n) for a, _ in steps] + [(REDUCE, a + n, a + 7) for a, _ in steps] for n in (3, 5)]
-    planes = [core(f"/device:TPU:{i}", ops[i], steps, core_details=d) for i, d in enumerate((bytes.fromhex("2804"), bytes.fromhex("2001")))]
+    ops = [
+        [(FUSION, a, a + n) for a, _ in steps] + [(REDUCE, a + n, a + 7) for a, _ in steps]
+        for n in (3, 5)
+    ]
+    planes = [
+        core(f"/device:TPU:{i}", ops[i], steps, core_details=d)
+        for i, d in enumerate((bytes.fromhex("2804"), bytes.fromhex("2001")))
+    ]
     p = profile(tmp_path, xspace(*planes))
     cores = p.pods.cores
     assert cores["worker"].tolist() == ["host-a:0", "host-a:1"] * 2
@@ -95,7 +115,10 @@ def test_a_collective_waits_for_the_core_that_comes_last(tmp_path):
 def test_sections_of_the_trace_name_chip_and_core(tmp_path):
     """The second core of chip 1, and the first core of chip 0: fields 3 and 4, left out for 0."""
     details = (bytes.fromhex("18012001"), bytes.fromhex("2804"), b"")
-    planes = [core(f"/device:TPU:{i}", [(FUSION, 0, 3), (FUSION, 5, 7)], [(0, 8)], core_details=d) for i, d in enumerate(details)]
+    planes = [
+        core(f"/device:TPU:{i}", [(FUSION, 0, 3), (FUSION, 5, 7)], [(0, 8)], core_details=d)
+        for i, d in enumerate(details)
+    ]
     p = profile(tmp_path, xspace(*planes))
     lanes = p.run.timeline.tracks.lanes
     sections = list(dict.fromkeys(lane.process for lane in lanes if lane.kind != "host"))
@@ -106,9 +129,16 @@ def test_sections_of_the_trace_name_chip_and_core(tmp_path):
 
 
 def test_a_sparse_core_is_a_worker_of_its_own(tmp_path):
-    tensor = core("/device:TPU:0", [(FUSION, 0, 4), (FUSION, 10, 14)], [(0, 5), (10, 15)], has_megacore=1)
+    tensor = core(
+        "/device:TPU:0", [(FUSION, 0, 4), (FUSION, 10, 14)], [(0, 5), (10, 15)], has_megacore=1
+    )
     gather = "%gather.1 = f32[8] gather(f32[8] %x)"
-    sparse = core("/device:TPU:0 SparseCore 0", [(gather, 1, 3), (gather, 11, 14)], [(1, 4), (11, 15)], "Sparse Core ")
+    sparse = core(
+        "/device:TPU:0 SparseCore 0",
+        [(gather, 1, 3), (gather, 11, 14)],
+        [(1, 4), (11, 15)],
+        "Sparse Core ",
+    )
     without = PlaneWriter("/device:TPU:0 SparseCore 1")
     without.line("Sparse Core Ops", [without.event(gather, 2 * MS, MS)], line_id=3)
     p = profile(tmp_path, xspace(tensor, sparse, without))
@@ -116,15 +146,24 @@ def test_a_sparse_core_is_a_worker_of_its_own(tmp_path):
     assert cores.loc[("host-a:0 SparseCore 0", 0), "step_time_ms"] == 3.0
     assert cores.loc["host-a:0 SparseCore 0", "compute_ms"].tolist() == [2.0, 3.0]
     assert cores.loc["host-a:0 SparseCore 0", "idle_ms"].tolist() == [1.0, 1.0]
-    assert cores.loc["host-a:0 SparseCore 1", "step_time_ms"].tolist() == [5.0, 5.0], "steps of its TensorCore, as it has none"
+    assert cores.loc["host-a:0 SparseCore 1", "step_time_ms"].tolist() == [5.0, 5.0], (
+        "steps of its TensorCore, as it has none"
+    )
     assert cores.loc["host-a:0 SparseCore 1", "compute_ms"].tolist() == [1.0, 0.0]
     assert cores.loc["host-a:0", "compute_ms"].tolist() == [4.0, 4.0]
     assert len(p.steps.frame) == 2
     assert p.overview["devices"] == len(p.run.devices) == 1
-    assert p.devices[["device", "kind", "name"]].to_numpy().tolist() == [[0, "TPU", "TPU"], *[[0, "SparseCore", "TPU SparseCore"]] * 2]
+    assert p.devices[["device", "kind", "name"]].to_numpy().tolist() == [
+        [0, "TPU", "TPU"],
+        *[[0, "SparseCore", "TPU SparseCore"]] * 2,
+    ]
     assert p.devices["core"].tolist() == [pd.NA, 0, 1]
     peaks = profile(
-        tmp_path, xspace(core("/device:TPU:0", [(FUSION, 0, 4)], [(0, 5)], peak_hbm_bw_gigabytes_per_second=1.0), sparse)
+        tmp_path,
+        xspace(
+            core("/device:TPU:0", [(FUSION, 0, 4)], [(0, 5)], peak_hbm_bw_gigabytes_per_second=1.0),
+            sparse,
+        ),
     ).devices
     assert peaks["memory_bytes_per_second"].dtype == np.float64
     assert peaks["memory_bytes_per_second"].tolist()[0] == 1e9
@@ -137,13 +176,21 @@ def test_a_sparse_core_is_a_worker_of_its_own(tmp_path):
 
 def test_a_single_chip_with_sparse_cores_has_the_tab_for_its_cores_alone(tmp_path):
     tensor = core("/device:TPU:0", [(FUSION, 0, 4)], [(0, 5)], has_megacore=1)
-    sparse = core("/device:TPU:0 SparseCore 0", [("%gather.1 = f32[8] gather(f32[8] %x)", 1, 3)], [(1, 4)], "Sparse Core ")
+    sparse = core(
+        "/device:TPU:0 SparseCore 0",
+        [("%gather.1 = f32[8] gather(f32[8] %x)", 1, 3)],
+        [(1, 4)],
+        "Sparse Core ",
+    )
     whole = payload.dashboard(profile(tmp_path, xspace(tensor, sparse)).run)
     (tab,) = [tab for tab in whole["meta"]["tabs"] if tab["id"] == "pods"]
     assert tab["count"] == 2
     part = whole["pods"]
     assert part["empty"]["title"] == "One worker in this run"
-    assert part["cores"]["table"]["data"]["worker"]["values"] == ["host-a:0", "host-a:0 SparseCore 0"]
+    assert part["cores"]["table"]["data"]["worker"]["values"] == [
+        "host-a:0",
+        "host-a:0 SparseCore 0",
+    ]
     assert part["cores"]["note"].endswith(
         "Megacore: the two cores of a chip work as one and share a row. A SparseCore works alongside the core of its chip, in the same step."
     )
@@ -158,7 +205,11 @@ def test_cores_of_several_hosts_are_told_by_host_and_chip(tmp_path):
     details = [bytes.fromhex(text) for text in ("2001", "2002")]
 
     def planes(late):
-        ops = [[(FUSION, a, a + 4 + by) for a, _ in steps] + [(REDUCE, a + 4 + by, a + 9) for a, _ in steps] for by in (0, late)]
+        ops = [
+            [(FUSION, a, a + 4 + by) for a, _ in steps]
+            + [(REDUCE, a + 4 + by, a + 9) for a, _ in steps]
+            for by in (0, late)
+        ]
         return [core(f"/device:TPU:{i}", ops[i], steps, core_details=details[i]) for i in (0, 1)]
 
     for host, late in (("host-a", 0), ("host-b", 3)):
@@ -172,31 +223,49 @@ def test_cores_of_several_hosts_are_told_by_host_and_chip(tmp_path):
     data = cores["table"]["data"]
     assert data["worker"]["values"] == ["host-a:0", "host-a:1", "host-b:0", "host-b:1"]
     assert data["chip"].tolist() == [1, 2, 1, 2]
-    assert cores["kinds"] == ["compute_ms", "all_reduce_compute_ms", "all_reduce_sync_ms", "idle_ms"]
+    assert cores["kinds"] == [
+        "compute_ms",
+        "all_reduce_compute_ms",
+        "all_reduce_sync_ms",
+        "idle_ms",
+    ]
     assert data["all_reduce_sync_ms"].tolist() == [0, 0, 3, 0]
     assert data["compute_ms"].tolist() == [4, 4, 4, 7]
     assert data["mean_step_ms"].tolist() == [10.0] * 4
     assert cores["first"].tolist() == [0, 4, 8, 12]
     assert cores["core"].tolist() == [0, 1, 2, 3] * 3
-    assert sum(part[kind] for part in [cores["parts"]] for kind in cores["kinds"]).tolist() == cores["time_ms"].tolist()
+    assert (
+        sum(part[kind] for part in [cores["parts"]] for kind in cores["kinds"]).tolist()
+        == cores["time_ms"].tolist()
+    )
     assert cores["note"] == "No core spent time on infeed, outfeed, send, receive or host transfer."
     html = static_html(payload.dashboard(p.run))
     assert "TPU cores" in html
-    assert re.search(r"host-b:0</samp></td><td[^>]*>1</td><td[^>]*>10.00</td><td[^>]*>4.00</td><td[^>]*>2.00</td><td[^>]*>3.00</td>", html)
+    assert re.search(
+        r"host-b:0</samp></td><td[^>]*>1</td><td[^>]*>10.00</td><td[^>]*>4.00</td><td[^>]*>2.00</td><td[^>]*>3.00</td>",
+        html,
+    )
 
 
 def test_a_report_of_many_cores_holds_their_means(tmp_path, monkeypatch):
     p = load(real("jax/tpu-v6e-inference"))
-    cores = views.payload(p.run, p.run.pods[["host", "group"]].assign(at=0).drop_duplicates(), np.arange(1))
+    cores = views.payload(
+        p.run, p.run.pods[["host", "group"]].assign(at=0).drop_duplicates(), np.arange(1)
+    )
     assert len(cores["first"]) == 2
     monkeypatch.setattr(views, "MOST_ROWS", 399)
     whole = pods.payload(p.run)["cores"]
     assert len(whole["first"]) == 0
-    assert "This report contains means; p.pods.cores has each step of each core (400 rows)." in whole["note"]
+    assert (
+        "This report contains means; p.pods.cores has each step of each core (400 rows)."
+        in whole["note"]
+    )
     frame = p.pods.cores
     used = frame[frame["step"] > 1]
     means = used.groupby("worker")["host_transfer_ms"].mean()
-    assert whole["table"]["data"]["host_transfer_ms"] == pytest.approx(means.sort_index().to_numpy(), rel=1e-6)
+    assert whole["table"]["data"]["host_transfer_ms"] == pytest.approx(
+        means.sort_index().to_numpy(), rel=1e-6
+    )
     monkeypatch.setattr(views, "MOST_CORES", 3)
     few = pods.payload(p.run)["cores"]
     assert few["table"]["rows"] == 3
@@ -211,13 +280,23 @@ def test_cores_of_a_real_tpu():
     both = cores.merge(pods, on=["step", "worker"])
     assert both["step_time_ms_x"].to_numpy() == pytest.approx(both["step_time_ms_y"].to_numpy())
     assert both["compute_ms"].to_numpy() == pytest.approx(both["device_compute_ms"].to_numpy())
-    assert both["host_transfer_ms"].to_numpy() == pytest.approx((both["input_ms"] + both["output_ms"]).to_numpy())
-    whole = cores[[c for c in names("pods.cores") if c.endswith("_ms") and c not in ("start_ms", "step_time_ms")]].sum(axis=1)
+    assert both["host_transfer_ms"].to_numpy() == pytest.approx(
+        (both["input_ms"] + both["output_ms"]).to_numpy()
+    )
+    whole = cores[
+        [
+            c
+            for c in names("pods.cores")
+            if c.endswith("_ms") and c not in ("start_ms", "step_time_ms")
+        ]
+    ].sum(axis=1)
     assert whole.to_numpy() == pytest.approx(cores["step_time_ms"].to_numpy())
     assert (p.overview["infeed_percent"], p.overview["outfeed_percent"]) == (0.0, 0.0)
     assert p.overview["host_transfer_percent"] == pytest.approx(97, abs=0.5)
     assert p.advice["title"].tolist()[0] == "Keep arrays in device memory"
-    assert not p.advice["rule"].isin(["input_ahead", "output"]).any(), "no batch and no result: the program moves what it keeps on the host"
+    assert not p.advice["rule"].isin(["input_ahead", "output"]).any(), (
+        "no batch and no result: the program moves what it keeps on the host"
+    )
     for column in SCHEMA["pods.cores"]:
         assert cores[column.name].dtype == column.dtype, column.name
 

@@ -33,11 +33,38 @@ def mixed(steps=3):
     said = {"hlo_module": "jit_f", "program_id": 3, "kernel_details": DETAIL, "tf_op": "XlaModule:"}
     events = []
     for i in range(steps):
-        events.append(gpu.event("gemm", 10 * i * MS, 2 * MS, hlo_op="dot.1", group_id=i, correlation_id=2 * i + 1, **said))
-        events.append(gpu.event("flash", (10 * i + 2) * MS, 6 * MS, hlo_op="call.2", group_id=i, correlation_id=2 * i + 2, **said))
+        events.append(
+            gpu.event(
+                "gemm",
+                10 * i * MS,
+                2 * MS,
+                hlo_op="dot.1",
+                group_id=i,
+                correlation_id=2 * i + 1,
+                **said,
+            )
+        )
+        events.append(
+            gpu.event(
+                "flash",
+                (10 * i + 2) * MS,
+                6 * MS,
+                hlo_op="call.2",
+                group_id=i,
+                correlation_id=2 * i + 2,
+                **said,
+            )
+        )
     gpu.line("Stream #7(Compute)", events, line_id=7)
     host = PlaneWriter("/host:CPU")
-    host.line("python", [host.event("train", 10 * i * MS, 8 * MS, step_num=i, group_id=i, _r=1) for i in range(steps)], line_id=1)
+    host.line(
+        "python",
+        [
+            host.event("train", 10 * i * MS, 8 * MS, step_num=i, group_id=i, _r=1)
+            for i in range(steps)
+        ],
+        line_id=1,
+    )
     return xspace(gpu, host, metadata_plane(jit_f=(3, hlo_programs.program(TEXT))))
 
 
@@ -53,10 +80,27 @@ def used(p):
 
 def test_numbers_of_the_op_are_missing(p):
     call = p.hlo.frame.set_index("op").loc["call.2"]
-    assert call[["flops", "bytes", "flops_per_second", "bytes_per_second", "memory_bytes_per_second", "operational_intensity"]].isna().all()
+    assert (
+        call[
+            [
+                "flops",
+                "bytes",
+                "flops_per_second",
+                "bytes_per_second",
+                "memory_bytes_per_second",
+                "operational_intensity",
+            ]
+        ]
+        .isna()
+        .all()
+    )
     assert call["bound_by"] == ""
     point = p.roofline.frame.set_index("op").loc["call.2"]
-    assert point[["roof_fraction", "compute_fraction", "bandwidth_fraction", "roof_flops_per_second"]].isna().all()
+    assert (
+        point[["roof_fraction", "compute_fraction", "bandwidth_fraction", "roof_flops_per_second"]]
+        .isna()
+        .all()
+    )
     ops = p.ops.frame.set_index("op").loc["call.2"]
     assert ops[["flops_per_second", "bytes_per_second"]].isna().all()
 
@@ -72,7 +116,9 @@ def test_xprofs_numbers_stay(p):
 
 def test_the_tree_says_how_much_is_unknown_and_wastes_none_of_it(p):
     tree = p.op_profile.frame.set_index("name")
-    assert tree.loc["call.2", ["flops_utilization", "bandwidth_utilization", "wasted_us"]].isna().all()
+    assert (
+        tree.loc["call.2", ["flops_utilization", "bandwidth_utilization", "wasted_us"]].isna().all()
+    )
     assert tree["unknown_fraction"].to_dict() == pytest.approx(
         {"All programs": 0.75, "jit_f": 0.75, "custom-call": 1, "call.2": 1, "dot": 0, "dot.1": 0}
     )
@@ -102,7 +148,9 @@ def test_what_is_said(p):
     part = p.payload()["op_profile"]
     assert "**dot.1** wastes the most" in part["statement"]
     assert "The cost of ops that take **75.0%** of the time is unknown." in part["statement"]
-    notes = [one["note"] for one in part["figures"]] + [one["note"] for one in p.payload()["hlo"]["figures"]]
+    notes = [one["note"] for one in part["figures"]] + [
+        one["note"] for one in p.payload()["hlo"]["figures"]
+    ]
     assert sum("cost unknown for 75.0% of op time" in note for note in notes) == 6
     assert part["ops"]["unknown_us"].tolist() == pytest.approx([18_000, 0])
     assert " 75.0%" in repr(p.op_profile)
@@ -111,11 +159,20 @@ def test_what_is_said(p):
 
 def test_where_nothing_is_known_there_is_no_figure(tmp_path):
     call = "%kernel.1 = f32[8] custom-call(%y)"
-    tpu = PlaneWriter("/device:TPU:0", {"peak_teraflops_per_second": 100.0, "peak_hbm_bw_gigabytes_per_second": 1000.0})
+    tpu = PlaneWriter(
+        "/device:TPU:0",
+        {"peak_teraflops_per_second": 100.0, "peak_hbm_bw_gigabytes_per_second": 1000.0},
+    )
     # The recorder counts the body of the kernel once, however often it runs, and no bytes.
-    tpu.line("XLA Ops", [tpu.event(call, i * MS, MS // 2, flops=10**9, bytes_accessed=0) for i in range(3)], line_id=1)
+    tpu.line(
+        "XLA Ops",
+        [tpu.event(call, i * MS, MS // 2, flops=10**9, bytes_accessed=0) for i in range(3)],
+        line_id=1,
+    )
     stated = {"program_id": 7, "symbol_id": 1, "hlo_category": "custom-call"}
-    tpu.event_extra[call] = b"".join(chunk(5, tpu.stat(key, value)) for key, value in stated.items())
+    tpu.event_extra[call] = b"".join(
+        chunk(5, tpu.stat(key, value)) for key, value in stated.items()
+    )
     p = profile(tmp_path, xspace(tpu))
     assert p.hlo.frame[["flops", "bytes"]].isna().all(axis=None)
     assert p.hlo.frame["bound_by"].tolist() == [""]

@@ -18,7 +18,9 @@ FORWARD = "jit(step)/jvp()/dot_general"
 
 def product(name, ident, operands, *, op=FORWARD, line=12, sizes=(128, 64), opcode="dot"):
     """A product that a line of the model made."""
-    metadata = chunk(7, chunk(2, op) + (chunk(3, "/srv/train/model.py") + number(4, line) if line else b""))
+    metadata = chunk(
+        7, chunk(2, op) + (chunk(3, "/srv/train/model.py") + number(4, line) if line else b"")
+    )
     return instr(name, opcode, f32(*sizes), ident, operands, extra=metadata + dot())
 
 
@@ -35,7 +37,9 @@ def layers(count, **more):
 
 
 def found(*instructions, before=()):
-    return unrolled.in_program(Program(hlo.program("jit_step", *before, hlo.computation("main", *instructions))))
+    return unrolled.in_program(
+        Program(hlo.program("jit_step", *before, hlo.computation("main", *instructions)))
+    )
 
 
 def test_products_in_a_row_are_counted():
@@ -97,7 +101,12 @@ def test_products_inside_fusions_and_calls_of_libraries_count():
             f"fused.{i}",
             instr("p", "parameter", f32(128, 64), 5000 + 10 * i),
             instr("w", "parameter", f32(64, 64), 5001 + 10 * i),
-            product("d", 5002 + 10 * i, (5000 + 10 * i, 5001 + 10 * i), opcode="custom-call" if i % 2 else "dot"),
+            product(
+                "d",
+                5002 + 10 * i,
+                (5000 + 10 * i, 5001 + 10 * i),
+                opcode="custom-call" if i % 2 else "dot",
+            ),
             ident=100 + i,
         )
         for i in range(17)
@@ -106,7 +115,15 @@ def test_products_inside_fusions_and_calls_of_libraries_count():
     for i in range(17):
         main += [
             instr(f"w{i}", "parameter", f32(64, 64), 1000 + i),
-            instr(f"fusion.{i}", "fusion", f32(128, 64), 2 + i, (1 + i, 1000 + i), (100 + i,), kind="kOutput"),
+            instr(
+                f"fusion.{i}",
+                "fusion",
+                f32(128, 64),
+                2 + i,
+                (1 + i, 1000 + i),
+                (100 + i,),
+                kind="kOutput",
+            ),
         ]
     assert found(*main, before=fused).times == 17
 
@@ -124,7 +141,10 @@ def test_the_finding_of_a_recording(tmp_path, count):
     assert ("unrolled" in told.index) is (count == 16)
     if count == 16:
         text = told.loc["unrolled", "evidence"]
-        assert "**16** identical matrix products in a row, each fed by the previous one (f32[128,64], model.py:12)" in text
+        assert (
+            "**16** identical matrix products in a row, each fed by the previous one (f32[128,64], model.py:12)"
+            in text
+        )
         assert "**49** instructions in total" in text
 
 
@@ -132,9 +152,20 @@ def on_the_cpu(folder, *instructions, loop=0):
     """Three steps of JAX in which a program ran on the CPU, with another op that a loop of it repeats so often."""
     host = PlaneWriter("/host:CPU")
     said = {"hlo_module": "jit_step", "program_id": 7, "device_ordinal": 0}
-    ran = [("dot.1", 0, 2 * MS), *(("tanh.1", (2000 + 10 * i) * MS // 1000, MS // 200) for i in range(loop))]
-    events = [host.event(op, k * 10 * MS + at, length, **said, hlo_op=op, run_id=k) for k in range(3) for op, at, length in ran]
-    host.line("python", [host.event("PjitFunction(step)", k * 10 * MS, 6 * MS) for k in range(3)], line_id=1)
+    ran = [
+        ("dot.1", 0, 2 * MS),
+        *(("tanh.1", (2000 + 10 * i) * MS // 1000, MS // 200) for i in range(loop)),
+    ]
+    events = [
+        host.event(op, k * 10 * MS + at, length, **said, hlo_op=op, run_id=k)
+        for k in range(3)
+        for op, at, length in ran
+    ]
+    host.line(
+        "python",
+        [host.event("PjitFunction(step)", k * 10 * MS, 6 * MS) for k in range(3)],
+        line_id=1,
+    )
     host.line("tf_XLAEigen/1", events, line_id=2)
     program = hlo.program("jit_step", hlo.computation("main", *instructions), ident=7)
     return profile(folder, xspace(host, hlo.metadata_plane(**{"jit_step(7)": (7, program)})))
@@ -147,7 +178,15 @@ BACK = product("dot.2", 4, (2, 1), op="jit(step)/transpose(jvp())/dot_general", 
 SPACE = (
     instr("i", "parameter", f32(6, 32, 32, 64), 5),
     instr("k", "parameter", f32(3, 3, 64, 96), 6),
-    instr("c", "convolution", f32(6, 32, 32, 96), 7, (5, 6), op="jit(step)/conv_general_dilated", extra=convolution()),
+    instr(
+        "c",
+        "convolution",
+        f32(6, 32, 32, 96),
+        7,
+        (5, 6),
+        op="jit(step)/conv_general_dilated",
+        extra=convolution(),
+    ),
 )
 
 

@@ -7,13 +7,29 @@ import math
 import numpy as np
 import pytest
 
-from nbprof.analysis.compare.welch import autocorrelation, effective_size, t_probability, t_quantile, trimmed, welch
+from nbprof.analysis.compare.welch import (
+    autocorrelation,
+    effective_size,
+    t_probability,
+    t_quantile,
+    trimmed,
+    welch,
+)
 
 
 @pytest.mark.parametrize(
     ("freedom", "value"),
     # Percentage points of Student's t, 97.5 %, as statistical tables print them.
-    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (5, 2.5706), (10, 2.2281), (30, 2.0423), (120, 1.9799), (1e7, 1.95996)],
+    [
+        (1, 12.7062),
+        (2, 4.3027),
+        (3, 3.1824),
+        (5, 2.5706),
+        (10, 2.2281),
+        (30, 2.0423),
+        (120, 1.9799),
+        (1e7, 1.95996),
+    ],
 )
 def test_quantiles_are_those_of_tables(freedom, value):
     assert t_quantile(0.975, freedom) == pytest.approx(value, abs=6e-5)

@@ -13,7 +13,12 @@ from nbprof.analysis.steps.steps import segments
 from nbprof.analysis.steps.xprof_steps import _prolonged
 
 SPANS = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 30), st.sampled_from([0, 0, 1, 3, 9]), st.sampled_from([10, 90, 110])),
+    st.tuples(
+        st.integers(0, 2),
+        st.integers(0, 30),
+        st.sampled_from([0, 0, 1, 3, 9]),
+        st.sampled_from([10, 90, 110]),
+    ),
     min_size=1,
     max_size=14,
 )

@@ -27,7 +27,9 @@ class Answer(NamedTuple):
 Call = Callable[..., Awaitable[Answer]]
 
 
-def asked(session: Callable[[Call], Awaitable[Any]], *roots: Path, allow_urls: bool = False, **bounds: Any) -> Any:
+def asked(
+    session: Callable[[Call], Awaitable[Any]], *roots: Path, allow_urls: bool = False, **bounds: Any
+) -> Any:
     """Runs `session` with a function that calls a tool."""
 
     async def within() -> Any:
@@ -47,7 +49,9 @@ def asked(session: Callable[[Call], Awaitable[Any]], *roots: Path, allow_urls: b
     return asyncio.run(within())
 
 
-def one(tool: str, *roots: Path, path: str | None = None, allow_urls: bool = False, **arguments: Any) -> Answer:
+def one(
+    tool: str, *roots: Path, path: str | None = None, allow_urls: bool = False, **arguments: Any
+) -> Answer:
     """The answer to one call; with `path`, of the profile there, which is opened first."""
 
     async def session(call: Call) -> Answer:

@@ -57,7 +57,10 @@ def test_every_verdict_is_in_its_table():
     verdict = column("comparison.verdict", "verdict")
     known = set(re.findall(r"\w+", verdict.help)) - {"or"}
     table = skill.text().partition("| verdict |")[2].partition("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table.splitlines()[2:]))) == known
+    assert (
+        set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table.splitlines()[2:])))
+        == known
+    )
 
 
 def test_its_head_is_what_assistants_read():

@@ -43,11 +43,21 @@ def test_a_server_in_a_process_of_its_own(tmp_path):
         async with Client(stdio_client(server)) as client:
             tools = (await client.list_tools()).tools
             opened = json.loads((await client.call_tool("open", {"path": SLOW})).content[0].text)
-            brief = json.loads((await client.call_tool("brief", {"id": opened["id"]})).content[0].text)
+            brief = json.loads(
+                (await client.call_tool("brief", {"id": opened["id"]})).content[0].text
+            )
             return tools, opened, brief
 
     tools, opened, brief = asyncio.run(session())
-    assert [tool.name for tool in tools] == ["open", "brief", "advice", "frame", "events", "compare", "explain"]
+    assert [tool.name for tool in tools] == [
+        "open",
+        "brief",
+        "advice",
+        "frame",
+        "events",
+        "compare",
+        "explain",
+    ]
     for tool in tools:
         assert tool.annotations.read_only_hint is True
         assert "never instructions" in tool.description
@@ -89,10 +99,21 @@ def test_one_of_several_runs_and_hosts_is_opened(tmp_path):
 
     async def session(call):
         before = (await call("open", run="before")).value
-        assert (before["run"], sorted(before["runs_here"]), before["files"]) == ("before", ["after", "before"], 2)
+        assert (before["run"], sorted(before["runs_here"]), before["files"]) == (
+            "before",
+            ["after", "before"],
+            2,
+        )
         one = (await call("open", run="before", host=1)).value
-        assert (one["id"], one["files"], one["step_time_ms"]) == ("p2", 1, pytest.approx(alone.overview["step_time_ms"]))
-        for wrong, said in ((await call("open", run="during"), "there are"), (await call("open", run="before", host=7), "no host 7")):
+        assert (one["id"], one["files"], one["step_time_ms"]) == (
+            "p2",
+            1,
+            pytest.approx(alone.overview["step_time_ms"]),
+        )
+        for wrong, said in (
+            (await call("open", run="during"), "there are"),
+            (await call("open", run="before", host=7), "no host 7"),
+        ):
             assert said in wrong.value["error"]
 
     asked(session, tmp_path)
@@ -103,21 +124,35 @@ def test_what_needs_one_host_says_how_to_open_it(monkeypatch):
         raise NeedsHostError
 
     monkeypatch.setattr("nbprof.profiles.named.frame", apart)
-    assert "`open` the profile with a host" in one("frame", path=SLOW, name="trace.events").value["error"]
+    assert (
+        "`open` the profile with a host"
+        in one("frame", path=SLOW, name="trace.events").value["error"]
+    )
 
 
 def test_rows_of_a_frame_and_what_was_cut():
     frame = read(DATA / SLOW).ops.frame
-    fit = frame[(frame["self_us"] > 10) & (frame["where"] == "host")].sort_values("self_us", kind="stable", ascending=False)
+    fit = frame[(frame["self_us"] > 10) & (frame["where"] == "host")].sort_values(
+        "self_us", kind="stable", ascending=False
+    )
     answer = one(
-        "frame", path=SLOW, name="ops", columns=["op", "self_us"], filter='self_us > 10 and where == "host"', sort="-self_us", limit=3
+        "frame",
+        path=SLOW,
+        name="ops",
+        columns=["op", "self_us"],
+        filter='self_us > 10 and where == "host"',
+        sort="-self_us",
+        limit=3,
     )
     assert answer.value == {
         "id": "p1",
         "frame": "ops.frame",
         "columns": ["op", "self_us"],
         "units": {"self_us": "us"},
-        "rows": [[op, pytest.approx(us)] for op, us in zip(fit["op"][:3], fit["self_us"][:3], strict=True)],
+        "rows": [
+            [op, pytest.approx(us)]
+            for op, us in zip(fit["op"][:3], fit["self_us"][:3], strict=True)
+        ],
         "rows_in_frame": len(frame),
         "rows_that_match": len(fit),
         "rows_here": 3,
@@ -142,18 +177,23 @@ def test_events_of_a_range():
         opened = (await call("open", path=SLOW)).value["id"]
         of = {"id": opened, "from_ms": 10, "to_ms": 40, "name": "Iterator", "limit": 7}
         longest = (await call("events", **of)).value
-        assert [row[-1] for row in longest["rows"]] == events.sort_values("duration_us", ascending=False, kind="stable")["event"][
-            :7
-        ].tolist()
+        assert [row[-1] for row in longest["rows"]] == events.sort_values(
+            "duration_us", ascending=False, kind="stable"
+        )["event"][:7].tolist()
         assert longest["rows_that_match"] == len(events)
-        assert longest["cut"] == f"{len(events) - 7:,} of {len(events):,} events in the range left out"
+        assert (
+            longest["cut"] == f"{len(events) - 7:,} of {len(events):,} events in the range left out"
+        )
         first = (await call("events", **of, order="start")).value
         assert [row[4] for row in first["rows"]] == pytest.approx(sorted(events["start_us"])[:7])
         sums = (await call("events", **of | {"name": None}, order="by_name")).value
         assert [row[0] for row in sums["rows"]] == trace.range(10, 40)["name"][:7].tolist()
         tracks = trace.tracks
         lane = int(tracks["lane"][0])
-        assert {row[2] for row in (await call("events", **of | {"name": None, "lane": lane})).value["rows"]} == {tracks["name"][0]}
+        assert {
+            row[2]
+            for row in (await call("events", **of | {"name": None, "lane": lane})).value["rows"]
+        } == {tracks["name"][0]}
 
     asked(session)
 
@@ -181,10 +221,16 @@ def test_every_frame_column_and_category_is_explained():
     from nbprof.assistant.explain import explain
 
     for frame, columns in SCHEMA.items():
-        (meaning,) = [each for each in explain(frame)["meanings"] if each["kind"] == "frame" and each["name"] == frame]
+        (meaning,) = [
+            each
+            for each in explain(frame)["meanings"]
+            if each["kind"] == "frame" and each["name"] == frame
+        ]
         assert list(meaning["columns"])[: len(columns)] == [col.name for col in columns]
         # Keys of a dict have no docstring of their own.
-        assert meaning["meaning"] or frame.startswith(("overview.", "input_pipeline.summary")), frame
+        assert meaning["meaning"] or frame.startswith(("overview.", "input_pipeline.summary")), (
+            frame
+        )
     for category in CATEGORIES:
         assert explain(category.label)["meanings"][0]["name"] == category.key
 
@@ -201,7 +247,9 @@ def test_a_profile_that_was_not_asked_for_longest_is_closed():
         for host in range(5):
             assert (await call("open", path="xspace", host=host)).value["id"] == f"p{host + 1}"
         for after in range(2, 6):
-            assert (await call("compare", before="p1", after=f"p{after}")).value["id"] == f"c{after + 4}"
+            assert (await call("compare", before="p1", after=f"p{after}")).value[
+                "id"
+            ] == f"c{after + 4}"
         assert after + 4 == MOST_OPEN + 1
         assert "nothing is open as 'p2'" in (await call("brief", id="p2")).value["error"]
         assert not (await call("brief", id="p1")).failed
@@ -226,7 +274,10 @@ def test_a_call_that_takes_long_is_answered_and_the_work_does_not_pile_up():
         with pytest.raises(NbprofError, match="dropped"):
             await worker.run(lambda: ran.append("dropped"))
         worker.seconds = 60
-        waiting = [asyncio.ensure_future(worker.run(lambda at=at: ran.append(at))) for at in range(MOST_WAITING - 1)]
+        waiting = [
+            asyncio.ensure_future(worker.run(lambda at=at: ran.append(at)))
+            for at in range(MOST_WAITING - 1)
+        ]
         await asyncio.sleep(0)
         # The dropped one still has its place until the thread comes by it.
         with pytest.raises(NbprofError, match="calls are already waiting"):
@@ -264,9 +315,16 @@ def test_what_was_opened_after_its_call_had_ended_is_there_for_the_next(monkeypa
 
 def test_calls_at_the_same_time_are_answered_one_by_one():
     async def session(call):
-        opened = await asyncio.gather(*(call("open", path=path) for path in (SLOW, MENDED, SLOW, MENDED)))
+        opened = await asyncio.gather(
+            *(call("open", path=path) for path in (SLOW, MENDED, SLOW, MENDED))
+        )
         assert sorted(each.value["id"] for each in opened) == ["p1", "p1", "p2", "p2"]
-        frames = await asyncio.gather(*(call("frame", id=f"p{1 + at % 2}", name="steps", limit=1) for at in range(MOST_WAITING)))
+        frames = await asyncio.gather(
+            *(
+                call("frame", id=f"p{1 + at % 2}", name="steps", limit=1)
+                for at in range(MOST_WAITING)
+            )
+        )
         assert [each.value["rows_in_frame"] for each in frames] == [12] * MOST_WAITING
 
     asked(session)
@@ -279,7 +337,9 @@ def test_a_fault_of_nbprof_is_told_without_its_text(monkeypatch, capsys):
     monkeypatch.setattr("nbprof.assistant.reader.Reader.explain", fault)
     answer = one("explain", term="ops")
     assert answer.failed
-    assert answer.value == {"error": "nbprof failed with TypeError; the server's stderr has the traceback."}
+    assert answer.value == {
+        "error": "nbprof failed with TypeError; the server's stderr has the traceback."
+    }
     assert "secret of the machine" in capsys.readouterr().err
 
 
@@ -301,9 +361,15 @@ def test_a_root_that_is_not_there_is_said(tmp_path):
 
 def test_a_client_that_has_gone_leaves_no_traceback():
     command = [sys.executable, "-m", "nbprof", "mcp", "--root", str(DATA)]
-    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    hello = {
+        "protocolVersion": "2025-03-26",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
     asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as server:
         # Who is killed leaves both pipes.
         server.stdout.close()
         server.stdin.write(f"{json.dumps(asked)}\n".encode())

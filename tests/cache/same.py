@@ -26,7 +26,9 @@ def same(one, other, where="value"):
         for each in fields(one):
             same(getattr(one, each.name), getattr(other, each.name), f"{where}.{each.name}")
         return
-    if isinstance(one, (list, tuple)) or (hasattr(one, "__getitem__") and hasattr(one, "__len__") and type(one).__name__ == "Texts"):
+    if isinstance(one, (list, tuple)) or (
+        hasattr(one, "__getitem__") and hasattr(one, "__len__") and type(one).__name__ == "Texts"
+    ):
         assert len(one) == len(other), where
         for i, (a, b) in enumerate(zip(one, other, strict=True)):
             if type(a) is type(b) and type(a) in _PLAIN and a == b:
@@ -36,13 +38,24 @@ def same(one, other, where="value"):
     assert type(one) is type(other), f"{where}: {type(one)} and {type(other)}"
     if isinstance(one, pd.DataFrame):
         # Names of columns are of no dtype that somebody chose: where pyarrow is installed, they may be Arrow's strings or Python's.
-        pd.testing.assert_frame_equal(one, other, check_exact=True, check_column_type=False, check_index_type="exact", check_freq=True)
+        pd.testing.assert_frame_equal(
+            one,
+            other,
+            check_exact=True,
+            check_column_type=False,
+            check_index_type="exact",
+            check_freq=True,
+        )
         dtypes = list(one.dtypes)
         assert [str(d) for d in dtypes] == [str(d) for d in other.dtypes], where
         same(dict(one.attrs), dict(other.attrs), f"{where}.attrs")
         for column, dtype in enumerate(dtypes):
             if dtype.kind == "O":
-                same(one.iloc[:, column].tolist(), other.iloc[:, column].tolist(), f"{where}.{one.columns[column]}")
+                same(
+                    one.iloc[:, column].tolist(),
+                    other.iloc[:, column].tolist(),
+                    f"{where}.{one.columns[column]}",
+                )
     elif isinstance(one, pd.Series):
         pd.testing.assert_series_equal(one, other, check_exact=True, check_index_type="exact")
     elif isinstance(one, pd.api.extensions.ExtensionArray):

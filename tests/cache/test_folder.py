@@ -27,7 +27,15 @@ def names(folder):
 
 @pytest.mark.parametrize(
     ("text", "bytes_"),
-    [("1000", 1000), ("2G", 2 << 30), ("1.5 m", 3 << 19), ("500KB", 500 << 10), ("3GiB", 3 << 30), ("0", 0), ("-5", 0)],
+    [
+        ("1000", 1000),
+        ("2G", 2 << 30),
+        ("1.5 m", 3 << 19),
+        ("500KB", 500 << 10),
+        ("3GiB", 3 << 30),
+        ("0", 0),
+        ("-5", 0),
+    ],
 )
 def test_the_limit_can_be_said(cache, monkeypatch, text, bytes_):
     monkeypatch.setenv("NBPROF_CACHE_SIZE", text)
@@ -38,12 +46,16 @@ def test_the_limit_can_be_said(cache, monkeypatch, text, bytes_):
 def test_the_limit_is_a_part_of_the_disk(cache, monkeypatch, text):
     monkeypatch.setenv("NBPROF_CACHE_SIZE", text)
     for free, limit in ((1000, 50), (1 << 50, 4 << 30)):
-        monkeypatch.setattr(module.shutil, "disk_usage", lambda _, free=free: type("Usage", (), {"free": free})())
+        monkeypatch.setattr(
+            module.shutil, "disk_usage", lambda _, free=free: type("Usage", (), {"free": free})()
+        )
         assert cache.limit() == limit
 
 
 def test_what_the_cache_holds_does_not_make_the_disk_smaller_for_it(cache, monkeypatch):
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 60_000})())
+    monkeypatch.setattr(
+        module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 60_000})()
+    )
     fill(cache, KEYS[0], 2000)
     assert cache.limit() == (60_000 + 2000) // 20
 
@@ -116,7 +128,14 @@ def test_places_do_not_grow_without_end(cache, monkeypatch):
         cache.note(f"p{i}", {"i": i})
         os.utime(cache.path / "places" / f"p{i}.json", (i, i))
     fill(cache, KEYS[0], 10)
-    assert [cache.noted(f"p{i}") for i in range(6)] == [None, None, None, {"i": 3}, {"i": 4}, {"i": 5}]
+    assert [cache.noted(f"p{i}") for i in range(6)] == [
+        None,
+        None,
+        None,
+        {"i": 3},
+        {"i": 4},
+        {"i": 5},
+    ]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
@@ -126,7 +145,12 @@ def test_only_this_user_may_look(cache):
         fill(cache, KEYS[0], 10)
     finally:
         os.umask(before)
-    for path in (cache.path, cache.path / "entries", cache.path / "new", cache.path / "entries" / KEYS[0]):
+    for path in (
+        cache.path,
+        cache.path / "entries",
+        cache.path / "new",
+        cache.path / "entries" / KEYS[0],
+    ):
         assert path.stat().st_mode & 0o777 == 0o700, path
     assert cache.parts(KEYS[0])[0].stat().st_mode & 0o777 == 0o600
 
@@ -143,7 +167,10 @@ def test_the_folder_of_somebody_else_is_not_used(cache, monkeypatch):
 def test_the_face(cache, monkeypatch):
     assert (face.info().runs, face.info().bytes, face.info().enabled) == (0, 0, True)
     fill(cache, KEYS[0], 3 << 20)
-    assert str(face.info()) == f"1 run, 3.00 MiB of at most {size_text(cache.limit())}, in {cache.path}"
+    assert (
+        str(face.info())
+        == f"1 run, 3.00 MiB of at most {size_text(cache.limit())}, in {cache.path}"
+    )
     fill(cache, KEYS[1], 10, name="b")
     assert face.info().runs == 2
     monkeypatch.setenv("NBPROF_CACHE", "off")

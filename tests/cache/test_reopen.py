@@ -76,7 +76,11 @@ def everything(path):
         **out,
         "payload": payload,
         "receipt text": str(profile.receipt),
-        "source": {name: value for name, value in vars(run.source).items() if name != "analysed_s" and not name.startswith("_")},
+        "source": {
+            name: value
+            for name, value in vars(run.source).items()
+            if name != "analysed_s" and not name.startswith("_")
+        },
     }
 
 
@@ -85,7 +89,11 @@ def copy(name, tmp_path):
     source = DATA / name.removeprefix("data/") if name.startswith("data/") else real(name)
     target = tmp_path / "run"
     target.mkdir(parents=True)
-    for file in [source] if source.is_file() else [*source.glob("*.xplane.pb"), *source.glob("*.json.gz"), *source.glob("*.json")]:
+    for file in (
+        [source]
+        if source.is_file()
+        else [*source.glob("*.xplane.pb"), *source.glob("*.json.gz"), *source.glob("*.json")]
+    ):
         shutil.copy(file, target)
     return target
 
@@ -128,7 +136,9 @@ def test_everything_is_the_same(name, cache, tmp_path, reads):
 
 def odd():
     """Texts, names and args of the kinds that files of the wild hold."""
-    plane = PlaneWriter("/host:CPU", stats={"a fact": 2**63 - 1, "bytes": b"\x00\xff", "share": 0.1})
+    plane = PlaneWriter(
+        "/host:CPU", stats={"a fact": 2**63 - 1, "bytes": b"\x00\xff", "share": 0.1}
+    )
     events = [
         plane.event("zero \0 byte", 0, MS, big=2**62 + 1, text="zero \0 byte"),
         plane.event("ünïcode ☃", MS, MS, half=0.5, text="ünïcode ☃", raw=b"\x00\x01"),
@@ -138,7 +148,9 @@ def odd():
     return build(plane)
 
 
-@pytest.mark.parametrize("data", [odd(), gpu_run(), training_run()], ids=["odd texts", "gpu", "training"])
+@pytest.mark.parametrize(
+    "data", [odd(), gpu_run(), training_run()], ids=["odd texts", "gpu", "training"]
+)
 def test_synthetic_profiles_are_the_same(data, cache, tmp_path, reads):
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(data)
@@ -240,7 +252,9 @@ def test_the_file_is_not_even_hashed_when_it_was_left_alone(cache, tmp_path, mon
     assert reads == ["a.xplane.pb"]
 
 
-def test_a_file_that_was_left_alone_is_hashed_when_nobody_waits(cache, tmp_path, monkeypatch, reads):
+def test_a_file_that_was_left_alone_is_hashed_when_nobody_waits(
+    cache, tmp_path, monkeypatch, reads
+):
     monkeypatch.setattr("nbprof.run.cache.identity._SETTLED_NS", -(10**12))
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(training_run())
@@ -322,7 +336,9 @@ def test_times_are_trusted_only_when_they_are_old(cache, tmp_path, monkeypatch):
 def test_many_hosts_are_one_entry(cache, tmp_path, reads):
     for name in ("a", "b"):
         (tmp_path / "run").mkdir(exist_ok=True)
-        (tmp_path / "run" / f"{name}.xplane.pb").write_bytes(training_run().replace(b"train", b"trai" + name.encode()))
+        (tmp_path / "run" / f"{name}.xplane.pb").write_bytes(
+            training_run().replace(b"train", b"trai" + name.encode())
+        )
     first = everything(tmp_path / "run")[1]
     written()
     assert len(cache.entries()) == 1
@@ -373,7 +389,9 @@ def test_how_it_was_recorded_is_not_kept(first, path, reads, monkeypatch):
     sidecar = path.parent / SIDECAR
     for kind in (first, "found" if first == "recorded" else "recorded"):
         if kind == "recorded":
-            sidecar.write_text('{"framework": "PyTorch 9.9", "notes": ["a note of this recording"], "label": "run 7"}')
+            sidecar.write_text(
+                '{"framework": "PyTorch 9.9", "notes": ["a note of this recording"], "label": "run 7"}'
+            )
         else:
             sidecar.unlink(missing_ok=True)
         kept = everything(path)[1]
@@ -473,8 +491,17 @@ def test_what_a_storage_says_is_trusted_where_it_says_enough(info, trusted, cach
     from nbprof.sources.remote import RemoteFile, Storage
 
     def place(path="bucket/a", info=info):
-        fs = SimpleNamespace(protocol="s3", info=lambda _: info, invalidate_cache=lambda: None, unstrip_protocol=lambda p: f"s3://{p}")
-        return identity.Place(cache, [identity.Watched(RemoteFile(Storage(fs, "s3://bucket"), path, info, 1 << 30))], {})
+        fs = SimpleNamespace(
+            protocol="s3",
+            info=lambda _: info,
+            invalidate_cache=lambda: None,
+            unstrip_protocol=lambda p: f"s3://{p}",
+        )
+        return identity.Place(
+            cache,
+            [identity.Watched(RemoteFile(Storage(fs, "s3://bucket"), path, info, 1 << 30))],
+            {},
+        )
 
     key = "5-" + "0" * 40
     place().note(key)
@@ -548,13 +575,21 @@ def test_columns_are_read_one_by_one(path, monkeypatch):
 
     asked = []
     original = Part.load
-    monkeypatch.setattr(Part, "load", lambda self, name: (asked.append(name), original(self, name))[1])
+    monkeypatch.setattr(
+        Part, "load", lambda self, name: (asked.append(name), original(self, name))[1]
+    )
     run = load(path).run
-    assert not [name for name in asked if name.startswith(("events.", "arg.", "trace.names", "trace.strings", "module."))]
+    assert not [
+        name
+        for name in asked
+        if name.startswith(("events.", "arg.", "trace.names", "trace.strings", "module."))
+    ]
     assert len(run.trace.events) == len(run.trace.events.start)
     assert "step_num" in run.trace.args
     assert [name for name in asked if name.startswith(("events.", "arg."))] == ["events.start"]
-    assert np.array_equal(run.trace.args["step_num"].event, np.sort(run.trace.args["step_num"].event))
+    assert np.array_equal(
+        run.trace.args["step_num"].event, np.sort(run.trace.args["step_num"].event)
+    )
     assert asked.count("arg.step_num") == 1
 
 
@@ -578,7 +613,9 @@ def torch_run():
     return k.encode()
 
 
-@pytest.mark.parametrize("data", [training_run(), gpu_run(), torch_run()], ids=["cpu", "gpu", "torch"])
+@pytest.mark.parametrize(
+    "data", [training_run(), gpu_run(), torch_run()], ids=["cpu", "gpu", "torch"]
+)
 def test_a_profile_that_is_let_go_is_out_of_memory_at_once(cache, tmp_path, data):
     path = tmp_path / "profile"
     path.write_bytes(data)

@@ -133,7 +133,9 @@ def test_damage_that_shows_when_the_source_has_changed_is_a_sentence(cache, path
     column = next(part for part in parts(cache) if part.stem == "columns")
     os.truncate(column, 200)
     path.write_bytes(training_run() + b"\x12\x00")
-    with pytest.raises(ReadError, match=r"a\.xplane\.pb.*changed since it was opened; load it again"):
+    with pytest.raises(
+        ReadError, match=r"a\.xplane\.pb.*changed since it was opened; load it again"
+    ):
         run.trace.events.start  # noqa: B018
 
 
@@ -151,7 +153,14 @@ def test_nonsense_where_the_key_should_be(cache, path, truth, monkeypatch):
     check(path, truth)
     written()
     (note,) = (cache.path / "places").iterdir()
-    for text in ("", "[]", "{", '{"key": 5}', note.read_text().replace('"key": "', '"key": "../'), '"x"'):
+    for text in (
+        "",
+        "[]",
+        "{",
+        '{"key": 5}',
+        note.read_text().replace('"key": "', '"key": "../'),
+        '"x"',
+    ):
         note.write_text(text)
         check(path, truth)
         written()
@@ -165,7 +174,9 @@ def test_a_file_where_the_folder_should_be(cache, path, truth):
     assert face.info().runs == 0
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere"
+)
 def test_a_folder_that_may_not_be_written_to(cache, path, truth):
     cache.path.mkdir(mode=0o500)
     check(path, truth)
@@ -173,7 +184,10 @@ def test_a_folder_that_may_not_be_written_to(cache, path, truth):
     assert not list(cache.path.iterdir())
 
 
-@pytest.mark.parametrize(("number", "what"), [(28, "No space left on device"), (13, "Permission denied"), (30, "Read-only file system")])
+@pytest.mark.parametrize(
+    ("number", "what"),
+    [(28, "No space left on device"), (13, "Permission denied"), (30, "Read-only file system")],
+)
 def test_a_disk_that_takes_nothing(cache, path, truth, monkeypatch, number, what):
     def full(*_):
         raise OSError(number, what)
@@ -278,9 +292,18 @@ print(len(p.ops.frame), len(p.steps.frame), type(p.run.trace).__name__, flush=Tr
 
 
 def script(path, cache, more="", before=""):
-    env = {**os.environ, "NBPROF_CACHE": "1", "NBPROF_CACHE_DIR": str(cache.path), "PYTHONPATH": str(ROOT)}
+    env = {
+        **os.environ,
+        "NBPROF_CACHE": "1",
+        "NBPROF_CACHE_DIR": str(cache.path),
+        "PYTHONPATH": str(ROOT),
+    }
     return subprocess.Popen(
-        [sys.executable, "-c", before + SCRIPT + more, str(path)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", before + SCRIPT + more, str(path)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -324,7 +347,12 @@ def test_files_that_nobody_will_open_again_are_not_kept(cache, path):
 
 def test_many_kernels_at_once(cache, path, truth):
     """Six processes open and write the same profile, and throw the cache away in between."""
-    running = [script(path, cache, "import nbprof.cache\n" + ("nbprof.cache.clear()\n" if i % 3 == 2 else "")) for i in range(6)]
+    running = [
+        script(
+            path, cache, "import nbprof.cache\n" + ("nbprof.cache.clear()\n" if i % 3 == 2 else "")
+        )
+        for i in range(6)
+    ]
     for process in running:
         out, errors = process.communicate(timeout=120)
         assert (process.returncode, errors) == (0, "")

@@ -73,7 +73,9 @@ def test_a_fifo_is_not_waited_for(stored, path, truth, waits_for_nothing):  # no
     assert stored.noted("p") is None
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away"
+)
 @pytest.mark.parametrize("which", ["entries/*/*.part", "entries", "entries/*", "places", "."])
 def test_what_belongs_to_somebody_else_is_not_used_by_root_either(stored, path, truth, which):  # noqa: F811
     for file in some(stored, which):
@@ -113,7 +115,9 @@ def test_nothing_is_written_into_a_folder_that_is_not_trusted(stored, monkeypatc
     assert everything(stored) == before
 
 
-def test_a_key_that_others_could_have_put_there_makes_no_pseudonyms(cache, monkeypatch, waits_for_nothing):
+def test_a_key_that_others_could_have_put_there_makes_no_pseudonyms(
+    cache, monkeypatch, waits_for_nothing
+):
     """Who knows the key finds out by trying which name a pseudonym stands for."""
     own = redaction._key()
     assert redaction._key() == own

@@ -207,6 +207,11 @@ def test_what_would_not_come_back_exactly_is_not_stored(value, tmp_path):
 
 
 def test_codes_of_long_columns_keep_few_texts(tmp_path):
-    frame = pd.DataFrame({"op": [f"operation number {i % 300}" for i in range(40_000)], "type": pd.Series(["x"] * 40_000, dtype=object)})
+    frame = pd.DataFrame(
+        {
+            "op": [f"operation number {i % 300}" for i in range(40_000)],
+            "type": pd.Series(["x"] * 40_000, dtype=object),
+        }
+    )
     same(frame, back(frame, tmp_path))
     assert (tmp_path / "a.part").stat().st_size < 40_000 * 4

@@ -104,12 +104,24 @@ def markers():
         trace = open_recording(recording).run.trace
         names = trace.names[trace.events.name]
         roots, numbers = trace.arg("_r"), trace.arg("step_num")
-        waits = [trace.events.start[i] for i, name in enumerate(names) if name == "IteratorGetNextOp::DoCompute"]
+        waits = [
+            trace.events.start[i]
+            for i, name in enumerate(names)
+            if name == "IteratorGetNextOp::DoCompute"
+        ]
         found = []
         for i, name in enumerate(names):
             if name in kinds:
                 start, end = trace.events.start[i], trace.events.end[i]
-                found.append((start, name, int(numbers[i]), roots[i] == 1, sum(start <= wait < end for wait in waits)))
+                found.append(
+                    (
+                        start,
+                        name,
+                        int(numbers[i]),
+                        roots[i] == 1,
+                        sum(start <= wait < end for wait in waits),
+                    )
+                )
         return [row[1:] for row in sorted(found)]
 
     return markers

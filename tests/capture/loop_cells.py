@@ -25,7 +25,12 @@ def run_plain(stem: str, text: str, names: dict[str, Any]) -> None:
     exec(compile(text, path, "exec"), names)
 
 
-def run_recorded(stem: str, text: str, names: dict[str, Any], then: Callable[[loops.Recorder], None] | None = None) -> LoopTimes | None:
+def run_recorded(
+    stem: str,
+    text: str,
+    names: dict[str, Any],
+    then: Callable[[loops.Recorder], None] | None = None,
+) -> LoopTimes | None:
     """A recorded one; `then` is called when it has ended or failed, before the recording ends."""
     loops.install()
     path = path_of(stem)

@@ -53,7 +53,9 @@ def torch_npu(*, available=True, in_use=True):
     Profile.made, Profile.refuses, Profile.analyses = [], "", True
     module = types.ModuleType("torch_npu")
     module.__version__ = "2.7.1"
-    module.npu = types.SimpleNamespace(is_available=lambda: available, is_initialized=lambda: in_use)
+    module.npu = types.SimpleNamespace(
+        is_available=lambda: available, is_initialized=lambda: in_use
+    )
 
     def handler(folder, worker=None):
         def ready(_):

@@ -87,7 +87,11 @@ def outcome(text: str, run) -> tuple:
         log.append(("result", names.get("result")))
     except Exception as caught:
         error = type(caught).__name__, str(caught)
-        shown = [frame.name for frame in traceback.extract_tb(caught.__traceback__) if "/ipykernel_" in frame.filename]
+        shown = [
+            frame.name
+            for frame in traceback.extract_tb(caught.__traceback__)
+            if "/ipykernel_" in frame.filename
+        ]
         log.append(("frames", shown))
     return log, error
 
@@ -99,7 +103,16 @@ def test_the_program_is_the_same(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("all", 3), ("generator", 3), ("break", 2), ("continue", 3), ("return", 2), ("error", 1), ("input fails", 2)]
+    ("name", "count"),
+    [
+        ("all", 3),
+        ("generator", 3),
+        ("break", 2),
+        ("continue", 3),
+        ("return", 2),
+        ("error", 1),
+        ("input fails", 2),
+    ],
 )
 def test_complete_iterations_are_counted(name, count):
     text = f"async def main():\n    {PROGRAMS[name]}\nrun(main())\n"

@@ -160,7 +160,9 @@ def test_each_complete_iteration_is_a_step(clock, loop, seen):
     assert clock.fault == ""
 
 
-@pytest.mark.parametrize(("loop", "error"), [(fails_in_the_body, "bad batch"), (fails_in_the_input, "no such batch")])
+@pytest.mark.parametrize(
+    ("loop", "error"), [(fails_in_the_body, "bad batch"), (fails_in_the_input, "no such batch")]
+)
 def test_an_exception_passes_as_it_is(clock, loop, error):
     with pytest.raises((ValueError, OSError), match=error):
         asyncio.run(loop())

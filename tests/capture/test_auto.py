@@ -75,7 +75,9 @@ def test_where_none_of_them_ran_it_is_a_recording_of_python(torch, jax, tmp_path
     assert recording.info.backend == "python"
     assert recording.info.framework.startswith("Python ")
     assert recording.info.notes == ["steps: marked by nbprof.steps"]
-    assert [path.suffixes[-4:] for path in recording.path.glob("*.gz")] == [[".py", ".trace", ".json", ".gz"]]
+    assert [path.suffixes[-4:] for path in recording.path.glob("*.gz")] == [
+        [".py", ".trace", ".json", ".gz"]
+    ]
     assert open_recording(recording).steps.frame.step.tolist() == [1, 2, 3]
 
 
@@ -88,7 +90,9 @@ def test_two_that_ran_are_both_kept(torch, jax, tmp_path):
     assert recording.info.backend == "jax"
     (beside,) = [path for path in recording.path.parent.iterdir() if path != recording.path]
     assert beside.name == f"{recording.path.name}_torch"
-    assert recording.info.notes[-1] == (f'the cell also ran PyTorch, which was recorded separately: nbprof.load("{beside}") opens that')
+    assert recording.info.notes[-1] == (
+        f'the cell also ran PyTorch, which was recorded separately: nbprof.load("{beside}") opens that'
+    )
     assert "aten::mm" in set(nbprof.load(beside).ops.frame.op)
     assert open_recording(recording).overview["framework"].startswith("JAX")
 
@@ -97,7 +101,9 @@ def test_a_framework_that_the_cell_names_and_that_ran_nothing_is_said(torch, tmp
     monkeypatch.delitem(sys.modules, "jax", raising=False)
     recording = recorded(lambda: sum(range(9)), tmp_path, source="x = torch")
     assert recording.info.backend == "python"
-    assert recording.info.notes == ["nothing of PyTorch ran while this was recorded, so it is a recording of Python only"]
+    assert recording.info.notes == [
+        "nothing of PyTorch ran while this was recorded, so it is a recording of Python only"
+    ]
 
 
 def test_steps_before_the_import_are_not_in_the_recording(torch, tmp_path, monkeypatch):
@@ -111,7 +117,12 @@ def test_steps_before_the_import_are_not_in_the_recording(torch, tmp_path, monke
     for _ in nbprof.steps(range(3)):
         torch.ones(8, 8) @ torch.ones(8, 8)
     info = session.stop().info
-    assert (info.backend, info.steps_seen, info.steps_marked, info.window) == ("torch", 5, 3, [3, 5])
+    assert (info.backend, info.steps_seen, info.steps_marked, info.window) == (
+        "torch",
+        5,
+        3,
+        [3, 5],
+    )
 
 
 def test_with_an_accelerator_one_framework_is_recorded(monkeypatch):
@@ -125,7 +136,9 @@ def test_with_an_accelerator_one_framework_is_recorded(monkeypatch):
     assert Session(Options(), source="work()")._at_once() == list(BACKENDS)
     assert Session(Options(), source="jax.jit(f); torch.ones(2)")._at_once() == ["jax", "torch"]
     monkeypatch.delitem(sys.modules, "jax")
-    assert Session(Options(), source="jax.jit(f)")._at_once() == [name for name in BACKENDS if name != "jax"]
+    assert Session(Options(), source="jax.jit(f)")._at_once() == [
+        name for name in BACKENDS if name != "jax"
+    ]
     monkeypatch.setattr(room, "one_at_a_time", lambda: True)
     # The one that the cell names will come.
     assert Session(Options(), source="jax.jit(f)")._at_once() == []

@@ -147,7 +147,9 @@ def test_a_decorated_function_within_a_recording_is_part_of_it(stub):
     assert run.run.capture.steps_seen == 2
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), StopIteration(3), KeyboardInterrupt(), SystemExit(2)])
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), StopIteration(3), KeyboardInterrupt(), SystemExit(2)]
+)
 def test_what_a_function_raises_is_untouched(stub, error):
     @nbprof.profile(save=False)
     def train():
@@ -191,7 +193,9 @@ def test_a_cancelled_coroutine_is_an_interrupted_run(stub):
 
 def test_ctrl_c_while_a_run_is_read_keeps_it_and_says_where(stub, monkeypatch):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr("nbprof.profiles.load.open_recording", lambda recording: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(
+        "nbprof.profiles.load.open_recording", lambda recording: signal.raise_signal(signal.SIGINT)
+    )
     run = nbprof.profile()
     try:
         with pytest.raises(KeyboardInterrupt), run:
@@ -199,7 +203,10 @@ def test_ctrl_c_while_a_run_is_read_keeps_it_and_says_where(stub, monkeypatch):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
-    said = re.fullmatch(r"<nbprof\.profile: reading the run was interrupted: nbprof\.load\(\"(.+)\"\) opens it>", repr(run))
+    said = re.fullmatch(
+        r"<nbprof\.profile: reading the run was interrupted: nbprof\.load\(\"(.+)\"\) opens it>",
+        repr(run),
+    )
     assert Path(said[1]).is_dir()
 
 
@@ -250,7 +257,11 @@ def test_an_asynchronous_generator_takes_values_and_errors(stub):
     async def talks():
         generator = echo()
         assert room.active() is None
-        out = [await anext(generator), await generator.asend("more"), await generator.athrow(KeyError("x"))]
+        out = [
+            await anext(generator),
+            await generator.asend("more"),
+            await generator.athrow(KeyError("x")),
+        ]
         assert room.active() is not None
         with pytest.raises(StopAsyncIteration):
             await generator.asend("end")
@@ -287,14 +298,21 @@ def test_start_and_stop(stub):
 
 def test_a_second_start_keeps_the_files_of_the_first(stub, tmp_path):
     nbprof.start()
-    with pytest.warns(RuntimeWarning, match="an earlier recording was still running and has been stopped; its files are in"):
+    with pytest.warns(
+        RuntimeWarning,
+        match="an earlier recording was still running and has been stopped; its files are in",
+    ):
         nbprof.start()
     assert nbprof.stop() is not None
     assert len(list((tmp_path / "nbprof-results/plugins/profile").iterdir())) == 2
 
 
 def test_a_block_within_a_block_ends_the_outer_and_says_so(stub):
-    with pytest.warns(RuntimeWarning) as said, nbprof.profile(save=False) as outer, nbprof.profile(save=False) as inner:
+    with (
+        pytest.warns(RuntimeWarning) as said,
+        nbprof.profile(save=False) as outer,
+        nbprof.profile(save=False) as inner,
+    ):
         pass
     assert [str(warning.message) for warning in said] == [
         "nbprof: an earlier recording was still running and has been stopped",
@@ -309,7 +327,10 @@ def test_a_block_within_a_block_ends_the_outer_and_says_so(stub):
 def test_what_cannot_be_recorded_is_a_warning_at_the_persons_line(stub, monkeypatch):
     monkeypatch.setattr(Session, "start", lambda self: 1 / 0)
     ran = []
-    with pytest.warns(RuntimeWarning, match="the recording did not start") as said, nbprof.profile():
+    with (
+        pytest.warns(RuntimeWarning, match="the recording did not start") as said,
+        nbprof.profile(),
+    ):
         ran.append(1)
     with pytest.warns(RuntimeWarning, match="the recording did not start") as at_start:
         nbprof.start()

@@ -21,15 +21,21 @@ CROWDED = {"cores": 4.0, "own_cores": 1.0, "other_cores": 2.5, "waited_percent":
 
 def test_cores_of_others_are_those_that_were_busy_without_ours():
     begin = _Reading(at=10.0, cores=4, busy=100.0, own=7.0, threads={"1": (5.0, 1.0)})
-    end = _Reading(at=12.0, cores=4, busy=106.0, own=8.0, threads={"1": (6.0, 1.5), "2": (0.5, 0.5)})
+    end = _Reading(
+        at=12.0, cores=4, busy=106.0, own=8.0, threads={"1": (6.0, 1.5), "2": (0.5, 0.5)}
+    )
     # 6 of 8 core seconds were busy, of which 1 is ours; our threads ran for 1.5 s and waited for 1 s.
-    assert _between(begin, end) == pytest.approx({"cores": 4, "own_cores": 0.5, "other_cores": 2.5, "waited_percent": 40})
+    assert _between(begin, end) == pytest.approx(
+        {"cores": 4, "own_cores": 0.5, "other_cores": 2.5, "waited_percent": 40}
+    )
     assert _between(begin, end._replace(at=10.0)) == {}
     assert _between(begin, end._replace(cores=2)) == {}
     assert "waited_percent" not in _between(begin, end._replace(threads={}))
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="binds processes to a core, which Linux can")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="binds processes to a core, which Linux can"
+)
 def test_a_neighbour_on_the_same_core_is_seen():
     """A loop beside ours on one core: it has about half of that core, and we wait for it about half of the time."""
     was = os.sched_getaffinity(0)
@@ -37,7 +43,9 @@ def test_a_neighbour_on_the_same_core_is_seen():
     try:
         # Of its parent it must not be a child, whose time is counted as ours.
         busy = "import os, sys; pid = os.fork(); pid and (print(pid, flush=True), os._exit(0)); os.close(1)\nwhile True: pass"
-        with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        with subprocess.Popen(
+            [sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as parent:
             pid = int(parent.stdout.readline())
         try:
             contention, end = Contention(), time.perf_counter() + 1.5
@@ -76,12 +84,17 @@ def test_it_is_said_where_it_made_a_difference(measured, said):
 
 
 def test_it_stands_before_the_advice_and_lowers_the_confidence(tmp_path):
-    quiet, crowded = load(recorded(tmp_path / "a")), load(recorded(tmp_path / "b", contention=CROWDED))
+    quiet, crowded = (
+        load(recorded(tmp_path / "a")),
+        load(recorded(tmp_path / "b", contention=CROWDED)),
+    )
     assert "contention" not in quiet.overview
     said = crowded.overview["contention"]
     assert (False, said) in crowded.overview["confidence_evidence"]
     levels = ("low", "medium", "high")
-    assert levels.index(crowded.overview["confidence"]) == max(levels.index(quiet.overview["confidence"]) - 1, 0)
+    assert levels.index(crowded.overview["confidence"]) == max(
+        levels.index(quiet.overview["confidence"]) - 1, 0
+    )
     assert said in crowded.text()
     assert said in crowded.advice._repr_mimebundle_()[0]["text/html"]
     # The advice is the same. The 1.5 cores that others leave do the 10 ms of work of a step in 6.67 ms, which bounds what it may save.
@@ -101,7 +114,9 @@ def test_what_the_sidecar_says_is_checked():
 
 
 def test_children_and_theirs_are_those_that_the_system_knows():
-    with subprocess.Popen(["sh", "-c", "sleep 60 & echo begun; wait"], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 60 & echo begun; wait"], stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "begun\n"
         try:

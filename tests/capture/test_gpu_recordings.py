@@ -37,7 +37,9 @@ def test_the_steps_are_those_of_the_loop_and_compute_on_the_device(p):
 def test_kernels_are_matched_with_what_launched_them(p):
     kernels = p.kernels.frame
     assert len(kernels)
-    assert kernels["occurrences"].sum() >= STEPS * 4, "two matrix products forward, at least as many backward"
+    assert kernels["occurrences"].sum() >= STEPS * 4, (
+        "two matrix products forward, at least as many backward"
+    )
     assert (kernels["op"].astype(str) != "").mean() > 0.5
 
 
@@ -54,12 +56,18 @@ def test_memory_was_recorded(p):
 
 def test_shapes_of_pytorch():
     run = recording("torch").run
-    shapes = {run.trace.strings[code] for code in set(run.trace.text_arg("Input Dims").tolist()) if code >= 0}
+    shapes = {
+        run.trace.strings[code]
+        for code in set(run.trace.text_arg("Input Dims").tolist())
+        if code >= 0
+    }
     assert any("512, 1024" in text for text in shapes)
 
 
 def test_steps_of_jax_are_runs_of_its_program():
-    assert recording("jax").steps.frame["name"].tolist() == [f"train_step {n}" for n in range(1, STEPS + 1)]
+    assert recording("jax").steps.frame["name"].tolist() == [
+        f"train_step {n}" for n in range(1, STEPS + 1)
+    ]
 
 
 def test_the_program_that_ran_is_found_among_those_of_the_file():

@@ -35,7 +35,9 @@ def called():
     """The names of the Python functions that a profiler saw, from its start to the end of the test."""
     names: list[str] = []
     before = sys.getprofile()
-    sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_name) if event == "call" else None)
+    sys.setprofile(
+        lambda frame, event, _: names.append(frame.f_code.co_name) if event == "call" else None
+    )
     yield names
     sys.setprofile(before)
 
@@ -67,7 +69,10 @@ def test_calls_and_returns_that_a_profiler_sees_are_balanced():
 def test_an_exception_passes_as_it_is_with_the_frames_of_the_function(called):
     with pytest.raises(ValueError, match="below zero") as caught:
         run_hidden(outer, -1)
-    assert [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)][1:] == ["run_hidden", "outer"]
+    assert [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)][1:] == [
+        "run_hidden",
+        "outer",
+    ]
     assert caught.value.__context__ is None
 
 
@@ -91,13 +96,17 @@ def test_a_trace_function_is_there_during_the_call_and_after_it(value):
     assert after is trace
 
 
-def test_imports_of_libraries_are_hidden_and_those_of_the_program_are_not(tmp_path, monkeypatch, called):
+def test_imports_of_libraries_are_hidden_and_those_of_the_program_are_not(
+    tmp_path, monkeypatch, called
+):
     packages = tmp_path / "lib" / "site-packages"
     packages.mkdir(parents=True)
     text = "def of_{0}():\n    return 1\nvalue = of_{0}()\n"
     (packages / "nbprof_test_library.py").write_text(text.format("library"))
     (packages / "nbprof_test_missing.py").write_text("import nbprof_test_nowhere\n")
-    (packages / "nbprof_test_broken.py").write_text("def fail():\n    raise OSError('not today')\nfail()\n")
+    (packages / "nbprof_test_broken.py").write_text(
+        "def fail():\n    raise OSError('not today')\nfail()\n"
+    )
     (tmp_path / "nbprof_test_program.py").write_text(text.format("program"))
     monkeypatch.syspath_prepend(str(packages))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -106,7 +115,9 @@ def test_imports_of_libraries_are_hidden_and_those_of_the_program_are_not(tmp_pa
     hidden.hook()
     hidden.on = True
     try:
-        assert __import__("nbprof_test_library").value == __import__("nbprof_test_program").value == 1
+        assert (
+            __import__("nbprof_test_library").value == __import__("nbprof_test_program").value == 1
+        )
         with pytest.raises(OSError, match="not today") as caught:
             __import__("nbprof_test_broken")
         hidden.on = False
@@ -122,9 +133,13 @@ def test_imports_of_libraries_are_hidden_and_those_of_the_program_are_not(tmp_pa
         for name in ("library", "broken", "missing", "program"):
             sys.modules.pop(f"nbprof_test_{name}", None)
     assert "of_program" in called
-    files = [Path(frame.filename).name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    files = [
+        Path(frame.filename).name for frame in traceback.extract_tb(caught.value.__traceback__)
+    ]
     assert files == ["test_hidden_calls.py", "nbprof_test_broken.py", "nbprof_test_broken.py"]
-    files = [Path(frame.filename).name for frame in traceback.extract_tb(missing.value.__traceback__)]
+    files = [
+        Path(frame.filename).name for frame in traceback.extract_tb(missing.value.__traceback__)
+    ]
     assert files == ["test_hidden_calls.py", "nbprof_test_missing.py"]
     assert hidden.note().startswith("Python calls inside 3 imports of libraries (")
     assert "exec_module" not in vars(sys.modules["importlib.machinery"].SourceFileLoader)
@@ -191,7 +206,9 @@ print(p.receipt)
 """
 
 
-@pytest.mark.parametrize(("limit", "count", "ends"), [(4_000_000_000, 1_500_000, True), (12_000_000_000, 20_000, False)])
+@pytest.mark.parametrize(
+    ("limit", "count", "ends"), [(4_000_000_000, 1_500_000, True), (12_000_000_000, 20_000, False)]
+)
 def test_a_recording_ends_before_it_has_more_calls_than_memory(tmp_path, limit, count, ends):
     """Three million calls take PyTorch's profiler 7 GB to stop."""
     pytest.importorskip("resource")

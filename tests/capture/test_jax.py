@@ -56,12 +56,17 @@ def kinds(p):
 def test_a_loop_without_marks_has_the_runs_of_its_program_as_steps(training, recorded):
     p = recorded(lambda: training.run(6))
     assert names(p) == [f"train_step {n}" for n in range(1, 7)]
-    assert "steps: runs of the program jit_train_step, each from the end of the previous run to its own end" in str(p.receipt)
+    assert (
+        "steps: runs of the program jit_train_step, each from the end of the previous run to its own end"
+        in str(p.receipt)
+    )
     later = p.steps.frame.iloc[1:]
     assert later["step_time_ms"].min() >= 20, "the wait for the next batch lies in its step"
     assert later["other_ms"].min() > 0, "nothing was recorded while it waited"
     assert p.overview["framework"].startswith("JAX")
-    assert p.overview["step_time_ms"] == pytest.approx(p.steps.frame.loc[p.steps.frame["counted"], "step_time_ms"].mean())
+    assert p.overview["step_time_ms"] == pytest.approx(
+        p.steps.frame.loc[p.steps.frame["counted"], "step_time_ms"].mean()
+    )
 
 
 def test_the_end_of_the_cell_waits_for_the_device(jax, record, recorded):
@@ -129,7 +134,9 @@ def test_what_the_cell_before_left_to_do_is_no_part_of_it(jax, recorded):
     before = [slow(x) for _ in range(3)]
     p = recorded(lambda: None, backend="jax")
     assert before[0].is_ready()
-    assert "jit__lambda" not in {p.run.trace.strings[c] for c in set(p.run.trace.text_arg("hlo_module").tolist()) if c >= 0}
+    assert "jit__lambda" not in {
+        p.run.trace.strings[c] for c in set(p.run.trace.text_arg("hlo_module").tolist()) if c >= 0
+    }
     assert not len(p.steps.frame)
 
 
@@ -146,7 +153,10 @@ def test_training_and_evaluation_are_told_apart(training, recorded):
     assert kinds(p).count("train_step") == 8
     assert kinds(p).count("evaluate") == 6
     # The one that took longest is named first, which on a busy machine may be either.
-    assert re.search("runs of the programs (jit_train_step and jit_evaluate|jit_evaluate and jit_train_step)", str(p.receipt))
+    assert re.search(
+        "runs of the programs (jit_train_step and jit_evaluate|jit_evaluate and jit_train_step)",
+        str(p.receipt),
+    )
 
 
 def test_donated_arguments_and_a_shape_that_changes(jax, recorded):
@@ -193,7 +203,9 @@ def test_the_wait_for_the_next_item_is_input(training, recorded):
     assert p.steps.frame["input_ms"].min() >= 50
     assert p.steps.frame["other_ms"].min() >= 20, "what the loop itself waits for is not input"
     row = p.input_pipeline.frame.iloc[0]
-    assert (row["op"], row["category"], row["occurrences"]) == (NEXT_ITEM, "other", 5), "the last call finds no item"
+    assert (row["op"], row["category"], row["occurrences"]) == (NEXT_ITEM, "other", 5), (
+        "the last call finds no item"
+    )
     assert p.overview["input_percent"] > 40
     assert "iterator passed to nbprof.steps" in p.tf_data.summary["statement"]
 
@@ -211,15 +223,24 @@ def test_compiling_is_told_from_running(jax, recorded, marked):
             w = step(w, jnp.ones((8 if n < 2 else 16, 64))).block_until_ready()
 
     frame = recorded(cell).steps.frame
-    assert [ms > 1 for ms in frame["compile_ms"]] == [True, False, True, False], "it is compiled again for another shape"
-    assert (frame["compile_ms"] > 0.3 * frame["step_time_ms"]).tolist() == [True, False, True, False]
+    assert [ms > 1 for ms in frame["compile_ms"]] == [True, False, True, False], (
+        "it is compiled again for another shape"
+    )
+    assert (frame["compile_ms"] > 0.3 * frame["step_time_ms"]).tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]
     if marked:
         p = recorded(cell)
         assert not p.steps.as_xprof()["compile_ms"].any(), "XProf has no such rule"
 
 
 def test_windows_of_marked_steps(training, record):
-    recording = record(lambda: [training.step() for _ in nbprof.steps(range(9))], steps=(2, 3), every=3)
+    recording = record(
+        lambda: [training.step() for _ in nbprof.steps(range(9))], steps=(2, 3), every=3
+    )
     assert recording.info.window == [8, 9]
     assert [other.info.window for other in recording.others] == [[2, 3], [5, 6]]
     for each in (recording, *recording.others):
@@ -244,7 +265,10 @@ def test_seconds(training, record):
 
 def test_options(training, recorded):
     p = recorded(lambda: training.run(3), python=True)
-    assert any(str(name).startswith("$jaxes.py") and str(name).endswith(" step") for name in p.run.trace.names), "Python calls"
+    assert any(
+        str(name).startswith("$jaxes.py") and str(name).endswith(" step")
+        for name in p.run.trace.names
+    ), "Python calls"
     p = recorded(lambda: training.run(3), host_level=0, memory=False)
     assert "--host-level 0 records no host events" in str(p.receipt)
     assert "JAX cannot turn off allocation events" in str(p.receipt)
@@ -257,7 +281,9 @@ def test_a_profiler_that_the_person_starts_comes_first(jax, training, place):
         training.run(2)
     recording = session.stop()
     assert len(list((place / "theirs").rglob("*.xplane.pb"))) == 1
-    assert "the cell starts JAX's profiler itself, so nbprof stopped recording there" in " ".join(recording.info.notes)
+    assert "the cell starts JAX's profiler itself, so nbprof stopped recording there" in " ".join(
+        recording.info.notes
+    )
     assert len(open_recording(recording).steps.frame) == 2
     assert jax.profiler.start_trace.__module__ == "jax._src.profiler"
     assert not hasattr(jax.profiler.start_trace, "__wrapped__")
@@ -353,7 +379,9 @@ def test_an_import_in_the_cell_leaves_the_choice_of_devices_to_it(tmp_path, jax)
 
 
 def test_an_import_without_a_run(tmp_path, jax):
-    found, why, _ = recorded_in_child("session = Session(Options(backend='jax')).start()\nimport jax\nsay(session)", tmp_path)
+    found, why, _ = recorded_in_child(
+        "session = Session(Options(backend='jax')).start()\nimport jax\nsay(session)", tmp_path
+    )
     assert found is None
     assert why == "JAX was imported, but nothing ran on it: nothing was recorded"
 
@@ -434,7 +462,11 @@ def test_keras(backend, tmp_path):
 
 def test_tensorflow_feeds_a_loop_of_jax(jax, training, recorded, tf):
     """Eager ops of TensorFlow are no steps, and the loop's runs are."""
-    data = tf.data.Dataset.range(6).map(lambda i: tf.ones((128, 256)) * tf.cast(i, tf.float32)).prefetch(1)
+    data = (
+        tf.data.Dataset.range(6)
+        .map(lambda i: tf.ones((128, 256)) * tf.cast(i, tf.float32))
+        .prefetch(1)
+    )
 
     def cell():
         for batch in data.as_numpy_iterator():
@@ -485,7 +517,9 @@ def test_the_host_is_recorded_where_the_gpu_cannot_be(refusing, training, record
 
 def test_a_refusal_that_has_no_remedy_is_told(refusing, jax, training, place):
     asked = refusing("ALREADY_EXISTS: Only one active profiler")
-    with pytest.raises(CaptureError, match="JAX's profiler did not start: ALREADY_EXISTS: Only one active profiler"):
+    with pytest.raises(
+        CaptureError, match="JAX's profiler did not start: ALREADY_EXISTS: Only one active profiler"
+    ):
         Session(Options(backend="jax")).start()
     assert asked == [True]
 
@@ -499,7 +533,9 @@ def test_a_refusal_that_has_no_remedy_is_told(refusing, jax, training, place):
         ("CUDA_VISIBLE_DEVICES", "0", "pip install 'jax[cuda13]'"),
     ],
 )
-def test_a_gpu_that_jax_does_not_see_is_named(jax, training, record, monkeypatch, name, value, says):
+def test_a_gpu_that_jax_does_not_see_is_named(
+    jax, training, record, monkeypatch, name, value, says
+):
     for each in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, value)
@@ -510,9 +546,15 @@ def test_a_gpu_that_jax_does_not_see_is_named(jax, training, record, monkeypatch
     assert not remedies.unseen_by_jax(jax)
 
 
-def test_a_line_has_the_time_of_its_call_and_one_of_a_jitted_function_that_of_the_program(jax, recorded):
+def test_a_line_has_the_time_of_its_call_and_one_of_a_jitted_function_that_of_the_program(
+    jax, recorded
+):
     names = {"jax": jax, "jnp": jax.numpy, "x": jax.numpy.ones((256, 256))}
-    run_cell("1", "def f(x):\n    y = jnp.tanh(x @ x)\n    return y.sum()\nf = jax.jit(jax.grad(f))\nf(x).block_until_ready()\n", names)
+    run_cell(
+        "1",
+        "def f(x):\n    y = jnp.tanh(x @ x)\n    return y.sum()\nf = jax.jit(jax.grad(f))\nf(x).block_until_ready()\n",
+        names,
+    )
     cell = "for i in range(3):\n    y = f(x)\n    y.block_until_ready()\nz = jnp.sin(x).block_until_ready()\n"
     p = recorded(lambda: run_cell("2", cell, names), stacks=True)
     assert lines_of(p, "PjitFunction(f)") == {("2", 2)}

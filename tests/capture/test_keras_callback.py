@@ -39,7 +39,9 @@ def test_only_the_batches_are_recorded_and_one_line_says_where(callback, model, 
     recorder = callback(batches=(3, 5), logdir=str(place / "logs"))
     model.fit(data, verbose=0, callbacks=[recorder])
     (run,) = recorder.runs
-    assert recorder.said == [f'nbprof: batches 3 to 5 of fit are recorded in {run}; nbprof.load("{run}") opens the run']
+    assert recorder.said == [
+        f'nbprof: batches 3 to 5 of fit are recorded in {run}; nbprof.load("{run}") opens the run'
+    ]
     assert run.parent == place / "logs" / "plugins" / "profile"
     assert frame(recorder)["name"].tolist() == ["train 3", "train 4", "train 5"]
     # The wait for the first batch lies in its step.
@@ -56,7 +58,13 @@ def test_the_first_batch_can_be_recorded_too(callback, model, data):
 def test_batches_count_over_epochs_and_not_those_of_the_validation(callback, model, data):
     recorder = callback(batches=(8, 10))
     model.fit(data, epochs=2, verbose=0, validation_data=data.take(2), callbacks=[recorder])
-    assert [name.split()[0] for name in frame(recorder)["name"]] == ["train", "test", "test", "train", "train"]
+    assert [name.split()[0] for name in frame(recorder)["name"]] == [
+        "train",
+        "test",
+        "test",
+        "train",
+        "train",
+    ]
 
 
 def test_evaluate_and_predict_are_loops_of_their_own(callback, model, data):
@@ -69,13 +77,20 @@ def test_evaluate_and_predict_are_loops_of_their_own(callback, model, data):
     first = callback(batches=1)
     model.evaluate(data.take(4), verbose=0, callbacks=[first])
     assert frame(first)["name"].tolist() == ["test 1"]
-    assert [re.search("of (.*) are", line)[1] for line in recorder.said] == ["evaluate", "predict", "evaluate", "evaluate"]
+    assert [re.search("of (.*) are", line)[1] for line in recorder.said] == [
+        "evaluate",
+        "predict",
+        "evaluate",
+        "evaluate",
+    ]
 
 
 def test_a_loop_that_ends_before_is_said(callback, model, data):
     recorder = callback(batches=(10, 15))
     model.fit(data, verbose=0, callbacks=[recorder])
-    assert recorder.said == ["nbprof: batches 10 to 15 were asked for, but fit ended after batch 8: nothing was recorded"]
+    assert recorder.said == [
+        "nbprof: batches 10 to 15 were asked for, but fit ended after batch 8: nothing was recorded"
+    ]
     assert recorder.result is None
     shorter = callback(batches=(7, 15))
     model.fit(data, verbose=0, callbacks=[shorter])
@@ -106,7 +121,9 @@ def test_a_fit_that_fails_leaves_what_was_recorded(callback, model, data):
         model.fit(data, verbose=0, callbacks=[recorder, Fails()])
     # pytest holds the exception no longer, nor its frames.
     assert room.active() is None
-    assert recorder.said[0].endswith("; fit ended after batch 4; fit was ended by an exception in step 5, after 4 complete steps")
+    assert recorder.said[0].endswith(
+        "; fit ended after batch 4; fit was ended by an exception in step 5, after 4 complete steps"
+    )
     assert recorder.result.run.capture.cell_failed
     model.fit(data, verbose=0, callbacks=[recorder])
     assert len(recorder.runs) == 2
@@ -133,7 +150,9 @@ def test_a_fit_whose_exception_is_kept_is_over_when_the_next_begins(callback, mo
 
 @pytest.mark.parametrize("filtered", [True, False])
 @pytest.mark.parametrize("later", [True, False])
-def test_in_a_notebook_it_is_told_which_error_ended_the_loop(callback, model, data, monkeypatch, filtered, later):
+def test_in_a_notebook_it_is_told_which_error_ended_the_loop(
+    callback, model, data, monkeypatch, filtered, later
+):
     import keras
 
     class Fails(keras.callbacks.Callback):
@@ -142,7 +161,9 @@ def test_in_a_notebook_it_is_told_which_error_ended_the_loop(callback, model, da
                 raise ValueError("bad batch")
 
     ends = []
-    events = types.SimpleNamespace(register=lambda _, act: ends.append(act), unregister=lambda *_: None)
+    events = types.SimpleNamespace(
+        register=lambda _, act: ends.append(act), unregister=lambda *_: None
+    )
     shell = types.SimpleNamespace(events=events)
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
     recorder = callback(batches=(1, 9))
@@ -157,7 +178,11 @@ def test_in_a_notebook_it_is_told_which_error_ended_the_loop(callback, model, da
         raise KeyError("of later")
 
     kept = []
-    (keras.config.enable_traceback_filtering if filtered else keras.config.disable_traceback_filtering)()
+    (
+        keras.config.enable_traceback_filtering
+        if filtered
+        else keras.config.disable_traceback_filtering
+    )()
     try:
         with pytest.raises((ValueError, KeyError)) as ended:
             cell()
@@ -195,7 +220,9 @@ def test_a_recording_that_is_open_is_left_alone(callback, model, data):
     recorder = callback(batches=(2, 3))
     with nbprof.profile(save=False) as run:
         model.fit(data, verbose=0, callbacks=[recorder])
-    assert recorder.said == ["nbprof: a recording is already running; the callback's batches are part of it"]
+    assert recorder.said == [
+        "nbprof: a recording is already running; the callback's batches are part of it"
+    ]
     assert len(run.steps.frame) == 8
 
 
@@ -277,7 +304,9 @@ def test_a_script_on_each_backend_keeps_its_run_also_when_it_fails(tmp_path, bac
     assert "steps: batches of Keras" in done.stdout
     # Python has printed the traceback; then the run is finished.
     assert "batches 3 to 8 of fit are recorded in" in lines[1]
-    assert lines[1].endswith("; fit ended after batch 5; cell failed in step 6, after 5 complete steps: MemoryError: no more")
+    assert lines[1].endswith(
+        "; fit ended after batch 5; cell failed in step 6, after 5 complete steps: MemoryError: no more"
+    )
     for folder in ("logs", "failed"):
         assert len(list((tmp_path / folder / "plugins" / "profile").iterdir())) == 1
         assert not list((tmp_path / folder).glob(".recording-*"))

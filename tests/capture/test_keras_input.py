@@ -75,7 +75,9 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     require("keras", "jax")
-    done = run(PROGRAM, cwd=tmp_path_factory.mktemp("keras"), KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")
+    done = run(
+        PROGRAM, cwd=tmp_path_factory.mktemp("keras"), KERAS_BACKEND="jax", JAX_PLATFORMS="cpu"
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -86,7 +88,10 @@ def test_the_wait_for_a_batch_is_input(found, kind):
     # Each batch sleeps for 30 ms; Keras may have taken two before the loop, for the shapes of the model.
     assert all(ms > 25 for ms in seen["input"][2:]), seen["input"]
     assert seen["ops"] == ["Keras: next batch"]
-    assert seen["missing"] == "The input comes from what the loop of Keras was given, not from tf.data: see the input pipeline."
+    assert (
+        seen["missing"]
+        == "The input comes from what the loop of Keras was given, not from tf.data: see the input pipeline."
+    )
 
 
 def test_the_wait_for_workers_is_input(found):

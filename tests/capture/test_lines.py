@@ -47,13 +47,24 @@ def changes(found):
     return [(*found.lines[abs(n) - 1], n > 0) if n else None for n in found.line.tolist()]
 
 
-@pytest.mark.skipif(sys.gettrace() is not None and sys.version_info < (3, 12), reason="a debugger or a coverage tool is tracing")
+@pytest.mark.skipif(
+    sys.gettrace() is not None and sys.version_info < (3, 12),
+    reason="a debugger or a coverage tool is tracing",
+)
 class TestRecorded:
     def test_lines_and_the_way_back_from_functions(self, run):
         names = {}
         run("1", DEFINED, names)
         found = recorded(run, "x = add(1, 2)\ny = 3\n", names)
-        assert changes(found) == [("2", 1, True), ("1", 2, True), ("1", 3, True), ("2", 1, False), ("2", 2, True), None, None]
+        assert changes(found) == [
+            ("2", 1, True),
+            ("1", 2, True),
+            ("1", 3, True),
+            ("2", 1, False),
+            ("2", 2, True),
+            None,
+            None,
+        ]
         assert (found.at[1:] >= found.at[:-1]).all()
         assert found.source == {"2": "x = add(1, 2)\ny = 3\n", "1": DEFINED}
         assert not found.cut
@@ -61,11 +72,19 @@ class TestRecorded:
     def test_generators_and_exceptions_return_too(self, run):
         names = {}
         run("1", DEFINED, names)
-        found = recorded(run, "for i in count():\n    pass\ntry:\n    fail()\nexcept ValueError:\n    pass\n", names)
+        found = recorded(
+            run,
+            "for i in count():\n    pass\ntry:\n    fail()\nexcept ValueError:\n    pass\n",
+            names,
+        )
         ran = changes(found)
         assert ("1", 6, True) in ran
         # Each time that the generator yields, it is the loop again; and the handler is the cell's.
-        after = {(one, ran[i + 1]) for i, one in enumerate(ran) if one is not None and one[:2] == ("1", 6)}
+        after = {
+            (one, ran[i + 1])
+            for i, one in enumerate(ran)
+            if one is not None and one[:2] == ("1", 6)
+        }
         assert (("1", 6, True), ("2", 1, False)) in after
         assert ran[ran.index(("1", 8, True)) :][1:3] == [("2", 4, False), ("2", 5, True)]
 
@@ -75,7 +94,10 @@ class TestRecorded:
         assert changes(names["found"])[:3] == [("2", 2, True), ("2", 3, True), ("2", 4, True)]
 
     def test_the_line_that_begins_the_recording_is_none_and_stands_as_it_was_written(self, run):
-        names = {"get_ipython": lambda: names["shell"], "shell": type("Shell", (), {"run_line_magic": lambda *_: names["clock"].start()})()}
+        names = {
+            "get_ipython": lambda: names["shell"],
+            "shell": type("Shell", (), {"run_line_magic": lambda *_: names["clock"].start()})(),
+        }
         names["clock"] = LineClock()
         run("2", "get_ipython().run_line_magic('nbprof_begin', '--stacks')\na = 1\n", names)
         found = names["clock"].stop()
@@ -85,7 +107,9 @@ class TestRecorded:
     def test_other_threads_count_for_no_line(self, run):
         names = {"threading": threading}
         run("1", DEFINED, names)
-        found = recorded(run, "t = threading.Thread(target=add, args=(1, 2))\nt.start()\nt.join()\n", names)
+        found = recorded(
+            run, "t = threading.Thread(target=add, args=(1, 2))\nt.start()\nt.join()\n", names
+        )
         assert set(found.lines) == {("2", 1), ("2", 2), ("2", 3)}
 
     def test_a_long_loop_is_cut(self, run, monkeypatch):
@@ -119,7 +143,9 @@ def test_a_debugger_keeps_its_tracing(run):
     assert "debugger" in clock.trouble
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12) or sys.gettrace() is not None, reason="by sys.settrace only")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12) or sys.gettrace() is not None, reason="by sys.settrace only"
+)
 def test_what_runs_under_a_debugger_that_the_cell_began_counts_for_no_line(run):
     names = {"sys": sys, "debugger": lambda *_: None}
     try:

@@ -51,14 +51,22 @@ def test_the_warm_up_that_was_asked_for_is_in_no_average(tmp_path, monkeypatch, 
     found = load(recorded(tmp_path / "a"))
     assert not found.steps.frame["warmup"].any()
     text = str(found.receipt)
-    assert "warm-up: no step is excluded from averages (no leading step takes over 4 times the median of the following ones)" in text
+    assert (
+        "warm-up: no step is excluded from averages (no leading step takes over 4 times the median of the following ones)"
+        in text
+    )
     asked = load(recorded(tmp_path / "b", options={"warmup": 3}))
     frame = asked.steps.frame
     assert frame["warmup"].tolist() == [True] * 3 + [False] * 5
     assert not frame["counted"][:3].any()
     assert frame["counted"].sum() == found.steps.frame["counted"][3:].sum()
-    assert "warm-up: the first 3 steps are excluded from averages, as requested by --warmup 3" in str(asked.receipt)
-    assert asked.overview["step_time_ms"] == pytest.approx(frame["step_time_ms"][frame["counted"]].mean())
+    assert (
+        "warm-up: the first 3 steps are excluded from averages, as requested by --warmup 3"
+        in str(asked.receipt)
+    )
+    assert asked.overview["step_time_ms"] == pytest.approx(
+        frame["step_time_ms"][frame["counted"]].mean()
+    )
     # What was asked for may change in the file: what was kept of the first answer is not the second.
     (tmp_path / "b" / "nbprof.json").write_text(json.dumps({"options": {"warmup": 1}}))
     assert load(tmp_path / "b").steps.frame["warmup"].sum() == 1
@@ -121,17 +129,29 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
         f"Memory ran out. The recorded peak up to that point is {int(largest['peak_bytes'])} B on {largest['memory_id']}; "
         "the tab Memory shows what was live at that peak."
     )
-    assert [tab["id"] for tab in select(profile.payload(), ["overview", "memory", "trace"])["meta"]["tabs"]] == [
+    assert [
+        tab["id"]
+        for tab in select(profile.payload(), ["overview", "memory", "trace"])["meta"]["tabs"]
+    ] == [
         "memory",
         "overview",
         "trace",
     ]
-    assert [tab["id"] for tab in select(profile.payload(), ["overview", "ops"])["meta"]["tabs"]] == ["overview", "ops"]
+    assert [
+        tab["id"] for tab in select(profile.payload(), ["overview", "ops"])["meta"]["tabs"]
+    ] == ["overview", "ops"]
     failed = load(
-        recorded(tmp_path / "b", cell_failed=True, error="cell failed in step 9, after 8 complete steps: ValueError: no")
+        recorded(
+            tmp_path / "b",
+            cell_failed=True,
+            error="cell failed in step 9, after 8 complete steps: ValueError: no",
+        )
     ).payload()["meta"]
     assert failed["tabs"][0]["id"] == "overview"
-    assert failed["notice"]["text"] == "The dashboard shows what was recorded up to that point: 8 steps."
+    assert (
+        failed["notice"]["text"]
+        == "The dashboard shows what was recorded up to that point: 8 steps."
+    )
 
 
 def test_out_of_memory_before_anything_was_allocated_is_said(tmp_path):
@@ -139,4 +159,7 @@ def test_out_of_memory_before_anything_was_allocated_is_said(tmp_path):
 
     folder = recorded(tmp_path / "a", cell_failed=True, error="cell failed", out_of_memory=True)
     (folder / "h.xplane.pb").write_bytes(training_run(0))
-    assert load(folder).payload()["meta"]["notice"]["text"] == "Memory ran out, and no allocations had been recorded."
+    assert (
+        load(folder).payload()["meta"]["notice"]["text"]
+        == "Memory ran out, and no allocations had been recorded."
+    )

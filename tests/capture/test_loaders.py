@@ -43,7 +43,15 @@ def loaders():
 
 
 def arguments(use):
-    return (use.workers, use.prefetch, use.pin_memory, use.persistent_workers, use.batch_size, use.shuffle, use.iterations)
+    return (
+        use.workers,
+        use.prefetch,
+        use.pin_memory,
+        use.persistent_workers,
+        use.batch_size,
+        use.shuffle,
+        use.iterations,
+    )
 
 
 def test_arguments_are_those_of_the_loader(loaders):
@@ -139,7 +147,10 @@ def test_a_recording_names_its_loader_and_what_it_used(record):
             model(batch).sum().backward()
             optimizer.step()
 
-    before = {name: vars(torch.utils.data.dataloader._BaseDataLoaderIter)[name] for name in ("__init__", "_reset", "__next__")}
+    before = {
+        name: vars(torch.utils.data.dataloader._BaseDataLoaderIter)[name]
+        for name in ("__init__", "_reset", "__next__")
+    }
     recording = record(cell, "import torch", backend="torch", save=False)
     (use,) = unpacked(recording.info.loaders)
     assert arguments(use) == (0, None, False, False, 2, False, 1)
@@ -164,7 +175,9 @@ def test_an_iterator_from_before_the_recording_is_known_by_what_it_keeps(record)
 
 
 @pytest.mark.skipif(
-    "tensorflow" not in sys.modules and __import__("importlib.util").util.find_spec("tensorflow") is None, reason="TensorFlow"
+    "tensorflow" not in sys.modules
+    and __import__("importlib.util").util.find_spec("tensorflow") is None,
+    reason="TensorFlow",
 )
 def test_a_dataset_of_tensorflow_is_named_by_its_kind(record):
     import tensorflow as tf
@@ -194,5 +207,7 @@ def test_a_dataset_of_keras_is_named_with_its_workers():
     found.hook_keras(Module, patches)
     Adapter(Batches(), shuffle=True)
     patches.restore()
-    assert found.taken() == [LoaderUse(PY_DATASET, "Batches", 2, 20, processes=True, shuffle=True, iterations=1)]
+    assert found.taken() == [
+        LoaderUse(PY_DATASET, "Batches", 2, 20, processes=True, shuffle=True, iterations=1)
+    ]
     assert Adapter.__init__ is before

@@ -25,7 +25,15 @@ class Builder:
         self.rows: list[tuple[int, int, int, int]] = []
         self.end = BEGIN + int(end_ms * MS)
 
-    def add(self, text: str, rows: int, each_ms: float, *, inside: dict[int, float] | None = None, **changes) -> int:
+    def add(
+        self,
+        text: str,
+        rows: int,
+        each_ms: float,
+        *,
+        inside: dict[int, float] | None = None,
+        **changes,
+    ) -> int:
         """A loop that begins with the recording."""
         index = len(self.loops)
         each = int(each_ms * MS)
@@ -40,7 +48,15 @@ class Builder:
     @property
     def times(self) -> LoopTimes:
         rows = np.array(self.rows, np.int64).reshape(-1, 4)
-        return LoopTimes(BEGIN, self.end, self.loops, rows[:, 0].astype(np.int32), rows[:, 1], rows[:, 2], rows[:, 3])
+        return LoopTimes(
+            BEGIN,
+            self.end,
+            self.loops,
+            rows[:, 0].astype(np.int32),
+            rows[:, 1],
+            rows[:, 2],
+            rows[:, 3],
+        )
 
 
 def chosen(builder: Builder) -> int | None:
@@ -54,7 +70,13 @@ def test_the_iterations_of_the_loop_that_takes_the_recording():
     loops.add("for i in range(30):", 30, 30)
     found = choose(loops.times)
     assert found is not None
-    assert (len(found), found.count, found.line, found.cell, found.sampled) == (30, 30, 1, "2", False)
+    assert (len(found), found.count, found.line, found.cell, found.sampled) == (
+        30,
+        30,
+        1,
+        "2",
+        False,
+    )
     assert found.start_ns.tolist() == [BEGIN + i * 30 * MS for i in range(30)]
     assert (found.item_ns - found.start_ns).tolist() == [3 * MS] * 30
     assert (found.end_ns - found.start_ns).tolist() == [30 * MS] * 30
@@ -69,7 +91,10 @@ def test_a_loop_of_another_cell_is_called_by_its_number():
     loops.add("for x, y in loader:", 1200, 0.8, number=5)
     found = choose(loops.times)
     assert found is not None
-    assert "the 1,200 iterations of the loop in line 1 of cell [5], `for x, y in loader:`;" in found.how
+    assert (
+        "the 1,200 iterations of the loop in line 1 of cell [5], `for x, y in loader:`;"
+        in found.how
+    )
 
 
 @pytest.mark.parametrize("share", [0.3, 0.45])
@@ -103,7 +128,9 @@ def test_nothing_ran():
         ("for x in batches:", 30, "for i in range(4):", 120, 1),
     ],
 )
-def test_the_way_goes_down_to_batches_and_not_to_parts_of_them(outer, count, inner, inner_count, line):
+def test_the_way_goes_down_to_batches_and_not_to_parts_of_them(
+    outer, count, inner, inner_count, line
+):
     loops = Builder()
     loops.add(outer, count, 900 / count)
     kind = WHILE if inner.startswith("while") else FOR
@@ -136,7 +163,9 @@ def test_an_outer_loop_of_one_iteration_is_passed():
 def test_tiny_iterations_are_no_unit_but_the_loop_around_them_is():
     loops = Builder()
     loops.add("for i in range(10):", 10, 96)
-    loops.add("for j in range(50_000):", 100, 0.01, inside={0: 940}, count=500_000, total_ns=940 * MS)
+    loops.add(
+        "for j in range(50_000):", 100, 0.01, inside={0: 940}, count=500_000, total_ns=940 * MS
+    )
     assert chosen(loops) == 1
     alone = Builder()
     alone.add("for j in range(2_000_000):", 100, 0.0005, count=2_000_000, total_ns=900 * MS)
@@ -204,7 +233,11 @@ def test_what_is_kept_is_what_was_recorded():
     times = good().times
     again = LoopTimes.unpacked(times.packed())
     assert again is not None
-    assert (again.loops, again.begin_ns, again.end_ns) == (times.loops, times.begin_ns, times.end_ns)
+    assert (again.loops, again.begin_ns, again.end_ns) == (
+        times.loops,
+        times.begin_ns,
+        times.end_ns,
+    )
     for name in ("loop", "asked", "got", "ended"):
         assert getattr(again, name).tolist() == getattr(times, name).tolist()
     info = CaptureInfo(loops=times.packed())

@@ -28,7 +28,13 @@ def names(monkeypatch):
 def test_the_iterations_of_a_for_loop(names):
     times = run_recorded("2", "for i in range(5):\n    work(2)\n", names)
     loop = loop_at(times, 1)
-    assert (loop.cell, loop.number, loop.text, loop.kind, loop.count) == ("2", 0, "for i in range(5):", FOR, 5)
+    assert (loop.cell, loop.number, loop.text, loop.kind, loop.count) == (
+        "2",
+        0,
+        "for i in range(5):",
+        FOR,
+        5,
+    )
     found = choose(times)
     assert len(found) == 5
     assert ((found.end_ns - found.start_ns) >= 2_000_000).all()
@@ -55,8 +61,14 @@ def test_the_wait_for_an_item_is_known(names):
     [
         ("for i in range(9):\n    if i == 4:\n        break\n", 5),
         ("for i in range(9):\n    if i % 2:\n        continue\n", 9),
-        ("for i in range(9):\n    try:\n        if i == 4:\n            break\n    finally:\n        pass\n", 5),
-        ("for i in range(9):\n    with open('/dev/null') as f:\n        if i == 4:\n            break\n", 5),
+        (
+            "for i in range(9):\n    try:\n        if i == 4:\n            break\n    finally:\n        pass\n",
+            5,
+        ),
+        (
+            "for i in range(9):\n    with open('/dev/null') as f:\n        if i == 4:\n            break\n",
+            5,
+        ),
         ("for i in []:\n    pass\n", 0),
         ("for i in [1]:\n    pass\nelse:\n    i = 3\n", 1),
         ("i = 0\nwhile i < 6:\n    i += 1\n".replace("i = 0\n", ""), 6),
@@ -75,11 +87,17 @@ def test_iterations_are_counted_exactly(names, text, expected):
 
 
 @pytest.mark.parametrize("many", [1000, 50_000])
-@pytest.mark.parametrize("items", ["range({})", "list(range({}))", "(j for j in range({}))", "map(str, range({}))"])
+@pytest.mark.parametrize(
+    "items", ["range({})", "list(range({}))", "(j for j in range({}))", "map(str, range({}))"]
+)
 def test_iterations_that_are_handed_out_at_once_are_counted_exactly(names, items, many):
     everything = run_recorded("2", f"for i in {items.format(many)}:\n    pass\n", names)
     assert counts(everything) == {1: many}
-    left = run_recorded("2", f"n = 0\nfor i in {items.format(many)}:\n    n += 1\n    if n == {many - 7}:\n        break\n", names)
+    left = run_recorded(
+        "2",
+        f"n = 0\nfor i in {items.format(many)}:\n    n += 1\n    if n == {many - 7}:\n        break\n",
+        names,
+    )
     assert counts(left) == {2: many - 7}
     text = f"n = 0\ntry:\n    for i in {items.format(many)}:\n        n += 1\n        assert n != {many - 7}\nexcept AssertionError:\n    pass\n"
     assert counts(run_recorded("2", text, names)) == {3: many - 8}
@@ -87,7 +105,12 @@ def test_iterations_that_are_handed_out_at_once_are_counted_exactly(names, items
 
 
 @pytest.mark.parametrize(
-    "text", ["[a + b for a in xs for b in ys if b]", "{(a, b): 1 for a in xs for b in ys}", "sum(b for a in xs for b in ys)"]
+    "text",
+    [
+        "[a + b for a in xs for b in ys if b]",
+        "{(a, b): 1 for a in xs for b in ys}",
+        "sum(b for a in xs for b in ys)",
+    ],
 )
 def test_each_for_of_a_comprehension_is_a_loop(names, text):
     names |= {"xs": [0, 1, 2], "ys": range(1, 9)}
@@ -104,7 +127,9 @@ def test_a_loop_that_waits_for_threads_is_no_loop_of_work(names, method):
     names["started"] = [SimpleNamespace(join=lambda: None, wait=lambda: None, result=lambda: 1)] * 3
     assert counts(run_recorded("2", f"for each in started:\n    each.{method}()\n", names)) == {}
     assert counts(run_recorded("2", "for each in started:\n    each.result()\n", names)) == {1: 3}
-    assert counts(run_recorded("2", f"for each in started:\n    each.{method}()\n    n = 1\n", names)) == {1: 3}
+    assert counts(
+        run_recorded("2", f"for each in started:\n    each.{method}()\n    n = 1\n", names)
+    ) == {1: 3}
 
 
 def test_iterations_that_get_long_are_timed_again(names):
@@ -137,7 +162,11 @@ def test_nested_loops_know_each_other(names):
 def test_the_head_stands_as_it_was_written(names):
     text = "for  x,y  in zip( [1], 'a' ) : pass\nwhile( False ): pass\nz = [ j+1 for j in (1,) ]\n"
     times = run_recorded("2", text, names)
-    assert [loop_at(times, line).text for line in (1, 2, 3)] == ["for x,y in zip( [1], 'a' ):", "while False:", "[ j+1 for j in (1,) ]"]
+    assert [loop_at(times, line).text for line in (1, 2, 3)] == [
+        "for x,y in zip( [1], 'a' ):",
+        "while False:",
+        "[ j+1 for j in (1,) ]",
+    ]
     assert [loop_at(times, line).kind for line in (1, 2, 3)] == [FOR, WHILE, COMPREHENSION]
 
 
@@ -146,9 +175,7 @@ def test_a_loop_of_nbprof_steps_marks_its_iterations_itself(names):
 
     names["nbprof"] = names["again"] = steps
     run_plain("1", "marked = nbprof.steps\n", names)
-    text = (
-        "for i in nbprof.steps(range(3)):\n    pass\nfor i in enumerate(nbprof.steps([1])):\n    pass\nfor i in marked([1, 2]):\n    pass\n"
-    )
+    text = "for i in nbprof.steps(range(3)):\n    pass\nfor i in enumerate(nbprof.steps([1])):\n    pass\nfor i in marked([1, 2]):\n    pass\n"
     assert run_recorded("2", text, names) is None
 
 
@@ -198,13 +225,22 @@ def test_functions_of_the_cell_and_of_earlier_cells(names):
     run_plain("3", LOOP, names)
     code = names["train"].__code__
     seen = []
-    times = run_recorded("2", "for epoch in range(3):\n    train()\n", names, lambda _: seen.append(names["train"].__code__))
+    times = run_recorded(
+        "2",
+        "for epoch in range(3):\n    train()\n",
+        names,
+        lambda _: seen.append(names["train"].__code__),
+    )
     loop = next(loop for loop in times.loops if loop.cell == "3")
     assert (loop.line, loop.count, loop.number) == (2, 12, 3)
-    assert choose(times).how.startswith("Steps are the 12 iterations of the loop in line 2 of cell [3], `for i in range(n):`")
+    assert choose(times).how.startswith(
+        "Steps are the 12 iterations of the loop in line 2 of cell [3], `for i in range(n):`"
+    )
     assert seen[0] is not code
     assert names["train"].__code__ is code
-    inside = run_recorded("2", LOOP + "train()\ntrain.__code__\n".replace("train.__code__\n", ""), names)
+    inside = run_recorded(
+        "2", LOOP + "train()\ntrain.__code__\n".replace("train.__code__\n", ""), names
+    )
     assert counts(inside) == {2: 4}
     assert loops.LOOP not in names["train"].__code__.co_names
 
@@ -298,7 +334,10 @@ def test_classes_with_bases_are_left_alone(names):
     names["Base"] = type("Base", (), {})
     text = TRAINER.replace("class Trainer:", "class Trainer(Base):")
     assert run_recorded("2", text + "Trainer().fit(3)\n", names) is None
-    derived = TRAINER + "class Mine(Trainer):\n    def go(self):\n        for i in range(2):\n            work()\nMine().go()\n"
+    derived = (
+        TRAINER
+        + "class Mine(Trainer):\n    def go(self):\n        for i in range(2):\n            work()\nMine().go()\n"
+    )
     assert counts(run_recorded("2", derived, names)) == {12: 2}
 
 
@@ -326,7 +365,9 @@ def test_a_forked_process_records_nothing(names):
 
 def test_only_iterations_of_the_window_count(names):
     names["begin"] = lambda: loops._recorder.begin_window()
-    times = run_recorded("2", "for i in range(6):\n    if i == 2:\n        begin()\n    work()\n", names)
+    times = run_recorded(
+        "2", "for i in range(6):\n    if i == 2:\n        begin()\n    work()\n", names
+    )
     assert counts(times) == {1: 3}
     assert (times.asked >= times.begin_ns).all()
     tiny = run_recorded("2", "for i in range(6000):\n    if i == 2000:\n        begin()\n", names)

@@ -81,7 +81,9 @@ def test_a_loop_of_a_module_is_found(names, module, setup, cell, line):
     times = run_recorded("4", cell, names)
     assert found(times) == [(line, 5)]
     unit = choose(times)
-    assert unit.how.startswith(f"Steps are the 5 iterations of the loop in line {line} of {kept.__name__}.py, `for i in range(n):`")
+    assert unit.how.startswith(
+        f"Steps are the 5 iterations of the loop in line {line} of {kept.__name__}.py, `for i in range(n):`"
+    )
     assert (kept.train.__code__, kept.Trainer.fit.__code__) == codes
 
 
@@ -110,13 +112,17 @@ def test_what_something_else_may_compile_is_left_alone(names, module, setup, cel
     ],
 )
 def test_what_the_module_itself_may_have_compiled_is_left_alone(names, module, text):
-    names["module"] = module(text.replace("class Net(Base)", "Base = type('Base', (), {})\n\n\nclass Net(Base)"))
+    names["module"] = module(
+        text.replace("class Net(Base)", "Base = type('Base', (), {})\n\n\nclass Net(Base)")
+    )
     assert found(run_recorded("4", "module.train()\n", names)) == []
 
 
 def test_what_another_module_may_compile_is_left_alone(names, module):
     first = module()
-    other = module(f"def fast(compiled):\n    from {first.__name__} import train\n    return compiled(train)\n")
+    other = module(
+        f"def fast(compiled):\n    from {first.__name__} import train\n    return compiled(train)\n"
+    )
     names |= {"module": first, "other": other}
     assert found(run_recorded("4", "module.train()\n", names)) == []
 

@@ -127,7 +127,10 @@ def statements(draw, depth, in_loop, in_function):
     if kind == 2:
         return [f"{name} = {draw(small)}"]
     if kind == 3 and in_loop:
-        return [f"if len(log) % {draw(st.integers(1, 5))} == 0:", f"    {draw(st.sampled_from(['break', 'continue']))}"]
+        return [
+            f"if len(log) % {draw(st.integers(1, 5))} == 0:",
+            f"    {draw(st.sampled_from(['break', 'continue']))}",
+        ]
     if kind == 4:
         return [f"if len(log) % {draw(st.integers(2, 7))} == 0:", f"    raise Boom({name!r})"]
     if kind == 5 and in_function:
@@ -140,11 +143,24 @@ def statements(draw, depth, in_loop, in_function):
             return [f"log.append({many}(map(lambda j: 6 // (len(log) % 5), {draw(iterables())})))"]
         return [f"log.append({many}(1 for j in {draw(iterables())}))"]
     if kind <= 12:
-        target = draw(st.sampled_from(["x", "y", "i", "(x, y)", "x, *y", "xs[0]"]) if draw(st.booleans()) else st.just("x"))
+        target = draw(
+            st.sampled_from(["x", "y", "i", "(x, y)", "x, *y", "xs[0]"])
+            if draw(st.booleans())
+            else st.just("x")
+        )
         head = f"for {target} in {draw(iterables())}:"
     elif kind <= 14:
-        head = f"while len(log) % {draw(st.integers(2, 9))}:" if draw(st.booleans()) else "while True:"
-        body = indented(["log.append('turn')", "if len(log) > 300:", "    raise Boom('long')", *draw(blocks(depth - 1, True, in_function))])
+        head = (
+            f"while len(log) % {draw(st.integers(2, 9))}:" if draw(st.booleans()) else "while True:"
+        )
+        body = indented(
+            [
+                "log.append('turn')",
+                "if len(log) > 300:",
+                "    raise Boom('long')",
+                *draw(blocks(depth - 1, True, in_function)),
+            ]
+        )
         return [head, *body, *draw(elses(depth, in_loop, in_function))]
     elif kind == 15:
         body = draw(blocks(depth - 1, in_loop, in_function))
@@ -171,7 +187,11 @@ def statements(draw, depth, in_loop, in_function):
     looping = head.startswith("for")
     body = draw(blocks(depth - 1, in_loop or looping, in_function))
     if looping:
-        return [head, *indented(["log.append('in')", *body]), *draw(elses(depth, in_loop, in_function))]
+        return [
+            head,
+            *indented(["log.append('in')", *body]),
+            *draw(elses(depth, in_loop, in_function)),
+        ]
     return [head, *indented(body)]
 
 
@@ -192,8 +212,16 @@ def outcome(run, text):
     try:
         run("7", text, space)
     except Exception as raised:
-        frames = [frame for frame in traceback.extract_tb(raised.__traceback__) if frame.filename == path_of("7")]
-        helpers = [frame.name for frame in traceback.extract_tb(raised.__traceback__) if frame.filename == "<string>"]
+        frames = [
+            frame
+            for frame in traceback.extract_tb(raised.__traceback__)
+            if frame.filename == path_of("7")
+        ]
+        helpers = [
+            frame.name
+            for frame in traceback.extract_tb(raised.__traceback__)
+            if frame.filename == "<string>"
+        ]
         trace = [(frame.lineno, frame.name, frame.line) for frame in frames], helpers
         error = type(raised).__name__, str(raised)
         log.append("ended")
@@ -203,7 +231,9 @@ def outcome(run, text):
     return list(log), error, trace, left, {name: code.co_code for name, code in functions.items()}
 
 
-@pytest.mark.parametrize(("some", "short", "runs"), [(128, 50_000, 16), (2, 10**12, 16), (1, 10**12, 1), (3, 0, 1)])
+@pytest.mark.parametrize(
+    ("some", "short", "runs"), [(128, 50_000, 16), (2, 10**12, 16), (1, 10**12, 1), (3, 0, 1)]
+)
 def test_random_programs(monkeypatch, some, short, runs):
     monkeypatch.setattr(loops, "_SOME", some)
     monkeypatch.setattr(loops, "_SHORT_NS", short)
@@ -228,14 +258,23 @@ def test_random_counts(monkeypatch):
     # Loops that are too short to be worth it are not followed.
     monkeypatch.setattr(loops, "_SHORT_RUNS", 10**9)
     monkeypatch.setattr(linecache, "cache", dict(linecache.cache))
-    kinds = st.sampled_from(["range({})", "iter(list(range({})))", "(j for j in range({}))", "Own({})"])
+    kinds = st.sampled_from(
+        ["range({})", "iter(list(range({})))", "(j for j in range({}))", "Own({})"]
+    )
     alone = st.lists(st.tuples(kinds, st.integers(0, 2000)), min_size=1, max_size=1)
     nested = st.lists(st.tuples(kinds, st.integers(0, 12)), min_size=2, max_size=3)
 
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(alone | nested, st.integers(0, 2500), st.sampled_from(["break", "raise ValueError", "continue"]))
+    @given(
+        alone | nested,
+        st.integers(0, 2500),
+        st.sampled_from(["break", "raise ValueError", "continue"]),
+    )
     def holds(levels, last, leaves):
-        heads = [f"{'    ' * (i + 1)}for i{i} in {kind.format(n)}:\n" for i, (kind, n) in enumerate(levels)]
+        heads = [
+            f"{'    ' * (i + 1)}for i{i} in {kind.format(n)}:\n"
+            for i, (kind, n) in enumerate(levels)
+        ]
         pad = "    " * (len(levels) + 1)
         body = f"{pad}n += 1\n{pad}if n == {last}:\n{pad}    {leaves}\n"
         text = "try:\n" + "".join(heads) + body + "except ValueError:\n    pass\n"

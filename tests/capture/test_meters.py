@@ -64,7 +64,14 @@ def read(monkeypatch, visible, nvml=None, order=None):
 
 @pytest.mark.parametrize(
     ("visible", "count", "busy", "used"),
-    [(None, 2, 0.6, 3), ("1", 1, 0.7, 2), ("1,0", 2, 0.6, 3), ("0,7,1", 1, 0.5, 1), ("GPU-1", 1, 0.7, 2), ("MIG-x", 1, None, 1)],
+    [
+        (None, 2, 0.6, 3),
+        ("1", 1, 0.7, 2),
+        ("1,0", 2, 0.6, 3),
+        ("0,7,1", 1, 0.5, 1),
+        ("GPU-1", 1, 0.7, 2),
+        ("MIG-x", 1, None, 1),
+    ],
 )
 def test_the_gpus_that_cuda_may_see(monkeypatch, visible, count, busy, used):
     gpu = read(monkeypatch, visible)

@@ -38,7 +38,9 @@ def core(monkeypatch):
 
 def recorded(cell, place, **options):
     variables: dict = {}
-    session = Session(Options(logdir=str(place), **options), source=cell, namespace=variables).start()
+    session = Session(
+        Options(logdir=str(place), **options), source=cell, namespace=variables
+    ).start()
     exec(compile(cell, "<cell>", "exec"), variables)
     recording = session.stop()
     assert recording is not None, session.failure

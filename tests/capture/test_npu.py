@@ -83,7 +83,9 @@ def test_torch_npu_records_in_place_of_pytorchs_profiler(torch, npu, place, caps
         ({"memory": False, "shapes": False}, 1, ["CPU", "NPU"], "--no-memory adds no threads"),
     ],
 )
-def test_options_are_those_of_torch_npu_or_it_is_said(torch, npu, place, asked, level, activities, says):
+def test_options_are_those_of_torch_npu_or_it_is_said(
+    torch, npu, place, asked, level, activities, says
+):
     session = of_torch(**asked).start()
     train(torch, 1)
     recording = session.stop()
@@ -100,8 +102,16 @@ def test_options_are_those_of_torch_npu_or_it_is_said(torch, npu, place, asked, 
     ("asked", "metrics", "says"),
     [
         ({"aic_metrics": "L2Cache"}, "cache", None),
-        ({"aic_metrics": "Memory"}, "pipes", "this torch_npu has no counters Memory: recorded with PipeUtilization"),
-        ({"fp_point": "a", "bp_point": "b"}, "pipes", "uses the program's steps: --fp-point and --bp-point had no effect"),
+        (
+            {"aic_metrics": "Memory"},
+            "pipes",
+            "this torch_npu has no counters Memory: recorded with PipeUtilization",
+        ),
+        (
+            {"fp_point": "a", "bp_point": "b"},
+            "pipes",
+            "uses the program's steps: --fp-point and --bp-point had no effect",
+        ),
     ],
 )
 def test_the_counters_are_those_that_were_asked_for(torch, npu, place, asked, metrics, says):
@@ -115,7 +125,10 @@ def test_the_counters_are_those_that_were_asked_for(torch, npu, place, asked, me
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"aic_metrics": "pipes"}, "aic_metrics is one of PipeUtilization, ArithmeticUtilization, Memory,"),
+        (
+            {"aic_metrics": "pipes"},
+            "aic_metrics is one of PipeUtilization, ArithmeticUtilization, Memory,",
+        ),
         ({"aic_metrics": None}, "aic_metrics is one of"),
         ({"fp_point": 'a"b'}, "fp_point must be the name of an op"),
         ({"bp_point": ""}, "bp_point must be the name of an op"),
@@ -138,9 +151,13 @@ def test_an_older_torch_npu_knows_no_type_of_files(torch, npu, place, monkeypatc
     assert npus.Profile.made[0].given["experimental_config"].level == 1
 
 
-def test_torch_npu_that_the_cell_imports_after_pytorch_is_recorded(torch, place, monkeypatch, tmp_path):
+def test_torch_npu_that_the_cell_imports_after_pytorch_is_recorded(
+    torch, place, monkeypatch, tmp_path
+):
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "torch_npu.py").write_text("from tests.capture import npus\nglobals().update(vars(npus.torch_npu(in_use=False)))\n")
+    (tmp_path / "lib" / "torch_npu.py").write_text(
+        "from tests.capture import npus\nglobals().update(vars(npus.torch_npu(in_use=False)))\n"
+    )
     monkeypatch.syspath_prepend(tmp_path / "lib")
     # What is imported in the cell is gone after the test.
     monkeypatch.setitem(sys.modules, "torch_npu", None)
@@ -149,7 +166,9 @@ def test_torch_npu_that_the_cell_imports_after_pytorch_is_recorded(torch, place,
     importlib.import_module("torch_npu")
     train(torch)
     recording = session.stop()
-    assert [path.name.endswith("_ascend_pt") for path in recording.path.iterdir() if path.is_dir()] == [True]
+    assert [
+        path.name.endswith("_ascend_pt") for path in recording.path.iterdir() if path.is_dir()
+    ] == [True]
     assert not list(recording.path.glob("*.pt.trace.json*"))
     assert recording.info.steps_marked == 3
     assert any("was not in use when the recording began" in note for note in recording.info.notes)
@@ -163,7 +182,9 @@ def test_torch_npu_that_comes_after_a_step_is_too_late(torch, place, monkeypatch
     session._npu_is_here(sys.modules["torch_npu"])
     recording = session.stop()
     assert npus.Profile.made == []
-    assert [note for note in recording.info.notes if "imported after step 2" in note], recording.info.notes
+    assert [note for note in recording.info.notes if "imported after step 2" in note], (
+        recording.info.notes
+    )
 
 
 def test_without_an_npu_pytorchs_profiler_records(torch, place, monkeypatch):
@@ -176,12 +197,17 @@ def test_without_an_npu_pytorchs_profiler_records(torch, place, monkeypatch):
 
 def test_why_torch_npu_did_not_begin(torch, npu, place):
     npus.Profile.refuses = "the driver is busy"
-    with pytest.raises(nbprof.core.errors.CaptureError, match="torch_npu's profiler did not start: the driver is busy"):
+    with pytest.raises(
+        nbprof.core.errors.CaptureError,
+        match="torch_npu's profiler did not start: the driver is busy",
+    ):
         of_torch().start()
 
 
 def test_the_persons_own_profiler_of_torch_npu_comes_first(torch, npu, place):
-    theirs = npu.profiler.profile(on_trace_ready=npu.profiler.tensorboard_trace_handler("theirs", "me"))
+    theirs = npu.profiler.profile(
+        on_trace_ready=npu.profiler.tensorboard_trace_handler("theirs", "me")
+    )
     theirs.start()
     with pytest.raises(nbprof.core.errors.CaptureError, match="already running"):
         of_torch().start()
@@ -227,7 +253,11 @@ def test_steps_are_put_at_the_head_of_the_list(tmp_path, text):
     assert insert(tmp_path / "trace_view.json", [mark])
     process, first, *others = json.loads((tmp_path / "trace_view.json").read_text())
     assert process["args"] == {"name": "Python"}
-    assert (first["name"], first["ts"], first["dur"]) == ("ProfilerStep#7", "1736412474000125.250", 1.5)
+    assert (first["name"], first["ts"], first["dur"]) == (
+        "ProfilerStep#7",
+        "1736412474000125.250",
+        1.5,
+    )
     assert others == json.loads(text)
     assert [path.name for path in tmp_path.iterdir()] == ["trace_view.json"]
 
@@ -262,7 +292,10 @@ def test_sessions_are_recorded_by_the_adapters_profiler(bridge, place):
     assert recording is not None, session.failure
     (made,) = npus.Sessions.made
     assert (made.level, made.metrics) == ("L2", "MemoryUB")
-    assert any("detects iterations itself: --bp-point had no effect" in note for note in recording.info.notes)
+    assert any(
+        "detects iterations itself: --bp-point had no effect" in note
+        for note in recording.info.notes
+    )
     assert "npu_bridge" in recording.info.framework
     assert any("supports none of --memory" in note for note in recording.info.notes)
     profile = open_recording(recording)
@@ -271,7 +304,9 @@ def test_sessions_are_recorded_by_the_adapters_profiler(bridge, place):
     assert profile.path == str(recording.path)
 
 
-def test_what_the_adapter_recorded_is_exported_where_msprof_is_here(bridge, place, monkeypatch, tmp_path):
+def test_what_the_adapter_recorded_is_exported_where_msprof_is_here(
+    bridge, place, monkeypatch, tmp_path
+):
     from tests.support import msprof
 
     npus.Sessions.exported = False
@@ -317,14 +352,21 @@ def test_sessions_of_an_older_adapter_get_its_options(tf, place, monkeypatch):
     own = taken[0].graph_options.rewrite_options.custom_optimizers[0].parameter_map
     chosen = json.loads(own["profiling_options"].s)
     assert own["profiling_mode"].b
-    assert (chosen["training_trace"], chosen["task_trace"], chosen["aic_metrics"]) == ("on", "on", "Memory")
+    assert (chosen["training_trace"], chosen["task_trace"], chosen["aic_metrics"]) == (
+        "on",
+        "on",
+        "Memory",
+    )
     assert (chosen["fp_point"], chosen["bp_point"]) == ("model/Conv2D", "")
     assert not any("without an NPU" in note for note in recording.info.notes)
     assert (chosen["aicpu"], chosen["hccl"]) == ("on", "on")
     assert place / "logs" / "ascend" in (place / chosen["output"]).parents
     assert taken[1] is None
     assert config.SerializeToString() == before
-    assert any("complete once the session is closed" in note and chosen["output"] in note for note in recording.info.notes)
+    assert any(
+        "complete once the session is closed" in note and chosen["output"] in note
+        for note in recording.info.notes
+    )
 
 
 @pytest.fixture
@@ -380,4 +422,7 @@ def test_the_clock_of_the_marks_is_that_of_the_npu(torch, npu, place):
     tasks = np.array([name == "gradients/layer/MatMul_1" for name in names])
     assert steps.any()
     assert tasks.any()
-    assert abs(int(run.trace.events.start[tasks].min()) - int(run.trace.events.start[steps].min())) < 60 * 10**12
+    assert (
+        abs(int(run.trace.events.start[tasks].min()) - int(run.trace.events.start[steps].min()))
+        < 60 * 10**12
+    )

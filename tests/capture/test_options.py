@@ -17,7 +17,10 @@ from nbprof.core.errors import CaptureError
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"backend": "mxnet"}, f"unknown backend 'mxnet': choose auto, {', '.join(BACKENDS)} or python"),
+        (
+            {"backend": "mxnet"},
+            f"unknown backend 'mxnet': choose auto, {', '.join(BACKENDS)} or python",
+        ),
         ({"host_level": 4}, "the host level must be 0, 1, 2 or 3, not 4"),
         ({"steps": (0, 3)}, "steps 0 to 3 is an empty range"),
         ({"steps": (5, 3)}, "the first may not be after the last"),
@@ -41,8 +44,14 @@ from nbprof.core.errors import CaptureError
         ({"limit_gb": 0}, "GB above 0, not 0"),
         ({"limit_gb": math.nan}, "not nan"),
         ({"limit_gb": math.inf}, "not inf"),
-        ({"logdir": "smb://host/logs"}, "smb://host/logs needs a backend of fsspec that is not installed: pip install smbprotocol"),
-        ({"logdir": "https://host/logs"}, "https://host/logs cannot be written to: choose a folder, or a bucket such as gs://bucket/logs"),
+        (
+            {"logdir": "smb://host/logs"},
+            "smb://host/logs needs a backend of fsspec that is not installed: pip install smbprotocol",
+        ),
+        (
+            {"logdir": "https://host/logs"},
+            "https://host/logs cannot be written to: choose a folder, or a bucket such as gs://bucket/logs",
+        ),
         ({"step": "1:2"}, "unknown option 'step': did you mean 'steps'?"),
         ({"zzz": 1}, "unknown option 'zzz': the options are backend, steps,"),
     ],
@@ -53,7 +62,12 @@ def test_what_makes_no_sense_is_a_sentence(given, says):
 
 
 def test_steps_are_a_text_or_two_numbers():
-    assert options_of({"steps": "10:20"}) == options_of({"steps": (10, 20)}) == options_of({"steps": [10, 20]}) == Options(steps=(10, 20))
+    assert (
+        options_of({"steps": "10:20"})
+        == options_of({"steps": (10, 20)})
+        == options_of({"steps": [10, 20]})
+        == Options(steps=(10, 20))
+    )
     assert options_of({"steps": "3:5", "every": 3}).every == 3
     assert options_of({"logdir": Path("logs")}).logdir == "logs"
     assert options_of({"seconds": 86_400, "warmup": 0, "limit_gb": 0.5}).warmup == 0

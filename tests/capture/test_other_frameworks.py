@@ -72,7 +72,10 @@ def test_jax_is_recorded_with_marked_steps(jax):
     import nbprof
 
     session = Session(Options(backend="jax", host_level=3, python=True)).start()
-    assert (jax.state["options"].host_tracer_level, jax.state["options"].python_tracer_level) == (3, 1)
+    assert (jax.state["options"].host_tracer_level, jax.state["options"].python_tracer_level) == (
+        3,
+        1,
+    )
     for _ in nbprof.steps(range(2)):
         pass
     with jax.profiler.StepTraceAnnotation("train", step_num=7):
@@ -96,8 +99,13 @@ def test_the_persons_own_jax_trace_comes_first(jax):
     assert "the cell starts JAX's profiler itself" in session.stop().info.notes[0]
 
 
-@pytest.mark.parametrize(("source", "steps", "told"), [("train()", 0, True), ("train()", 2, False), ("jax.jit(train)()", 0, False)])
-def test_a_framework_that_the_cell_may_use_by_its_variables_is_named(jax, monkeypatch, source, steps, told):
+@pytest.mark.parametrize(
+    ("source", "steps", "told"),
+    [("train()", 0, True), ("train()", 2, False), ("jax.jit(train)()", 0, False)],
+)
+def test_a_framework_that_the_cell_may_use_by_its_variables_is_named(
+    jax, monkeypatch, source, steps, told
+):
     """`train()` of an earlier cell may be PyTorch's; where steps were seen of what was recorded, or the cell names it, nothing is open."""
     import nbprof
 

@@ -101,7 +101,9 @@ def test_one_of_another_thread_is_not_set_on_this_one():
     assert found == [None]
 
 
-@pytest.mark.parametrize("package", [pytest.param("torch", id="torch"), pytest.param("jax", id="jax")])
+@pytest.mark.parametrize(
+    "package", [pytest.param("torch", id="torch"), pytest.param("jax", id="jax")]
+)
 def test_recordings_of_python_give_it_back(package, tmp_path):
     framework = pytest.importorskip(package)
     sys.setprofile(theirs)

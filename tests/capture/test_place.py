@@ -34,18 +34,35 @@ def logdir(tmp_path, monkeypatch):
     copytree = shutil.copytree
 
     def usage(path):
-        return SimpleNamespace(free=disk.free if os.fspath(path).startswith(str(disk.path)) else 1 << 40)
+        return SimpleNamespace(
+            free=disk.free if os.fspath(path).startswith(str(disk.path)) else 1 << 40
+        )
 
     def copy(source, target):
-        if str(target).startswith(str(disk.path)) and sum(file.stat().st_size for file in source.rglob("*")) > disk.free:
+        if (
+            str(target).startswith(str(disk.path))
+            and sum(file.stat().st_size for file in source.rglob("*")) > disk.free
+        ):
             target.mkdir()
             (target / "half").write_bytes(b"1")
-            raise shutil.Error([(str(source), str(target), f"[Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}: 'run'")])
+            raise shutil.Error(
+                [
+                    (
+                        str(source),
+                        str(target),
+                        f"[Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}: 'run'",
+                    )
+                ]
+            )
         return copytree(source, target)
 
     monkeypatch.setattr(module.shutil, "disk_usage", usage)
     monkeypatch.setattr(module.shutil, "copytree", copy)
-    monkeypatch.setattr(module, "_same_disk", lambda one, other: str(disk.path) in str(one.resolve()) and str(disk.path) in str(other))
+    monkeypatch.setattr(
+        module,
+        "_same_disk",
+        lambda one, other: str(disk.path) in str(one.resolve()) and str(disk.path) in str(other),
+    )
     return disk
 
 
@@ -69,7 +86,9 @@ def test_a_run_that_fits_a_disk_that_is_nearly_full_is_in_the_logdir(logdir, tem
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a link needs a privilege there")
 @pytest.mark.parametrize("becomes_full", [False, True])
-def test_a_run_that_a_full_disk_does_not_take_is_kept_elsewhere_and_says_where(logdir, temporary, becomes_full):
+def test_a_run_that_a_full_disk_does_not_take_is_kept_elsewhere_and_says_where(
+    logdir, temporary, becomes_full
+):
     left = logdir.free
     logdir.free = 1 << 40 if becomes_full else left
     place = Place(Options(logdir=str(logdir.path)))
@@ -81,8 +100,12 @@ def test_a_run_that_a_full_disk_does_not_take_is_kept_elsewhere_and_says_where(l
     assert run == kept / "plugins" / "profile" / "2026_01_01"
     assert (run / "host.xplane.pb").stat().st_size == 73 << 10
     (note,) = place.notes
-    assert note.startswith(f"the disk of {logdir.path} is full: the run needs 73.0 KiB, and 60.0 KiB are free. ")
-    assert note.endswith(f"The run is saved in {kept} instead; free some space, or choose another location with --logdir DIR")
+    assert note.startswith(
+        f"the disk of {logdir.path} is full: the run needs 73.0 KiB, and 60.0 KiB are free. "
+    )
+    assert note.endswith(
+        f"The run is saved in {kept} instead; free some space, or choose another location with --logdir DIR"
+    )
     assert not list(logdir.path.glob(".recording-*"))
     assert not list(kept.glob(".recording-*"))
     # The next window of the same cell goes to the same place.
@@ -121,7 +144,9 @@ def test_a_disk_with_room_has_the_scratch_folder_itself(logdir, temporary):
     assert list(temporary.iterdir()) == []
 
 
-def test_where_there_is_room_nowhere_the_sentence_says_where_the_run_is(logdir, temporary, monkeypatch):
+def test_where_there_is_room_nowhere_the_sentence_says_where_the_run_is(
+    logdir, temporary, monkeypatch
+):
     place = Place(Options(logdir=str(logdir.path)))
     record(place, 73 << 10)
 
@@ -129,7 +154,9 @@ def test_where_there_is_room_nowhere_the_sentence_says_where_the_run_is(logdir, 
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(module, "_move_into", full)
-    with pytest.raises(CaptureError, match=f"No space left on device; it is in {temporary}") as caught:
+    with pytest.raises(
+        CaptureError, match=f"No space left on device; it is in {temporary}"
+    ) as caught:
         place.settle()
     assert "choose another location with --logdir" in remedies.place(str(caught.value))
 

@@ -13,7 +13,9 @@ from nbprof.capture.probe.inputs import Inputs
 
 
 def inputs(patience_s=60.0, **names):
-    return Inputs(patience_s, lambda value: next((name for name, held in names.items() if held is value), ""))
+    return Inputs(
+        patience_s, lambda value: next((name for name, held in names.items() if held is value), "")
+    )
 
 
 def numbers(tf, count, batch=2):
@@ -77,7 +79,9 @@ def test_datasets_inside_fit_with_validation(tf, model):
             yield [[float(at)] * 4] * 8, [[1.0]] * 8
 
     shapes = (tf.TensorSpec((8, 4)), tf.TensorSpec((8, 1)))
-    data = tf.data.Dataset.from_generator(rows, output_signature=shapes).apply(tf.data.experimental.assert_cardinality(8))
+    data = tf.data.Dataset.from_generator(rows, output_signature=shapes).apply(
+        tf.data.experimental.assert_cardinality(8)
+    )
     validation = data.take(2)
     model.fit(data, validation_data=validation, epochs=2, verbose=0)
     read.clear()
@@ -129,7 +133,11 @@ def test_a_loader_gives_its_first_batch_as_often_as_it_has_batches(torch):
 
 def test_a_loop_may_write_to_its_batches_and_take_things_out_of_them(torch):
     def collate(rows):
-        return {"x": torch.stack([x for x, _ in rows]), "y": [torch.tensor([at for _, at in rows])], "more": UserDict(z=1)}
+        return {
+            "x": torch.stack([x for x, _ in rows]),
+            "y": [torch.tensor([at for _, at in rows])],
+            "more": UserDict(z=1),
+        }
 
     loader = torch.utils.data.DataLoader(Rows(torch), batch_size=5, collate_fn=collate)
     with inputs():
@@ -142,7 +150,9 @@ def test_a_loop_may_write_to_its_batches_and_take_things_out_of_them(torch):
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_of_a_loader_are_ended_and_its_own_are_kept(torch, persistent):
-    loader = torch.utils.data.DataLoader(Rows(torch), batch_size=5, num_workers=1, persistent_workers=persistent)
+    loader = torch.utils.data.DataLoader(
+        Rows(torch), batch_size=5, num_workers=1, persistent_workers=persistent
+    )
     list(loader)
     own = loader._iterator
     with inputs():
@@ -157,7 +167,9 @@ def test_a_loader_of_unknown_length_is_counted(torch):
             return iter(range(7))
 
     with inputs() as probe:
-        assert [batch.tolist() for batch in torch.utils.data.DataLoader(Endless(), batch_size=2)] == [[0, 1]] * 4
+        assert [
+            batch.tolist() for batch in torch.utils.data.DataLoader(Endless(), batch_size=2)
+        ] == [[0, 1]] * 4
     assert list(probe.replaced) == ["a DataLoader, 4 batches"]
 
 
@@ -177,7 +189,11 @@ def test_the_items_of_steps():
 
 def test_what_counts_the_items_of_steps_goes_on_counting():
     with inputs():
-        assert list(nbprof.steps(enumerate(slow(3), 5))) == [(5, (0, [0])), (6, (0, [0])), (7, (0, [0]))]
+        assert list(nbprof.steps(enumerate(slow(3), 5))) == [
+            (5, (0, [0])),
+            (6, (0, [0])),
+            (7, (0, [0])),
+        ]
 
 
 @pytest.mark.parametrize("items", [range(3), [1, 2, 3], (1, 2, 3), "abc"])
@@ -198,7 +214,9 @@ def test_steps_over_a_loader_or_a_dataset_replace_it_once(torch, tf):
     with inputs(loader=loader, data=data) as probe:
         assert [at.tolist() for _, at in nbprof.steps(loader)] == [[0, 1, 2, 3, 4]] * 2
         assert [number for number, _ in nbprof.steps(enumerate(loader))] == [0, 1]
-        assert [number for number, _ in nbprof.steps(zip(itertools.count(), data, strict=False))] == [0, 1]
+        assert [
+            number for number, _ in nbprof.steps(zip(itertools.count(), data, strict=False))
+        ] == [0, 1]
         assert len(list(nbprof.steps(data))) == 2
     assert list(probe.replaced) == ["loader (DataLoader), 2 batches", "data (tf.data), 2 batches"]
 
@@ -207,7 +225,11 @@ def test_steps_over_a_loader_or_a_dataset_replace_it_once(torch, tf):
 def test_all_is_put_back_after_an_error(torch, tf, error):
     from nbprof.capture import steps
 
-    places = (tf.data.Dataset, "__iter__"), (torch.utils.data.DataLoader, "__iter__"), (steps, "input_of")
+    places = (
+        (tf.data.Dataset, "__iter__"),
+        (torch.utils.data.DataLoader, "__iter__"),
+        (steps, "input_of"),
+    )
     before = [vars(owner).get(name) for owner, name in places]
     with pytest.raises(error), inputs():
         raise error

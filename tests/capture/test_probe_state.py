@@ -62,7 +62,10 @@ def test_what_a_cell_reads_before_it_sets_it(source, names):
 
 def test_what_a_function_reads_counts_where_it_is_called():
     tree = ast.parse("model = 1\ntrain()")
-    assert names_read(tree, lambda name: {"model", "data"} if name == "train" else set()) == {"train", "data"}
+    assert names_read(tree, lambda name: {"model", "data"} if name == "train" else set()) == {
+        "train",
+        "data",
+    }
 
 
 def test_variables_and_containers_are_as_before():
@@ -78,7 +81,11 @@ def test_variables_and_containers_are_as_before():
     assert (namespace["a"], kept, namespace["table"]) == (1, [1, [2]], {"x": {1}})
     assert "new" not in namespace
     assert list(namespace["ordered"]) == ["b", "a"]
-    assert (list(namespace["recent"]), namespace["recent"].maxlen, bytes(namespace["raw"])) == ([1, 2], 2, b"ab")
+    assert (list(namespace["recent"]), namespace["recent"].maxlen, bytes(namespace["raw"])) == (
+        [1, 2],
+        2,
+        b"ab",
+    )
 
 
 def test_objects_of_the_notebook_their_classes_and_closures_are_as_before():
@@ -91,12 +98,21 @@ def test_objects_of_the_notebook_their_classes_and_closures_are_as_before():
     )
     rerun("trainer.fit()\ntrainer.extra = 1", namespace)
     trainer = namespace["trainer"]
-    assert (trainer.n, trainer.s, trainer.seen, namespace["Base"].total, namespace["count"]) == (1, 2, [1], 1, 1)
+    assert (trainer.n, trainer.s, trainer.seen, namespace["Base"].total, namespace["count"]) == (
+        1,
+        2,
+        [1],
+        1,
+        1,
+    )
     assert not hasattr(trainer, "extra")
     assert namespace["tick"]() == 2
 
 
-@pytest.mark.parametrize("cell", ["exec('kept.append(1)')", "change()", "eval('kept').append(1)", "globals()['kept'].append(1)"])
+@pytest.mark.parametrize(
+    "cell",
+    ["exec('kept.append(1)')", "change()", "eval('kept').append(1)", "globals()['kept'].append(1)"],
+)
 def test_variables_that_a_cell_reads_by_their_names_as_texts(cell):
     namespace = notebook("kept = []\ndef change():\n    exec('kept.append(1)')")
     rerun(cell, namespace)
@@ -105,25 +121,39 @@ def test_variables_that_a_cell_reads_by_their_names_as_texts(cell):
 
 def test_a_method_of_the_name_eval_reads_nothing():
     namespace = notebook(
-        "class Model:\n    def eval(self):\n        pass\nmodel = Model()\ndef train():\n    model.eval()", lock=threading.Lock()
+        "class Model:\n    def eval(self):\n        pass\nmodel = Model()\ndef train():\n    model.eval()",
+        lock=threading.Lock(),
     )
     rerun("train()", namespace)
 
 
 def test_arrays_and_random_numbers_are_as_before():
     namespace = notebook(
-        "x = np.zeros(3)\nrng = np.random.default_rng(1)\nold = np.random.RandomState(1)\nown = random.Random(1)", np=np, random=random
+        "x = np.zeros(3)\nrng = np.random.default_rng(1)\nold = np.random.RandomState(1)\nown = random.Random(1)",
+        np=np,
+        random=random,
     )
-    source = "x += 1\ndrawn = rng.random(), old.rand(), own.random(), random.random(), np.random.rand()"
-    exec("def draw():\n    return rng.random(), old.rand(), own.random(), random.random(), np.random.rand()", namespace)
+    source = (
+        "x += 1\ndrawn = rng.random(), old.rand(), own.random(), random.random(), np.random.rand()"
+    )
+    exec(
+        "def draw():\n    return rng.random(), old.rand(), own.random(), random.random(), np.random.rand()",
+        namespace,
+    )
     rerun(source, namespace)
     first = namespace["draw"]()
     assert (namespace["x"] == 0).all()
     rerun("", namespace)
     namespace2 = notebook(
-        "x = 0\nrng = np.random.default_rng(1)\nold = np.random.RandomState(1)\nown = random.Random(1)", np=np, random=random
+        "x = 0\nrng = np.random.default_rng(1)\nold = np.random.RandomState(1)\nown = random.Random(1)",
+        np=np,
+        random=random,
     )
-    assert first[:3] == (namespace2["rng"].random(), namespace2["old"].rand(), namespace2["own"].random())
+    assert first[:3] == (
+        namespace2["rng"].random(),
+        namespace2["old"].rand(),
+        namespace2["own"].random(),
+    )
     state = random.getstate(), np.random.get_state()[1].tolist()
     rerun("random.random(), np.random.rand()", namespace)
     assert (random.getstate(), np.random.get_state()[1].tolist()) == state
@@ -133,19 +163,26 @@ def test_arrays_and_random_numbers_are_as_before():
     ("source", "says"),
     [
         ("thing = threading.Lock()", "thing (lock)"),
-        ("class Logger:\n    def __init__(self):\n        self.lock = threading.RLock()\nthing = Logger()", "thing.lock (RLock)"),
+        (
+            "class Logger:\n    def __init__(self):\n        self.lock = threading.RLock()\nthing = Logger()",
+            "thing.lock (RLock)",
+        ),
         ("thing = {'counter': itertools.count()}", "thing.counter (count)"),
         ("thing = FILE", "thing (an open file)"),
     ],
 )
 def test_what_cannot_be_put_back_is_named(source, says, tmp_path):
     with (tmp_path / "file").open("w") as file:
-        state = State(notebook(source, threading=threading, itertools=itertools, FILE=file), {"thing"})
+        state = State(
+            notebook(source, threading=threading, itertools=itertools, FILE=file), {"thing"}
+        )
         state.restore()
     assert state.uncopied == [says]
 
 
-@pytest.mark.parametrize("source", ["iter([1])", "(i for i in [1])", "zip([1])", "enumerate([1])", "map(str, [1])"])
+@pytest.mark.parametrize(
+    "source", ["iter([1])", "(i for i in [1])", "zip([1])", "enumerate([1])", "map(str, [1])"]
+)
 def test_an_iterator_of_an_earlier_cell_is_used_up(source):
     state = State(notebook(f"batches = {source}"), {"batches"})
     state.restore()
@@ -153,10 +190,8 @@ def test_an_iterator_of_an_earlier_cell_is_used_up(source):
 
 
 def test_what_never_changes_is_left_alone():
-    source = (
-        "import datetime, decimal, pathlib, re, logging, functools\nthings = [datetime.date(2020, 1, 1), decimal.Decimal(1), pathlib.Path(), \
+    source = "import datetime, decimal, pathlib, re, logging, functools\nthings = [datetime.date(2020, 1, 1), decimal.Decimal(1), pathlib.Path(), \
 re.compile('a'), ..., slice(1), range(3), len, [].append, logging.getLogger('a'), functools.partial(print, 1), functools.lru_cache(abs)]"
-    )
     rerun("things", notebook(source))
 
 
@@ -191,12 +226,26 @@ def test_a_training_in_pytorch(torch):
         of_opt = opt.state_dict()
         moments = [value.clone() for each in of_opt["state"].values() for value in each.values()]
         gradients = [parameter.grad.clone() for parameter in model.parameters()]
-        rest = [torch.tensor(float(opt.param_groups[0]["lr"])), torch.tensor(namespace["plan"].last_epoch), torch.get_rng_state()]
+        rest = [
+            torch.tensor(float(opt.param_groups[0]["lr"])),
+            torch.tensor(namespace["plan"].last_epoch),
+            torch.get_rng_state(),
+        ]
         flags = torch.tensor([module.training for module in model.modules()])
-        return [*(value.clone() for value in model.state_dict().values()), *moments, *gradients, *rest, flags, namespace["own"].get_state()]
+        return [
+            *(value.clone() for value in model.state_dict().values()),
+            *moments,
+            *gradients,
+            *rest,
+            flags,
+            namespace["own"].get_state(),
+        ]
 
     before, kept = state(), [id(parameter) for parameter in model.parameters()]
-    rerun("train()\ntrain()\nmodel.frozen = True\nmodel[0].weight.requires_grad_(False)\nmodel.half()", namespace)
+    rerun(
+        "train()\ntrain()\nmodel.frozen = True\nmodel[0].weight.requires_grad_(False)\nmodel.half()",
+        namespace,
+    )
     assert all(torch.equal(a, b) for a, b in zip(before, state(), strict=True))
     assert [id(parameter) for parameter in model.parameters()] == kept
     assert model[0].weight.requires_grad
@@ -248,7 +297,10 @@ def test_a_training_in_keras(tf):
     model = namespace["model"]
 
     def state():
-        return [value.numpy().copy() for value in (*model.variables, *model.optimizer.variables, *model.metrics_variables)]
+        return [
+            value.numpy().copy()
+            for value in (*model.variables, *model.optimizer.variables, *model.metrics_variables)
+        ]
 
     before, best, held, optimizer = state(), namespace["stop"].best, model.history, model.optimizer
     drawn = namespace["draws"].state.numpy().copy()

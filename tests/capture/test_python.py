@@ -33,7 +33,11 @@ def document(recording):
 
 
 def spans(recording, category):
-    return [event for event in document(recording)["traceEvents"] if event["ph"] == "X" and event["cat"] == category]
+    return [
+        event
+        for event in document(recording)["traceEvents"]
+        if event["ph"] == "X" and event["cat"] == category
+    ]
 
 
 def items(count, wait_s):
@@ -52,15 +56,26 @@ def test_the_file_is_a_trace_with_its_origin_and_who_wrote_it(tmp_path):
     recording = recorded(loop, tmp_path)
     after = time.time_ns()
     facts = document(recording)
-    assert facts["otherData"] == {"recorder": "nbprof", "version": nbprof.__version__, "framework": "Python"}
+    assert facts["otherData"] == {
+        "recorder": "nbprof",
+        "version": nbprof.__version__,
+        "framework": "Python",
+    }
     origin = facts["baseTimeNanoseconds"]
     (cell,) = spans(recording, "nbprof_recording")
     assert cell["name"] == "cell"
     began, ended = origin + cell["ts"] * 1e3, origin + (cell["ts"] + cell["dur"]) * 1e3
     # A float of ns since 1970 has a resolution of 256 ns.
     assert before - 1000 <= began <= ended <= after + 1000
-    assert all(began <= origin + event["ts"] * 1e3 + 256 for event in spans(recording, "nbprof_step"))
-    assert [event["name"] for event in spans(recording, "nbprof_step")] == ["train 1", "train 2", "train 3", "train 4"]
+    assert all(
+        began <= origin + event["ts"] * 1e3 + 256 for event in spans(recording, "nbprof_step")
+    )
+    assert [event["name"] for event in spans(recording, "nbprof_step")] == [
+        "train 1",
+        "train 2",
+        "train 3",
+        "train 4",
+    ]
 
 
 def test_a_loop_has_its_steps_and_what_they_wait_for(tmp_path):
@@ -77,7 +92,9 @@ def test_a_loop_has_its_steps_and_what_they_wait_for(tmp_path):
     # The last one found that there is no further item: it is of no step.
     assert len(waits) == 5
     assert frame.input_ms.tolist() == pytest.approx(waits[:4], abs=1e-3)
-    assert frame.other_ms.tolist() == pytest.approx((frame.step_time_ms - frame.input_ms).tolist(), abs=1e-3)
+    assert frame.other_ms.tolist() == pytest.approx(
+        (frame.step_time_ms - frame.input_ms).tolist(), abs=1e-3
+    )
     assert p.overview["bound"] == "input"
     assert NEXT_ITEM in set(map(str, p.run.trace.names))
 
@@ -145,7 +162,9 @@ def test_the_process_is_gauged(tmp_path):
         while time.process_time() < until:
             pass
 
-    counters = [event for event in document(recorded(busy, tmp_path))["traceEvents"] if event["ph"] == "C"]
+    counters = [
+        event for event in document(recorded(busy, tmp_path))["traceEvents"] if event["ph"] == "C"
+    ]
     cores = [event["args"]["cores"] for event in counters if event["name"] == "CPU cores in use"]
     assert len(cores) >= 1
     assert 0 < max(cores) < 64

@@ -21,7 +21,10 @@ from nbprof.core.python_samples import Function, Place, PythonSamples
 from nbprof.core.sample_limits import SWITCH_S
 from tests.support.cells import run_cell
 
-POSITIONS = pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 code has no columns, from which calls are named")
+POSITIONS = pytest.mark.skipif(
+    sys.version_info < (3, 11),
+    reason="before Python 3.11 code has no columns, from which calls are named",
+)
 
 BUSY = """def busy(seconds):
     end = now() + seconds
@@ -38,7 +41,11 @@ def run(monkeypatch):
 
 
 def sampled(run, text, names=None):
-    names = {"now": time.perf_counter, "time": time, "np": np, "threading": threading} if names is None else names
+    names = (
+        {"now": time.perf_counter, "time": time, "np": np, "threading": threading}
+        if names is None
+        else names
+    )
     sampler = PythonSampler().start()
     try:
         run("2", text, names)
@@ -52,9 +59,16 @@ def sampled(run, text, names=None):
 def innermost(samples):
     """Milliseconds by thread, function, line and call."""
     length, found = np.diff(samples.at) / 1e6, {}
-    for sample, thread, node in zip(samples.sample.tolist(), samples.thread.tolist(), samples.node.tolist(), strict=True):
+    for sample, thread, node in zip(
+        samples.sample.tolist(), samples.thread.tolist(), samples.node.tolist(), strict=True
+    ):
         place = samples.places[samples.place[node]]
-        key = samples.threads[thread], samples.functions[place.function].name, place.line, place.call
+        key = (
+            samples.threads[thread],
+            samples.functions[place.function].name,
+            place.line,
+            place.call,
+        )
         found[key] = found.get(key, 0.0) + float(length[sample - 1])
     return found
 
@@ -73,7 +87,10 @@ class TestPlaces:
         samples = sampled(run, "s = 0\nfor i in range(2_000_000):\n    s += i * i\n    s -= i\n")
         assert most(samples) == ("<module>", 2, "")
 
-    @pytest.mark.skipif(sys.version_info < (3, 11), reason="a thread of Python 3.10 lets others run between most instructions")
+    @pytest.mark.skipif(
+        sys.version_info < (3, 11),
+        reason="a thread of Python 3.10 lets others run between most instructions",
+    )
     def test_a_short_function_counts_for_the_line_that_calls_it(self, run):
         text = "def square(x):\n    return x * x\ns = 0\nfor i in range(2_000_000):\n    s += square(i)\n    s -= 1\n"
         assert most(sampled(run, text)) == ("<module>", 5, "")
@@ -92,7 +109,8 @@ class TestPlaces:
     @POSITIONS
     def test_names_are_resolved_with_their_modules(self, run):
         samples = sampled(
-            run, "from math import factorial\nimport math as m\nfor i in range(300):\n    factorial(6000)\n    m.factorial(6000)\n"
+            run,
+            "from math import factorial\nimport math as m\nfor i in range(300):\n    factorial(6000)\n    m.factorial(6000)\n",
         )
         names = {key[3] for key in innermost(samples) if key[2] in (4, 5)}
         assert names <= {"math.factorial", ""}
@@ -126,7 +144,14 @@ class TestPlaces:
 
     def test_calls_of_the_kernel_that_lead_to_a_cell_or_to_none_are_left_out(self, run):
         kernel = {"__name__": "IPython.core.interactiveshell", "now": time.perf_counter}
-        exec(compile(BUSY + "def run_code(call):\n    busy(0.2)\n    return call()\n", "interactiveshell.py", "exec"), kernel)
+        exec(
+            compile(
+                BUSY + "def run_code(call):\n    busy(0.2)\n    return call()\n",
+                "interactiveshell.py",
+                "exec",
+            ),
+            kernel,
+        )
         names = {"kernel": kernel["run_code"], "now": time.perf_counter}
         sampler = PythonSampler().start()
         kernel["run_code"](lambda: run("2", BUSY + "busy(0.3)\n", names))
@@ -135,7 +160,9 @@ class TestPlaces:
         outermost = samples.node[samples.thread == 0]
         while (inner := samples.parent[outermost] >= 0).any():
             outermost = np.where(inner, samples.parent[outermost], outermost)
-        outer = {samples.functions[samples.places[samples.place[node]].function] for node in outermost}
+        outer = {
+            samples.functions[samples.places[samples.place[node]].function] for node in outermost
+        }
         assert [function.name for function in outer] == ["<module>"]
         # The time before the cell is no call's.
         first = samples.at[samples.sample[samples.thread == 0][0]] - samples.at[0]
@@ -147,7 +174,10 @@ class TestPlaces:
         text = BUSY + "def deep(n):\n    return deep(n - 1) if n else busy(0.2)\ndeep(60)\n"
         samples = sampled(run, text)
         assert samples.truncated
-        assert {samples.functions[place.function].name for place in samples.places} >= {"deep", "busy"}
+        assert {samples.functions[place.function].name for place in samples.places} >= {
+            "deep",
+            "busy",
+        }
         assert len(samples.parent) < 200
 
     def test_more_calls_than_are_stored_are_truncated(self, run, monkeypatch):
@@ -221,13 +251,17 @@ class TestWeights:
     def test_the_rate_is_halved_and_times_stay(self, run, monkeypatch):
         monkeypatch.setattr(python_samples, "MOST_SAMPLES", 8)
         samples = sampled(
-            run, BUSY + "worker = threading.Thread(target=busy, args=(0.5,), name='worker')\nworker.start()\nbusy(0.5)\nworker.join()\n"
+            run,
+            BUSY
+            + "worker = threading.Thread(target=busy, args=(0.5,), name='worker')\nworker.start()\nbusy(0.5)\nworker.join()\n",
         )
         assert len(samples.at) - 1 < 8
         cell = samples.sample[samples.thread == 0]
         assert cell.tolist() == list(range(1, len(samples.at)))
         assert samples.at[-1] - samples.at[0] > 0.2e9
-        assert len({*zip(samples.sample.tolist(), samples.thread.tolist(), strict=True)}) == len(samples.sample)
+        assert len({*zip(samples.sample.tolist(), samples.thread.tolist(), strict=True)}) == len(
+            samples.sample
+        )
 
     @pytest.mark.parametrize("count", [7, 8])
     def test_halving_keeps_the_last_sample_and_the_sum_of_cpu_time(self, count):
@@ -243,12 +277,18 @@ class TestWeights:
                 sampler._thread_cpu.append(100 * sample + thread)
         before = sum(sampler._thread_cpu)
         sampler._halve()
-        assert list(sampler._at)[::-1] == list(range(10 * count, -1, -20)) + ([0] if count % 2 else [])
+        assert list(sampler._at)[::-1] == list(range(10 * count, -1, -20)) + (
+            [0] if count % 2 else []
+        )
         assert sum(sampler._thread_cpu) == before
         assert list(sampler._sample) == sorted(sampler._sample)
         # Each sample has the stack of its own moment, or of the thread's last one before it.
-        for sample, thread, node in zip(sampler._sample, sampler._of_thread, sampler._node, strict=True):
-            assert node == sampler._at[sample] // 10 or (thread == 1 and node == sampler._at[sample] // 10 - 1)
+        for sample, thread, node in zip(
+            sampler._sample, sampler._of_thread, sampler._node, strict=True
+        ):
+            assert node == sampler._at[sample] // 10 or (
+                thread == 1 and node == sampler._at[sample] // 10 - 1
+            )
 
 
 class TestLife:
@@ -335,7 +375,11 @@ def test_packed_samples_are_the_same_again():
     again = PythonSamples.unpacked(json.loads(json.dumps(samples.packed())))
     assert again is not None
     for name, value in vars(samples).items():
-        assert np.array_equal(getattr(again, name), value) if isinstance(value, np.ndarray) else getattr(again, name) == value
+        assert (
+            np.array_equal(getattr(again, name), value)
+            if isinstance(value, np.ndarray)
+            else getattr(again, name) == value
+        )
 
 
 @pytest.mark.parametrize(
@@ -398,7 +442,10 @@ def test_a_bomb_is_not_unpacked(monkeypatch):
     import base64
     import zlib
 
-    packed = {**example().packed(), "columns": base64.b64encode(zlib.compress(b"\0" * 10**7)).decode()}
+    packed = {
+        **example().packed(),
+        "columns": base64.b64encode(zlib.compress(b"\0" * 10**7)).decode(),
+    }
     limits = []
     inflate = zlib.decompressobj
 

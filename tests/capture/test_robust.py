@@ -64,7 +64,9 @@ def others(kernel):
 
 
 def ok(result, dashboards=1):
-    assert (result.status, len(result.dashboards)) == ("ok", dashboards), result.traceback + result.sentences
+    assert (result.status, len(result.dashboards)) == ("ok", dashboards), (
+        result.traceback + result.sentences
+    )
     return result
 
 
@@ -102,9 +104,7 @@ def test_a_training_in_another_thread_is_recorded_with_its_steps(kernel):
 
 
 def test_a_cell_that_leaves_a_thread_training_ends_its_recording(kernel):
-    code = (
-        "%%nbprof -o p\nthread = threading.Thread(target=lambda: model.fit(data, epochs=30, verbose=0, callbacks=[Slow()]))\nthread.start()"
-    )
+    code = "%%nbprof -o p\nthread = threading.Thread(target=lambda: model.fit(data, epochs=30, verbose=0, callbacks=[Slow()]))\nthread.start()"
     ok(kernel.run(code + "\ntime.sleep(1)") if kernel.run("import time").status == "ok" else None)
     assert kernel.idle()
     assert kernel.ask("1 <= p.run.capture.steps_marked < 240") == "True"
@@ -131,16 +131,33 @@ def test_steps_of_two_tasks_at_once_are_counted_and_nothing_breaks(kernel):
 
 
 def test_seconds_and_every_on_a_real_training(kernel):
-    ok(kernel.run("%%nbprof -o p --seconds 0.5\nmodel.fit(data, epochs=2, verbose=0, callbacks=[Slow()])"))
+    ok(
+        kernel.run(
+            "%%nbprof -o p --seconds 0.5\nmodel.fit(data, epochs=2, verbose=0, callbacks=[Slow()])"
+        )
+    )
     info = kernel.capture("p")
     assert info["steps_seen"] == 16
     assert 1 <= info["steps_marked"] < 16
-    assert any("0.5 s passed since the recording began (--seconds): recording ended after step" in note for note in info["notes"])
-    ok(kernel.run("%%nbprof -o p --steps 2:3 --every 5 --warmup 1\nmodel.fit(data, epochs=2, verbose=0)"))
-    runs = json.loads(kernel.ask("p.runs[['first_step', 'last_step', 'shown']].to_json(orient='values')").strip("'"))
+    assert any(
+        "0.5 s passed since the recording began (--seconds): recording ended after step" in note
+        for note in info["notes"]
+    )
+    ok(
+        kernel.run(
+            "%%nbprof -o p --steps 2:3 --every 5 --warmup 1\nmodel.fit(data, epochs=2, verbose=0)"
+        )
+    )
+    runs = json.loads(
+        kernel.ask("p.runs[['first_step', 'last_step', 'shown']].to_json(orient='values')").strip(
+            "'"
+        )
+    )
     assert runs == [[2, 3, False], [7, 8, False], [12, 13, True]]
     assert kernel.ask("p.steps.frame['warmup'].tolist()") == "[True, False]"
-    assert kernel.ask("[len(nbprof.load(path).steps.frame) for path in p.runs['path']]") == "[2, 2, 2]"
+    assert (
+        kernel.ask("[len(nbprof.load(path).steps.frame) for path in p.runs['path']]") == "[2, 2, 2]"
+    )
 
 
 def test_growth_over_the_limit_ends_the_recording_and_keeps_what_is_whole(kernel):
@@ -152,12 +169,20 @@ def test_growth_over_the_limit_ends_the_recording_and_keeps_what_is_whole(kernel
         "        if active() is not None and active().windows.recording:\n"
         "            self.kept.append(np.ones(40_000_000)); time.sleep(0.3)"
     )
-    ok(kernel.run("%%nbprof -o p --limit 0.5\nmodel.fit(data, epochs=2, verbose=0, callbacks=[Hoards()])"))
+    ok(
+        kernel.run(
+            "%%nbprof -o p --limit 0.5\nmodel.fit(data, epochs=2, verbose=0, callbacks=[Hoards()])"
+        )
+    )
     kernel.run("Hoards.kept.clear()")
     info = kernel.capture("p")
     assert info["steps_seen"] == 16
     assert 1 <= info["steps_marked"] < 16
-    assert any("since its first recorded step, over 476.84 MiB (--limit 0.5): recording ended after step" in note for note in info["notes"])
+    assert any(
+        "since its first recorded step, over 476.84 MiB (--limit 0.5): recording ended after step"
+        in note
+        for note in info["notes"]
+    )
     assert kernel.ask("len(p.steps.frame) == p.run.capture.steps_marked") == "True"
 
 
@@ -183,7 +208,10 @@ def test_a_profiler_of_the_person_that_runs_already_is_a_sentence(kernel):
     result = kernel.run("%%nbprof\nvalue = float(model.evaluate(data, verbose=0))\n'ran'")
     stopped = kernel.run("tf.profiler.experimental.stop()")
     assert (result.status, result.value, stopped.status) == ("ok", "'ran'", "ok")
-    assert "TensorFlow's profiler is already running: stop it first with tf.profiler.experimental.stop()" in result.sentences
+    assert (
+        "TensorFlow's profiler is already running: stop it first with tf.profiler.experimental.stop()"
+        in result.sentences
+    )
     assert kernel.idle()
 
 
@@ -197,11 +225,17 @@ def test_the_tensorboard_callback_of_the_person_comes_first(kernel):
         "    def on_train_batch_end(self, batch, logs=None):\n"
         "        if batch == 3: backend.tensorboard.stop_trace(save=True)"
     )
-    ok(kernel.run("%%nbprof -o p\nmodel.fit(data, verbose=0)\nmodel.fit(data, verbose=0, callbacks=[Board()])"))
-    notes = kernel.capture("p")["notes"]
-    assert any("the cell starts TensorFlow's profiler itself, so nbprof stopped recording there, after step 9" in note for note in notes), (
-        notes
+    ok(
+        kernel.run(
+            "%%nbprof -o p\nmodel.fit(data, verbose=0)\nmodel.fit(data, verbose=0, callbacks=[Board()])"
+        )
     )
+    notes = kernel.capture("p")["notes"]
+    assert any(
+        "the cell starts TensorFlow's profiler itself, so nbprof stopped recording there, after step 9"
+        in note
+        for note in notes
+    ), notes
     assert list(kernel.folder.glob("board/**/*.xplane.pb"))
 
 
@@ -213,7 +247,10 @@ def test_a_traceback_is_the_plain_one_where_keras_cuts_its_own_frames(kernel):
 
 
 def test_ctrl_c_twice_leaves_a_whole_run(kernel):
-    result = kernel.run("%%nbprof -o p\nmodel.fit(data, epochs=99, verbose=0, callbacks=[Slow()])", interrupt_at="batch 2;")
+    result = kernel.run(
+        "%%nbprof -o p\nmodel.fit(data, epochs=99, verbose=0, callbacks=[Slow()])",
+        interrupt_at="batch 2;",
+    )
     assert result.error == "KeyboardInterrupt"
     assert len(result.dashboards) == 1
     ok(kernel.run("%%nbprof -o p\nmodel.fit(data, verbose=0)"))
@@ -230,7 +267,9 @@ def test_out_of_memory_is_raised_untouched_with_the_memory_below_it(kernel):
     assert len(result.dashboards) == 1
     assert kernel.capture("p")["out_of_memory"] is True
     first, title, text = ast.literal_eval(
-        kernel.ask("(lambda meta: (meta.tabs[0].id, meta.notice.title, meta.notice.text))(p.payload().meta)")
+        kernel.ask(
+            "(lambda meta: (meta.tabs[0].id, meta.notice.title, meta.notice.text))(p.payload().meta)"
+        )
     )
     assert first == "memory"
     assert title.startswith("The cell failed after 8 complete steps: ResourceExhaustedError")
@@ -239,7 +278,9 @@ def test_out_of_memory_is_raised_untouched_with_the_memory_below_it(kernel):
 
 def test_a_jax_cell_out_of_memory_is_known_too(kernel):
     require("jax")
-    result = kernel.run("%%nbprof -o p --backend jax\nimport jax.numpy as jnp\njnp.ones((10**7, 10**7)).sum()")
+    result = kernel.run(
+        "%%nbprof -o p --backend jax\nimport jax.numpy as jnp\njnp.ones((10**7, 10**7)).sum()"
+    )
     assert (result.status, result.error) == ("error", "JaxRuntimeError")
     assert result.message.startswith("RESOURCE_EXHAUSTED")
     assert kernel.capture("p")["out_of_memory"] is True
@@ -252,7 +293,9 @@ def test_two_kernels_at_once_in_one_folder(kernel, others):
     asked = [other.client.execute(code, store_history=True) for other in two]
     for other, request in zip(two, asked, strict=True):
         deadline = time.monotonic() + 90
-        while (answer := other.client.get_shell_msg(timeout=max(1, deadline - time.monotonic())))["parent_header"]["msg_id"] != request:
+        while (answer := other.client.get_shell_msg(timeout=max(1, deadline - time.monotonic())))[
+            "parent_header"
+        ]["msg_id"] != request:
             pass
         assert answer["content"]["status"] == "ok"
     for other in two:
@@ -283,7 +326,10 @@ def test_a_kernel_that_shuts_down_while_it_records_keeps_the_run(others, how):
 
 def test_what_a_killed_kernel_left_is_cleared_by_a_later_recording(kernel, others):
     (left,) = others(1)
-    assert left.run("nbprof.start(logdir='left')\nmodel.fit(data, verbose=0)\nos.getpid()").status == "ok"
+    assert (
+        left.run("nbprof.start(logdir='left')\nmodel.fit(data, verbose=0)\nos.getpid()").status
+        == "ok"
+    )
     os.kill(int(left.ask("os.getpid()")), signal.SIGKILL)
     while left.manager.is_alive():
         time.sleep(0.1)
@@ -304,7 +350,9 @@ def test_a_cell_that_uses_up_the_file_descriptors_is_recorded(kernel):
         "resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/dev/fd')) + 100, limits[1]))\nleaked = []\n"
         "try:\n    while True: leaked.append(os.open(os.devnull, os.O_RDONLY))\nexcept OSError as error:\n    print(error.strerror)"
     )
-    freed = kernel.run("for each in leaked: os.close(each)\nresource.setrlimit(resource.RLIMIT_NOFILE, limits)")
+    freed = kernel.run(
+        "for each in leaked: os.close(each)\nresource.setrlimit(resource.RLIMIT_NOFILE, limits)"
+    )
     assert freed.status == "ok", freed.traceback
     assert result.stdout == "Too many open files\n"
     ok(result)
@@ -330,11 +378,26 @@ print(run.result, [str(w.message) for w in said if "nbprof" in str(w.message)])
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of a process here")
 def test_a_disk_that_is_full_is_a_sentence_and_leaves_no_half_run(tmp_path):
     require("tensorflow")
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     # Its output goes to a pipe, which the limit does not concern.
-    done = subprocess.run([sys.executable, "-c", FULL], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("None ")
     assert "nbprof: TensorFlow's profiler wrote no file: " in done.stdout
-    assert "; the disk is full, or limited: choose another location with --logdir DIR (logdir=)" in done.stdout
+    assert (
+        "; the disk is full, or limited: choose another location with --logdir DIR (logdir=)"
+        in done.stdout
+    )
     assert not list((tmp_path / "full").glob(".recording-*"))

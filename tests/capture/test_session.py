@@ -39,7 +39,9 @@ def no_framework(monkeypatch, tmp_path):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-@pytest.mark.parametrize(("text", "range_"), [("3:7", (3, 7)), ("3:", (3, None)), (":7", (1, 7)), (" 5 ", (5, 5))])
+@pytest.mark.parametrize(
+    ("text", "range_"), [("3:7", (3, 7)), ("3:", (3, None)), (":7", (1, 7)), (" 5 ", (5, 5))]
+)
 def test_step_ranges(text, range_):
     assert parse_steps(text) == range_
 
@@ -82,7 +84,12 @@ def test_an_import_is_followed_once_and_the_watch_goes(tmp_path, monkeypatch):
     (tmp_path / "awaited_module.py").write_text("value = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     seen = []
-    watch = ImportWatch({"awaited_module": lambda module: seen.append(module.value), "sys": lambda module: seen.append("sys")})
+    watch = ImportWatch(
+        {
+            "awaited_module": lambda module: seen.append(module.value),
+            "sys": lambda module: seen.append("sys"),
+        }
+    )
     watch.install()
     importlib.import_module("awaited_module")
     assert seen == ["sys", 1]
@@ -142,7 +149,9 @@ def test_ctrl_c_waits_for_the_end_of_a_shielded_block():
 
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_waits_for_the_end_of_an_import(tmp_path, monkeypatch):
-    (tmp_path / "slow_module.py").write_text("import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(0.1)\nwhole = True\n")
+    (tmp_path / "slow_module.py").write_text(
+        "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(0.1)\nwhole = True\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
 
     def block():
@@ -245,7 +254,9 @@ def test_nothing_to_record_has_a_reason_and_leaves_no_folder(tmp_path, monkeypat
     session = Session(Options(backend="jax"), source="x = 1").start()
     assert room.active() is session
     assert session.stop() is None
-    assert session.failure == "nothing to record: JAX is imported neither by this cell nor before it"
+    assert (
+        session.failure == "nothing to record: JAX is imported neither by this cell nor before it"
+    )
     assert session.stop() is None
     assert room.active() is None
     assert not list(tmp_path.iterdir())
@@ -270,7 +281,9 @@ def test_a_second_recording_stops_the_first():
     first = Session(Options(save=False)).start()
     second = Session(Options(save=False)).start()
     assert first.superseded
-    assert second.messages == ["nbprof: an earlier recording was still running and has been stopped"]
+    assert second.messages == [
+        "nbprof: an earlier recording was still running and has been stopped"
+    ]
     assert room.active() is second
     second.stop()
 
@@ -314,10 +327,16 @@ def test_an_exception_that_cannot_say_what_it_is_is_told_by_its_type():
 
     assert describe.failure(Mute(), 3, 2) == "cell failed in step 3, after 2 complete steps: Mute"
     assert not describe.out_of_memory(Mute())
-    assert describe.failure(RuntimeError("x" * 10**7 + "\ny"), None, 0) == f"cell failed: RuntimeError: {'x' * 300}…"
+    assert (
+        describe.failure(RuntimeError("x" * 10**7 + "\ny"), None, 0)
+        == f"cell failed: RuntimeError: {'x' * 300}…"
+    )
     long = describe.failure(type("E" * 10**7, (Exception,), {})("no\nyes"), 2, 1)
     assert long == f"cell failed in step 2, after 1 complete step: {'E' * 300}…: no"
-    assert describe.failure(KeyboardInterrupt(), None, 8) == "cell was interrupted after 8 complete steps"
+    assert (
+        describe.failure(KeyboardInterrupt(), None, 8)
+        == "cell was interrupted after 8 complete steps"
+    )
 
 
 def test_steps_do_nothing_while_nothing_is_recorded():
@@ -388,7 +407,9 @@ def test_a_loop_left_by_an_exception_does_not_spoil_the_next():
 def test_a_range_opens_before_its_first_and_closes_after_its_last_step():
     calls = []
     clock = StepClock(
-        window=(2, 3), begin_window=lambda: calls.append(("begin", clock.seen)), end_window=lambda: calls.append(("end", clock.seen))
+        window=(2, 3),
+        begin_window=lambda: calls.append(("begin", clock.seen)),
+        end_window=lambda: calls.append(("end", clock.seen)),
     )
     clock.loop("train")
     for _ in range(4):
@@ -411,7 +432,11 @@ def test_a_fault_in_the_marking_breaks_no_loop():
     finally:
         set_current(None)
     assert rounds == [0, 1, 2, 3, "step"]
-    assert (clock.seen, clock.fault, clock.alive) == (3, "ZeroDivisionError: division by zero", False)
+    assert (clock.seen, clock.fault, clock.alive) == (
+        3,
+        "ZeroDivisionError: division by zero",
+        False,
+    )
 
 
 def passed_on(items):
@@ -596,7 +621,14 @@ def test_a_round_that_an_exception_ended_is_no_complete_step(loop):
 
 
 LEFT = [
-    *(breaks, returns, keeps_the_iterator, breaks_and_fails, has_enough, takes_as_many_as_there_are),
+    *(
+        breaks,
+        returns,
+        keeps_the_iterator,
+        breaks_and_fails,
+        has_enough,
+        takes_as_many_as_there_are,
+    ),
     *(lists, looks_for_one, asks_itself, unpacks),
     *(closes_after_the_loop, closes_in_the_end, closes_in_the_loop, closes_what_passes_on),
     *(closes_while_an_error_is_handled, closes_by_a_context),
@@ -674,5 +706,8 @@ def test_steps_of_two_threads_are_each_counted():
         turns.abort()
     marked = [(kind, number) for kind, number in spans.closed if number is not None]
     assert (clock.seen, clock.marked, clock.fault, clock.current_step) == (400, 400, "", None)
-    assert {kind: sum(k == kind for k, _ in marked) for kind in ("one", "two")} == {"one": 200, "two": 200}
+    assert {kind: sum(k == kind for k, _ in marked) for kind in ("one", "two")} == {
+        "one": 200,
+        "two": 200,
+    }
     assert len({number for _, number in marked}) == 400, "each has a number of its own"

@@ -47,7 +47,10 @@ def test_steps_leave_no_gap_between_batches(record, model, data):
     from nbprof.profiles.load import open_recording
 
     frame = open_recording(record(lambda: model.fit(data, verbose=0))).steps.frame
-    gaps = frame["start_ms"].to_numpy()[1:] - (frame["start_ms"] + frame["step_time_ms"]).to_numpy()[:-1]
+    gaps = (
+        frame["start_ms"].to_numpy()[1:]
+        - (frame["start_ms"] + frame["step_time_ms"]).to_numpy()[:-1]
+    )
     assert (gaps >= 0).all()
     # One between two marks is the moment in which the machine did something else.
     assert np.median(gaps) < 1
@@ -67,7 +70,9 @@ def test_validation_and_prediction_have_their_names(record, markers, model, data
         model.predict(data.map(lambda x, y: x).take(1), verbose=0)
 
     expected = ["train"] * 8 + ["test"] * 3 + ["predict"]
-    assert roots(markers(record(cell))) == [(name, number) for number, name in enumerate(expected, 1)]
+    assert roots(markers(record(cell))) == [
+        (name, number) for number, name in enumerate(expected, 1)
+    ]
 
 
 def test_steps_per_execution_makes_one_step_of_several_batches(record, markers, data, tf):
@@ -77,7 +82,10 @@ def test_steps_per_execution_makes_one_step_of_several_batches(record, markers, 
     model.compile("sgd", "mse", steps_per_execution=4)
     recording = record(lambda: model.fit(data, verbose=0))
     assert roots(markers(recording)) == [("train", 1), ("train", 2)]
-    assert recording.info.notes == ["steps: batches of Keras", "each step covers 4 batches (steps_per_execution)"]
+    assert recording.info.notes == [
+        "steps: batches of Keras",
+        "each step covers 4 batches (steps_per_execution)",
+    ]
 
 
 def test_markers_of_the_person_win(record, markers, model, data, tf):
@@ -105,7 +113,9 @@ def test_markers_of_a_callback_win(record, markers, model, data, tf):
         def on_train_batch_end(self, batch, logs=None):
             self.span.__exit__(None, None, None)
 
-    assert roots(markers(record(lambda: model.fit(data, verbose=0, callbacks=[Marks()])))) == [("mine", number) for number in range(8)]
+    assert roots(markers(record(lambda: model.fit(data, verbose=0, callbacks=[Marks()])))) == [
+        ("mine", number) for number in range(8)
+    ]
 
 
 def test_nbprof_step_marks_a_custom_loop(record, markers, model, data):
@@ -119,7 +129,15 @@ def test_nbprof_step_marks_a_custom_loop(record, markers, model, data):
             model.train_on_batch(*batch)
 
     rows = markers(record(cell))
-    assert roots(rows) == [("mine", 0), ("mine", 10), ("mine", 20), ("train", 4), ("train", 5), ("train", 6), ("train", 7)]
+    assert roots(rows) == [
+        ("mine", 0),
+        ("mine", 10),
+        ("mine", 20),
+        ("train", 4),
+        ("train", 5),
+        ("train", 6),
+        ("train", 7),
+    ]
 
 
 def test_only_the_range_is_recorded(record, markers, model, data):
@@ -142,7 +160,12 @@ def test_everything_is_as_before_afterwards(record, model, data, tf):
     from tensorflow.python.profiler import profiler_v2
 
     def state():
-        return {**vars(CallbackList)}, vars(tf.profiler.experimental.Trace)["__init__"], tf.profiler.experimental.start, profiler_v2.start
+        return (
+            {**vars(CallbackList)},
+            vars(tf.profiler.experimental.Trace)["__init__"],
+            tf.profiler.experimental.start,
+            profiler_v2.start,
+        )
 
     before = state()
     record(lambda: model.fit(data, verbose=0))
@@ -158,7 +181,12 @@ def test_callbacks_and_results_are_the_same_with_and_without(record, data, tf):
     class Looks(keras.callbacks.Callback):
         def on_train_begin(self, logs=None):
             frames = [frame for frame in inspect.stack() if frame.function == "fit"]
-            seen.append([type(callback).__name__ for callback in frames[0].frame.f_locals["callbacks"].callbacks])
+            seen.append(
+                [
+                    type(callback).__name__
+                    for callback in frames[0].frame.f_locals["callbacks"].callbacks
+                ]
+            )
 
     def train():
         keras.utils.set_random_seed(1)
@@ -205,7 +233,10 @@ def test_a_profiler_that_is_busy_is_a_sentence(place, tf):
 
     tf.profiler.experimental.start(str(place / "theirs"))
     try:
-        with pytest.raises(CaptureError, match=r"already running: stop it first with tf\.profiler\.experimental\.stop"):
+        with pytest.raises(
+            CaptureError,
+            match=r"already running: stop it first with tf\.profiler\.experimental\.stop",
+        ):
             Session(Options(backend="tensorflow")).start()
     finally:
         tf.profiler.experimental.stop(save=False)
@@ -227,7 +258,9 @@ def test_no_memory_is_honest_about_having_no_switch(record, tf):
     plain, without = record(cell), record(cell, memory=False)
     assert allocations(plain) == allocations(without)
     assert plain.info.notes == []
-    assert without.info.notes == ["TensorFlow cannot turn off allocation events: they were recorded despite --no-memory"]
+    assert without.info.notes == [
+        "TensorFlow cannot turn off allocation events: they were recorded despite --no-memory"
+    ]
 
 
 def test_levels_that_tensorflow_did_not_take_are_told(record, tf):
@@ -248,7 +281,10 @@ def test_levels_that_tensorflow_did_not_take_are_told(record, tf):
         assert len(said) == 1
         assert ("--host-level 3" in said[0]) == (host != 3)
         assert ("--python" in said[0]) == (python != 1)
-        assert f"it recorded with host level {host} and {'with' if python else 'without'} Python's calls" in said[0]
+        assert (
+            f"it recorded with host level {host} and {'with' if python else 'without'} Python's calls"
+            in said[0]
+        )
 
 
 def test_a_file_without_levels_tells_none(record, tf, tmp_path):
@@ -304,7 +340,9 @@ def test_a_gpu_that_tensorflow_does_not_see_is_named(record, tf, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("field", [2, 3])
-def test_what_the_profiler_wrote_about_the_gpu_has_a_remedy_in_the_receipt(tmp_path, said, remedy, field):
+def test_what_the_profiler_wrote_about_the_gpu_has_a_remedy_in_the_receipt(
+    tmp_path, said, remedy, field
+):
     from nbprof.core import remedies as trouble
     from nbprof.profiles.load import load
     from tests.support.xspace import chunk, training_run
@@ -313,5 +351,7 @@ def test_what_the_profiler_wrote_about_the_gpu_has_a_remedy_in_the_receipt(tmp_p
     receipt = load(tmp_path).receipt
     warnings = [line.text for line in receipt.lines if line.level == "warning"]
     assert any(said in text for text in warnings)
-    remedies = [name for name in ("PRIVILEGES", "NO_CUPTI", "TAKEN") if getattr(trouble, name) in warnings]
+    remedies = [
+        name for name in ("PRIVILEGES", "NO_CUPTI", "TAKEN") if getattr(trouble, name) in warnings
+    ]
     assert remedies == ([remedy] if remedy else [])

@@ -51,7 +51,9 @@ def test_so_are_rounds_of_a_loop_and_what_the_person_marks(tf, marks, tmp_path):
     assert profile.run.steps["step"].tolist() == [1, 2, 3, 70, 80]
 
 
-def test_a_recording_of_this_process_has_each_step_once(tf, model, data, marks, markers, monkeypatch, tmp_path):
+def test_a_recording_of_this_process_has_each_step_once(
+    tf, model, data, marks, markers, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     session = Session(Options(), source="import tensorflow").start()
     assert clock.current() is session.clock

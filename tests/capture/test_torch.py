@@ -59,7 +59,11 @@ def test_a_step_ends_with_each_optimizer_step(torch, record, profile):
 def test_steps_touch_and_end_where_their_optimizer_step_does(torch, record):
     recording = record(lambda: Training(torch, 0).run(4))
     found = steps(recording)
-    optimizer = sorted(event["ts"] + event["dur"] for event in events(recording) if event.get("name") == "Optimizer.step#SGD.step")
+    optimizer = sorted(
+        event["ts"] + event["dur"]
+        for event in events(recording)
+        if event.get("name") == "Optimizer.step#SGD.step"
+    )
     assert len(found) == len(optimizer) == 4
     for (_, _, end, _), ends in zip(found, optimizer, strict=True):
         assert end == pytest.approx(ends, abs=0.002)
@@ -75,7 +79,11 @@ def test_what_follows_the_last_optimizer_step_is_no_step(torch, record):
 
     recording = record(run)
     assert [number for number, *_ in steps(recording)] == [1, 2]
-    assert not [name for name in counts(recording) if name and "ProfilerStep" in name and name not in ("ProfilerStep#1", "ProfilerStep#2")]
+    assert not [
+        name
+        for name in counts(recording)
+        if name and "ProfilerStep" in name and name not in ("ProfilerStep#1", "ProfilerStep#2")
+    ]
 
 
 def test_ops_memory_and_backward_are_there(torch, record, profile):
@@ -86,11 +94,17 @@ def test_ops_memory_and_backward_are_there(torch, record, profile):
     opened = profile(recording)
     assert "AddmmBackward0" in set(opened.ops.frame.op)
     arrows = [event for event in events(recording) if event.get("cat") == "fwdbwd"]
-    assert len([event for event in arrows if event["ph"] == "s"]) == len([event for event in arrows if event["ph"] == "f"]) > 0
+    assert (
+        len([event for event in arrows if event["ph"] == "s"])
+        == len([event for event in arrows if event["ph"] == "f"])
+        > 0
+    )
     assert len(opened.memory.timeline)
 
 
-@pytest.mark.parametrize("asked", [{}, {"memory": False}, {"shapes": False}, {"stacks": True}, {"python": True}])
+@pytest.mark.parametrize(
+    "asked", [{}, {"memory": False}, {"shapes": False}, {"stacks": True}, {"python": True}]
+)
 def test_each_option_changes_what_the_trace_holds(torch, record, asked):
     recording = record(lambda: Training(torch).run(2), **asked)
     found = events(recording)
@@ -98,7 +112,9 @@ def test_each_option_changes_what_the_trace_holds(torch, record, asked):
     assert len(ops) == 4
     assert any(event.get("name") == "[memory]" for event in found) == asked.get("memory", True)
     assert all("Input Dims" in event["args"] for event in ops) == asked.get("shapes", True)
-    assert any(event.get("cat") == "python_function" for event in found) == bool(asked.get("stacks") or asked.get("python"))
+    assert any(event.get("cat") == "python_function" for event in found) == bool(
+        asked.get("stacks") or asked.get("python")
+    )
     # The Python calls around an op are its stack, which no text has to repeat.
     assert not any("Call stack" in event["args"] for event in ops)
 
@@ -137,14 +153,18 @@ def test_a_training_on_another_thread_is_told_when_it_could_not_be_recorded(torc
 
 
 @pytest.mark.parametrize(("workers", "start"), [(0, None), (2, "fork"), (2, "spawn")])
-def test_waiting_for_a_loader_is_input_of_its_step(torch, record, profile, workers, start, tmp_path, monkeypatch):
+def test_waiting_for_a_loader_is_input_of_its_step(
+    torch, record, profile, workers, start, tmp_path, monkeypatch
+):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "slow_rows.py").write_text(
         "import time\nimport torch\n\nclass Rows(torch.utils.data.Dataset):\n    def __len__(self):\n        return 24\n\n"
         "    def __getitem__(self, i):\n        time.sleep(0.02)\n        return torch.ones(16) + i\n"
     )
     rows = importlib.import_module("slow_rows").Rows()
-    loader = torch.utils.data.DataLoader(rows, batch_size=4, num_workers=workers, multiprocessing_context=start)
+    loader = torch.utils.data.DataLoader(
+        rows, batch_size=4, num_workers=workers, multiprocessing_context=start
+    )
     training = Training(torch)
 
     def run():
@@ -189,7 +209,9 @@ def test_waiting_for_any_iterator_is_input_of_its_step(torch, record, profile, m
     assert steps["input_ms"].min() >= 50
     assert (steps["step_time_ms"] - steps["input_ms"]).min() >= 20
     row = p.input_pipeline.frame.iloc[0]
-    assert (row["op"], row["category"], row["occurrences"]) == (NEXT_ITEM, "other", 5), "the last call finds no item"
+    assert (row["op"], row["category"], row["occurrences"]) == (NEXT_ITEM, "other", 5), (
+        "the last call finds no item"
+    )
     finding = p.advice.set_index("rule").loc["loader_none"]
     assert "which is not a DataLoader" in finding["evidence"]
 
@@ -204,7 +226,9 @@ def test_a_loader_in_nbprof_steps_is_counted_once(torch, record, profile):
             return torch.ones(16)
 
     training = Training(torch, wait_s=0)
-    p = profile(record(lambda: [training.step() for _ in nbprof.steps(torch.utils.data.DataLoader(Data()))]))
+    p = profile(
+        record(lambda: [training.step() for _ in nbprof.steps(torch.utils.data.DataLoader(Data()))])
+    )
     steps, table = p.steps.frame, p.input_pipeline.frame.set_index("op")
     assert steps["input_ms"].min() >= 30
     assert (steps["input_ms"] <= steps["step_time_ms"]).all()
@@ -224,7 +248,9 @@ def test_a_gan_has_one_step_a_batch(torch, record):
     recording = record(run)
     found = steps(recording)
     assert [number for number, *_ in found] == [1, 2, 3, 4, 5]
-    turns = sorted(event["ts"] for event in events(recording) if event.get("name") == "Optimizer.step#SGD.step")
+    turns = sorted(
+        event["ts"] for event in events(recording) if event.get("name") == "Optimizer.step#SGD.step"
+    )
     for _, begin, end, _ in found:
         assert sum(begin <= turn < end for turn in turns) == 2
 
@@ -242,7 +268,10 @@ def test_a_critic_that_steps_more_often_makes_the_steps(torch, record):
 def test_an_optimizer_for_each_parameter_is_one_step(torch, record):
     def run():
         training = Training(torch)
-        optimizers = {parameter: torch.optim.SGD([parameter], lr=0.1) for parameter in training.model.parameters()}
+        optimizers = {
+            parameter: torch.optim.SGD([parameter], lr=0.1)
+            for parameter in training.model.parameters()
+        }
 
         def update(parameter):
             optimizers[parameter].step()
@@ -295,7 +324,9 @@ def test_a_gan_whose_optimizers_are_made_anew_in_each_round(torch, record, both)
     recording = record(run)
     found = steps(recording)
     assert len(found) == 5
-    turns = sorted(event["ts"] for event in events(recording) if event.get("name") == "Optimizer.step#SGD.step")
+    turns = sorted(
+        event["ts"] for event in events(recording) if event.get("name") == "Optimizer.step#SGD.step"
+    )
     assert [sum(begin <= at < end for at in turns) for _, begin, end, _ in found] == 5 * [2]
 
 
@@ -326,7 +357,10 @@ def test_what_lies_between_two_trainings_is_of_no_step(torch, record, kept):
     assert len(found) == 10
     assert found[5][1] - found[4][2] > 450_000, "the pause"
     (note,) = [note for note in recording.info.notes if "between two trainings" in note]
-    paused = re.match(r"the time between two trainings, until the optimizer of the next was made \(([\d.]+) (ms|s)", note)
+    paused = re.match(
+        r"the time between two trainings, until the optimizer of the next was made \(([\d.]+) (ms|s)",
+        note,
+    )
     assert float(paused[1]) >= {"ms": 500, "s": 0.5}[paused[2]]
 
 
@@ -384,7 +418,10 @@ def test_steps_that_a_scaler_skips_are_steps_and_told(torch, record):
 
     recording = record(run)
     assert len(steps(recording)) == 5
-    assert "1 step without an update: GradScaler found gradients that were not finite" in recording.info.notes
+    assert (
+        "1 step without an update: GradScaler found gradients that were not finite"
+        in recording.info.notes
+    )
     assert "_original" not in torch.amp.grad_scaler.GradScaler.step.__code__.co_varnames
 
 
@@ -461,7 +498,11 @@ def test_the_first_step_begins_with_the_loop(torch, record):
 
     recording = record(run)
     found = steps(recording)
-    began = next(event["ts"] for event in events(recording) if event.get("name") == "Iteration Start: PyTorch Profiler")
+    began = next(
+        event["ts"]
+        for event in events(recording)
+        if event.get("name") == "Iteration Start: PyTorch Profiler"
+    )
     assert len(found) == 2
     assert found[0][1] - began > 300_000
 
@@ -570,7 +611,9 @@ def test_a_profiler_of_the_person_that_records_already_is_left_alone(torch, plac
 
     written = place / "theirs.json"
     plan = torch.profiler.schedule(wait=0, warmup=1, active=1, repeat=1)
-    with torch.profiler.profile(schedule=plan, on_trace_ready=lambda theirs: theirs.export_chrome_trace(str(written))) as theirs:
+    with torch.profiler.profile(
+        schedule=plan, on_trace_ready=lambda theirs: theirs.export_chrome_trace(str(written))
+    ) as theirs:
         for _ in range(2):
             session = Session(Options(), source="import torch")
             with contextlib.suppress(CaptureError):
@@ -604,7 +647,11 @@ def test_recordings_one_after_the_other_leave_nothing(torch, record):
     for _ in range(3):
         recording = record(lambda: Training(torch, 0).run(2), save=False)
     assert not hooks_left()
-    assert not [hooked for hooked in (torch.nn.Module.train, torch.utils.data.DataLoader.__iter__) if hasattr(hooked, "__wrapped__")]
+    assert not [
+        hooked
+        for hooked in (torch.nn.Module.train, torch.utils.data.DataLoader.__iter__)
+        if hasattr(hooked, "__wrapped__")
+    ]
     home = recording.path
     del recording
     gc.collect()
@@ -660,7 +707,9 @@ def test_a_compiled_model_has_its_steps(torch, record):
     def run():
         training = Training(torch, 0)
         # The command with which PyTorch calls the C++ compiler has no quotes around its own folder.
-        training.model = torch.compile(training.model, backend="aot_eager" if " " in torch.__file__ else "inductor")
+        training.model = torch.compile(
+            training.model, backend="aot_eager" if " " in torch.__file__ else "inductor"
+        )
         training.run(4)
 
     recording = record(run)
@@ -806,7 +855,9 @@ def test_a_child_that_trains_by_itself_is_not_counted(torch, record, place):
 
     recording = record(run)
     assert len(steps(recording)) == 3
-    assert [path.name for path in recording.path.iterdir() if path.name.endswith(".gz")] == [recording.host_file.name]
+    assert [path.name for path in recording.path.iterdir() if path.name.endswith(".gz")] == [
+        recording.host_file.name
+    ]
 
 
 def test_a_profiler_of_the_person_that_only_waits_is_let_begin(torch, place):
@@ -816,7 +867,9 @@ def test_a_profiler_of_the_person_that_only_waits_is_let_begin(torch, place):
     plan = torch.profiler.schedule(wait=3, warmup=1, active=1, repeat=1)
     ready = []
     training = Training(torch, 0)
-    with torch.profiler.profile(schedule=plan, on_trace_ready=lambda theirs: ready.append(len(theirs.events()))) as theirs:
+    with torch.profiler.profile(
+        schedule=plan, on_trace_ready=lambda theirs: ready.append(len(theirs.events()))
+    ) as theirs:
         session = Session(Options(), source="import torch").start()
         for _ in range(6):
             training.step()
@@ -870,7 +923,9 @@ def test_a_bound_without_a_step_after_it_is_said(torch, record, monkeypatch):
 
     recording = record(cell, seconds=0.2)
     assert any(
-        "(--seconds), but PyTorch's profiler can only be stopped by the thread that started it" in note for note in recording.info.notes
+        "(--seconds), but PyTorch's profiler can only be stopped by the thread that started it"
+        in note
+        for note in recording.info.notes
     )
     recording = record(cell, seconds=0.2, memory=False)
     assert not any("can only be stopped by the thread" in note for note in recording.info.notes)
@@ -895,7 +950,9 @@ def test_files_that_are_not_kept_go_with_whoever_holds_the_recording(torch, plac
         gc.enable()
 
 
-def test_a_batch_that_was_fetched_before_training_mode_is_input_of_the_step_that_uses_it(torch, record, profile):
+def test_a_batch_that_was_fetched_before_training_mode_is_input_of_the_step_that_uses_it(
+    torch, record, profile
+):
     """Trainers fetch the batches of a step, and put the model into training mode for each of them."""
     training = Training(torch, wait_s=0)
     training.model.eval()
@@ -904,7 +961,9 @@ def test_a_batch_that_was_fetched_before_training_mode_is_input_of_the_step_that
         time.sleep(0.02)
         return torch.stack(items)
 
-    loader = iter(torch.utils.data.DataLoader([torch.ones(16)] * 100, batch_size=2, collate_fn=collate))
+    loader = iter(
+        torch.utils.data.DataLoader([torch.ones(16)] * 100, batch_size=2, collate_fn=collate)
+    )
 
     def run():
         for number in range(6):
@@ -922,7 +981,9 @@ def test_a_batch_that_was_fetched_before_training_mode_is_input_of_the_step_that
     frame = p.steps.frame
     assert len(frame) == 6
     assert frame["input_ms"].min() >= 40
-    loads = [event for event in events(recording) if "enumerate(DataLoader)" in str(event.get("name"))]
+    loads = [
+        event for event in events(recording) if "enumerate(DataLoader)" in str(event.get("name"))
+    ]
     assert len(loads) == 15
     inside = [
         sum(step["ts"] <= load["ts"] < step["ts"] + step["dur"] for load in loads)
@@ -941,7 +1002,9 @@ def test_each_op_is_in_the_line_of_the_cell_that_called_it(torch, record, profil
     training = Training(torch)
     names = {"training": training, "torch": torch, "x": torch.ones(64, 64)}
     run_cell("1", "def product(x):\n    y = x @ x\n    return y.tanh()\n", names)
-    cell = "for i in range(3):\n    y = product(x)\n    z = y.exp()\n    training.optimizer.step()\n"
+    cell = (
+        "for i in range(3):\n    y = product(x)\n    z = y.exp()\n    training.optimizer.step()\n"
+    )
     p = profile(record(lambda: run_cell("2", cell, names), stacks=True))
     assert {name: lines_of(p, f"aten::{name}") for name in ("mm", "tanh", "exp")} == {
         "mm": {("1", 2)},
@@ -950,7 +1013,14 @@ def test_each_op_is_in_the_line_of_the_cell_that_called_it(torch, record, profil
     }
     frame = p.lines.frame
     ran = [(row.file, row.line, row.calls) for row in frame.itertuples()]
-    assert ran == [("Cell", 1, 4), ("Cell", 2, 3), ("Cell", 3, 3), ("Cell", 4, 3), ("Cell", 2, 3), ("Cell", 3, 3)]
+    assert ran == [
+        ("Cell", 1, 4),
+        ("Cell", 2, 3),
+        ("Cell", 3, 3),
+        ("Cell", 4, 3),
+        ("Cell", 2, 3),
+        ("Cell", 3, 3),
+    ]
     assert frame["code"].tolist()[2] == "    z = y.exp()"
     assert (frame["host_us"] > 0).all()
     # Nothing runs on a device here.

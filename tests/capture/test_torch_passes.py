@@ -30,7 +30,9 @@ class Program:
                 return torch.ones(16) * (at + 1)
 
         def loader(count):
-            return torch.utils.data.DataLoader(Rows(count), batch_size=2, num_workers=workers, persistent_workers=workers > 0)
+            return torch.utils.data.DataLoader(
+                Rows(count), batch_size=2, num_workers=workers, persistent_workers=workers > 0
+            )
 
         self.torch = torch
         self.model = torch.nn.Linear(16, 4)
@@ -108,7 +110,15 @@ def a_step_takes_a_whole_loader(program):
         program.evaluate()
 
 
-EVALUATED = [plain, left_early, in_evaluation_mode, never_back_in_training_mode, within_an_epoch, accumulated, a_step_takes_a_whole_loader]
+EVALUATED = [
+    plain,
+    left_early,
+    in_evaluation_mode,
+    never_back_in_training_mode,
+    within_an_epoch,
+    accumulated,
+    a_step_takes_a_whole_loader,
+]
 
 
 @pytest.mark.parametrize("run", EVALUATED, ids=lambda run: run.__name__)
@@ -147,7 +157,9 @@ def test_workers_that_persist_make_passes_of_their_own(torch, record, profile):
             program.evaluate(VALIDATION)
 
     recording = record(run, source="import torch")
-    assert [each["batches"] for each in recording.info.boundaries if each["kind"] == "evaluation"] == [VALIDATION] * 2
+    assert [
+        each["batches"] for each in recording.info.boundaries if each["kind"] == "evaluation"
+    ] == [VALIDATION] * 2
 
 
 def a_second_loader_in_each_step(program):
@@ -172,7 +184,9 @@ def iterators_for_each_step(program):
 
 
 @pytest.mark.parametrize(
-    "run", [a_second_loader_in_each_step, a_step_takes_all_batches, iterators_for_each_step], ids=lambda run: run.__name__
+    "run",
+    [a_second_loader_in_each_step, a_step_takes_all_batches, iterators_for_each_step],
+    ids=lambda run: run.__name__,
 )
 def test_what_steps_use_is_no_evaluation(torch, record, profile, run):
     program = Program(torch)
@@ -180,7 +194,10 @@ def test_what_steps_use_is_no_evaluation(torch, record, profile, run):
     assert not any(each["kind"] == "evaluation" for each in recording.info.boundaries)
     assert not any("without an optimizer step" in note for note in recording.info.notes)
     frame = profile(recording).steps.frame
-    whole = [frame["start_ms"].iloc[-1] + frame["step_time_ms"].iloc[-1] - frame["start_ms"].iloc[0], frame["step_time_ms"].sum()]
+    whole = [
+        frame["start_ms"].iloc[-1] + frame["step_time_ms"].iloc[-1] - frame["start_ms"].iloc[0],
+        frame["step_time_ms"].sum(),
+    ]
     assert whole[0] == pytest.approx(whole[1], abs=0.01)
 
 
@@ -200,8 +217,13 @@ def test_a_step_that_holds_the_batches_of_several_is_in_no_average(torch, record
     full = frame[frame["batches"] > VALIDATION]
     assert full["step"].tolist() == [6]
     assert not full["counted"].any()
-    assert any("Averages exclude step 6 (7 requests to DataLoaders where others make 0" in str(line) for line in p.receipt.notes)
-    assert p.steps.summary.set_index("category")["max_ms"]["step_time"] < full["step_time_ms"].iloc[0]
+    assert any(
+        "Averages exclude step 6 (7 requests to DataLoaders where others make 0" in str(line)
+        for line in p.receipt.notes
+    )
+    assert (
+        p.steps.summary.set_index("category")["max_ms"]["step_time"] < full["step_time_ms"].iloc[0]
+    )
 
 
 def test_steps_of_other_kinds_are_no_training(torch, record, profile):
@@ -222,6 +244,13 @@ def test_steps_of_other_kinds_are_no_training(torch, record, profile):
 
 def test_boundaries_that_make_no_sense_are_left_out():
     good = {"before": 3, "kind": "evaluation", "batches": 6, "ms": 1.5}
-    bad = [{**good, "before": -1}, {**good, "ms": "1"}, {"before": 3}, 5, {**good, "batches": True}, {**good, "ms": float("nan")}]
+    bad = [
+        {**good, "before": -1},
+        {**good, "ms": "1"},
+        {"before": 3},
+        5,
+        {**good, "batches": True},
+        {**good, "ms": float("nan")},
+    ]
     found = CaptureInfo.from_dict(json.loads(json.dumps({"boundaries": [good, *bad]})))
     assert found.boundaries == [good]

@@ -22,7 +22,9 @@ def alone(monkeypatch):
 
 def train(torch, handler, steps, **plan):
     training = Training(torch, 0)
-    with torch.profiler.profile(schedule=nbprof.torch.schedule(**plan), on_trace_ready=handler, record_shapes=True) as profiler:
+    with torch.profiler.profile(
+        schedule=nbprof.torch.schedule(**plan), on_trace_ready=handler, record_shapes=True
+    ) as profiler:
         for _ in range(steps):
             training.step()
             profiler.step()
@@ -32,11 +34,21 @@ def test_each_cycle_is_a_run(torch, tmp_path):
     handler = nbprof.torch.trace_handler(tmp_path / "logs")
     train(torch, handler, 20, wait=2, warmup=1, active=3, repeat=2)
     assert len(handler.paths) == 2
-    assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == sorted(p.name for p in handler.paths)
+    assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == sorted(
+        p.name for p in handler.paths
+    )
     runs = nbprof.runs(tmp_path / "logs")
     assert len(runs) == 2
-    assert nbprof.load(runs.path[1]).steps.frame.name.tolist() == ["ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5"]
-    assert nbprof.load(tmp_path / "logs").steps.frame.name.tolist() == ["ProfilerStep#9", "ProfilerStep#10", "ProfilerStep#11"]
+    assert nbprof.load(runs.path[1]).steps.frame.name.tolist() == [
+        "ProfilerStep#3",
+        "ProfilerStep#4",
+        "ProfilerStep#5",
+    ]
+    assert nbprof.load(tmp_path / "logs").steps.frame.name.tolist() == [
+        "ProfilerStep#9",
+        "ProfilerStep#10",
+        "ProfilerStep#11",
+    ]
 
 
 def test_once_is_the_default(torch, tmp_path):
@@ -63,7 +75,9 @@ def test_the_handler_writes_what_pytorch_wrote(torch, tmp_path):
 
 
 @pytest.mark.parametrize(("rank", "waits"), [({}, 0), ({"RANK": "1", "WORLD_SIZE": "2"}, 2)])
-def test_a_rank_waits_for_the_threads_of_pytorch_as_it_ends(torch, tmp_path, monkeypatch, rank, waits):
+def test_a_rank_waits_for_the_threads_of_pytorch_as_it_ends(
+    torch, tmp_path, monkeypatch, rank, waits
+):
     asked = []
     monkeypatch.setattr(torch_exit, "wait_at_exit", lambda: asked.append(True))
     for name, value in rank.items():
@@ -80,7 +94,9 @@ def test_a_full_disk_stops_no_training(torch, tmp_path):
     assert handler.paths == []
 
 
-@pytest.mark.parametrize("plan", [{"active": 0}, {"wait": -1}, {"repeat": 1.5}, {"warmup": True}, {"skip_first": "2"}])
+@pytest.mark.parametrize(
+    "plan", [{"active": 0}, {"wait": -1}, {"repeat": 1.5}, {"warmup": True}, {"skip_first": "2"}]
+)
 def test_a_plan_that_makes_no_sense(plan):
     (name,) = plan
     with pytest.raises(nbprof.CaptureError, match=name):
@@ -102,7 +118,10 @@ def _free_port():
 def _ranks(script, folder, count=2):
     """Run a script as the ranks of one job; gives what each printed."""
     job = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-    running = [Program(script, modules=("torch",), cwd=folder, environment={**job, "RANK": str(rank)}) for rank in range(count)]
+    running = [
+        Program(script, modules=("torch",), cwd=folder, environment={**job, "RANK": str(rank)})
+        for rank in range(count)
+    ]
     ended = [program.wait() for program in running]
     assert [each.returncode for each in ended] == [0] * count, [each.stderr for each in ended]
     return [each.stdout for each in ended]
@@ -151,7 +170,9 @@ def test_ranks_share_a_logdir_and_are_one_run(job):
         profile = nbprof.load(logs, run=path)
         assert profile.run.trace.hosts == ["rank 0", "rank 1"]
         frame = profile.steps.frame
-        assert frame.groupby(frame["rank"] if "rank" in frame else frame["host"]).size().tolist() == [3, 3]
+        assert frame.groupby(
+            frame["rank"] if "rank" in frame else frame["host"]
+        ).size().tolist() == [3, 3]
 
 
 def test_a_rank_that_records_a_block_says_which_it_is(job):
@@ -179,7 +200,9 @@ def test_runs_of_one_second_do_not_meet(tmp_path, monkeypatch):
 
     def unseen_at_first(self, *args, **options):
         asked.append(self)
-        return False if self == first and asked.count(first) == 1 else original(self, *args, **options)
+        return (
+            False if self == first and asked.count(first) == 1 else original(self, *args, **options)
+        )
 
     monkeypatch.setattr(type(first), "exists", unseen_at_first)
     second = places[1].settle()

@@ -41,15 +41,22 @@ def until_looked_at(session):
     (backend,) = session.backend.frameworks
     # Twice as often as it takes, on a machine that is busy.
     deadline = time.monotonic() + 30
-    return lambda: backend._threads is None or bool(backend._threads._names) or time.monotonic() > deadline
+    return lambda: (
+        backend._threads is None or bool(backend._threads._names) or time.monotonic() > deadline
+    )
 
 
 def test_a_cell_that_speaks_of_threads_has_the_ops_of_all(torch, tmp_path):
-    session = Session(Options(logdir=str(tmp_path)), source="import torch, threading\nthreading.Thread(target=run).start()").start()
+    session = Session(
+        Options(logdir=str(tmp_path)),
+        source="import torch, threading\nthreading.Thread(target=run).start()",
+    ).start()
     on_a_thread(torch, _twice())
     recording = session.stop()
     assert counts(recording)["aten::addmm"] == 2
-    assert recording.info.notes[0].startswith("the cell starts threads, so the ops of all threads were recorded")
+    assert recording.info.notes[0].startswith(
+        "the cell starts threads, so the ops of all threads were recorded"
+    )
     assert counts(recording)["[memory]"] == 0
 
 
@@ -87,20 +94,36 @@ def test_verdict_and_advice_know_what_was_not_recorded(torch, tmp_path):
     recording = session.stop()
     for p in (open_recording(recording), nbprof.load(recording.path)):
         assert (p.overview["verdict"], p.overview["bound"]) == ("Ops not recorded", None)
-        assert p.overview["verdict_text"].startswith("the framework worked on a thread that was not recorded")
-        assert p.overview["verdict_detail"].startswith('Thread "trainer" ran PyTorch and was not recorded')
+        assert p.overview["verdict_text"].startswith(
+            "the framework worked on a thread that was not recorded"
+        )
+        assert p.overview["verdict_detail"].startswith(
+            'Thread "trainer" ran PyTorch and was not recorded'
+        )
         assert p.advice.empty
         assert p.run.missing["ops"].startswith('No op was recorded. Thread "trainer" ran PyTorch')
         text = str(p.receipt) + p.text()
-        for false in ("Python calls", "No PyTorch op ran", "PyTorch allocated nothing", "profile_memory=True", "Python-bound"):
+        for false in (
+            "Python calls",
+            "No PyTorch op ran",
+            "PyTorch allocated nothing",
+            "profile_memory=True",
+            "Python-bound",
+        ):
             assert false not in text
 
 
 def test_a_recording_of_all_threads_does_not_ask_for_what_was_asked_for(torch, tmp_path):
-    session = Session(Options(logdir=str(tmp_path)), source="import torch, threading\nthreading.Thread(target=run).start()").start()
+    session = Session(
+        Options(logdir=str(tmp_path)),
+        source="import torch, threading\nthreading.Thread(target=run).start()",
+    ).start()
     on_a_thread(torch, _twice())
     p = open_recording(session.stop())
-    assert p.run.missing["memory"] == "This profile has no allocator events: the ops of all threads were recorded, without allocations."
+    assert (
+        p.run.missing["memory"]
+        == "This profile has no allocator events: the ops of all threads were recorded, without allocations."
+    )
     assert "profile_memory=True" not in str(p.receipt)
     assert p.overview["verdict"] != "Ops not recorded"
 
@@ -179,7 +202,10 @@ def test_a_recording_that_another_thread_stops_ends_with_its_step(train):
     (p,) = found
     assert len(p.steps.frame) >= 1
     assert "aten::addmm" in p.ops.frame["op"].tolist()
-    assert any(note.startswith("nbprof.stop() was called on another thread: recording ended after step") for note in p.run.capture.notes)
+    assert any(
+        note.startswith("nbprof.stop() was called on another thread: recording ended after step")
+        for note in p.run.capture.notes
+    )
     with pytest.raises(CaptureError, match="no recording to stop"):
         nbprof.stop()
 
@@ -190,7 +216,9 @@ def test_a_recording_that_another_thread_cannot_stop_goes_on(train, monkeypatch)
     stopper, found = on_thread(nbprof.stop)
     stopper.join()
     assert isinstance(found[0], CaptureError)
-    assert str(found[0]).startswith("the recording goes on: with allocations PyTorch can only be stopped on the thread that called")
+    assert str(found[0]).startswith(
+        "the recording goes on: with allocations PyTorch can only be stopped on the thread that called"
+    )
     steps = iter([True, True, False])
     train(lambda: next(steps))
     p = nbprof.stop()
@@ -216,4 +244,7 @@ def test_a_thread_that_starts_a_recording_is_told_to_stop_it(train):
 
     recorder, found = on_thread(record)
     recorder.join()
-    assert any("can only be stopped on the thread that started it: call nbprof.stop() on this one" in text for text in found[0])
+    assert any(
+        "can only be stopped on the thread that started it: call nbprof.stop() on this one" in text
+        for text in found[0]
+    )

@@ -38,11 +38,15 @@ def gpu(torch, monkeypatch):
     class Cuda:
         name = "CUDA"
 
-    monkeypatch.setattr(torch.profiler, "supported_activities", lambda: activities - {"CUDA"} | {Cuda()})
+    monkeypatch.setattr(
+        torch.profiler, "supported_activities", lambda: activities - {"CUDA"} | {Cuda()}
+    )
     original = torch.profiler.profile
 
     def profile(activities, **options):
-        return original(activities=[each for each in activities if not isinstance(each, Cuda)], **options)
+        return original(
+            activities=[each for each in activities if not isinstance(each, Cuda)], **options
+        )
 
     monkeypatch.setattr(torch.profiler, "profile", profile)
     return torch
@@ -64,12 +68,23 @@ def logging(torch, monkeypatch, method, text):
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("CuptiActivityApi.cpp:195] cuptiActivityEnable() failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)", remedies.PRIVILEGES),
-        ("init.cpp:167] CUPTI initialization failed - CUDA profiler activities will be missing", remedies.NO_CUPTI),
-        ("CuptiCallbackApi.cpp:78] cuptiSubscribe failed with error CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)", remedies.TAKEN),
+        (
+            "CuptiActivityApi.cpp:195] cuptiActivityEnable() failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)",
+            remedies.PRIVILEGES,
+        ),
+        (
+            "init.cpp:167] CUPTI initialization failed - CUDA profiler activities will be missing",
+            remedies.NO_CUPTI,
+        ),
+        (
+            "CuptiCallbackApi.cpp:78] cuptiSubscribe failed with error CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)",
+            remedies.TAKEN,
+        ),
     ],
 )
-def test_what_cupti_refuses_is_named_with_its_remedy(gpu, record, monkeypatch, capfd, method, line, sentence):
+def test_what_cupti_refuses_is_named_with_its_remedy(
+    gpu, record, monkeypatch, capfd, method, line, sentence
+):
     logging(gpu, monkeypatch, method, f"WARNING:{LOG} {line}")
     recording = record(lambda: Training(gpu).run(2))
     assert [note for note in recording.info.notes if "GPU" in note] == [sentence]
@@ -90,7 +105,9 @@ def test_a_build_without_cupti_is_named(torch, record, monkeypatch):
 
 
 def test_a_gpu_that_is_there_gets_no_note(gpu, record):
-    assert record(lambda: Training(gpu).run(1)).info.notes == ["steps: optimizer steps of torch.optim"]
+    assert record(lambda: Training(gpu).run(1)).info.notes == [
+        "steps: optimizer steps of torch.optim"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +121,9 @@ def test_a_gpu_that_is_there_gets_no_note(gpu, record):
         (None, None, False, None),
     ],
 )
-def test_a_gpu_that_is_not_seen_is_named(torch, record, monkeypatch, cuda, visible, there, expected):
+def test_a_gpu_that_is_not_seen_is_named(
+    torch, record, monkeypatch, cuda, visible, there, expected
+):
     monkeypatch.setattr(torch.version, "cuda", cuda)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(remedies, "nvidia_gpu", lambda: there)
@@ -112,7 +131,11 @@ def test_a_gpu_that_is_not_seen_is_named(torch, record, monkeypatch, cuda, visib
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    notes = [note for note in record(lambda: Training(torch).run(1)).info.notes if not note.startswith("steps:")]
+    notes = [
+        note
+        for note in record(lambda: Training(torch).run(1)).info.notes
+        if not note.startswith("steps:")
+    ]
     assert len(notes) == (expected is not None)
     assert expected is None or expected in notes[0]
 
@@ -162,7 +185,9 @@ def test_no_history_without_allocations_or_before_cuda_is_used(gpu, allocator, r
     assert not list(recording.path.glob("*.pickle"))
 
 
-def test_cuda_that_is_first_used_after_the_recording_is_left_alone(gpu, allocator, record, monkeypatch):
+def test_cuda_that_is_first_used_after_the_recording_is_left_alone(
+    gpu, allocator, record, monkeypatch
+):
     waiting = []
     monkeypatch.setattr(gpu.cuda, "_lazy_call", waiting.append)
     record(lambda: Training(gpu).run(1))
@@ -185,7 +210,9 @@ def test_a_history_that_fails_costs_no_recording(gpu, allocator, record, monkeyp
     monkeypatch.setattr(gpu.cuda.memory, "_dump_snapshot", refuse)
     recording = record(lambda: Training(gpu).run(2))
     assert len(steps(recording)) == 2
-    assert any("could not be written: RuntimeError: no room" in note for note in recording.info.notes)
+    assert any(
+        "could not be written: RuntimeError: no room" in note for note in recording.info.notes
+    )
     assert allocator[-1][1] is None
 
 
@@ -232,8 +259,13 @@ def test_a_profiler_that_does_not_start_says_why(torch, place, monkeypatch):
     def refuse(self):
         raise RuntimeError("Kineto is not in this build")
 
-    monkeypatch.setattr(importlib.import_module("torch.autograd.profiler").profile, "_start_trace", refuse)
-    with pytest.warns(RuntimeWarning, match="Kineto is not in this build"), nbprof.profile(backend="torch") as run:
+    monkeypatch.setattr(
+        importlib.import_module("torch.autograd.profiler").profile, "_start_trace", refuse
+    )
+    with (
+        pytest.warns(RuntimeWarning, match="Kineto is not in this build"),
+        nbprof.profile(backend="torch") as run,
+    ):
         Training(torch).run(1)
     assert run.result is None
 
@@ -245,7 +277,10 @@ def test_a_disk_that_is_full_is_named(torch, place, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(trace, "pack", full)
-    with pytest.warns(RuntimeWarning, match="No space left on device"), nbprof.profile(backend="torch"):
+    with (
+        pytest.warns(RuntimeWarning, match="No space left on device"),
+        nbprof.profile(backend="torch"),
+    ):
         Training(torch).run(1)
     left = [path for path in place.rglob("*") if path.is_file() and path.name != ".gitignore"]
     assert left == []
@@ -253,12 +288,20 @@ def test_a_disk_that_is_full_is_named(torch, place, monkeypatch):
 
 @pytest.mark.parametrize(
     ("free", "why"),
-    [(4096, "No space left on device, 4.0 KiB are free; the disk is full, or limited: choose"), (1 << 40, "it gives no reason")],
+    [
+        (4096, "No space left on device, 4.0 KiB are free; the disk is full, or limited: choose"),
+        (1 << 40, "it gives no reason"),
+    ],
 )
-def test_a_trace_that_pytorch_does_not_write_is_no_missing_file(torch, place, monkeypatch, free, why):
+def test_a_trace_that_pytorch_does_not_write_is_no_missing_file(
+    torch, place, monkeypatch, free, why
+):
     monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace", lambda *_: None)
     usage = importlib.import_module("shutil").disk_usage
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage(path)._replace(free=free))
-    with pytest.warns(RuntimeWarning, match=f"PyTorch wrote no trace to .*: {why}"), nbprof.profile(backend="torch"):
+    with (
+        pytest.warns(RuntimeWarning, match=f"PyTorch wrote no trace to .*: {why}"),
+        nbprof.profile(backend="torch"),
+    ):
         Training(torch).run(1)
     assert not [path for path in place.rglob("*") if path.is_file() and path.name != ".gitignore"]

@@ -58,7 +58,10 @@ def test_a_killed_process_leaves_a_sentence(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     (found,) = unfinished(tmp_path / "logs")
     assert not found.running
-    with pytest.raises(ReadError, match=rf"its process, {found.facts['pid']}, ended before the recording did, before its profiler wrote"):
+    with pytest.raises(
+        ReadError,
+        match=rf"its process, {found.facts['pid']}, ended before the recording did, before its profiler wrote",
+    ):
         nbprof.load(logdir)
     assert not len(nbprof.runs(logdir))
     # A later one is what people come for then.
@@ -94,7 +97,8 @@ def test_an_earlier_run_says_that_a_later_one_is_missing(tmp_path):
 def test_one_that_goes_on_is_not_opened(tmp_path):
     left(tmp_path, data=trace(), pid=os.getpid())
     with pytest.raises(
-        ReadError, match=rf"is not finished: its process, {os.getpid()}, is still running, and its run appears when it finishes"
+        ReadError,
+        match=rf"is not finished: its process, {os.getpid()}, is still running, and its run appears when it finishes",
     ):
         nbprof.load(tmp_path)
     place = Place(Options(logdir=str(tmp_path)))
@@ -107,7 +111,16 @@ def test_one_on_another_machine_may_go_on(tmp_path):
     assert unfinished(tmp_path)[0].running
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"pid": "x", "started": "then", "notebook": 3}', '{"pid": -1, "started": 1e300}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"pid": "x", "started": "then", "notebook": 3}',
+        '{"pid": -1, "started": 1e300}',
+    ],
+)
 def test_a_damaged_file_is_no_error(tmp_path, text):
     folder = left(tmp_path)
     (folder / MARK).write_text(text)
@@ -133,7 +146,9 @@ def test_the_old_status_is_closed():
         pub_socket=object(),
         parent_header={"msg_id": "1"},
         topic=b"display",
-        session=SimpleNamespace(send=lambda _socket, kind, content, **_: sent.append((kind, content))),
+        session=SimpleNamespace(
+            send=lambda _socket, kind, content, **_: sent.append((kind, content))
+        ),
     )
     slot = Slot(SimpleNamespace(kernel=object(), display_pub=publisher))
     slot.close("", "nothing was shown")

@@ -45,7 +45,9 @@ def test_a_run_is_copied_to_the_url_and_opens_there(bucket):
     again = nbprof.load(where)
     assert len(again.steps.frame) == len(p.steps.frame) == 3
     assert again.run.capture is not None
-    assert nbprof.load(bucket + "/logs").steps.frame["step"].tolist() == p.steps.frame["step"].tolist()
+    assert (
+        nbprof.load(bucket + "/logs").steps.frame["step"].tolist() == p.steps.frame["step"].tolist()
+    )
 
 
 def test_two_runs_of_one_second_are_two(tmp_path, bucket):
@@ -55,7 +57,10 @@ def test_two_runs_of_one_second_are_two(tmp_path, bucket):
         run.mkdir(parents=True)
         (run / "host.xplane.pb").write_text(str(number))
         upload.put(run)
-    assert [upload.where(run).rpartition("/")[2] for run in runs] == ["2026_01_01_00_00_00", "2026_01_01_00_00_00_2"]
+    assert [upload.where(run).rpartition("/")[2] for run in runs] == [
+        "2026_01_01_00_00_00",
+        "2026_01_01_00_00_00_2",
+    ]
     # What has changed since is copied again, to the same place.
     (runs[0] / "nbprof.json").write_text(json.dumps({"label": "a"}))
     upload.put(runs[0])

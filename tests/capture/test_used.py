@@ -15,7 +15,9 @@ def kind(module, **own):
     return type("Of", (), {"__module__": module, "__slots__": (), **own})
 
 
-Tensor, Array, Eager = (kind(module) for module in ("torch", "jaxlib._jax", "tensorflow.python.framework.ops"))
+Tensor, Array, Eager = (
+    kind(module) for module in ("torch", "jaxlib._jax", "tensorflow.python.framework.ops")
+)
 EARLIER = """
 import functools
 class Net(Module): pass
@@ -51,9 +53,21 @@ def cells(monkeypatch):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.delitem(sys.modules, "jax", raising=False)
     module = types.ModuleType("mine")
-    out = {"torch": sys.modules["torch"], "Module": kind("torch.nn.modules.module"), "params": {"w": Array()}, "batches": [Eager()]}
+    out = {
+        "torch": sys.modules["torch"],
+        "Module": kind("torch.nn.modules.module"),
+        "params": {"w": Array()},
+        "batches": [Eager()],
+    }
     exec(compile(EARLIER, "<cell>", "exec"), out)
-    exec(compile("import torch\ndef train(): return torch.ones(3)\ndef other(): return 1", "mine.py", "exec"), vars(module))
+    exec(
+        compile(
+            "import torch\ndef train(): return torch.ones(3)\ndef other(): return 1",
+            "mine.py",
+            "exec",
+        ),
+        vars(module),
+    )
     return out | {"mine": module, "tensor": Tensor(), "fit": Eager()}
 
 
@@ -78,7 +92,16 @@ def test_a_cell_without_a_name_of_a_framework_is_of_the_one_that_its_variables_a
 
 
 @pytest.mark.parametrize(
-    "cell", ["compute()", "lazy.model", "mine.other()", "losses.append(1)", "train = compute", "losses.fit()", "f(train=1)"]
+    "cell",
+    [
+        "compute()",
+        "lazy.model",
+        "mine.other()",
+        "losses.append(1)",
+        "train = compute",
+        "losses.fit()",
+        "f(train=1)",
+    ],
 )
 def test_where_variables_lead_to_none_it_is_open_what_the_cell_uses(cells, cell):
     chosen = choose("auto", cell, cells)
@@ -86,7 +109,9 @@ def test_where_variables_lead_to_none_it_is_open_what_the_cell_uses(cells, cell)
 
 
 def test_all_frameworks_that_a_cell_leads_to_are_told(cells):
-    assert choose("auto", "for x in batches:\n    step(params, x)", cells).candidates == ("tensorflow",)
+    assert choose("auto", "for x in batches:\n    step(params, x)", cells).candidates == (
+        "tensorflow",
+    )
     assert choose("auto", "for x in batches:\n    step(params, x)", cells).others == ("jax",)
     assert choose("auto", "import jax\ntrain()", cells).others == ("torch",)
     assert choose("jax", "train()", cells).others == ("torch",)
@@ -95,13 +120,17 @@ def test_all_frameworks_that_a_cell_leads_to_are_told(cells):
 def test_a_model_of_keras_is_of_its_backend(cells, monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    assert choose("auto", "model.fit(1)", {"model": type("Sequential", (kind("torch.nn"),), {"__module__": "keras.src"})()}).candidates == (
-        "jax",
-    )
+    assert choose(
+        "auto",
+        "model.fit(1)",
+        {"model": type("Sequential", (kind("torch.nn"),), {"__module__": "keras.src"})()},
+    ).candidates == ("jax",)
 
 
 def test_functions_of_installed_packages_are_not_followed(cells):
-    code = compile("def helper(): return torch.ones(1)", "lib/python3/site-packages/any/helpers.py", "exec")
+    code = compile(
+        "def helper(): return torch.ones(1)", "lib/python3/site-packages/any/helpers.py", "exec"
+    )
     exec(code, cells)
     assert choose("auto", "helper()", cells).unnamed == ("torch",)
 

@@ -95,7 +95,10 @@ def test_windows_may_follow_each_other_without_a_gap(stub):
 
 def test_one_window_has_no_group_and_the_name_that_the_profiler_gave(stub):
     session = recorded(stub, 6, steps=(2, 3))
-    assert (session.recording.info.group, session.recording.path.name) == ("", "2026_01_01_00_00_00")
+    assert (session.recording.info.group, session.recording.path.name) == (
+        "",
+        "2026_01_01_00_00_00",
+    )
     assert session.recording.info.window == [2, 3]
     assert session.recording.others == []
 
@@ -103,13 +106,18 @@ def test_one_window_has_no_group_and_the_name_that_the_profiler_gave(stub):
 def test_steps_past_the_end_are_said(stub):
     session = recorded(stub, 4, steps=(10, 20))
     assert session.recording is None
-    assert session.failure == "--steps asked for step 10, but the cell ended after step 4: nothing was recorded"
+    assert (
+        session.failure
+        == "--steps asked for step 10, but the cell ended after step 4: nothing was recorded"
+    )
     session = recorded(stub, 0, steps=(10, 12))
     assert session.failure.startswith(
         "--steps asked for step 10, but the cell marks no steps: mark them with 'for batch in nbprof.steps(batches):'"
     )
     session = recorded(stub, 4, steps=(3, 20))
-    assert "--steps asked for 3 to 20, but the cell ended after step 4" in session.recording.info.notes
+    assert (
+        "--steps asked for 3 to 20, but the cell ended after step 4" in session.recording.info.notes
+    )
     assert session.recording.info.window == [3, 4]
 
 
@@ -144,7 +152,10 @@ def test_seconds_end_a_recording_at_the_end_of_the_step_that_runs(stub):
     assert stub.calls[1] == f"stop on {threading.main_thread().name}"
     assert recording.info.window == [1, 2]
     assert recording.info.steps_seen == 4
-    assert "0.05 s passed since the recording began (--seconds): recording ended after step 2" in recording.info.notes
+    assert (
+        "0.05 s passed since the recording began (--seconds): recording ended after step 2"
+        in recording.info.notes
+    )
 
 
 def test_seconds_end_a_recording_at_once_where_no_step_runs(stub):
@@ -159,7 +170,10 @@ def test_a_step_that_does_not_end_is_not_waited_for_for_ever(stub, monkeypatch):
     session = Session(Options(backend="tensorflow", seconds=0.05)).start()
     with nbprof.step():
         assert session.windows._ended.wait(20)
-    assert "and no step ended in the 0 s after it: recording ended before the first step ended" in "".join(session.stop().info.notes)
+    assert (
+        "and no step ended in the 0 s after it: recording ended before the first step ended"
+        in "".join(session.stop().info.notes)
+    )
     # The step was cut off, so it is in no file.
     assert (session.recording.info.steps_marked, session.recording.info.steps_seen) == (0, 1)
 
@@ -190,9 +204,11 @@ def test_a_growing_process_ends_the_recording(stub, monkeypatch):
     assert session.windows._ended.wait(20)
     notes = session.stop().info.notes
     # The step ended between two looks at the memory: what the process had grown until then is the cell's own.
-    assert any("since its first recorded step, over 476.84 MiB (--limit 0.5): recording ended after step 1" in note for note in notes), (
-        notes
-    )
+    assert any(
+        "since its first recorded step, over 476.84 MiB (--limit 0.5): recording ended after step 1"
+        in note
+        for note in notes
+    ), notes
 
 
 def test_memory_that_nobody_limited_counts_when_the_machine_runs_short(monkeypatch):
@@ -209,7 +225,9 @@ def test_memory_that_nobody_limited_counts_when_the_machine_runs_short(monkeypat
     assert not said
     free.available = 0.5e9
     watch._thread.join(20)
-    assert said == ["the process grew by 1.86 GiB since the recording began, over 953.67 MiB (--limit)"]
+    assert said == [
+        "the process grew by 1.86 GiB since the recording began, over 953.67 MiB (--limit)"
+    ]
 
 
 def test_what_fails_while_the_bounds_are_watched_is_a_note(stub, monkeypatch):
@@ -229,7 +247,9 @@ def test_what_fails_while_the_bounds_are_watched_is_a_note(stub, monkeypatch):
 
 def test_the_memory_of_a_container_counts(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text("1000000\n")
-    monkeypatch.setattr(bounds, "_OF_CONTAINER", (str(tmp_path / "memory.max"), str(tmp_path / "absent")))
+    monkeypatch.setattr(
+        bounds, "_OF_CONTAINER", (str(tmp_path / "memory.max"), str(tmp_path / "absent"))
+    )
     assert bounds.machine_bytes() == 1_000_000
     (tmp_path / "memory.max").write_text("max\n")
     assert bounds.machine_bytes() > 1_000_000
@@ -259,7 +279,12 @@ def test_a_fault_at_the_end_of_a_window_is_said_and_keeps_the_others(stub):
 
 def test_batches_of_one_kind_make_the_window():
     calls = []
-    clock = StepClock(window=(3, 4), batches_of="train", begin_window=lambda: calls.append("begin"), end_window=lambda: calls.append("end"))
+    clock = StepClock(
+        window=(3, 4),
+        batches_of="train",
+        begin_window=lambda: calls.append("begin"),
+        end_window=lambda: calls.append("end"),
+    )
 
     def loop(kind, count):
         clock.loop(kind)
@@ -283,7 +308,10 @@ def test_batches_of_one_kind_make_the_window():
 def test_several_batches_a_step_open_the_window_with_the_step_that_holds_its_first():
     calls = []
     clock = StepClock(
-        window=(6, 7), batches_of="train", begin_window=lambda: calls.append(clock.seen), end_window=lambda: calls.append(clock.seen)
+        window=(6, 7),
+        batches_of="train",
+        begin_window=lambda: calls.append(clock.seen),
+        end_window=lambda: calls.append(clock.seen),
     )
     clock.loop("train")
     for _ in range(3):
@@ -296,12 +324,40 @@ def test_several_batches_a_step_open_the_window_with_the_step_that_holds_its_fir
     ("error", "is_it"),
     [
         (MemoryError(), True),
-        (type("ResourceExhaustedError", (Exception,), {})("OOM when allocating tensor with shape[1,2]"), True),
-        (type("ResourceExhaustedError", (Exception,), {})("Received message larger than max"), False),
-        (type("XlaRuntimeError", (RuntimeError,), {})("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 bytes"), True),
-        (type("JaxRuntimeError", (RuntimeError,), {})("RESOURCE_EXHAUSTED: Received message larger than max (5 vs. 4)"), False),
-        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory. Tried to allocate 2 GiB"), True),
-        (RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (
+            type("ResourceExhaustedError", (Exception,), {})(
+                "OOM when allocating tensor with shape[1,2]"
+            ),
+            True,
+        ),
+        (
+            type("ResourceExhaustedError", (Exception,), {})("Received message larger than max"),
+            False,
+        ),
+        (
+            type("XlaRuntimeError", (RuntimeError,), {})(
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 bytes"
+            ),
+            True,
+        ),
+        (
+            type("JaxRuntimeError", (RuntimeError,), {})(
+                "RESOURCE_EXHAUSTED: Received message larger than max (5 vs. 4)"
+            ),
+            False,
+        ),
+        (
+            type("OutOfMemoryError", (RuntimeError,), {})(
+                "CUDA out of memory. Tried to allocate 2 GiB"
+            ),
+            True,
+        ),
+        (
+            RuntimeError(
+                "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried"
+            ),
+            True,
+        ),
         (RuntimeError("the room is full"), False),
         (ValueError("out of memory"), False),
         (None, False),
@@ -331,7 +387,9 @@ def test_a_run_is_kept_where_what_is_known_of_it_cannot_be_written(stub, monkeyp
     monkeypatch.setattr("nbprof.sources.recording.Recording.write", full)
     recording = recorded(stub, 2).recording
     assert recording.host_file.exists()
-    assert recording.info.notes[-1].endswith("has no complete nbprof.json next to it: No space left on device")
+    assert recording.info.notes[-1].endswith(
+        "has no complete nbprof.json next to it: No space left on device"
+    )
 
 
 def test_loops_are_weighed_against_what_is_recorded_since_a_framework_joined():

@@ -60,7 +60,10 @@ def test_windows_and_bounds(tmp_path, backend):
     assert said["windows"] == "[[2, 3], [6, 7], [10, 11]] [True, False]", done.stdout
     assert said["each"] == "[2, 2, 2]"
     assert said["seconds"] == "True True", done.stdout
-    assert "0.3 s passed since the recording began (--seconds): recording ended after step" in said["notes"]
+    assert (
+        "0.3 s passed since the recording began (--seconds): recording ended after step"
+        in said["notes"]
+    )
     if backend != "torch":
         assert "(--seconds): recording ended" in said["no"], done.stdout
     assert said["threads"] == "[]"

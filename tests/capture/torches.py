@@ -21,7 +21,9 @@ class Training:
     def __init__(self, torch, wait_s=0.02):
         self.torch = torch
         self.wait_s = wait_s
-        self.model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+        self.model = torch.nn.Sequential(
+            torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)
+        )
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.ends = []
 
@@ -70,6 +72,13 @@ def counts(recording):
 
 def steps(recording):
     """The steps in the file, in time order: (number, start µs, end µs, thread)."""
-    found = [event for event in events(recording) if str(event.get("name", "")).startswith("ProfilerStep#")]
+    found = [
+        event
+        for event in events(recording)
+        if str(event.get("name", "")).startswith("ProfilerStep#")
+    ]
     found.sort(key=lambda event: event["ts"])
-    return [(int(event["name"].split("#")[1]), event["ts"], event["ts"] + event["dur"], event["tid"]) for event in found]
+    return [
+        (int(event["name"].split("#")[1]), event["ts"], event["ts"] + event["dur"], event["tid"])
+        for event in found
+    ]

@@ -34,6 +34,9 @@ def answer(*words, code=0):
 def on_a_terminal(monkeypatch, width=100, **more):
     """What rich prints from now on, as a terminal of that width gets it."""
     screen = io.StringIO()
-    monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=screen, force_terminal=True, width=width, **more))
+    monkeypatch.setattr(
+        "rich.console.Console",
+        lambda **_: Console(file=screen, force_terminal=True, width=width, **more),
+    )
     monkeypatch.setattr("nbprof.cli.output.is_terminal", lambda: True)
     return screen

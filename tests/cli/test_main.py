@@ -48,7 +48,10 @@ def test_help_imports_no_command_and_summary_nothing_that_draws():
     assert not {"bokeh", "IPython", "PIL", "rich", "fsspec", "anywidget", "asyncio"} & of_summary
 
 
-@pytest.mark.parametrize(("words", "meant"), [(["advise"], "advice"), (["sumary"], "summary"), (["skill", "instal"], "install")])
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["advise"], "advice"), (["sumary"], "summary"), (["skill", "instal"], "install")],
+)
 def test_a_command_that_is_misspelt_is_named(words, meant):
     assert CliRunner().invoke(cli.main, words).output.count(f"id you mean '{meant}'?") == 1
 
@@ -56,7 +59,11 @@ def test_a_command_that_is_misspelt_is_named(words, meant):
 def test_no_help_ends_where_it_begins_to_say_something():
     for name in cli.COMMANDS:
         command = cli.main.get_command(click.Context(cli.main), name)
-        texts = [command.help, command.get_short_help_str(), *(getattr(param, "help", "") or "" for param in command.params)]
+        texts = [
+            command.help,
+            command.get_short_help_str(),
+            *(getattr(param, "help", "") or "" for param in command.params),
+        ]
         assert [text for text in texts if text.rstrip(". ").endswith(":")] == [], name
 
 
@@ -89,21 +96,36 @@ def test_exit_codes(monkeypatch, raised, code, said):
 
 @pytest.mark.parametrize("code", [cli.GOOD, cli.FAILED, cli.UNKNOWN])
 def test_what_a_command_returns_is_the_exit_code(monkeypatch, code):
-    monkeypatch.setattr(cli.main, "get_command", lambda ctx, name: click.Command("cache", callback=lambda: code))
+    monkeypatch.setattr(
+        cli.main, "get_command", lambda ctx, name: click.Command("cache", callback=lambda: code)
+    )
     assert CliRunner().invoke(cli.main, ["cache"]).exit_code == code
 
 
 def test_a_reader_that_has_gone_is_no_error():
     code = "from nbprof.cli import main as cli\nimport click\n"
     code += "cli.main.get_command = lambda ctx, name: click.Command('x', callback=lambda: print('row\\n' * 100_000))\ncli.main(['x'])"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b"row\n"
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == cli.CLOSED_PIPE
 
 
-@pytest.mark.parametrize("words", [["summary"], ["frame"], ["runs"], ["compare", "a"], ["expect"], ["expect", "--against"], ["serve"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["summary"],
+        ["frame"],
+        ["runs"],
+        ["compare", "a"],
+        ["expect"],
+        ["expect", "--against"],
+        ["serve"],
+    ],
+)
 def test_the_shell_completes_paths(words):
     (found,) = BashComplete(cli.main, {}, "nbprof", "_NBPROF_COMPLETE").get_completions(words, "lo")
     assert (found.type, found.value) == ("file", "lo")

@@ -74,11 +74,16 @@ def test_runs_of_cells_are_listed_by_notebook_and_cell(tmp_path):
         folder = tmp_path / "plugins" / "profile" / f"2026_11_{day}_10_00_00"
         folder.mkdir(parents=True)
         shutil.copy(SLOW, folder)
-        (folder / "nbprof.json").write_text(json.dumps({"backend": "tensorflow", "label": f"training [{cell}]"}))
+        (folder / "nbprof.json").write_text(
+            json.dumps({"backend": "tensorflow", "label": f"training [{cell}]"})
+        )
     head, *rows = call("runs", tmp_path).stdout.splitlines()
     assert "Recorded as" in head
     assert ["training [5]" in rows[0], "training [3]" in rows[1]] == [True, True]
-    assert [row["label"] for row in answer("runs", tmp_path)["runs"]] == ["training [5]", "training [3]"]
+    assert [row["label"] for row in answer("runs", tmp_path)["runs"]] == [
+        "training [5]",
+        "training [3]",
+    ]
 
 
 def test_capture_of_a_worker_and_of_one_that_is_away(tmp_path, monkeypatch):
@@ -88,7 +93,19 @@ def test_capture_of_a_worker_and_of_one_that_is_away(tmp_path, monkeypatch):
         bound.bind(("localhost", 0))
         away = f"localhost:{bound.getsockname()[1]}"
         with standing_in(recorded()) as worker:
-            words = ("capture", worker.address, away, "--duration", "50", "--retries", "0", "--name", "here", "--logdir", tmp_path)
+            words = (
+                "capture",
+                worker.address,
+                away,
+                "--duration",
+                "50",
+                "--retries",
+                "0",
+                "--name",
+                "here",
+                "--logdir",
+                tmp_path,
+            )
             said = answer(*words)["run"]
     assert said["path"] == str(tmp_path / "plugins" / "profile" / "here")
     assert any(f"{away} is missing" in text for text in said["warnings"])
@@ -100,11 +117,16 @@ def test_capture_of_a_worker_and_of_one_that_is_away(tmp_path, monkeypatch):
 def served(monkeypatch, tmp_path):
     """What the server was asked for; the program writes its arguments to `ran`."""
     asked = []
-    monkeypatch.setattr("nbprof.capture.remote.serve.serve", lambda port, backend: asked.append((port, backend)) or 6010)
+    monkeypatch.setattr(
+        "nbprof.capture.remote.serve.serve",
+        lambda port, backend: asked.append((port, backend)) or 6010,
+    )
     monkeypatch.setattr(sys, "argv", ["nbprof"])
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "helper.py").write_text("import sys\nopen('ran', 'w').write(' '.join(sys.argv[1:]))\nsys.exit(int(sys.argv[1]))\n")
+    (tmp_path / "helper.py").write_text(
+        "import sys\nopen('ran', 'w').write(' '.join(sys.argv[1:]))\nsys.exit(int(sys.argv[1]))\n"
+    )
     (tmp_path / "train.py").write_text("import helper\n")
     (tmp_path / "fails.py").write_text("raise KeyError('mine')\n")
     yield asked
@@ -148,15 +170,18 @@ def test_cache_is_told_and_emptied():
 def test_doctor_as_text_and_json():
     said = answer("doctor")["checks"]
     lines = call("doctor").stdout.splitlines()
-    assert [f"{check['name']}:" in line for check, line in zip(said, [line for line in lines if line[0] != " "], strict=True)] == [
-        True
-    ] * len(said)
+    assert [
+        f"{check['name']}:" in line
+        for check, line in zip(said, [line for line in lines if line[0] != " "], strict=True)
+    ] == [True] * len(said)
     assert all(check["remedy"] for check in said if check["state"] != "ok")
 
 
 def test_what_blocks_reading_is_an_error(monkeypatch):
     version = examined._version
-    monkeypatch.setattr(examined, "_version", lambda name: "" if name == "pandas" else version(name))
+    monkeypatch.setattr(
+        examined, "_version", lambda name: "" if name == "pandas" else version(name)
+    )
     assert "pip install pandas" in call("doctor", code=BAD).stdout
 
 
@@ -183,7 +208,13 @@ def test_a_machine_without_gpus(tmp_path):
 
 @pytest.mark.parametrize(
     ("only", "rights", "state"),
-    [("0", "0", "ok"), ("1", "0", "limited"), ("1", "200000", "ok"), ("1", "4000000000", "ok"), ("x", "0", "limited")],
+    [
+        ("0", "0", "ok"),
+        ("1", "0", "limited"),
+        ("1", "200000", "ok"),
+        ("1", "4000000000", "ok"),
+        ("x", "0", "limited"),
+    ],
 )
 def test_counters_of_an_nvidia_gpu(tmp_path, monkeypatch, only, rights, state):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -210,7 +241,9 @@ def test_cupti_is_looked_for_where_the_loader_finds_it(tmp_path, monkeypatch):
         assert of(examined.nvidia(root))["CUPTI"][1:3] == ("ok", str(library))
 
 
-@pytest.mark.parametrize("place", ["usr/local/cuda-12.8/extras/CUPTI/lib64", "usr/local/cuda/targets/x86_64-linux/lib"])
+@pytest.mark.parametrize(
+    "place", ["usr/local/cuda-12.8/extras/CUPTI/lib64", "usr/local/cuda/targets/x86_64-linux/lib"]
+)
 def test_a_cupti_that_no_loader_finds_is_none(tmp_path, monkeypatch, place):
     root = machine(tmp_path / "root")
     monkeypatch.setattr(sys, "path", [])
@@ -265,7 +298,9 @@ def test_a_framework_that_does_not_start_is_told(monkeypatch):
 
 
 def test_without_a_framework_profiles_can_be_read(monkeypatch):
-    monkeypatch.setattr(examined, "PACKAGES", {"Other": Doctor("no_such_module", ("no-such-distribution",))})
+    monkeypatch.setattr(
+        examined, "PACKAGES", {"Other": Doctor("no_such_module", ("no-such-distribution",))}
+    )
     assert "read" in of(examined.frameworks())["frameworks"].remedy
 
 
@@ -303,13 +338,19 @@ def test_extensions_that_are_off_are_told(monkeypatch, tmp_path):
 
 def test_a_brief_of_a_run_and_of_two():
     assert call("brief", MENDED, "--tokens", 700).stdout == nbprof.load(MENDED).brief(700)
-    assert call("brief", MENDED, "--against", SLOW).stdout == nbprof.brief(nbprof.compare(SLOW, MENDED))
+    assert call("brief", MENDED, "--against", SLOW).stdout == nbprof.brief(
+        nbprof.compare(SLOW, MENDED)
+    )
 
 
 def test_what_is_redacted_names_no_file(tmp_path):
     target = tmp_path / "page.html"
     call("report", SLOW, "--redact", "-o", target)
-    said = [call("brief", SLOW, "--redact").stdout, call("compare", SLOW, MENDED, "--redact", "--markdown").stdout, target.read_text()]
+    said = [
+        call("brief", SLOW, "--redact").stdout,
+        call("compare", SLOW, MENDED, "--redact", "--markdown").stdout,
+        target.read_text(),
+    ]
     assert not any("tf_slow" in each for each in said)
     assert "name_" in said[0]
     plain, hidden = (answer("compare", SLOW, MENDED, *more) for more in ([], ["--redact"]))

@@ -15,7 +15,9 @@ from nbprof.cli import progress
 @pytest.fixture
 def screen(monkeypatch):
     made = io.StringIO()
-    monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=made, force_terminal=True, width=100))
+    monkeypatch.setattr(
+        "rich.console.Console", lambda **_: Console(file=made, force_terminal=True, width=100)
+    )
     monkeypatch.setattr(progress, "is_terminal", lambda: True)
     return made
 

@@ -49,7 +49,11 @@ def test_the_text_is_that_of_the_whole_dashboard(profile):
 
 def test_summary_as_json(profile):
     said = answer("summary", SLOW)
-    assert {key: said[key] for key in ("nbprof", "schema", "command")} == {"nbprof": __version__, "schema": 1, "command": "summary"}
+    assert {key: said[key] for key in ("nbprof", "schema", "command")} == {
+        "nbprof": __version__,
+        "schema": 1,
+        "command": "summary",
+    }
     assert said["overview"]["bound"] == "input"
     assert said["overview"]["step_time_ms"] == profile.overview["step_time_ms"]
     assert said["overview"]["peak_memory_bytes"] is None
@@ -63,16 +67,28 @@ def test_what_lowers_the_trust_is_a_warning(tmp_path):
     trace.write_text(compact(complete(ts=1), complete(ts="no")))
     said = answer("summary", trace)
     assert said["run"]["dropped"] == 1
-    assert said["run"]["warnings"] == ["1 event left out: time (ts) is not a number or is out of range."]
-    assert (said["overview"]["unit"]["kind"], said["overview"]["step_time_ms"]) == ("recording", 0.001)
+    assert said["run"]["warnings"] == [
+        "1 event left out: time (ts) is not a number or is out of range."
+    ]
+    assert (said["overview"]["unit"]["kind"], said["overview"]["step_time_ms"]) == (
+        "recording",
+        0.001,
+    )
 
 
 def test_a_run_in_an_archive_by_its_name(tmp_path):
     with zipfile.ZipFile(tmp_path / "runs.zip", "w") as archive:
         for run in ("first", "second"):
             archive.write(SLOW, f"plugins/profile/{run}/host.xplane.pb")
-    names = [answer("summary", tmp_path / "runs.zip", "--run", run)["run"]["path"] for run in ("first", "sec", "-1")]
-    assert [name.rpartition("/")[2] for name in names] == ["first", "second", names[2].rpartition("/")[2]]
+    names = [
+        answer("summary", tmp_path / "runs.zip", "--run", run)["run"]["path"]
+        for run in ("first", "sec", "-1")
+    ]
+    assert [name.rpartition("/")[2] for name in names] == [
+        "first",
+        "second",
+        names[2].rpartition("/")[2],
+    ]
     assert "third" in call("summary", tmp_path / "runs.zip", "--run", "third", code=BAD).stderr
 
 
@@ -89,11 +105,20 @@ def test_several_files_are_hosts_and_one_of_them_can_be_opened(tmp_path):
 
 def test_what_needs_a_host_names_the_option(tmp_path):
     for rank in range(2):
-        (tmp_path / f"host-{rank}.xplane.pb").write_bytes(chunk(4, f"host-{rank}") + Path(SLOW).read_bytes())
+        (tmp_path / f"host-{rank}.xplane.pb").write_bytes(
+            chunk(4, f"host-{rank}") + Path(SLOW).read_bytes()
+        )
     assert "--rank 0" in call("frame", tmp_path, "trace.events", "--executor", "1", code=BAD).stderr
 
 
-@pytest.mark.parametrize("words", [["summary", "nowhere.json"], ["frame", "nowhere", "ops"], ["report", "nowhere", "-o", "x.html"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["summary", "nowhere.json"],
+        ["frame", "nowhere", "ops"],
+        ["report", "nowhere", "-o", "x.html"],
+    ],
+)
 def test_what_is_not_there_is_a_sentence(words):
     said = call(*words, code=BAD).stderr
     assert said.startswith("nbprof: nowhere")
@@ -116,7 +141,9 @@ def test_advice_has_evidence_and_code(profile):
 
 
 def test_no_advice_says_so():
-    assert call("advice", DATA / "xspace" / "jax_loop.xplane.pb").stdout.startswith("No recommendations")
+    assert call("advice", DATA / "xspace" / "jax_loop.xplane.pb").stdout.startswith(
+        "No recommendations"
+    )
 
 
 def test_frames_are_listed(profile):
@@ -156,15 +183,30 @@ def test_a_frame_in_a_pipe_is_whole_and_plain(profile):
 
 
 def test_units_are_said_once_and_in_one_way():
-    heads = {col.name: heading(col) for col in [*SCHEMA["kernels.frame"], *SCHEMA["device_time.bandwidth"]]}
-    assert [heads[name] for name in ("avg_us", "min_us", "max_us")] == ["Avg µs", "Min µs", "Max µs"]
+    heads = {
+        col.name: heading(col)
+        for col in [*SCHEMA["kernels.frame"], *SCHEMA["device_time.bandwidth"]]
+    }
+    assert [heads[name] for name in ("avg_us", "min_us", "max_us")] == [
+        "Avg µs",
+        "Min µs",
+        "Max µs",
+    ]
     assert not any("(" in head or "_" in head for head in heads.values())
     assert heading(ms("x", "Programs", "")) == "Programs ms"
     assert heading(count("x", "Programs", "")) == "Programs"
 
 
 def test_cells_are_as_on_the_page():
-    lines = call("frame", SLOW, "ops", "--columns", "op,self_us,self_fraction,eager", "--where", "op == 'PyFunc'").stdout.splitlines()
+    lines = call(
+        "frame",
+        SLOW,
+        "ops",
+        "--columns",
+        "op,self_us,self_fraction,eager",
+        "--where",
+        "op == 'PyFunc'",
+    ).stdout.splitlines()
     assert lines[0].split() == ["Operation", "Self", "µs", "Self", "%", "Eager"]
     assert lines[1].split() == ["PyFunc", "283,396.3", "49.3", "✗"]
 
@@ -189,9 +231,21 @@ def test_what_is_not_known_is_a_dash_null_or_empty():
 
 
 def test_rows_are_chosen_sorted_and_cut(profile):
-    words = ("frame", SLOW, "ops", "--where", "self_us > 100 and 'Map' in op", "--sort", "where,-total_us", "--top", "2")
+    words = (
+        "frame",
+        SLOW,
+        "ops",
+        "--where",
+        "self_us > 100 and 'Map' in op",
+        "--sort",
+        "where,-total_us",
+        "--top",
+        "2",
+    )
     said = answer(*words, "--columns", "op,total_us")
-    want = profile.ops.frame.query("self_us > 100 and op.str.contains('Map')").sort_values("total_us", ascending=False)
+    want = profile.ops.frame.query("self_us > 100 and op.str.contains('Map')").sort_values(
+        "total_us", ascending=False
+    )
     assert [row["op"] for row in said["rows"]] == want["op"].tolist()[:2]
     assert said["total_rows"] == len(want) > 2
     assert [col["name"] for col in said["columns"]] == list(said["rows"][0]) == ["op", "total_us"]
@@ -201,7 +255,9 @@ def test_rows_are_chosen_sorted_and_cut(profile):
 def test_csv_is_exact(profile, tmp_path):
     target = tmp_path / "ops.csv"
     assert call("frame", SLOW, "ops", "--csv", "-o", target).stdout == f"{target}\n"
-    assert [float(row["self_us"]) for row in csv.DictReader(target.open())] == profile.ops.frame["self_us"].tolist()
+    assert [float(row["self_us"]) for row in csv.DictReader(target.open())] == profile.ops.frame[
+        "self_us"
+    ].tolist()
     assert call("frame", SLOW, "ops", "--csv").stdout == target.read_text()
 
 
@@ -226,10 +282,22 @@ def test_csv_is_exact(profile, tmp_path):
 def test_no_text_of_a_profile_is_a_formula_in_csv(text, cell):
     texts = pd.Series([text, None], dtype=object)
     frame = pd.DataFrame(
-        {"op": texts, "string": texts.astype("string"), "category": texts.astype("category"), "self_us": [-2.5, None], "count": [-2, 3]}
+        {
+            "op": texts,
+            "string": texts.astype("string"),
+            "category": texts.astype("category"),
+            "self_us": [-2.5, None],
+            "count": [-2, 3],
+        }
     )
     rows = list(csv.DictReader(io.StringIO(_csv(frame), newline="")))
-    assert rows[0] == {"op": cell, "string": cell, "category": cell, "self_us": "-2.5", "count": "-2"}
+    assert rows[0] == {
+        "op": cell,
+        "string": cell,
+        "category": cell,
+        "self_us": "-2.5",
+        "count": "-2",
+    }
     assert rows[1] == {"op": "", "string": "", "category": "", "self_us": "", "count": "3"}
 
 
@@ -240,12 +308,18 @@ def test_a_profile_with_formulas_for_names_is_written_without_them(tmp_path):
         trace.launched(f"=cmd|' /C calc'!A{i}", i * 1000.0 + 50, i * 1000.0 + 100, 500.0)
     path = tmp_path / "w.pt.trace.json"
     path.write_bytes(trace.encode())
-    cells = [cell for row in csv.reader(io.StringIO(call("frame", path, "kernels.by_name", "--csv").stdout)) for cell in row]
+    cells = [
+        cell
+        for row in csv.reader(io.StringIO(call("frame", path, "kernels.by_name", "--csv").stdout))
+        for cell in row
+    ]
     assert any(cell.startswith("'=cmd") for cell in cells)
     assert not [cell for cell in cells if cell.startswith(("=", "@", "+"))]
 
 
-@pytest.mark.parametrize("words", [["frame", SLOW, "ops", "--csv"], ["report", SLOW], ["trace", SLOW]])
+@pytest.mark.parametrize(
+    "words", [["frame", SLOW, "ops", "--csv"], ["report", SLOW], ["trace", SLOW]]
+)
 def test_an_empty_name_is_an_error_that_says_so(words, tmp_path, monkeypatch):
     """As of a variable of the shell that is not set."""
     monkeypatch.chdir(tmp_path)
@@ -335,7 +409,9 @@ def test_names_are_no_markup_and_no_control(monkeypatch):
     from nbprof.schema.columns import text
 
     columns = [text("name", "Name", ""), count("n", "N", "", "Int64")]
-    frame = pd.DataFrame({"name": ["[red]a[/red]\x1b[31m\n", "b"], "n": pd.array([1234, None], "Int64")})
+    frame = pd.DataFrame(
+        {"name": ["[red]a[/red]\x1b[31m\n", "b"], "n": pd.array([1234, None], "Int64")}
+    )
     screen = on_a_terminal(monkeypatch)
     output.write_table(frame, columns)
     assert "[red]a[/red] [31m" in screen.getvalue()
@@ -384,4 +460,7 @@ def test_trace_of_a_range(tmp_path):
 
 @pytest.mark.parametrize("between", ["120", "120:100", "a:b", "nan:3"])
 def test_a_wrong_range_is_bad_use(between, tmp_path):
-    assert "in ms" in call("trace", SLOW, "--range", between, "-o", tmp_path / "x.json", code=BAD).stderr
+    assert (
+        "in ms"
+        in call("trace", SLOW, "--range", between, "-o", tmp_path / "x.json", code=BAD).stderr
+    )

@@ -19,7 +19,12 @@ MENDED = str(DATA / "xspace" / "tf_mended.xplane.pb")
 
 
 def run(*words, **how):
-    return subprocess.run([sys.executable, "-m", "nbprof", *map(str, words)], capture_output="stdout" not in how, check=False, **how)
+    return subprocess.run(
+        [sys.executable, "-m", "nbprof", *map(str, words)],
+        capture_output="stdout" not in how,
+        check=False,
+        **how,
+    )
 
 
 def test_a_frame(tmp_path):
@@ -70,13 +75,17 @@ def test_a_folder_is_bad_use(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("words", [["report", SLOW, "--events", 0], ["frame", SLOW, "ops", "--csv"]])
+@pytest.mark.parametrize(
+    "words", [["report", SLOW, "--events", 0], ["frame", SLOW, "ops", "--csv"]]
+)
 def test_a_disk_that_is_full_is_a_sentence(words):
     with Path("/dev/full").open("wb") as full:
         result = run(*words, "-o", "-", stdout=full, stderr=subprocess.PIPE)
     assert result.returncode == BAD
     said = result.stderr.decode()
-    assert said.startswith(f"nbprof: standard output: the {words[0]} could not be written (No space left on device)")
+    assert said.startswith(
+        f"nbprof: standard output: the {words[0]} could not be written (No space left on device)"
+    )
     assert said.count("\n") == 1
 
 
@@ -96,7 +105,19 @@ def test_a_reader_that_has_gone_is_no_error():
 def test_the_device_of_standard_output_is_written_to(tmp_path):
     with (tmp_path / "report.html").open("wb") as file:
         inode = os.fstat(file.fileno()).st_ino
-        assert run("report", SLOW, "--events", 0, "-o", "/dev/stdout", stdout=file, stderr=subprocess.PIPE).returncode == 0
+        assert (
+            run(
+                "report",
+                SLOW,
+                "--events",
+                0,
+                "-o",
+                "/dev/stdout",
+                stdout=file,
+                stderr=subprocess.PIPE,
+            ).returncode
+            == 0
+        )
     assert (tmp_path / "report.html").stat().st_ino == inode
     page = (tmp_path / "report.html").read_text()
     assert page.startswith("<!doctype html>")

@@ -276,17 +276,28 @@ def compiled(folder: Path, python: str) -> None:
     program = folder / "net.py"
     program.write_text(COMPILED.lstrip())
     logs = folder / "logs"
-    settings = {"INDUCTOR_PROVENANCE": "1", "TORCH_TRACE": str(logs), "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
-    subprocess.run([python, program.name, "logs.json"], cwd=folder, env={**os.environ, **settings}, check=True)
+    settings = {
+        "INDUCTOR_PROVENANCE": "1",
+        "TORCH_TRACE": str(logs),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"),
+    }
+    subprocess.run(
+        [python, program.name, "logs.json"], cwd=folder, env={**os.environ, **settings}, check=True
+    )
     said: dict[str, list[str]] = {}
     lines = next(logs.glob("*.log")).read_text().splitlines()
     for line, payload in itertools.pairwise(lines):
-        if (found := re.search(r'"name": "(inductor_provenance_tracking_\w+)"', line)) and payload.startswith("\t"):
+        if (
+            found := re.search(r'"name": "(inductor_provenance_tracking_\w+)"', line)
+        ) and payload.startswith("\t"):
             said.setdefault(found[1], []).append(payload[1:])
     target = HERE / "torch" / "compiled"
     target.mkdir(exist_ok=True)
     text = (folder / "logs.json").read_text()
-    files = {"cpu.pt.trace.json": text, **{f"{name}_{i}.json": one for name, all_ in said.items() for i, one in enumerate(all_)}}
+    files = {
+        "cpu.pt.trace.json": text,
+        **{f"{name}_{i}.json": one for name, all_ in said.items() for i, one in enumerate(all_)},
+    }
     for name, one in files.items():
         data = one.replace(str(folder), "/srv/app").replace(socket.gethostname(), HOST).encode()
         check(data, name)
@@ -310,15 +321,27 @@ def renamed(data: bytes) -> bytes:
 
 def check(data: bytes, label: str) -> None:
     """Nothing of this machine is in it."""
-    own = [b"/home/", b"/tmp/", b"/root", b"/usr/", b"site-packages", b"dist-packages", str(Path.cwd()).encode()]
+    own = [
+        b"/home/",
+        b"/tmp/",
+        b"/root",
+        b"/usr/",
+        b"site-packages",
+        b"dist-packages",
+        str(Path.cwd()).encode(),
+    ]
     found = [text for text in own if text in data]
     assert not found, f"{label} holds {found}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("framework", choices=[*CODE, "compiled"])
-    parser.add_argument("--python", default=sys.executable, help="interpreter that has the framework")
+    parser.add_argument(
+        "--python", default=sys.executable, help="interpreter that has the framework"
+    )
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
@@ -329,10 +352,17 @@ def main() -> None:
         subprocess.run([given.python, "-c", CODE[given.framework], "logs"], check=True, cwd=folder)
         if given.framework in ("torch", "key_averages", "torch_modules"):
             text = (folder / "logs.pt.trace.json").read_bytes()
-            text = text.replace(f'"host_name": "{socket.gethostname()}"'.encode(), f'"host_name": "{HOST}"'.encode())
+            text = text.replace(
+                f'"host_name": "{socket.gethostname()}"'.encode(), f'"host_name": "{HOST}"'.encode()
+            )
             check(text, "the JSON")
             target = (
-                HERE / {"torch": "kineto/cpu_train", "key_averages": "torch/cpu_ops", "torch_modules": "torch/modules"}[given.framework]
+                HERE
+                / {
+                    "torch": "kineto/cpu_train",
+                    "key_averages": "torch/cpu_ops",
+                    "torch_modules": "torch/modules",
+                }[given.framework]
             )
             target = target.with_name(f"{target.name}.pt.trace.json.gz")
             target.parent.mkdir(exist_ok=True)
@@ -351,7 +381,9 @@ def main() -> None:
             text = gzip.decompress(path.read_bytes())
             check(text, "the JSON")
             assert socket.gethostname().encode() not in text
-            (HERE / "chrome" / f"{given.framework}_cpu.trace.json.gz").write_bytes(gzip.compress(text, mtime=0))
+            (HERE / "chrome" / f"{given.framework}_cpu.trace.json.gz").write_bytes(
+                gzip.compress(text, mtime=0)
+            )
     finally:
         shutil.rmtree(folder)
 

@@ -70,16 +70,39 @@ print("device", device, "steps", len(run.steps.frame), "kernels", len(run.kernel
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("framework", choices=["jax", "torch"])
-    parser.add_argument("--python", default=sys.executable, help="interpreter that has the framework and what nbprof needs")
-    parser.add_argument("--try", dest="trial", action="store_true", help="run on whatever is there, and keep nothing")
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        help="interpreter that has the framework and what nbprof needs",
+    )
+    parser.add_argument(
+        "--try",
+        dest="trial",
+        action="store_true",
+        help="run on whatever is there, and keep nothing",
+    )
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH")]))}
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH")])
+            ),
+        }
         code = JAX if given.framework == "jax" else TORCH
-        done = subprocess.run([given.python, "-c", code], check=True, cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [given.python, "-c", code],
+            check=True,
+            cwd=folder,
+            env=env,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         said = done.stdout.strip().splitlines()[-1]
         print(said)
         if not given.trial and not said.startswith(("device gpu", "device cuda")):

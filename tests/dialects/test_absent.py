@@ -35,14 +35,20 @@ def stepped(k: Kineto, call: str = "", steps: int = 4, wait: float = 600) -> Kin
 
 
 @pytest.mark.parametrize("devices", [[GPU], []])
-@pytest.mark.parametrize("launch", ["cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch", "hipModuleLaunchKernel"])
+@pytest.mark.parametrize(
+    "launch", ["cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch", "hipModuleLaunchKernel"]
+)
 def test_launches_without_a_kernel_are_lost_kernels(tmp_path, launch, devices):
     p = profile(tmp_path, stepped(Kineto(deviceProperties=devices), launch))
     (warning,) = warnings(p)
-    assert warning.startswith("4 launches were recorded, but no kernel, so what the device did is unknown: the kernels were lost.")
+    assert warning.startswith(
+        "4 launches were recorded, but no kernel, so what the device did is unknown: the kernels were lost."
+    )
     assert "Record fewer steps, in a fresh process" in warning
     assert "permission" in warning
-    assert p.run.missing["kernels"].startswith("This profile has no GPU kernels, although 4 launches were recorded: the kernels were lost.")
+    assert p.run.missing["kernels"].startswith(
+        "This profile has no GPU kernels, although 4 launches were recorded: the kernels were lost."
+    )
     assert "ProfilerActivity" not in str(p.receipt)
     assert act.LOST_KERNELS in p.run.activity.traits
     assert p.overview["device_kind"] == (GPU["name"] if devices else None)
@@ -101,7 +107,9 @@ def test_launches_that_were_captured_into_a_graph_are_no_loss(tmp_path):
     p = profile(tmp_path, k)
     assert not warnings(p)
     assert act.LOST_KERNELS not in p.run.activity.traits
-    assert p.run.missing["kernels"].endswith("it has 7 calls into the GPU's runtime, and none of them launches a kernel.")
+    assert p.run.missing["kernels"].endswith(
+        "it has 7 calls into the GPU's runtime, and none of them launches a kernel."
+    )
 
 
 @pytest.mark.parametrize("devices", [[GPU], []])
@@ -123,18 +131,30 @@ def test_calls_without_a_launch_launched_nothing(tmp_path, devices):
 def test_a_machine_without_a_gpu_used_the_cpu(tmp_path):
     p = profile(tmp_path, stepped(Kineto(deviceProperties=[])))
     assert not warnings(p)
-    assert p.run.missing["kernels"] == "This profile has no GPU kernels: the profiler found no GPU, and the run used only the CPU."
+    assert (
+        p.run.missing["kernels"]
+        == "This profile has no GPU kernels: the profiler found no GPU, and the run used only the CPU."
+    )
     assert "ProfilerActivity" not in str(p.receipt)
     assert p.overview["device_kind"] == "CPU"
 
 
 @pytest.mark.parametrize("call", ["cudaGetDeviceCount", "cudaMemcpyAsync"])
 def test_calls_that_wait_or_copy_show_that_the_device_worked(tmp_path, call):
-    p = profile(tmp_path, stepped(Kineto(deviceProperties=[GPU]), call, wait=5 if call == "cudaMemcpyAsync" else 600))
+    p = profile(
+        tmp_path,
+        stepped(Kineto(deviceProperties=[GPU]), call, wait=5 if call == "cudaMemcpyAsync" else 600),
+    )
     (warning,) = warnings(p)
-    proof = "called for 4 copies" if call == "cudaMemcpyAsync" else "waited for the device for 1.80 ms"
-    assert warning.startswith(f"The program {proof}, but no work of the GPU was recorded, so what it did is unknown. It was started before")
-    assert p.run.missing["kernels"].startswith(f"This profile has no GPU kernels, although the program {proof}: no work of the GPU")
+    proof = (
+        "called for 4 copies" if call == "cudaMemcpyAsync" else "waited for the device for 1.80 ms"
+    )
+    assert warning.startswith(
+        f"The program {proof}, but no work of the GPU was recorded, so what it did is unknown. It was started before"
+    )
+    assert p.run.missing["kernels"].startswith(
+        f"This profile has no GPU kernels, although the program {proof}: no work of the GPU"
+    )
     assert "ProfilerActivity" not in p.run.missing["kernels"] + warning
     assert p.overview["verdict"] == "Kernels not recorded"
     assert p.steps.frame["waiting_ms"].isna().all()
@@ -144,15 +164,22 @@ def test_calls_that_wait_or_copy_show_that_the_device_worked(tmp_path, call):
 def test_a_recording_that_does_not_say_whether_there_is_a_gpu_leaves_it_open(tmp_path):
     p = profile(tmp_path, stepped(Kineto()))
     assert not warnings(p)
-    assert "the run used only the CPU, or was recorded without ProfilerActivity.CUDA" in p.run.missing["kernels"]
+    assert (
+        "the run used only the CPU, or was recorded without ProfilerActivity.CUDA"
+        in p.run.missing["kernels"]
+    )
 
 
 @pytest.mark.parametrize("count", [1, 8])
 def test_a_gpu_that_no_call_was_recorded_of_may_have_been_used(tmp_path, count):
-    p = profile(tmp_path, stepped(Kineto(deviceProperties=[{**GPU, "id": i} for i in range(count)])))
+    p = profile(
+        tmp_path, stepped(Kineto(deviceProperties=[{**GPU, "id": i} for i in range(count)]))
+    )
     (warning,) = warnings(p)
     gpus = "a GPU" if count == 1 else "8 GPUs"
-    assert warning.startswith(f"The machine has {gpus}, but no call into the runtime was recorded: if the program used")
+    assert warning.startswith(
+        f"The machine has {gpus}, but no call into the runtime was recorded: if the program used"
+    )
     assert f"on a machine with {gpus}: whether" in p.run.missing["kernels"]
     assert "only the CPU" not in str(p.receipt) + p.run.missing["kernels"]
     assert (p.overview["verdict"], p.overview["bound"]) == ("Kernels not recorded", None)
@@ -165,13 +192,22 @@ def test_a_gpu_of_the_machine_on_which_nothing_was_allocated_was_not_used(tmp_pa
     k.memory(20, 512, 0xA0, 512)
     p = profile(tmp_path, k)
     assert not warnings(p)
-    assert p.run.missing["kernels"].endswith("no allocation on a GPU, so the run used only the CPU.")
+    assert p.run.missing["kernels"].endswith(
+        "no allocation on a GPU, so the run used only the CPU."
+    )
     assert p.overview["verdict"] != "Kernels not recorded"
 
 
 @pytest.mark.parametrize("proof", ["NCCL", "memory", "MPS", "cudnn"])
 def test_a_gpu_that_was_used_and_not_recorded_is_no_cpu(tmp_path, proof):
-    k = Kineto(deviceProperties=[], **({"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2}} if proof == "NCCL" else {}))
+    k = Kineto(
+        deviceProperties=[],
+        **(
+            {"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2}}
+            if proof == "NCCL"
+            else {}
+        ),
+    )
     if proof == "memory":
         k.memory(20, 512, 0xA0, 512, 2048, device=0)
     if proof == "MPS":
@@ -179,7 +215,16 @@ def test_a_gpu_that_was_used_and_not_recorded_is_no_cpu(tmp_path, proof):
     if proof == "cudnn":
         k.op("aten::cudnn_convolution", 150, 20)
     p = profile(tmp_path, stepped(k))
-    assert len([text for text in warnings(p) if "the GPU was not recorded: what it did is unknown" in text]) == 1
+    assert (
+        len(
+            [
+                text
+                for text in warnings(p)
+                if "the GPU was not recorded: what it did is unknown" in text
+            ]
+        )
+        == 1
+    )
     assert "the run used only the CPU" not in str(p.receipt)
     assert p.overview["device_kind"] is None
     assert p.overview["verdict"] == "Kernels not recorded"
@@ -199,7 +244,16 @@ def test_memory_of_the_host_proves_no_gpu(tmp_path):
 def marked(k: Kineto) -> Kineto:
     """The marks that the profiler itself leaves in each file."""
     k.add("PyTorch Profiler (0)", "Trace", 0, 1000, pid="Spans", tid="PyTorch Profiler")
-    k.events.append({"ph": "i", "s": "g", "name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "Trace", "ts": 0})
+    k.events.append(
+        {
+            "ph": "i",
+            "s": "g",
+            "name": "Iteration Start: PyTorch Profiler",
+            "pid": "Traces",
+            "tid": "Trace",
+            "ts": 0,
+        }
+    )
     return k
 
 
@@ -225,13 +279,19 @@ def test_calls_without_ops_may_be_of_a_recording_without_the_cpu(tmp_path):
     k = marked(Kineto(deviceProperties=[GPU]))
     k.launched("gemm", 10, 20, 5)
     missing = profile(tmp_path, k).run.missing
-    assert "on other threads than the recorded one, or were recorded without ProfilerActivity.CPU" in missing["ops"]
+    assert (
+        "on other threads than the recorded one, or were recorded without ProfilerActivity.CPU"
+        in missing["ops"]
+    )
     assert "ProfilerActivity.CPU" in missing["input"]
 
 
 def test_allocations_that_did_not_happen_are_no_option_left_out(tmp_path):
     asked = profile(tmp_path, stepped(Kineto(profile_memory=1))).run.missing["memory"]
-    assert asked == "This profile has no allocator events: PyTorch allocated nothing during the recording."
+    assert (
+        asked
+        == "This profile has no allocator events: PyTorch allocated nothing during the recording."
+    )
     assert "profile_memory=True" in profile(tmp_path, stepped(Kineto())).run.missing["memory"]
 
 
@@ -259,7 +319,9 @@ def test_nsight_systems_tells_the_cases_apart(tmp_path):
     assert lost.overview["verdict"] == "Kernels not recorded"
     calls = in_nsys(tmp_path / "calls", "cudaGetDeviceCount_v3020")
     assert not warnings(calls)
-    assert calls.run.missing["kernels"].endswith("it has 1 call into the GPU's runtime, and none of them launches a kernel.")
+    assert calls.run.missing["kernels"].endswith(
+        "it has 1 call into the GPU's runtime, and none of them launches a kernel."
+    )
     nothing = in_nsys(tmp_path / "nothing")
     assert not warnings(nothing)
     assert "the program made none, or CUDA was not traced" in nothing.run.missing["kernels"]
@@ -278,7 +340,10 @@ def in_rocprof(tmp_path, *calls: str) -> nbprof.Profile:
 
 def test_rocprofv3_tells_the_cases_apart(tmp_path):
     lost = in_rocprof(tmp_path, "hipLaunchKernel", "hipLaunchKernel")
-    assert any("2 launches were recorded, but no kernel" in text and "--kernel-trace" in text for text in warnings(lost))
+    assert any(
+        "2 launches were recorded, but no kernel" in text and "--kernel-trace" in text
+        for text in warnings(lost)
+    )
     assert "the kernels were not traced or were lost" in lost.run.missing["kernels"]
     assert lost.overview["verdict"] == "Kernels not recorded"
     calls = in_rocprof(tmp_path, "hipMalloc")
@@ -289,7 +354,11 @@ def test_rocprofv3_tells_the_cases_apart(tmp_path):
 def in_xspace(tmp_path, call: str, *planes: PlaneWriter) -> nbprof.Profile:
     host = PlaneWriter("/host:CPU")
     events = [host.event("train", i * 10 * MS, 9 * MS, step_num=i, _r=1) for i in range(4)]
-    calls = [host.event(call, i * 10 * MS + MS, MS, correlation_id=i + 1) for i in range(4)] if call else []
+    calls = (
+        [host.event(call, i * 10 * MS + MS, MS, correlation_id=i + 1) for i in range(4)]
+        if call
+        else []
+    )
     ops = [host.event("dense/MatMul:MatMul", i * 10 * MS + 3 * MS, 2 * MS) for i in range(4)]
     host.line("python", sorted(events), line_id=7)
     host.line("tf_pool", ops, line_id=8)
@@ -315,8 +384,21 @@ def test_xspace_files_without_launches_have_lost_nothing(tmp_path, call):
 
 
 def test_xspace_files_with_work_of_a_gpu_have_it(tmp_path):
-    gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 7, "compute_cap_minor": 5})
-    gpu.line("Stream #7(Compute)", [gpu.event("gemm", 2 * MS, MS, correlation_id=1, kernel_details="regs:32 grid:4,1,1 block:128,1,1")])
+    gpu = PlaneWriter(
+        "/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 7, "compute_cap_minor": 5}
+    )
+    gpu.line(
+        "Stream #7(Compute)",
+        [
+            gpu.event(
+                "gemm",
+                2 * MS,
+                MS,
+                correlation_id=1,
+                kernel_details="regs:32 grid:4,1,1 block:128,1,1",
+            )
+        ],
+    )
     p = in_xspace(tmp_path, "cuLaunchKernel", gpu)
     assert act.LOST_KERNELS not in p.run.activity.traits
     assert p.kernels.frame["kernel"].tolist() == ["gemm"]

@@ -11,17 +11,25 @@ from tests.support.xspace import MS
 COUNT = 4
 
 
-def loop(mark_ms=1.0, run_ms=10.0, every_ms=1.0, *, nested=True, wait=False, idle=-1, function="update"):
+def loop(
+    mark_ms=1.0, run_ms=10.0, every_ms=1.0, *, nested=True, wait=False, idle=-1, function="update"
+):
     """Marks of so many ms each; runs of the step's program one behind the other, or each in its mark."""
     host, ran = Cpu(), 0.0
     for i in range(COUNT):
         at = i * every_ms
-        host.calls.append(host.plane.event("train", int(at * MS), int(mark_ms * MS), _r=1, step_num=i + 1))
+        host.calls.append(
+            host.plane.event("train", int(at * MS), int(mark_ms * MS), _r=1, step_num=i + 1)
+        )
         if i == idle:
             continue
-        host.calls.append(host.plane.event(f"PjitFunction({function})", int((at + 0.1) * MS), int(0.4 * MS)))
+        host.calls.append(
+            host.plane.event(f"PjitFunction({function})", int((at + 0.1) * MS), int(0.4 * MS))
+        )
         if nested:
-            host.calls.append(host.plane.event(f"PjitFunction({function})", int((at + 0.2) * MS), int(0.1 * MS)))
+            host.calls.append(
+                host.plane.event(f"PjitFunction({function})", int((at + 0.2) * MS), int(0.1 * MS))
+            )
         ran = max(ran, at + 0.5)
         host.ran(f"jit_{function.replace('<', '_').replace('>', '')}", ran, ran + run_ms)
         ran += run_ms
@@ -33,11 +41,20 @@ def times(p):
     return p.steps.frame[["name", "start_ms", "step_time_ms"]].to_numpy().tolist()
 
 
-@pytest.mark.parametrize(("nested", "function"), [(True, "update"), (False, "update"), (True, "<lambda>")])
-def test_a_step_that_is_dispatched_ahead_lasts_until_its_program_has_run(tmp_path, nested, function):
+@pytest.mark.parametrize(
+    ("nested", "function"), [(True, "update"), (False, "update"), (True, "<lambda>")]
+)
+def test_a_step_that_is_dispatched_ahead_lasts_until_its_program_has_run(
+    tmp_path, nested, function
+):
     p = profile(tmp_path, loop(nested=nested, function=function).data())
     # The first from its mark to the end of its run, the others from there for as long as theirs.
-    assert times(p) == [["train 1", 0, 10.5], ["train 2", 10.5, 10], ["train 3", 20.5, 10], ["train 4", 30.5, 10]]
+    assert times(p) == [
+        ["train 1", 0, 10.5],
+        ["train 2", 10.5, 10],
+        ["train 3", 20.5, 10],
+        ["train 4", 30.5, 10],
+    ]
     assert p.steps.frame["host_compute_ms"].tolist() == pytest.approx([10.4, 10, 10, 10])
     assert p.steps.frame["counted"].all(), "the begin of the first is marked"
     assert "until the programs that it dispatched have run" in str(p.receipt)

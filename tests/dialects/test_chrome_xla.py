@@ -16,9 +16,14 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def test_what_jax_exports_reads_like_what_it_recorded():
-    exported, recorded = load(DATA / "chrome" / "jax_cpu.trace.json.gz"), load_xspace(DATA / "xspace" / "jax_cpu.xplane.pb")
+    exported, recorded = (
+        load(DATA / "chrome" / "jax_cpu.trace.json.gz"),
+        load_xspace(DATA / "xspace" / "jax_cpu.xplane.pb"),
+    )
     columns = ["step", "name", "step_time_ms", "host_compute_ms", "other_ms", "kind"]
-    pd.testing.assert_frame_equal(exported.steps.frame[columns], recorded.steps.frame[columns], atol=1e-5)
+    pd.testing.assert_frame_equal(
+        exported.steps.frame[columns], recorded.steps.frame[columns], atol=1e-5
+    )
     assert exported.overview["framework"] == recorded.overview["framework"] == "JAX"
     assert [n.text for n in exported.receipt.lines if "*.xplane.pb" in n.text]
 
@@ -28,23 +33,59 @@ def gpu_export():
     detail = "regs:32 static_shared:16 dynamic_shared:0 grid:4,1,1 block:128,1,1 occ_pct:75"
     events = [
         {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
-        {"ph": "M", "pid": 1, "tid": 7, "name": "thread_name", "args": {"name": "Stream #7(Compute)"}},
+        {
+            "ph": "M",
+            "pid": 1,
+            "tid": 7,
+            "name": "thread_name",
+            "args": {"name": "Stream #7(Compute)"},
+        },
         {"ph": "M", "pid": 1, "tid": 8, "name": "thread_name", "args": {"name": "Steps"}},
         {"ph": "M", "pid": 701, "name": "process_name", "args": {"name": "/host:CPU"}},
         {"ph": "M", "pid": 701, "tid": 1, "name": "thread_name", "args": {"name": "python"}},
     ]
 
     def add(pid, tid, name, ts, dur, **args):
-        events.append({"ph": "X", "pid": pid, "tid": tid, "ts": ts, "dur": dur, "name": name, "args": {"group_id": "1", **args}})
+        events.append(
+            {
+                "ph": "X",
+                "pid": pid,
+                "tid": tid,
+                "ts": ts,
+                "dur": dur,
+                "name": name,
+                "args": {"group_id": "1", **args},
+            }
+        )
 
     add(1, 7, "MemcpyHToD", 0, 1000, correlation_id="1")
-    add(1, 7, "sgemm", 3000, 2000, correlation_id="2", kernel_details=detail, tf_op="dense/MatMul:MatMul")
-    add(1, 7, "volta_h884gemm_fp16", 5000, 2000, correlation_id="3", kernel_details=detail, tf_op="dense/MatMul:MatMul")
+    add(
+        1,
+        7,
+        "sgemm",
+        3000,
+        2000,
+        correlation_id="2",
+        kernel_details=detail,
+        tf_op="dense/MatMul:MatMul",
+    )
+    add(
+        1,
+        7,
+        "volta_h884gemm_fp16",
+        5000,
+        2000,
+        correlation_id="3",
+        kernel_details=detail,
+        tf_op="dense/MatMul:MatMul",
+    )
     add(1, 7, "MemcpyDToH", 7000, 1000, correlation_id="4")
     add(1, 8, "1", 0, 8000, step_name="train 5")
     add(701, 1, "train", 0, 10000, step_num="5")
     add(701, 1, "ExecutorState::Process", 1000, 2000)
-    return json.dumps({"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": events}).encode()
+    return json.dumps(
+        {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": events}
+    ).encode()
 
 
 def test_a_gpu_export_has_the_figures_of_the_file_beside_it(tmp_path):
@@ -56,7 +97,9 @@ def test_a_gpu_export_has_the_figures_of_the_file_beside_it(tmp_path):
         (exported.ops.frame, recorded.ops.frame),
         (exported.kernels.frame, recorded.kernels.frame),
     ):
-        pd.testing.assert_frame_equal(mine.drop(columns="host", errors="ignore"), theirs.drop(columns="host", errors="ignore"))
+        pd.testing.assert_frame_equal(
+            mine.drop(columns="host", errors="ignore"), theirs.drop(columns="host", errors="ignore")
+        )
 
 
 def test_ops_are_those_of_long_names_and_annotations(tmp_path):
@@ -69,11 +112,23 @@ def test_ops_are_those_of_long_names_and_annotations(tmp_path):
     exported["traceEvents"] += [
         {**host, "ts": 1200, "dur": 300, "name": "Mul", "args": {"long_name": "Adam/mul:Mul"}},
         {**host, "ts": 1600, "dur": 200, "name": "Mul", "args": {"long_name": "loss/mul:Mul"}},
-        {"ph": "X", "pid": 1, "tid": 7, "ts": 7000, "dur": 1, "name": "MemcpyDToH", "args": {"annotation": "#edge_name=copy#"}},
+        {
+            "ph": "X",
+            "pid": 1,
+            "tid": 7,
+            "ts": 7000,
+            "dur": 1,
+            "name": "MemcpyDToH",
+            "args": {"annotation": "#edge_name=copy#"},
+        },
     ]
     p = profile(tmp_path, json.dumps(exported).encode())
     ops = p.ops.frame.set_index(["where", "op"])
-    assert ops.index.tolist() == [("device", "dense/MatMul"), ("host", "Adam/mul"), ("host", "loss/mul")]
+    assert ops.index.tolist() == [
+        ("device", "dense/MatMul"),
+        ("host", "Adam/mul"),
+        ("host", "loss/mul"),
+    ]
     assert ops["type"].tolist() == ["MatMul", "Mul", "Mul"]
     assert ops["total_us"].tolist() == [4000.0, 300.0, 200.0]
     assert set(p.trace.events()["name"]) >= {"Adam/mul:Mul", "loss/mul:Mul"}
@@ -81,7 +136,10 @@ def test_ops_are_those_of_long_names_and_annotations(tmp_path):
 
 def test_the_ops_of_a_real_export_are_those_of_the_file_beside_it():
     folder = real("findings/D2-tf-trace-json")
-    exported, recorded = load(folder / "sandor.trace.json.gz").ops.frame, load_xspace(folder / "sandor.xplane.pb").ops.frame
+    exported, recorded = (
+        load(folder / "sandor.trace.json.gz").ops.frame,
+        load_xspace(folder / "sandor.xplane.pb").ops.frame,
+    )
     columns = ["where", "type", "op", "occurrences", "total_us", "self_us", "eager"]
     assert len(recorded) == 95
     pd.testing.assert_frame_equal(exported[columns], recorded[columns])

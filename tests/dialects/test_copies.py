@@ -28,7 +28,9 @@ def test_names(name, kind):
 
 def test_copies_of_rocm_are_no_compute(tmp_path):
     """XProf counts them as compute: there they have other names."""
-    gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4})
+    gpu = PlaneWriter(
+        "/device:GPU:0", {"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4}
+    )
     detail = "regs:32 static_shared:0 dynamic_shared:0 grid:4,1,1 block:128,1,1"
 
     def work(name, at, **stats):
@@ -37,15 +39,24 @@ def test_copies_of_rocm_are_no_compute(tmp_path):
     copied = {"memcpy_details": "kind:Unknown size:4096 dest:0 async:1"}
     gpu.line(
         "Stream #1(Kernel)",
-        [work("Cijk_gemm", 3, kernel_details=detail), work("__amd_rocclr_copyBuffer.kd", 4, kernel_details=detail)],
+        [
+            work("Cijk_gemm", 3, kernel_details=detail),
+            work("__amd_rocclr_copyBuffer.kd", 4, kernel_details=detail),
+        ],
         line_id=1,
     )
     gpu.line(
         "Stream #8(MemcpyOther)",
-        [work("CopyHostToDevice", 0, **copied), work("CopyDeviceToDevice", 1, **copied), work("CopyDeviceToHost", 2, **copied)],
+        [
+            work("CopyHostToDevice", 0, **copied),
+            work("CopyDeviceToDevice", 1, **copied),
+            work("CopyDeviceToHost", 2, **copied),
+        ],
         line_id=8,
     )
-    gpu.line("Steps", [gpu.event("1", 0, 5 * MS, group_id=1, step_name="train 1")], line_id=-559038737)
+    gpu.line(
+        "Steps", [gpu.event("1", 0, 5 * MS, group_id=1, step_name="train 1")], line_id=-559038737
+    )
     p = profile(tmp_path, xspace(gpu))
     step = p.steps.frame.iloc[0]
     parts = ["device_compute_ms", "device_to_device_ms", "input_ms", "output_ms"]
@@ -65,12 +76,19 @@ def test_copies_of_rocm_in_kineto(tmp_path):
     k.kernel("__amd_rocclr_copyBuffer", 60, 10, k.call("hipLaunchKernel", 55, 2))
     p = kineto.profile(tmp_path, k)
     step = p.steps.frame.iloc[0]
-    assert step[["output_ms", "device_to_device_ms", "device_compute_ms"]].tolist() == pytest.approx([0.01, 0.01, 0.0])
-    assert p.run.activity.texts.values[p.run.activity.transfers.frame()["kind"]].tolist() == ["H2D", "D2H"]
+    assert step[
+        ["output_ms", "device_to_device_ms", "device_compute_ms"]
+    ].tolist() == pytest.approx([0.01, 0.01, 0.0])
+    assert p.run.activity.texts.values[p.run.activity.transfers.frame()["kind"]].tolist() == [
+        "H2D",
+        "D2H",
+    ]
 
 
 def test_copies_between_eight_gpus_of_amd():
     frame = load(real("findings/D8-copies/jax_conv_minimal_legacy")).steps.frame
     assert frame["device_to_device_ms"].gt(0.1).all()
     assert frame["device_to_device_bytes"].gt(0).all()
-    assert frame["device_compute_ms"].tolist() == pytest.approx([0.832749, 0.686693, 0.686414, 0.690459, 0.690178], abs=1e-5)
+    assert frame["device_compute_ms"].tolist() == pytest.approx(
+        [0.832749, 0.686693, 0.686414, 0.690459, 0.690178], abs=1e-5
+    )

@@ -26,7 +26,10 @@ def warnings(p) -> list[str]:
 
 
 def both(tmp_path, changed, **how):
-    return (profile(folder(tmp_path, name), training(given, **how)) for name, given in (("sound", None), ("corrupt", changed)))
+    return (
+        profile(folder(tmp_path, name), training(given, **how))
+        for name, given in (("sound", None), ("corrupt", changed))
+    )
 
 
 def agree(sound, p) -> None:
@@ -40,7 +43,9 @@ def agree(sound, p) -> None:
 
 @pytest.mark.parametrize("measured", [False, True])
 @pytest.mark.parametrize("programs", [False, True])
-@pytest.mark.parametrize("rows", [[20], [3, 40, 41], [8], [60], [STEPS * (OPS + 1) - 1], [STEPS * (OPS + 1) - 2]])
+@pytest.mark.parametrize(
+    "rows", [[20], [3, 40, 41], [8], [60], [STEPS * (OPS + 1) - 1], [STEPS * (OPS + 1) - 2]]
+)
 def test_ops_that_state_seconds(tmp_path, rows, programs, measured):
     """Of the middle, the loop of a program, one within it, and the last two of the recording."""
     changed = {("XLA Ops", row): {"duration": SECONDS} for row in rows}
@@ -49,7 +54,9 @@ def test_ops_that_state_seconds(tmp_path, rows, programs, measured):
     total = [float(each.ops.frame["total_us"].sum()) for each in (sound, p)]
     assert total[1] == pytest.approx(total[0])
     (text,) = set(warnings(p)) - set(warnings(sound))
-    assert text.startswith(f"{len(rows)} device event{'s' if len(rows) > 1 else ''} ({len(rows)} on TPU 0, XLA Ops: ")
+    assert text.startswith(
+        f"{len(rows)} device event{'s' if len(rows) > 1 else ''} ({len(rows)} on TPU 0, XLA Ops: "
+    )
     assert "3,000.00 ms" in text
     assert len(p.run.trace.args[RECORDED]) == len(rows)
 
@@ -69,7 +76,12 @@ def test_ops_at_a_time_that_cannot_be(tmp_path, start, row):
     p = profile(tmp_path, training({("XLA Ops", row): {"start": start}}))
     assert p.steps.frame["step_time_ms"].round(3).tolist() == [10.0] * STEPS
     assert p.run.recorded_s == pytest.approx(0.08)
-    assert any(text.startswith("1 device event (1 on TPU 0, XLA Ops; 0.70 ms) begins at an impossible time") for text in warnings(p))
+    assert any(
+        text.startswith(
+            "1 device event (1 on TPU 0, XLA Ops; 0.70 ms) begins at an impossible time"
+        )
+        for text in warnings(p)
+    )
     assert p.run.trace.args[RECORDED_START].floats().tolist() == [start / 1e6]
 
 
@@ -83,9 +95,14 @@ def test_a_loop_that_runs_long_once_is_left(tmp_path):
         steps.append(plane.event(str(step), at, length + MS, group_id=step))
         programs.append(plane.event("jit_train(1)", at, length, run_id=step))
         ops.append(plane.event("%while.1 = f32[8] while(f32[8] %p0)", at, length))
-        ops += [plane.event(corrupt.OPS_OF_TPU[0].format(1), at + i * MS // 10, MS // 10) for i in range(count)]
+        ops += [
+            plane.event(corrupt.OPS_OF_TPU[0].format(1), at + i * MS // 10, MS // 10)
+            for i in range(count)
+        ]
         at += length + MS
-    for number, (line, events) in enumerate({"Steps": steps, "XLA Modules": programs, "XLA Ops": ops}.items()):
+    for number, (line, events) in enumerate(
+        {"Steps": steps, "XLA Modules": programs, "XLA Ops": ops}.items()
+    ):
         plane.line(line, events, line_id=number)
     p = profile(tmp_path, xspace(plane))
     assert p.steps.frame["step_time_ms"].max() == pytest.approx(401.0)
@@ -115,10 +132,17 @@ def test_an_op_that_runs_long_once_is_left(tmp_path):
 @pytest.mark.parametrize("row", [0, 30, 119])
 def test_kernels_at_a_time_that_cannot_be(tmp_path, row):
     sound, p = (
-        profile(folder(tmp_path, name), jax_loop(later=given)) for name, given in (("sound", None), ("corrupt", {row: 3_600_000.0}))
+        profile(folder(tmp_path, name), jax_loop(later=given))
+        for name, given in (("sound", None), ("corrupt", {row: 3_600_000.0}))
     )
-    assert p.steps.frame["step_time_ms"].round(3).tolist() == sound.steps.frame["step_time_ms"].round(3).tolist()
+    assert (
+        p.steps.frame["step_time_ms"].round(3).tolist()
+        == sound.steps.frame["step_time_ms"].round(3).tolist()
+    )
     assert p.run.recorded_s == pytest.approx(sound.run.recorded_s, rel=0.01)
     counts = [int(each.kernels.by_name()["occurrences"].sum()) for each in (sound, p)]
     assert counts[1] == counts[0] - 1
-    assert any("1 device event (1 on GPU 0, stream 2; 0.80 ms) begins at an impossible time" in text for text in warnings(p))
+    assert any(
+        "1 device event (1 on GPU 0, stream 2; 0.80 ms) begins at an impossible time" in text
+        for text in warnings(p)
+    )

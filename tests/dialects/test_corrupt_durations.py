@@ -14,9 +14,15 @@ STEPS, KERNELS, KERNEL_US, BEGIN = 6, 20, 40.0, 500.0
 STEP_US = KERNELS * 50.0
 
 
-def training(long: dict[int, float] | None = None, *, rank: int | None = None, wait: bool = False) -> Kineto:
+def training(
+    long: dict[int, float] | None = None, *, rank: int | None = None, wait: bool = False
+) -> Kineto:
     """Steps of 20 kernels of 40 µs, one every 50 µs; of some kernels, counted over all steps, another duration is stated."""
-    k = Kineto() if rank is None else Kineto(distributedInfo={"backend": "gloo", "rank": rank, "world_size": 2})
+    k = (
+        Kineto()
+        if rank is None
+        else Kineto(distributedInfo={"backend": "gloo", "rank": rank, "world_size": 2})
+    )
     given = long or {}
     for step in range(STEPS):
         k.step(step, BEGIN + step * STEP_US, STEP_US)
@@ -56,17 +62,26 @@ def warnings(p) -> list[str]:
 )
 @pytest.mark.parametrize("wait", [False, True])
 def test_a_duration_that_cannot_be_is_in_no_sum(tmp_path, long, wait):
-    sound, p = (profile(folder(tmp_path, name), training(given, wait=wait)) for name, given in (("sound", None), ("corrupt", long)))
+    sound, p = (
+        profile(folder(tmp_path, name), training(given, wait=wait))
+        for name, given in (("sound", None), ("corrupt", long))
+    )
     assert step_times(p) == step_times(sound) == [1.0] * STEPS
     assert kernel_total_us(p) == pytest.approx(STEPS * KERNELS * KERNEL_US)
     assert p.overview["verdict"] == sound.overview["verdict"]
     assert p.overview["device_busy_percent"] == pytest.approx(sound.overview["device_busy_percent"])
     assert p.run.recorded_s == pytest.approx(sound.run.recorded_s)
-    assert [finding["rule"] for finding in p.advice.to_dict("records")] == [finding["rule"] for finding in sound.advice.to_dict("records")]
+    assert [finding["rule"] for finding in p.advice.to_dict("records")] == [
+        finding["rule"] for finding in sound.advice.to_dict("records")
+    ]
     (text,) = set(warnings(p)) - set(warnings(sound))
-    count = f"{len(long)} device event{'s' if len(long) > 1 else ''} ({len(long)} on GPU 0, stream 7: "
+    count = (
+        f"{len(long)} device event{'s' if len(long) > 1 else ''} ({len(long)} on GPU 0, stream 7: "
+    )
     assert text.startswith(count)
-    assert f"{sum(long.values()) / 1e3 - 0.04 * len(long):,.2f} ms are left out of all figures" in text
+    assert (
+        f"{sum(long.values()) / 1e3 - 0.04 * len(long):,.2f} ms are left out of all figures" in text
+    )
     assert "kept" not in str(p.receipt)
 
 
@@ -90,7 +105,9 @@ def test_a_profile_opens_again_as_it_did(tmp_path, monkeypatch):
     seen = []
     for _ in range(2):
         p = load(path)
-        seen.append((p.text().partition("\n")[2], str(p.receipt), step_times(p), kernel_total_us(p)))
+        seen.append(
+            (p.text().partition("\n")[2], str(p.receipt), step_times(p), kernel_total_us(p))
+        )
     assert seen[0] == seen[1]
     assert seen[0][2] == [1.0] * STEPS
 
@@ -110,7 +127,9 @@ def test_a_long_kernel_is_left_as_it_is(tmp_path):
         k.step(step, begin, 31_000)
         for i in range(4):
             # 10 ms each, of a kernel that else takes 40 µs, one behind the other.
-            k.launched("gemm", begin + i, begin + 20 + 7_700 * i, 7_600, k.op("aten::mm", begin + i, 1))
+            k.launched(
+                "gemm", begin + i, begin + 20 + 7_700 * i, 7_600, k.op("aten::mm", begin + i, 1)
+            )
         begin += 31_000
     p = profile(tmp_path, k)
     assert kernel_total_us(p) == pytest.approx(STEPS * KERNELS * KERNEL_US + 12 * 7_600)
@@ -134,7 +153,13 @@ def test_dependent_launches_overlap(tmp_path, overlap):
         k.step(step, begin, 20_000)
         for i in range(10):
             op = k.op("aten::mm", begin + 2 * i, 1)
-            k.launched("gemm", begin + 2 * i, begin + 100 + 1_500 * i - (overlap if i else 0), 1_500 + (overlap if i else 0), op)
+            k.launched(
+                "gemm",
+                begin + 2 * i,
+                begin + 100 + 1_500 * i - (overlap if i else 0),
+                1_500 + (overlap if i else 0),
+                op,
+            )
     p = profile(tmp_path, k)
     assert RECORDED not in p.run.trace.args
     assert "Programmatic dependent launch causes this" in str(p.receipt)
@@ -162,7 +187,9 @@ def test_a_marker_that_reaches_over_the_next_steps_ends_where_the_next_begins(tm
     p = profile(tmp_path, k)
     assert step_times(p) == [1.0] * STEPS
     (text,) = warnings(p)
-    assert text.startswith("1 event of the host (1 on Host, main thread: ProfilerStep#2) has a duration of 3,000.00 ms")
+    assert text.startswith(
+        "1 event of the host (1 on Host, main thread: ProfilerStep#2) has a duration of 3,000.00 ms"
+    )
 
 
 def test_an_op_that_ends_long_after_its_step_counts_as_other_calls_of_it(tmp_path):
@@ -192,11 +219,17 @@ def test_another_recorder(tmp_path, kernel):
 
 @pytest.mark.parametrize("long", [{12: 3_000.0}, {0: 90.0, 31: 3_000.0}, {119: 3_000.0}])
 def test_xspace_files(tmp_path, long):
-    sound, p = (build.profile(folder(tmp_path, name), jax_loop(given)) for name, given in (("sound", None), ("corrupt", long)))
+    sound, p = (
+        build.profile(folder(tmp_path, name), jax_loop(given))
+        for name, given in (("sound", None), ("corrupt", long))
+    )
     assert step_times(p) == step_times(sound)
     assert kernel_total_us(p) == pytest.approx(kernel_total_us(sound))
     assert p.overview["verdict"] == sound.overview["verdict"]
-    assert any(text.startswith(f"{len(long)} device event") and "GPU 0, stream 2" in text for text in warnings(p))
+    assert any(
+        text.startswith(f"{len(long)} device event") and "GPU 0, stream 2" in text
+        for text in warnings(p)
+    )
 
 
 @pytest.mark.parametrize("later_us", [4_000_000.0, 3.6e9, -3.6e9])
@@ -214,7 +247,12 @@ def test_a_time_that_cannot_be(tmp_path, later_us, nth):
     assert steps["step_time_ms"].round(1).tolist() == [1.0] * STEPS
     assert steps.index[steps["lost"]].tolist() == [step]
     assert kernel_total_us(p) == pytest.approx((STEPS * KERNELS - 1) * KERNEL_US)
-    assert any(text.startswith("1 device event (1 on GPU 0, stream 7; 0.04 ms) begins at an impossible time") for text in warnings(p))
+    assert any(
+        text.startswith(
+            "1 device event (1 on GPU 0, stream 7; 0.04 ms) begins at an impossible time"
+        )
+        for text in warnings(p)
+    )
 
 
 def test_a_marker_that_goes_on_behind_the_loop_is_not_averaged(tmp_path):
@@ -224,7 +262,10 @@ def test_a_marker_that_goes_on_behind_the_loop_is_not_averaged(tmp_path):
     p = profile(tmp_path, k)
     assert p.steps.frame["counted"].tolist() == [True] * (STEPS - 1) + [False]
     assert p.overview["step_time_ms"] == pytest.approx(1.0)
-    assert "The last step was cut off by the end of the recording (its marker goes on for 2,999" in str(p.receipt)
+    assert (
+        "The last step was cut off by the end of the recording (its marker goes on for 2,999"
+        in str(p.receipt)
+    )
 
 
 def test_work_that_states_no_launch_in_the_middle_is_no_backlog(tmp_path):

@@ -52,7 +52,13 @@ def figures(p) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "form",
-    [corrupt.npu_torch_text, corrupt.npu_torch_text_and_tables, tables, corrupt.npu_timeline, corrupt.npu_database],
+    [
+        corrupt.npu_torch_text,
+        corrupt.npu_torch_text_and_tables,
+        tables,
+        corrupt.npu_timeline,
+        corrupt.npu_database,
+    ],
     ids=lambda form: form.__name__.removeprefix("npu_"),
 )
 @pytest.mark.parametrize("numbers", [[23], [0, 40, 41], [STEPS * OPS - 1]])
@@ -62,22 +68,31 @@ def test_tasks_that_state_seconds(tmp_path, form, numbers):
         pytest.skip("without the host nothing says that the last task had ended")
     assert figures(p) == figures(sound)
     text = next(iter(set(warnings(p)) - set(warnings(sound))))
-    assert text.startswith(f"{len(numbers)} device event{'s' if len(numbers) > 1 else ''} ({len(numbers)} on NPU 0, stream 2: ")
+    assert text.startswith(
+        f"{len(numbers)} device event{'s' if len(numbers) > 1 else ''} ({len(numbers)} on NPU 0, stream 2: "
+    )
     assert "3,000.00 ms, which is impossible: " in text
     assert len(p.run.trace.args[RECORDED]) == len(numbers)
 
 
 @pytest.mark.parametrize(
-    "form", [corrupt.npu_torch_text, corrupt.npu_timeline, corrupt.npu_database], ids=lambda form: form.__name__.removeprefix("npu_")
+    "form",
+    [corrupt.npu_torch_text, corrupt.npu_timeline, corrupt.npu_database],
+    ids=lambda form: form.__name__.removeprefix("npu_"),
 )
 def test_a_collective_that_states_seconds(tmp_path, form):
     sound, p = opened(tmp_path, form, {STEPS * OPS + 3: SECONDS})
     assert figures(p) == figures(sound)
-    assert any("1 device event (1 on NPU 0, group 1 Communication: hcom_allReduce" in text for text in warnings(p))
+    assert any(
+        "1 device event (1 on NPU 0, group 1 Communication: hcom_allReduce" in text
+        for text in warnings(p)
+    )
 
 
 @pytest.mark.parametrize(
-    "form", [corrupt.npu_torch_text, corrupt.npu_timeline, corrupt.npu_database], ids=lambda form: form.__name__.removeprefix("npu_")
+    "form",
+    [corrupt.npu_torch_text, corrupt.npu_timeline, corrupt.npu_database],
+    ids=lambda form: form.__name__.removeprefix("npu_"),
 )
 @pytest.mark.parametrize("later", [10**9, -(10**9)])
 def test_a_task_at_a_time_that_cannot_be(tmp_path, form, later):
@@ -87,7 +102,10 @@ def test_a_task_at_a_time_that_cannot_be(tmp_path, form, later):
     assert left["recorded"] == pytest.approx(all_of_it["recorded"], abs=0.001)
     # The table of kernels has the right time of it.
     assert left["kernels"] == all_of_it["kernels"] - (0 if form is corrupt.npu_torch_text else 800)
-    assert any("1 device event (1 on NPU 0, stream 2; 0.80 ms) begins at an impossible time" in text for text in warnings(p))
+    assert any(
+        "1 device event (1 on NPU 0, stream 2; 0.80 ms) begins at an impossible time" in text
+        for text in warnings(p)
+    )
 
 
 def test_a_table_that_the_timeline_contradicts(tmp_path):
@@ -96,13 +114,19 @@ def test_a_table_that_the_timeline_contradicts(tmp_path):
     details.write_bytes(msprof.op_summary(tasks({23: SECONDS}), age="torch", end="\r\n"))
     p = nbprof.load(str(folder))
     assert p.ascend.ops.frame["duration_us"].max() == 800
-    assert any(text.startswith("1 row of the tables of tasks states another duration than the timeline") for text in warnings(p))
+    assert any(
+        text.startswith("1 row of the tables of tasks states another duration than the timeline")
+        for text in warnings(p)
+    )
 
 
 def test_a_task_that_runs_long_once_is_left(tmp_path):
     """Of its name too, while another stream goes on."""
     made = tasks({STEPS * OPS - 1: SECONDS})
-    made += [Task("Cast", "Cast", Decimal(1000 * i + 50), Decimal(30), stream=5, task=500 + i) for i in range(400)]
+    made += [
+        Task("Cast", "Cast", Decimal(1000 * i + 50), Decimal(30), stream=5, task=500 + i)
+        for i in range(400)
+    ]
     p = nbprof.load(str(msprof.prof(tmp_path / "PROF_1", made, files=("op_summary",))))
     assert RECORDED not in p.run.trace.args
     assert not any("impossible" in text for text in warnings(p))

@@ -28,7 +28,9 @@ def test_the_sound_recording_has_all_figures(sound):
 
 def test_corrupt_values(sound, tmp_path):
     form, figures = sound
-    assert [values.one(form, SEED, number, figures, tmp_path) for number in range(COUNT)] == [""] * COUNT
+    assert [values.one(form, SEED, number, figures, tmp_path) for number in range(COUNT)] == [
+        ""
+    ] * COUNT
 
 
 @pytest.mark.parametrize("way", values.WAYS, ids=lambda way: way.__name__)

@@ -17,12 +17,24 @@ def run(launched, ran, hostname="host-a", at=0, wait=()):
     gpu = PlaneWriter("/device:GPU:0", {"compute_cap_major": 8, "compute_cap_minor": 0})
     gpu.line(
         "Stream #7(Compute)",
-        [gpu.event("gemm", at + int(start * MS), int(length * MS), correlation_id=i, kernel_details=DETAIL) for i, start, length in ran],
+        [
+            gpu.event(
+                "gemm",
+                at + int(start * MS),
+                int(length * MS),
+                correlation_id=i,
+                kernel_details=DETAIL,
+            )
+            for i, start, length in ran
+        ],
         line_id=7,
     )
     host = PlaneWriter("/host:CPU")
     calls = [host.event("cuLaunchKernel", at + i * MS, MS // 2, correlation_id=i) for i in launched]
-    calls += [host.event("cuStreamSynchronize", at + (50 + i) * MS, MS // 2, correlation_id=i) for i in wait]
+    calls += [
+        host.event("cuStreamSynchronize", at + (50 + i) * MS, MS // 2, correlation_id=i)
+        for i in wait
+    ]
     host.line("python", calls, line_id=1)
     return xspace(gpu, host, hostname=hostname)
 
@@ -37,15 +49,21 @@ def doubts(p):
 
 
 def test_launches_without_kernels_are_counted_and_waits_are_none(tmp_path):
-    p = profile(tmp_path, run(launched=[1, 2, 3, 4], ran=[(1, 2, 1), (2, 4, 1), (3, 6, 1)], wait=[90, 91]))
-    assert ("warning", "1 of 4 launches (25 %) have no device activity in this profile") in [(a, b.partition(":")[0]) for a, b in told(p)]
+    p = profile(
+        tmp_path, run(launched=[1, 2, 3, 4], ran=[(1, 2, 1), (2, 4, 1), (3, 6, 1)], wait=[90, 91])
+    )
+    assert ("warning", "1 of 4 launches (25 %) have no device activity in this profile") in [
+        (a, b.partition(":")[0]) for a, b in told(p)
+    ]
     table = p.run.activity.launches.frame()
     assert sorted(table["target"].tolist()).count(-1) == 3  # one launch, two waits
 
 
 def test_kernels_without_launches_are_counted(tmp_path):
     p = profile(tmp_path, run(launched=[1], ran=[(1, 2, 1), (7, 4, 1)]))
-    assert ("warning", "1 of 2 device events (50 %) have no launch in this profile") in [(a, b.partition(":")[0]) for a, b in told(p)]
+    assert ("warning", "1 of 2 device events (50 %) have no launch in this profile") in [
+        (a, b.partition(":")[0]) for a, b in told(p)
+    ]
 
 
 def test_a_profile_that_hangs_together_has_no_doubts(tmp_path):
@@ -56,14 +74,19 @@ def test_a_profile_that_hangs_together_has_no_doubts(tmp_path):
 def test_kernels_that_overlap_on_one_stream_are_told_with_the_overlap_and_kept(tmp_path):
     p = profile(tmp_path, run(launched=[1, 2], ran=[(1, 2, 1), (2, 2.5, 1)]))
     (note,) = doubts(p)
-    assert note.text.startswith("1 device event starts before the previous one has ended (by 500.000 µs)")
+    assert note.text.startswith(
+        "1 device event starts before the previous one has ended (by 500.000 µs)"
+    )
     assert p.kernels.frame["occurrences"].sum() == 2
 
 
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
-        (run([1], [(1, 2, 1)], "host-b", at=10**6 * MS), "host-a, host-b recorded at a different time than any other host: "),
+        (
+            run([1], [(1, 2, 1)], "host-b", at=10**6 * MS),
+            "host-a, host-b recorded at a different time than any other host: ",
+        ),
         (run([], [], "host-b"), "host-b recorded no events."),
         (run([1], [], "host-b"), "host-b recorded no device, although other hosts did."),
         (run([1], [(1, 2, 1)], "host-b"), None),
@@ -73,7 +96,11 @@ def test_kernels_that_overlap_on_one_stream_are_told_with_the_overlap_and_kept(t
 def test_hosts_that_do_not_fit_the_others_are_told(tmp_path, second, expected, workers):
     (tmp_path / "a.xplane.pb").write_bytes(run([1], [(1, 2, 1)]))
     (tmp_path / "b.xplane.pb").write_bytes(second)
-    notes = [n.text for n in load(tmp_path, executor=workers).receipt.lines if n.text.startswith("host-") and " recorded " in n.text]
+    notes = [
+        n.text
+        for n in load(tmp_path, executor=workers).receipt.lines
+        if n.text.startswith("host-") and " recorded " in n.text
+    ]
     assert [n.startswith(expected) for n in notes] == [True] if expected else notes == []
 
 
@@ -83,8 +110,12 @@ def test_a_host_whose_steps_nothing_marks_is_told(tmp_path, workers):
     bare = sorted(tmp_path.iterdir())[1]
     trace = json.loads(bare.read_bytes())
     marks = ("ProfilerStep", "enumerate(DataLoader)")
-    trace["traceEvents"] = [e for e in trace["traceEvents"] if not str(e.get("name")).startswith(marks)]
+    trace["traceEvents"] = [
+        e for e in trace["traceEvents"] if not str(e.get("name")).startswith(marks)
+    ]
     bare.write_text(json.dumps(trace))
     p = load(tmp_path, executor=workers)
     assert set(p.steps.frame["host"]) == {"rank 0"}
-    assert "rank 1 recorded no steps: step times are those of the other hosts." in [n.text for n in p.receipt.lines]
+    assert "rank 1 recorded no steps: step times are those of the other hosts." in [
+        n.text for n in p.receipt.lines
+    ]

@@ -9,7 +9,9 @@ from tests.support.kineto import Kineto, profile
 STEPS, STEP_US, BEGIN, REDUCE_US = 6, 2_000.0, 500.0, 300.0
 
 
-def rank(number: int, first_us: float = REDUCE_US, *, steps: int = STEPS, later: float = REDUCE_US) -> Kineto:
+def rank(
+    number: int, first_us: float = REDUCE_US, *, steps: int = STEPS, later: float = REDUCE_US
+) -> Kineto:
     """Steps of a matrix product and a reduction over ranks on a stream of its own; the first reduction may take longer."""
     k = Kineto(distributedInfo={"backend": "nccl", "rank": number, "world_size": 2})
     begin = BEGIN + 10 * number
@@ -27,7 +29,15 @@ def rank(number: int, first_us: float = REDUCE_US, *, steps: int = STEPS, later:
             "dtype": "Float",
             "Seq": step,
         }
-        k.launched("ncclDevKernel_AllReduce_Sum_f32", begin + 32, begin + 1_040, reduce_us, op, stream=20, **stated)
+        k.launched(
+            "ncclDevKernel_AllReduce_Sum_f32",
+            begin + 32,
+            begin + 1_040,
+            reduce_us,
+            op,
+            stream=20,
+            **stated,
+        )
         begin += length
     return k
 
@@ -61,12 +71,16 @@ def test_few_steps_do_not_have_it_in_their_average(tmp_path):
     assert top_op(p) == "aten::mm"
 
 
-@pytest.mark.parametrize("given", [{"first_us": 50_000.0}, {"first_us": 3 * REDUCE_US}, {"later": 2_900_000.0}])
+@pytest.mark.parametrize(
+    "given", [{"first_us": 50_000.0}, {"first_us": 3 * REDUCE_US}, {"later": 2_900_000.0}]
+)
 def test_other_waits_are_the_program_s(tmp_path, given):
     p = profile(tmp_path, rank(0, **given))
     longest = max(given.values())
     total = p.kernels.by_name().set_index("kernel")["total_us"]
-    assert total["ncclDevKernel_AllReduce_Sum_f32"] == pytest.approx(longest + (STEPS - 1) * REDUCE_US)
+    assert total["ncclDevKernel_AllReduce_Sum_f32"] == pytest.approx(
+        longest + (STEPS - 1) * REDUCE_US
+    )
     assert "at the start of the recording" not in str(p.receipt)
 
 

@@ -37,12 +37,16 @@ def replays(graph: int = 17, **metadata: Any) -> Graphed:
     return k
 
 
-def write(folder, content, name: str = "kernel_annotations_rank0_fwd_bwd.pkl", protocol: int = 4) -> None:
+def write(
+    folder, content, name: str = "kernel_annotations_rank0_fwd_bwd.pkl", protocol: int = 4
+) -> None:
     (folder / name).write_bytes(pickle.dumps(content, protocol))
 
 
 def nodes(p) -> list[tuple[str, ...]]:
-    return list(p.kernels.graph_nodes[WHERE].astype(object).fillna("").itertuples(index=False, name=None))
+    return list(
+        p.kernels.graph_nodes[WHERE].astype(object).fillna("").itertuples(index=False, name=None)
+    )
 
 
 EXPECTED = [
@@ -60,13 +64,26 @@ def test_nodes_go_by_the_annotations_beside_the_trace(tmp_path, protocol):
     p = profile(tmp_path, replays())
     assert nodes(p) == EXPECTED
     assert "4 nodes have annotations of PyTorch" in str(p.receipt)
-    kernels = p.kernels.frame.astype({"module": object}).fillna({"module": ""}).set_index(["op", "module"])["occurrences"].to_dict()
-    assert kernels == {("proj", "layers.0.linear_1"): 3, ("activation", ""): 3, ("first", "layers.0.linear_2"): 3}
-    assert nbprof.load(tmp_path).kernels.graph_nodes["op"].tolist() == [op for _, op, _ in EXPECTED], "the folder as people open it"
+    kernels = (
+        p.kernels.frame.astype({"module": object})
+        .fillna({"module": ""})
+        .set_index(["op", "module"])["occurrences"]
+        .to_dict()
+    )
+    assert kernels == {
+        ("proj", "layers.0.linear_1"): 3,
+        ("activation", ""): 3,
+        ("first", "layers.0.linear_2"): 3,
+    }
+    assert nbprof.load(tmp_path).kernels.graph_nodes["op"].tolist() == [
+        op for _, op, _ in EXPECTED
+    ], "the folder as people open it"
 
 
 def test_the_same_as_what_pytorch_writes_into_the_trace(tmp_path):
-    tool = pytest.importorskip("torch.cuda._annotate_cuda_graph_trace", reason="needs PyTorch 2.12 or newer")
+    tool = pytest.importorskip(
+        "torch.cuda._annotate_cuda_graph_trace", reason="needs PyTorch 2.12 or newer"
+    )
     said = annotations(17)
     for folder in ("beside", "within"):
         (tmp_path / folder).mkdir()
@@ -83,20 +100,33 @@ def test_what_was_captured_says_more(tmp_path):
     k.capture(CALLS)
     k.replay(CALLS, 17)
     write(tmp_path, annotations(17))
-    assert [(op, module) for _, op, module in nodes(profile(tmp_path, k))] == [(one.op, one.module) for one in CALLS]
+    assert [(op, module) for _, op, module in nodes(profile(tmp_path, k))] == [
+        (one.op, one.module) for one in CALLS
+    ]
 
 
 def test_each_rank_has_its_own(tmp_path):
-    ranks = [replays(distributedInfo={"rank": rank, "world_size": 2, "backend": "nccl"}) for rank in range(2)]
+    ranks = [
+        replays(distributedInfo={"rank": rank, "world_size": 2, "backend": "nccl"})
+        for rank in range(2)
+    ]
     for rank in range(2):
-        write(tmp_path, annotations(17, [[{"name": f"rank {rank}"}]]), f"kernel_annotations_rank{rank}_a.pkl")
+        write(
+            tmp_path,
+            annotations(17, [[{"name": f"rank {rank}"}]]),
+            f"kernel_annotations_rank{rank}_a.pkl",
+        )
     p = profile(tmp_path, *ranks)
     table = p.kernels.graph_nodes
-    assert table[table["op"] != ""][["host", "op"]].values.tolist() == [["rank 0", "rank 0"], ["rank 1", "rank 1"]]
-    one = LocalFile(tmp_path / "host1.pt.trace.json")
-    assert [file.name for file in graph_annotations.beside(RunFiles("", tmp_path, (one,), 0.0, "chrome"))] == [
-        "kernel_annotations_rank1_a.pkl"
+    assert table[table["op"] != ""][["host", "op"]].values.tolist() == [
+        ["rank 0", "rank 0"],
+        ["rank 1", "rank 1"],
     ]
+    one = LocalFile(tmp_path / "host1.pt.trace.json")
+    assert [
+        file.name
+        for file in graph_annotations.beside(RunFiles("", tmp_path, (one,), 0.0, "chrome"))
+    ] == ["kernel_annotations_rank1_a.pkl"]
     alone = profile(tmp_path, replays())
     assert {op for _, op, _ in nodes(alone)} == {""}, "which rank it is, is not said"
 
@@ -107,13 +137,22 @@ def test_annotations_of_another_recording_are_left_out(tmp_path):
     k.replay(CALLS, 18)
     p = profile(tmp_path, k)
     assert nodes(p) == [(one.kernel, "", "") for one in CALLS] + EXPECTED
-    assert "annotates 1 graph that no replay here has: it is from another recording" in str(p.receipt)
+    assert "annotates 1 graph that no replay here has: it is from another recording" in str(
+        p.receipt
+    )
 
 
 def test_of_files_that_differ_what_they_share_is_said(tmp_path):
     write(tmp_path, annotations(17))
-    write(tmp_path, annotations(17, [[{"name": "other", "module_fqn": "layers.0.linear_1"}]]), "kernel_annotations_rank0.pickle")
-    assert nodes(profile(tmp_path, replays()))[:2] == [("sgemm_128x64_nn", "", "layers.0.linear_1"), EXPECTED[1]]
+    write(
+        tmp_path,
+        annotations(17, [[{"name": "other", "module_fqn": "layers.0.linear_1"}]]),
+        "kernel_annotations_rank0.pickle",
+    )
+    assert nodes(profile(tmp_path, replays()))[:2] == [
+        ("sgemm_128x64_nn", "", "layers.0.linear_1"),
+        EXPECTED[1],
+    ]
 
 
 class Runs:
@@ -135,7 +174,10 @@ def test_what_is_no_plain_dict_of_nodes_is_left_out(tmp_path, content, capsys):
     write(tmp_path, content)
     p = profile(tmp_path, replays())
     assert {op for _, op, _ in nodes(p)} == {""}
-    assert "kernel_annotations_rank0_fwd_bwd.pkl next to the trace is not a valid PyTorch graph annotation file" in str(p.receipt)
+    assert (
+        "kernel_annotations_rank0_fwd_bwd.pkl next to the trace is not a valid PyTorch graph annotation file"
+        in str(p.receipt)
+    )
     assert capsys.readouterr().out == ""
 
 

@@ -18,15 +18,31 @@ def replays(gap: float, *, branch: bool = False) -> Kineto:
         k.step(step, begin, length)
         launch = k.call("cudaGraphLaunch", begin + 10, 10)
         for i in range(NODES):
-            k.kernel("gemm", begin + 50 + i * (NODE_US + gap), NODE_US, launch, **{"graph node id": i + 1})
+            k.kernel(
+                "gemm",
+                begin + 50 + i * (NODE_US + gap),
+                NODE_US,
+                launch,
+                **{"graph node id": i + 1},
+            )
         if branch:
-            k.kernel("side", begin + 50, NODES * (NODE_US + gap) - gap, launch, stream=8, **{"graph node id": NODES + 1})
+            k.kernel(
+                "side",
+                begin + 50,
+                NODES * (NODE_US + gap) - gap,
+                launch,
+                stream=8,
+                **{"graph node id": NODES + 1},
+            )
     return k
 
 
 def parts(p) -> dict[str, float]:
     steps = p.steps.frame
-    return {name: float(steps[f"{name}_ms"].mean()) for name in ("step_time", "device_compute", "other", "host_compute", "kernel_launch")}
+    return {
+        name: float(steps[f"{name}_ms"].mean())
+        for name in ("step_time", "device_compute", "other", "host_compute", "kernel_launch")
+    }
 
 
 @pytest.mark.parametrize("gap", [1.0, 4.0, 9.0])

@@ -16,7 +16,9 @@ NODE = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2))
 def made(nodes):
     """Events side by side, linked by producer and consumer alone: (key made, key taken, root level); 0 for none."""
     count = len(nodes)
-    columns = {name: np.array([n[k] for n in nodes], np.int64) for k, name in enumerate(("_p", "_c", "_r"))}
+    columns = {
+        name: np.array([n[k] for n in nodes], np.int64) for k, name in enumerate(("_p", "_c", "_r"))
+    }
     args = {}
     for name, values in columns.items():
         rows = np.flatnonzero(values > 0).astype(np.int32)
@@ -25,7 +27,10 @@ def made(nodes):
             args[name[:2] + "t"] = ArgColumn(rows, INT, np.ones(len(rows), np.int64))
     lanes = pd.DataFrame({"lane": [0], "host": ["h"], "kind": ["host"]})
     events = Events(
-        np.zeros(count, np.int32), np.zeros(count, np.int32), np.arange(count, dtype=np.int64) * 10, np.full(count, 5, np.int64)
+        np.zeros(count, np.int32),
+        np.zeros(count, np.int32),
+        np.arange(count, dtype=np.int64) * 10,
+        np.full(count, 5, np.int64),
     )
     names = np.array(["train"], object)
     return Trace(events, names, names, lanes, [], args, {}, [], [], ["h"], 0, Receipt())
@@ -33,7 +38,9 @@ def made(nodes):
 
 def walked(nodes):
     """Root after root, the highest level first, then the earliest; one below another of its level, or reached before, opens nothing."""
-    links = [(a, b) for a, x in enumerate(nodes) for b, y in enumerate(nodes) if x[0] and x[0] == y[1]]
+    links = [
+        (a, b) for a, x in enumerate(nodes) for b, y in enumerate(nodes) if x[0] and x[0] == y[1]
+    ]
     below = {i: [b for a, b in links if a == i] for i in range(len(nodes))}
     above = {i: [a for a, b in links if b == i] for i in range(len(nodes))}
 

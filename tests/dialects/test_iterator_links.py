@@ -10,7 +10,12 @@ from tests.support.chrome import Memory
 from tests.support.xspace import PlaneWriter
 from tests.support.xspace import xspace as write
 
-PART = st.tuples(st.sampled_from(["take", "make", "call"]), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2))
+PART = st.tuples(
+    st.sampled_from(["take", "make", "call"]),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(0, 2),
+)
 
 
 def plain(trace):
@@ -21,14 +26,23 @@ def plain(trace):
     registered = {}
     for maker in range(len(events)):
         if names[maker].endswith("Produce") and element[maker] >= 0:
-            inside = [e for e in range(len(events)) if events.parent[e] == maker and names[e].startswith("Iterator::")]
+            inside = [
+                e
+                for e in range(len(events))
+                if events.parent[e] == maker and names[e].startswith("Iterator::")
+            ]
             if inside:
                 key = host[maker], above[inside[0]], element[maker]
                 registered.setdefault(key, []).append(inside[0])
     out = set()
     for taker in range(len(events)):
         if names[taker].endswith("Consume") and element[taker] >= 0 and events.parent[taker] >= 0:
-            out |= {(taker, made) for made in registered.get((host[taker], ident[events.parent[taker]], element[taker]), ())}
+            out |= {
+                (taker, made)
+                for made in registered.get(
+                    (host[taker], ident[events.parent[taker]], element[taker]), ()
+                )
+            }
     return out
 
 
@@ -40,15 +54,32 @@ def written(parts, hosts):
         for at, (kind, iterator, element, extra) in enumerate(parts):
             begin = 100 * at
             if kind == "take":
-                events.append(plane.event("Iterator::A::Prefetch", begin, 60, id=iterator, parent_id=9))
+                events.append(
+                    plane.event("Iterator::A::Prefetch", begin, 60, id=iterator, parent_id=9)
+                )
                 events.append(plane.event("PrefetchConsume", begin + 1, 50, element_id=element))
             elif kind == "make":
                 events.append(plane.event("PrefetchProduce", begin, 60, element_id=element))
                 events += [
-                    plane.event("Iterator::A::Prefetch::Map", begin + 5 + 10 * n, 9, id=20, parent_id=iterator) for n in range(extra)
+                    plane.event(
+                        "Iterator::A::Prefetch::Map",
+                        begin + 5 + 10 * n,
+                        9,
+                        id=20,
+                        parent_id=iterator,
+                    )
+                    for n in range(extra)
                 ]
             else:
-                events.append(plane.event("PrefetchConsume" if extra else "Iterator::A", begin, 60, element_id=element, id=iterator))
+                events.append(
+                    plane.event(
+                        "PrefetchConsume" if extra else "Iterator::A",
+                        begin,
+                        60,
+                        element_id=element,
+                        id=iterator,
+                    )
+                )
         plane.line("t", events)
         planes.append(Memory(write(plane, hostname=f"host-{host}"), f"host-{host}.xplane.pb"))
     return planes

@@ -15,7 +15,13 @@ def device_ops(p):
 
 def parts(p, row=0):
     frame = p.steps.frame.iloc[row]
-    times = [c for c in frame.index if c.endswith("_ms") and c not in ("start_ms", "host_to_device_ms", "waiting_ms") and frame[c] > 0]
+    times = [
+        c
+        for c in frame.index
+        if c.endswith("_ms")
+        and c not in ("start_ms", "host_to_device_ms", "waiting_ms")
+        and frame[c] > 0
+    ]
     return {c.removesuffix("_ms"): round(1000 * frame[c]) for c in times}
 
 
@@ -86,7 +92,9 @@ def test_a_child_may_run_past_its_parent_by_a_nanosecond(tmp_path):
     p = profile(tmp_path, k)
     assert p.trace.events()["depth"].tolist() == [0, 1, 2, 0]
     own = p.ops.frame.set_index("op")["self_us"].to_dict()
-    assert own == pytest.approx({"aten::linear": 2.0, "aten::addmm": 1.0, "aten::empty": 7.0, "aten::relu": 0.4})
+    assert own == pytest.approx(
+        {"aten::linear": 2.0, "aten::addmm": 1.0, "aten::empty": 7.0, "aten::relu": 0.4}
+    )
     assert "2 ops end up to 1 ns after the enclosing op" in receipt(p)
 
 
@@ -110,7 +118,10 @@ def test_ops_that_end_together_all_count(tmp_path):
     k = Kineto()
     k.op("aten::linear", 0, 10)
     k.op("aten::addmm", 4, 6)
-    assert profile(tmp_path, k).ops.frame.set_index("op")["self_us"].to_dict() == {"aten::linear": 4.0, "aten::addmm": 6.0}
+    assert profile(tmp_path, k).ops.frame.set_index("op")["self_us"].to_dict() == {
+        "aten::linear": 4.0,
+        "aten::addmm": 6.0,
+    }
 
 
 # Links.
@@ -126,10 +137,16 @@ def test_a_kernel_counts_for_the_innermost_op_that_launched_it(tmp_path):
     assert p.kernels.frame["op"].tolist() == ["aten::addmm"]
     launch = p.run.activity.launches.frame().iloc[0]
     names = p.run.trace.names[p.run.trace.events.name]
-    assert [names[launch[c]] for c in ("event", "target", "op")] == ["cudaLaunchKernel", "gemm", "aten::addmm"]
+    assert [names[launch[c]] for c in ("event", "target", "op")] == [
+        "cudaLaunchKernel",
+        "gemm",
+        "aten::addmm",
+    ]
 
 
-@pytest.mark.parametrize("external", [None, 900, "correlation"], ids=["no id", "id of nothing", "correlation as id"])
+@pytest.mark.parametrize(
+    "external", [None, 900, "correlation"], ids=["no id", "id of nothing", "correlation as id"]
+)
 def test_without_a_useful_id_time_on_the_thread_links(tmp_path, external):
     k = Kineto()
     k.op("aten::mm", 0, 20)
@@ -208,7 +225,9 @@ def test_work_of_no_op_is_linked_by_the_annotation_on_the_device(tmp_path):
     k.kernel("attention", 30, 40)
     k.kernel("sampling(int)", 75, 2)
     p = profile(tmp_path, k)
-    assert device_ops(p) == {"decode": 40.0, "sampling(int)": 2.0}, "the step is around everything and names nothing"
+    assert device_ops(p) == {"decode": 40.0, "sampling(int)": 2.0}, (
+        "the step is around everything and names nothing"
+    )
     assert "1 device event of 2 (50 %) could not be linked to an op" in receipt(p)
 
 
@@ -230,8 +249,24 @@ def test_files_of_2021_have_other_words(tmp_path):
     k.add("aten::mm", "Operator", 0, 20, tid="100", args={"External id": 5})
     k.add("ProfilerStep#16", "Operator", 0, 90, tid="100", args={"External id": 4})
     k.add("cudaLaunchKernel", "Runtime", 5, 1, tid="100", args={"correlation": 9, "external id": 5})
-    k.add("sgemm", "Kernel", 30, 40, pid=0, tid="stream 7", args={"correlation": 9, "external id": 5, "device": 0, "grid": [2, 1, 1]})
-    k.add("Memset (Device)", "Memset", 72, 3, pid=0, tid="stream 7", args={"device": 0, "bytes": 64, "correlation": 10})
+    k.add(
+        "sgemm",
+        "Kernel",
+        30,
+        40,
+        pid=0,
+        tid="stream 7",
+        args={"correlation": 9, "external id": 5, "device": 0, "grid": [2, 1, 1]},
+    )
+    k.add(
+        "Memset (Device)",
+        "Memset",
+        72,
+        3,
+        pid=0,
+        tid="stream 7",
+        args={"device": 0, "bytes": 64, "correlation": 10},
+    )
     p = profile(tmp_path, k)
     assert device_ops(p) == {"aten::mm": 40.0, "Memset (Device)": 3.0}
     assert p.ops.frame["op"].tolist().count("ProfilerStep#16") == 0
@@ -277,7 +312,9 @@ def test_many_copies_are_one_line(tmp_path):
     k.op("aten::mm", 0, 20)
     lines = str(profile(tmp_path, *[k] * 12).receipt).splitlines()
     (copies,) = (line for line in lines if "same events" in line)
-    assert copies.startswith("! 11 files have the same events as host0: host1, host2, host3, host4, host5, host6, host7, host8 and 3 more.")
+    assert copies.startswith(
+        "! 11 files have the same events as host0: host1, host2, host3, host4, host5, host6, host7, host8 and 3 more."
+    )
     assert len([line for line in lines if "Several files have rank 0" in line]) == 1
 
 
@@ -367,10 +404,19 @@ def _stalled(tmp_path, python_us):
 def test_a_wait_while_the_device_runs_nothing_is_no_python(tmp_path):
     p = _stalled(tmp_path, 0)
     # The op before the launch, the launch, and what is left of it behind the wait.
-    assert parts(p) == {"step_time": 60, "device_compute": 5, "kernel_launch": 1, "host_compute": 1 + 3, "other": 50}
+    assert parts(p) == {
+        "step_time": 60,
+        "device_compute": 5,
+        "kernel_launch": 1,
+        "host_compute": 1 + 3,
+        "other": 50,
+    }
     assert p.steps.frame["waiting_ms"].tolist() == pytest.approx([0.05] * 5)
     assert p.overview["verdict"] == "Stalled"
-    assert p.overview["verdict_text"] == "for 83% of step time the host waits for a device that runs nothing"
+    assert (
+        p.overview["verdict_text"]
+        == "for 83% of step time the host waits for a device that runs nothing"
+    )
     assert "0.05 ms of the 0.06 ms" in p.overview["verdict_detail"]
     assert "other" not in p.advice["rule"].tolist()
     checks = p.overview["checks"].set_index("check")
@@ -383,7 +429,9 @@ def test_python_is_still_blamed_for_what_is_no_wait(tmp_path):
     assert p.steps.frame["waiting_ms"].tolist() == pytest.approx([0.05] * 5)
     assert p.overview["verdict_text"] == "70% of step time is outside any recorded op, often Python"
     assert "0.14 ms of the 0.20 ms" in p.overview["verdict_detail"]
-    assert p.advice.set_index("rule")["evidence"]["other"].startswith("**70%** of step time (**0.14 ms**) is outside")
+    assert p.advice.set_index("rule")["evidence"]["other"].startswith(
+        "**70%** of step time (**0.14 ms**) is outside"
+    )
 
 
 def test_waits_are_unknown_without_calls_of_a_runtime(tmp_path):
@@ -399,13 +447,23 @@ def test_every_part_of_a_step(tmp_path):
     k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 20)
     k.op("aten::stack", 5, 10)
     up = k.op("aten::copy_", 20, 10)
-    k.copy("Memcpy HtoD (Pageable -> Device)", 24, 8, k.call("cudaMemcpyAsync", 21, 8, up), bytes=4096)
+    k.copy(
+        "Memcpy HtoD (Pageable -> Device)", 24, 8, k.call("cudaMemcpyAsync", 21, 8, up), bytes=4096
+    )
     k.note("_compile.compile_inner (dynamo_timed)", 40, 10)
     mm = k.op("aten::mm", 50, 10, types=["float", "float"])
     k.launched("sgemm", 52, 60, 20, op=mm)
     k.copy("Memcpy DtoD (Device -> Device)", 80, 5, k.call("cudaMemcpyAsync", 55, 1, mm), bytes=64)
-    k.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 57, 85, 15, op=mm)
-    k.copy("Memcpy DtoH (Device -> Pageable)", 100, 5, k.call("cudaMemcpyAsync", 58, 1, mm), bytes=64)
+    k.launched(
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        57,
+        85,
+        15,
+        op=mm,
+    )
+    k.copy(
+        "Memcpy DtoH (Device -> Pageable)", 100, 5, k.call("cudaMemcpyAsync", 58, 1, mm), bytes=64
+    )
     assert parts(profile(tmp_path, k)) == {
         "step_time": 200,
         # The loader, the op's copy call from 21 on and the copy itself until 32.
@@ -431,8 +489,14 @@ def test_steps_cut_by_the_end_of_the_recording_are_shown_and_not_averaged(tmp_pa
     p = profile(tmp_path, k)
     assert p.steps.frame["cut"].tolist() == [False, False, False, True]
     assert p.steps.frame["counted"].tolist() == [True, True, True, False]
-    assert p.payload()["steps"]["left_out"] == "Averages exclude step 3 (cut off by the end of the recording)."
-    assert "The last step was cut off by the end of the recording (7 device events against 10 in the previous step)" in receipt(p)
+    assert (
+        p.payload()["steps"]["left_out"]
+        == "Averages exclude step 3 (cut off by the end of the recording)."
+    )
+    assert (
+        "The last step was cut off by the end of the recording (7 device events against 10 in the previous step)"
+        in receipt(p)
+    )
 
 
 def test_optimizer_steps_end_steps_where_nothing_else_marks_them(tmp_path):
@@ -457,14 +521,19 @@ def test_batches_begin_steps_where_not_even_an_optimizer_does(tmp_path):
     assert "the 3 batches that the loop requested from its DataLoader" in receipt(p)
 
 
-def test_without_any_marker_the_recording_is_the_unit_and_a_sentence_says_how_to_get_steps(tmp_path):
+def test_without_any_marker_the_recording_is_the_unit_and_a_sentence_says_how_to_get_steps(
+    tmp_path,
+):
     k = Kineto()
     k.op("aten::mm", 0, 50)
     p = profile(tmp_path, k)
     assert p.overview["unit"]["kind"] == RECORDING
     assert (1000 * p.steps.frame["step_time_ms"]).round().tolist() == [50]
     assert "steps" not in p.run.missing
-    assert "nothing repeats, so figures are for the whole recording. `for batch in nbprof.steps(batches):` marks the steps" in receipt(p)
+    assert (
+        "nothing repeats, so figures are for the whole recording. `for batch in nbprof.steps(batches):` marks the steps"
+        in receipt(p)
+    )
     assert p.overview["verdict"] == "Compute-bound"
 
 
@@ -496,13 +565,20 @@ def test_several_processes_in_one_file_are_told_apart(tmp_path):
 # Batches.
 
 
-@pytest.mark.parametrize(("batches", "said"), [([4, 4, 4, 4, 5], False), ([4] * 10 + [5], True), ([1] * 6, False), ([2, 3, 2, 3], False)])
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [([4, 4, 4, 4, 5], False), ([4] * 10 + [5], True), ([1] * 6, False), ([2, 3, 2, 3], False)],
+)
 def test_steps_that_take_several_batches_say_so(tmp_path, batches, said):
     k = Kineto()
     for number, count in enumerate(batches):
         k.step(number, 1000 * number, 900)
         for batch in range(count):
-            k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1000 * number + 100 * batch, 50)
+            k.note(
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                1000 * number + 100 * batch,
+                50,
+            )
         k.op("aten::mm", 1000 * number + 600, 100)
     text = f"each step takes {batches[0]} batches from DataLoaders, as with gradient accumulation"
     assert (text in receipt(profile(tmp_path, k))) == said

@@ -22,7 +22,14 @@ class Export:
         self.device = device
         self._arrows = 0
 
-    def op(self, name: str, ts: float, dur: float, work: tuple[str, float, float] | None = None, gpu: int = 0) -> None:
+    def op(
+        self,
+        name: str,
+        ts: float,
+        dur: float,
+        work: tuple[str, float, float] | None = None,
+        gpu: int = 0,
+    ) -> None:
         """An op, with what it ran on a device: name, start and length."""
         at = {"tid": 1, "pid": HOST, "args": {}}
         self.events.append({"name": name, "ph": "X", "ts": ts, "dur": dur, **at})
@@ -62,7 +69,11 @@ def test_ops_of_the_host_are_ops_of_pytorch(tmp_path):
     p = export.load(tmp_path)
     assert p.overview["framework"] == "PyTorch"
     ops = p.ops.frame.set_index("op")
-    assert ops.loc["aten::linear", ["occurrences", "total_us", "self_us"]].tolist() == [4, 2000, 800]
+    assert ops.loc["aten::linear", ["occurrences", "total_us", "self_us"]].tolist() == [
+        4,
+        2000,
+        800,
+    ]
     assert len(p.steps.frame) == 4
     assert "plain trace" not in str(p.receipt)
 
@@ -79,7 +90,10 @@ def test_kernels_go_to_their_ops_and_devices(tmp_path, gpu):
 
 def test_spans_of_ops_that_include_others_are_no_kernels_beside_them(tmp_path):
     p = _timed(Export(), spans=True).load(tmp_path)
-    assert p.kernels.frame.set_index("kernel")["total_us"].to_dict() == {"cudnn_convolution": 1400, "relu": 200}
+    assert p.kernels.frame.set_index("kernel")["total_us"].to_dict() == {
+        "cudnn_convolution": 1400,
+        "relu": 200,
+    }
     assert "timed ops on the device, not kernels" in str(p.receipt)
     # They stay in the timeline.
     assert (p.trace.events()["name"] == "conv2d").sum() == 10

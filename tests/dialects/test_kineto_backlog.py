@@ -33,14 +33,18 @@ def test_a_step_has_only_the_device_work_that_it_launched(tmp_path):
     assert steps["step_time_ms"].tolist() == pytest.approx([0.040] * 4)
     assert steps["start_ms"].tolist() == pytest.approx([0.095, 0.135, 0.175, 0.215])
     assert steps["device_compute_ms"].tolist() == pytest.approx([0.040] * 4)
-    assert p.steps.summary.set_index("category").loc["step_time", ["mean_ms", "sd_ms"]].tolist() == pytest.approx([0.040, 0.0])
+    assert p.steps.summary.set_index("category").loc[
+        "step_time", ["mean_ms", "sd_ms"]
+    ].tolist() == pytest.approx([0.040, 0.0])
 
 
 def test_the_backlog_is_a_row_of_its_own(tmp_path):
     p = profile(tmp_path, ahead())
     row = p.steps.backlog.iloc[0]
     assert (row["host"], row["device_events"]) == ("host0", 3)
-    assert row[["start_ms", "time_ms", "busy_ms", "device_compute_ms"]].tolist() == pytest.approx([0.005, 0.090, 0.090, 0.090])
+    assert row[["start_ms", "time_ms", "busy_ms", "device_compute_ms"]].tolist() == pytest.approx(
+        [0.005, 0.090, 0.090, 0.090]
+    )
     assert (
         "3 device events (0.09 ms in which a device was busy) were launched before the recording began: not counted in any step; "
         "the first step begins when they have ended (p.steps.backlog)."
@@ -54,7 +58,9 @@ def test_no_figure_a_step_holds_it(tmp_path):
     top = p.overview["top_ops"].set_index("op")
     assert top.loc["aten::mm", ["self_ms", "ms_per_step"]].tolist() == pytest.approx([0.160, 0.040])
     assert top.loc[OLD, ["self_ms", "ms_per_step"]].tolist() == pytest.approx([0.090, 0.0])
-    assert (p.overview["step_time_ms"], p.overview["device_busy_percent"]) == pytest.approx((0.040, 100.0))
+    assert (p.overview["step_time_ms"], p.overview["device_busy_percent"]) == pytest.approx(
+        (0.040, 100.0)
+    )
     assert set(p.run.kernels_in_steps["kernel"]) == {GEMM}
     assert "0.04 ms per step" in [figure["note"] for figure in p.payload()["kernels"]["figures"]]
 
@@ -69,7 +75,9 @@ def test_each_rank_has_its_own_backlog(tmp_path):
     p = profile(tmp_path, *ranks)
     assert p.steps.backlog[["host", "device_events"]].values.tolist() == [["rank 0", 2]]
     assert p.steps.frame["step_time_ms"].tolist() == pytest.approx([0.040] * 8, abs=0.0051)
-    assert "2 device events of rank 0 (0.06 ms in which a device was busy) were launched" in str(p.receipt)
+    assert "2 device events of rank 0 (0.06 ms in which a device was busy) were launched" in str(
+        p.receipt
+    )
 
 
 def test_work_whose_launch_was_lost_within_the_recording_is_of_the_step_in_which_it_began(tmp_path):
@@ -102,7 +110,12 @@ def test_without_ids_what_began_before_anything_else_is_older(tmp_path):
     [
         ("findings/D1-first-step/resnet_act_checkpoint.json.gz", 18.98, [18.98, 18.55], 968),
         ("findings/D1-first-step/rank0.json.gz", 216.29, [215.57, 216.52, 216.21, 212.52], 872),
-        ("findings/D7-tensor-cores/worker0.pt.trace.json.gz", 129.98, [158.50, 140.33, 163.13, 141.41, 159.07], 733),
+        (
+            "findings/D7-tensor-cores/worker0.pt.trace.json.gz",
+            129.98,
+            [158.50, 140.33, 163.13, 141.41, 159.07],
+            733,
+        ),
     ],
 )
 def test_first_steps_of_real_recordings(name, first, others, events):

@@ -8,7 +8,9 @@ from tests.support.kineto import BACKWARD, MAIN, Kineto, load, profile
 from tests.support.profiles import real
 
 
-def capturing(prefix: str = "cuda", ends_on: int = MAIN, *, begins: bool = True, ends: bool = True) -> Kineto:
+def capturing(
+    prefix: str = "cuda", ends_on: int = MAIN, *, begins: bool = True, ends: bool = True
+) -> Kineto:
     """A step of 1 ms: a kernel, a capture of 800 µs with launches of two threads and a copy in it, and two kernels of the graph."""
     k = Kineto()
     k.step(0, 0, 1000)
@@ -61,17 +63,25 @@ def test_the_time_of_a_capture_is_that_of_making_a_program(tmp_path):
 def test_a_capture_that_the_recording_saw_one_end_of(tmp_path, begins, ends, ms):
     k = capturing(begins=begins, ends=ends)
     receipt = str(profile(tmp_path, k).receipt)
-    assert f"41 calls that launch, copy or fill were captured into a graph and not run (1 capture of {ms} ms)" in receipt
+    assert (
+        f"41 calls that launch, copy or fill were captured into a graph and not run (1 capture of {ms} ms)"
+        in receipt
+    )
 
 
 def test_launches_outside_of_a_capture_are_lost(tmp_path):
     k = capturing()
     k.call("cudaLaunchKernel", 990, 5)
-    assert "1 of 5 launches (20 %) have no device activity in this profile" in str(profile(tmp_path, k).receipt)
+    assert "1 of 5 launches (20 %) have no device activity in this profile" in str(
+        profile(tmp_path, k).receipt
+    )
 
 
 def test_a_real_capture():
     p = load(real("findings/D4-graph-capture/bs_32_rank0.json.gz"))
-    assert "544 calls that launch, copy or fill were captured into a graph and not run (1 capture of 30.61 ms)" in str(p.receipt)
+    assert (
+        "544 calls that launch, copy or fill were captured into a graph and not run (1 capture of 30.61 ms)"
+        in str(p.receipt)
+    )
     assert "no work on the device" not in str(p.receipt)
     assert p.advice.empty

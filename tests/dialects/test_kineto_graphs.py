@@ -46,18 +46,33 @@ def test_nodes_go_by_what_was_captured(tmp_path, prefix, graph):
     p = profile(tmp_path, graphed(calls, prefix, graph))
     assert nodes(p) == captured(calls)
     table = p.kernels.graph_nodes
-    assert table["node"].tolist() == [(graph << 32) + 3 * i if graph else i for i in range(1, len(calls) + 1)]
+    assert table["node"].tolist() == [
+        (graph << 32) + 3 * i if graph else i for i in range(1, len(calls) + 1)
+    ]
     assert (table["replays"] == 3).all()
-    assert table[["avg_us", "min_us", "max_us", "total_us"]].drop_duplicates().values.tolist() == [[11.0, 10.0, 12.0, 33.0]]
+    assert table[["avg_us", "min_us", "max_us", "total_us"]].drop_duplicates().values.tolist() == [
+        [11.0, 10.0, 12.0, 33.0]
+    ]
     row = p.kernels.graphs.iloc[0]
-    assert (row["graph"], row["nodes"], row["replays"], row["total_us"]) == (graph or 1, 20, 3, 660.0)
+    assert (row["graph"], row["nodes"], row["replays"], row["total_us"]) == (
+        graph or 1,
+        20,
+        3,
+        660.0,
+    )
     assert (row["min_us"], row["max_us"]) == (12.0 * 19 + 10, 12.0 * 19 + 12)
     kernels = p.kernels.frame.set_index("kernel")
     assert kernels.loc["sgemm_128x64_nn", ["op", "module", "source", "occurrences"]].tolist() == [
         "aten::addmm", "Net/Block/Linear", "model.py:40", 32
     ]  # fmt: skip
-    assert "3 replays of 1 graph with 20 nodes: the nodes of 1 graph are attributed to the captured ops." in receipt(p)
-    assert "Kernel time is attributed: 100 % to an op, 100 % to an nn.Module, 100 % to a line of code." in receipt(p)
+    assert (
+        "3 replays of 1 graph with 20 nodes: the nodes of 1 graph are attributed to the captured ops."
+        in receipt(p)
+    )
+    assert (
+        "Kernel time is attributed: 100 % to an op, 100 % to an nn.Module, 100 % to a line of code."
+        in receipt(p)
+    )
     for name in ("graphs", "graph_nodes"):
         frame = getattr(p.kernels, name)
         assert {c: str(t) for c, t in frame.dtypes.items()} == frames.dtypes(f"kernels.{name}")
@@ -84,13 +99,23 @@ def test_a_capture_in_another_trace(tmp_path):
     capture.write_bytes(before.encode())
     p = profile(tmp_path, after)
     assert {op for _, op, _, _ in nodes(p)} == {""}
-    assert "for 1 graph no matching capture was found: give a trace of it, nbprof.load(..., graph_capture=PATH)." in receipt(p)
+    assert (
+        "for 1 graph no matching capture was found: give a trace of it, nbprof.load(..., graph_capture=PATH)."
+        in receipt(p)
+    )
     assert "0 % to an op" in receipt(p)
     p = nbprof.load(tmp_path / "host0.pt.trace.json", graph_capture=capture)
     assert nodes(p) == captured(calls)
-    assert p.ops.frame.set_index("op")["occurrences"].to_dict() == {"aten::addmm": 12, "aten::gelu": 6, "aten::zero_": 6, "aten::copy_": 6}
+    assert p.ops.frame.set_index("op")["occurrences"].to_dict() == {
+        "aten::addmm": 12,
+        "aten::gelu": 6,
+        "aten::zero_": 6,
+        "aten::copy_": 6,
+    }
     assert "100 % to an op, 100 % to an nn.Module, 100 % to a line" in receipt(p)
-    assert {op for _, op, _, _ in nodes(nbprof.load(tmp_path / "host0.pt.trace.json"))} == {""}, "the cache keeps both"
+    assert {op for _, op, _, _ in nodes(nbprof.load(tmp_path / "host0.pt.trace.json"))} == {""}, (
+        "the cache keeps both"
+    )
 
 
 def test_a_file_without_a_capture_is_refused(tmp_path):
@@ -100,8 +125,12 @@ def test_a_file_without_a_capture_is_refused(tmp_path):
     (tmp_path / "plain.pt.trace.json").write_bytes(plain.encode())
     with pytest.raises(NbprofError, match="plain has no graph capture"):
         nbprof.load(tmp_path / "a.pt.trace.json", graph_capture=tmp_path / "plain.pt.trace.json")
-    with pytest.raises(NbprofError, match="graph_capture is for traces of PyTorch, and jax_cpu is not one"):
-        nbprof.load(DATA / "xspace" / "jax_cpu.xplane.pb", graph_capture=tmp_path / "a.pt.trace.json")
+    with pytest.raises(
+        NbprofError, match="graph_capture is for traces of PyTorch, and jax_cpu is not one"
+    ):
+        nbprof.load(
+            DATA / "xspace" / "jax_cpu.xplane.pb", graph_capture=tmp_path / "a.pt.trace.json"
+        )
     both = [tmp_path / "a.pt.trace.json", tmp_path / "plain.pt.trace.json"]
     with pytest.raises(NbprofError, match="up to eight, without executor"):
         nbprof.load(both, graph_capture=both[0], executor=2)
@@ -120,7 +149,9 @@ def test_of_captures_that_all_fit_what_they_share_is_said(tmp_path):
 def test_captures_of_different_ops_say_nothing(tmp_path):
     k = Graphed()
     calls = layers(2)
-    k.capture([Call("aten::mul", one.module, 50 + i, one.kernel, one.call) for i, one in enumerate(calls)])
+    k.capture(
+        [Call("aten::mul", one.module, 50 + i, one.kernel, one.call) for i, one in enumerate(calls)]
+    )
     k.capture(calls)
     k.note("decode", k.at, 2000)
     k.replay(calls, 3)
@@ -161,7 +192,11 @@ def test_a_capture_that_may_be_another_graph_is_not_taken(tmp_path, change):
         k.at += 300
         k.replay([*calls[:1], Call("", "", 0, "another"), *calls[1:]])
     else:
-        other = [*calls, calls[0]] if change == "longer" else [Call(calls[0].op, calls[0].module, 1, "hgemm"), *calls[1:]]
+        other = (
+            [*calls, calls[0]]
+            if change == "longer"
+            else [Call(calls[0].op, calls[0].module, 1, "hgemm"), *calls[1:]]
+        )
         k.capture(other)
         k.replay(calls)
     p = profile(tmp_path, k)
@@ -201,9 +236,14 @@ def test_a_real_capture_and_replays_of_it(tmp_path):
     trace, activity = capture.trace, capture.activity
     del activity
     names = [str(name) for name in trace.names[trace.events.name]]
-    begin, end = (next(i for i, n in enumerate(names) if re.match(f"hipStream{what}Capture", n)) for what in ("Begin", "End"))
+    begin, end = (
+        next(i for i, n in enumerate(names) if re.match(f"hipStream{what}Capture", n))
+        for what in ("Begin", "End")
+    )
     low, high = trace.events.start[begin], trace.events.start[end]
-    rows = [i for i, n in enumerate(names) if "LaunchKernel" in n and low < trace.events.start[i] < high]
+    rows = [
+        i for i, n in enumerate(names) if "LaunchKernel" in n and low < trace.events.start[i] < high
+    ]
     rows.sort(key=lambda i: trace.events.start[i])
     codes = trace.text_arg("kernel")
     k = Graphed("hip")
@@ -240,12 +280,19 @@ def test_the_command_takes_captures_of_other_traces(tmp_path):
         after.replay(calls, 5)
     (tmp_path / "capture.pt.trace.json").write_bytes(before.encode())
     (tmp_path / "replay.pt.trace.json").write_bytes(after.encode())
-    replay, given = tmp_path / "replay.pt.trace.json", ("--graph-capture", tmp_path / "capture.pt.trace.json")
+    replay, given = (
+        tmp_path / "replay.pt.trace.json",
+        ("--graph-capture", tmp_path / "capture.pt.trace.json"),
+    )
     alone = {row["op"] for row in answer("frame", replay, "kernels.graph_nodes")["rows"]}
     assert alone == {""}
     told = [row["op"] for row in answer("frame", replay, "kernels.graph_nodes", *given)["rows"]]
     assert told == [op for _, op, _, _ in captured(calls)]
-    for command in (("summary", replay), ("brief", replay, "--against", replay), ("compare", replay, replay)):
+    for command in (
+        ("summary", replay),
+        ("brief", replay, "--against", replay),
+        ("compare", replay, replay),
+    ):
         call(*command, *given)
     refused = call("summary", replay, "--graph-capture", replay, code=BAD).stderr
     assert "replay has no graph capture: pass --graph-capture a trace" in refused

@@ -21,12 +21,31 @@ def training() -> Kineto:
         op = k.op("aten::mm", at + 5, 20)
         ident = 18 + i
         call = {"correlation": ident}
-        k.add("runFunction - job_prep_and_submit_for_execution", "mtia_runtime", at + 8, 10, tid=MAIN, args=call)
+        k.add(
+            "runFunction - job_prep_and_submit_for_execution",
+            "mtia_runtime",
+            at + 8,
+            10,
+            tid=MAIN,
+            args=call,
+        )
         assert op
         for name, begin, length, tid, args in (
-            ("dma_request", 6, 4, STREAM, {"stream": 1, "direction": "HOST_TO_DEVICE", "size": 4096}),
+            (
+                "dma_request",
+                6,
+                4,
+                STREAM,
+                {"stream": 1, "direction": "HOST_TO_DEVICE", "size": 4096},
+            ),
             ("fc-dtype_Float", 20, 50, STREAM, {"stream": 1, **call}),
-            ("dma_request", 65, 8, STREAM, {"stream": 1, "direction": "HOST_TO_DEVICE", "size": 512}),
+            (
+                "dma_request",
+                65,
+                8,
+                STREAM,
+                {"stream": 1, "direction": "HOST_TO_DEVICE", "size": 512},
+            ),
             ("dma_request", 75, 5, DMA, {"direction": "DEVICE_TO_HOST", "size": 64}),
         ):
             k.add(name, "mtia_ccp_events", at + begin, length, pid=DEVICE, tid=tid, args=args)
@@ -38,7 +57,10 @@ def test_its_kernels_and_copies_are_work_of_a_device(tmp_path):
     assert p.devices[["kind", "name", "device"]].values.tolist() == [["MTIA", "MTIA", 3]]
     lanes = p.trace.lanes
     on_device = lanes[lanes["kind"] == "device"]
-    assert on_device[["process", "thread"]].values.tolist() == [["MTIA 3", "Stream 1 FW"], ["MTIA 3", "DMA_REQUEST"]]
+    assert on_device[["process", "thread"]].values.tolist() == [
+        ["MTIA 3", "Stream 1 FW"],
+        ["MTIA 3", "DMA_REQUEST"],
+    ]
     steps = p.steps.frame
     assert steps["device_compute_ms"].tolist() == pytest.approx([0.050] * 2)
     assert steps["output_ms"].tolist() == pytest.approx([0.005] * 2)
@@ -51,7 +73,11 @@ def test_its_kernels_and_copies_are_work_of_a_device(tmp_path):
 def test_its_kernels_are_of_their_ops(tmp_path):
     p = profile(tmp_path, training())
     kernel = p.kernels.frame.iloc[0]
-    assert (kernel["kernel"], kernel["op"], kernel["occurrences"]) == ("fc-dtype_Float", "aten::mm", 2)
+    assert (kernel["kernel"], kernel["op"], kernel["occurrences"]) == (
+        "fc-dtype_Float",
+        "aten::mm",
+        2,
+    )
     copies = p.device_time.bandwidth.set_index("copy")["copies"]
     assert copies.to_dict() == {"host to device": 4, "device to host": 2}
 
@@ -67,7 +93,10 @@ def test_nothing_is_said_that_only_holds_for_gpus(tmp_path):
     receipt = str(p.receipt)
     for wrong in ("no launch in this profile", "CPU only", "before the one before"):
         assert wrong not in receipt
-    assert "6 copies of MTIA devices state no launch: each belongs to the step in which it started." in receipt
+    assert (
+        "6 copies of MTIA devices state no launch: each belongs to the step in which it started."
+        in receipt
+    )
     assert p.payload()["kernels"]["chip"] == "MTIA"
 
 
@@ -98,14 +127,24 @@ def other_vendor(label: str = "HPU 0", **args: int) -> Kineto:
     return k
 
 
-@pytest.mark.parametrize(("label", "args", "kind"), [("HPU 0", {}, "HPU"), ("", {"device": 0, "stream": 5}, "Device")])
+@pytest.mark.parametrize(
+    ("label", "args", "kind"), [("HPU 0", {}, "HPU"), ("", {"device": 0, "stream": 5}, "Device")]
+)
 def test_device_work_is_found_whatever_the_vendor(tmp_path, label, args, kind):
     p = profile(tmp_path, other_vendor(label, **args))
     assert p.devices["kind"].tolist() == [kind]
-    assert p.kernels.frame[["kernel", "occurrences", "total_us"]].values.tolist() == [["gemm_f32", 3, 30.0]]
-    assert p.device_time.bandwidth.set_index("copy")["copies"].to_dict() == {"host to device": 1, "fill": 1}
+    assert p.kernels.frame[["kernel", "occurrences", "total_us"]].values.tolist() == [
+        ["gemm_f32", 3, 30.0]
+    ]
+    assert p.device_time.bandwidth.set_index("copy")["copies"].to_dict() == {
+        "host to device": 1,
+        "fill": 1,
+    }
     step = p.steps.frame.iloc[0]
-    assert (step["device_compute_ms"], step["input_ms"]) == (pytest.approx(0.030), pytest.approx(0.004))
+    assert (step["device_compute_ms"], step["input_ms"]) == (
+        pytest.approx(0.030),
+        pytest.approx(0.004),
+    )
     receipt = str(p.receipt)
     assert "CPU" not in receipt
     assert "4 events of category hpu_op are on device lanes" in receipt

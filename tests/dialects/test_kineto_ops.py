@@ -23,7 +23,10 @@ def test_keys_and_times_of_any_size() -> None:
     times = rng.integers(0, 2**62, 60)
     order = np.lexsort((times, keys))
     keys, times = keys[order], times[order]
-    wanted, before = rng.integers(0, 7, 80), np.concatenate([rng.integers(0, 2**62, 60), times[:20]])
+    wanted, before = (
+        rng.integers(0, 7, 80),
+        np.concatenate([rng.integers(0, 2**62, 60), times[:20]]),
+    )
     expected = [
         max((i for i in range(60) if keys[i] == w and times[i] <= b), default=-1)
         for w, b in zip(wanted.tolist(), before.tolist(), strict=True)
@@ -41,8 +44,17 @@ def test_an_op_with_a_number_of_its_own_within_one_of_the_backward_pass(tmp_path
     activity = profile(tmp_path, file).run.activity
     table = activity.torch_ops.frame()
     names = activity.ops.values[table["op"]]
-    forward = {str(name): str(names[at]) if at >= 0 else "" for name, at in zip(names, table["forward"].tolist(), strict=True)}
-    assert forward == {"aten::a": "", "aten::b": "", "BackwardA": "aten::a", "aten::inner": "aten::a", "BackwardB": "aten::b"}
+    forward = {
+        str(name): str(names[at]) if at >= 0 else ""
+        for name, at in zip(names, table["forward"].tolist(), strict=True)
+    }
+    assert forward == {
+        "aten::a": "",
+        "aten::b": "",
+        "BackwardA": "aten::a",
+        "aten::inner": "aten::a",
+        "BackwardB": "aten::b",
+    }
 
 
 def test_runs_of_an_op_in_itself_are_one_where_there_is_one(tmp_path) -> None:

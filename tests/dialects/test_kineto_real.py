@@ -65,7 +65,9 @@ def test_device_time_by_op_as_the_ids_of_the_file_link_it(name):
     by_id = {plain.external(o): o["name"] for o in plain.ops}
     expected = defaultdict(Decimal)
     for event in plain.work:
-        expected[by_id[plain.external(plain.calls[event["args"]["correlation"]])]] += Decimal(event["dur"])
+        expected[by_id[plain.external(plain.calls[event["args"]["correlation"]])]] += Decimal(
+            event["dur"]
+        )
     table = p.ops.frame
     table = table[table["where"] == "device"].set_index("op")["total_us"]
     assert table.to_dict() == pytest.approx({k: float(v) for k, v in expected.items()}, abs=1e-6)
@@ -95,14 +97,20 @@ def calls_of_their_own(ops):
     children, around = defaultdict(int), {}
     for tid in {o["tid"] for o in ops}:
         stack = []
-        for o in sorted((o for o in ops if o["tid"] == tid), key=lambda o: (us(o)[0], us(o)[0] - us(o)[1])):
+        for o in sorted(
+            (o for o in ops if o["tid"] == tid), key=lambda o: (us(o)[0], us(o)[0] - us(o)[1])
+        ):
             while stack and us(stack[-1])[1] < us(o)[1]:
                 stack.pop()
             if stack:
                 around[id(o)] = stack[-1]
                 children[id(stack[-1])] += 1
             stack.append(o)
-    return [o for o in ops if not (up := around.get(id(o))) or up["name"] != o["name"] or children[id(up)] > 1]
+    return [
+        o
+        for o in ops
+        if not (up := around.get(id(o))) or up["name"] != o["name"] or children[id(up)] > 1
+    ]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -111,13 +119,17 @@ def test_host_ops_by_name(name):
     table = p.ops.frame
     table = table[table["where"] == "host"].set_index("op")
     loading = plain.named("enumerate(DataLoader)")
-    own = calls_of_their_own([*(o for o in plain.ops if not torchnames.is_annotation(o["name"])), *loading])
+    own = calls_of_their_own(
+        [*(o for o in plain.ops if not torchnames.is_annotation(o["name"])), *loading]
+    )
     expected = plain.totals([o for o in own if o not in loading])
     loaders = plain.totals(loading)
     assert set(table.index) == set(expected) | set(loaders)
     assert table["occurrences"].to_dict() == {k: n for k, (n, _) in {**expected, **loaders}.items()}
     totals = {k: float(t) for k, (_, t) in {**expected, **loaders}.items()}
-    assert table["total_us"].to_dict() == pytest.approx(totals, abs=0.01 * max(totals.values()) if name == "a100-rank0" else 0.01)
+    assert table["total_us"].to_dict() == pytest.approx(
+        totals, abs=0.01 * max(totals.values()) if name == "a100-rank0" else 0.01
+    )
 
 
 @pytest.mark.parametrize("name", ["ours", "h100", "mi300"])
@@ -128,7 +140,9 @@ def test_self_times_add_up_to_the_time_in_which_ops_ran(name):
         spans[o["tid"]].append(us(o))
     busy = sum(length(union(s)) for s in spans.values())
     table = p.ops.frame
-    assert table.loc[table["where"] == "host", "self_us"].sum() == pytest.approx(float(busy), abs=0.01)
+    assert table.loc[table["where"] == "host", "self_us"].sum() == pytest.approx(
+        float(busy), abs=0.01
+    )
 
 
 def steps_of(plain):
@@ -138,7 +152,11 @@ def steps_of(plain):
     ranges = [(int(m["name"].partition("#")[2]), *us(m)) for m in marks]
     if not marks:
         turns = plain.named("Optimizer.step#")
-        first = min(us(e)[0] for e in plain.slices if e["tid"] == turns[0]["tid"] and e.get("cat") != "python_function")
+        first = min(
+            us(e)[0]
+            for e in plain.slices
+            if e["tid"] == turns[0]["tid"] and e.get("cat") != "python_function"
+        )
         edges = [first, *(us(t)[1] for t in turns)]
         ranges = [(i, a, b) for i, (a, b) in enumerate(pairwise(edges))]
     for number, a, b in ranges:
@@ -155,12 +173,19 @@ def test_steps(name):
     expected = steps_of(plain)
     frame = p.steps.frame
     assert frame["step"].tolist() == [n for n, *_ in expected]
-    assert frame["step_time_ms"].tolist() == pytest.approx([float(b - a) / 1000 for _, a, b, _ in expected], abs=1e-9)
+    assert frame["step_time_ms"].tolist() == pytest.approx(
+        [float(b - a) / 1000 for _, a, b, _ in expected], abs=1e-9
+    )
 
 
 # What counts first where several happen at once; the classes and their order are TensorFlow Profiler's, the events PyTorch's.
 def classes(plain):
-    copies = {"Memcpy HtoD": "input", "Memcpy DtoH": "output", "Memcpy DtoD": "device_to_device", "Memset": "device_to_device"}
+    copies = {
+        "Memcpy HtoD": "input",
+        "Memcpy DtoH": "output",
+        "Memcpy DtoD": "device_to_device",
+        "Memset": "device_to_device",
+    }
     spans = defaultdict(list)
     ops = {plain.external(o): o for o in plain.ops}
     to = {}
@@ -181,7 +206,9 @@ def classes(plain):
             spans[("host", "kernel_launch")].append(us(call))
         else:
             spans[("host", "host_compute")].append(us(call))
-    spans[("host", "host_compute")] += [us(o) for o in ops.values() if not torchnames.is_annotation(o["name"])]
+    spans[("host", "host_compute")] += [
+        us(o) for o in ops.values() if not torchnames.is_annotation(o["name"])
+    ]
     spans[("host", "loader")] += [us(o) for o in plain.named("enumerate(DataLoader)")]
     return spans
 
@@ -205,7 +232,9 @@ def test_the_breakdown_by_subtraction(name):
     p, plain = both(name)
     spans = classes(plain)
     spans[("both", "input")] = spans[("device", "input")] + spans[("host", "input")]
-    for row, (_, start, end, _) in zip(p.steps.frame.to_dict("records"), steps_of(plain), strict=True):
+    for row, (_, start, end, _) in zip(
+        p.steps.frame.to_dict("records"), steps_of(plain), strict=True
+    ):
         left = [(start, end)]
         expected = dict.fromkeys(CATEGORIES, Decimal(0))
         for key, category in ORDER:
@@ -227,15 +256,21 @@ def test_memory_in_use_is_what_the_allocator_states(name):
     p, plain = both(name)
     timeline, summary = p.memory.timeline, p.memory.summary.set_index("memory_id")
     for kind, label in ((0, "CPU"), (1, "GPU 0")):
-        events = sorted((e for e in plain.memory if e["args"]["Device Type"] == kind), key=lambda e: e["ts"])
+        events = sorted(
+            (e for e in plain.memory if e["args"]["Device Type"] == kind), key=lambda e: e["ts"]
+        )
         mine = timeline[timeline["memory_id"] == label]
         assert mine["allocated_bytes"].tolist() == [e["args"]["Bytes"] for e in events]
         assert mine["in_use_bytes"].tolist() == [e["args"]["Total Allocated"] for e in events]
         if events:
-            assert summary.loc[label, "peak_bytes"] == max(e["args"]["Total Allocated"] for e in events)
+            assert summary.loc[label, "peak_bytes"] == max(
+                e["args"]["Total Allocated"] for e in events
+            )
             peak = p.memory.peak
             rows = peak[peak["memory_id"] == label]
-            assert (rows["allocated_bytes"] * rows["occurrences"]).sum() == summary.loc[label, "peak_bytes"]
+            assert (rows["allocated_bytes"] * rows["occurrences"]).sum() == summary.loc[
+                label, "peak_bytes"
+            ]
 
 
 @pytest.mark.parametrize("name", ["v100-workers0", "v100-workers4"])
@@ -243,7 +278,9 @@ def test_memory_of_files_without_totals_is_added_up(name):
     p, plain = both(name)
     timeline = p.memory.timeline
     mine = timeline[timeline["memory_id"] == "GPU 0"]
-    events = sorted((e for e in plain.memory if e["args"].get("Device Type") == 1), key=lambda e: e["ts"])
+    events = sorted(
+        (e for e in plain.memory if e["args"].get("Device Type") == 1), key=lambda e: e["ts"]
+    )
     running, total = [], 0
     for e in events:
         total += e["args"]["Bytes"]
@@ -258,7 +295,10 @@ def test_two_ranks_of_one_job():
     p = load(*sorted(folder.iterdir()))
     assert p.hosts == ["rank 0", "rank 1"]
     steps = p.steps.frame
-    assert steps.groupby("host")["step"].apply(list).to_dict() == {"rank 0": [551, 552], "rank 1": [551, 552]}
+    assert steps.groupby("host")["step"].apply(list).to_dict() == {
+        "rank 0": [551, 552],
+        "rank 1": [551, 552],
+    }
     alone, _ = both("a100-rank0")
     mine = steps[steps["host"] == "rank 0"].reset_index(drop=True)
     columns = [c for c in mine.columns if c.endswith("_ms") and c != "start_ms"]
@@ -271,8 +311,19 @@ def test_two_ranks_of_one_job():
 @pytest.mark.parametrize("name", ALL)
 def test_no_word_of_another_framework(name):
     p, _ = both(name)
-    text = " ".join([p.text(), *p.advice.drop(columns="gain_ms_per_step").agg(" ".join, axis=1), str(p.receipt), *(p.run.missing.values())])
-    text += str(p.payload()["input"]["empty"]) + str(p.payload()["memory"]["empty"]) + str(p.payload()["kernels"]["empty"])
+    text = " ".join(
+        [
+            p.text(),
+            *p.advice.drop(columns="gain_ms_per_step").agg(" ".join, axis=1),
+            str(p.receipt),
+            *(p.run.missing.values()),
+        ]
+    )
+    text += (
+        str(p.payload()["input"]["empty"])
+        + str(p.payload()["memory"]["empty"])
+        + str(p.payload()["kernels"]["empty"])
+    )
     for word in ("tf.", "TensorFlow", "Keras", "keras", "XLA", "jit_compile", "tf_data"):
         assert word not in text
     assert p.overview["framework"] == "PyTorch"
@@ -290,7 +341,9 @@ def test_the_loader_of_our_recording():
     row = p.input_pipeline.frame.iloc[0]
     assert row["category"] == "demanded_file_read"
     assert row["occurrences"] == len(batches) == 5
-    assert row["total_ms"] == pytest.approx(float(sum(Decimal(b["dur"]) for b in batches)) / 1000, abs=1e-9)
+    assert row["total_ms"] == pytest.approx(
+        float(sum(Decimal(b["dur"]) for b in batches)) / 1000, abs=1e-9
+    )
     assert p.steps.frame["input_ms"].sum() == pytest.approx(row["total_ms"], abs=1e-6)
     assert p.advice["rule"].tolist()[0] == "loader_in_process"
     assert p.steps.frame["step"].tolist() == [2, 3, 4, 5, 6]
@@ -315,7 +368,12 @@ def test_device_time_agrees_with_holistic_trace_analysis(name):
     kernels = a.kernels.take(~np.isin(a.kernels.event, a.collectives.event)).frame()
     events = p.run.trace.events
     rows = kernels["event"].to_numpy()
-    spans = union([(Decimal(int(s)), Decimal(int(e))) for s, e in zip(events.start[rows], events.end[rows], strict=True)])
+    spans = union(
+        [
+            (Decimal(int(s)), Decimal(int(e)))
+            for s, e in zip(events.start[rows], events.end[rows], strict=True)
+        ]
+    )
     assert float(length(spans)) / 1e6 == compute
 
 

@@ -7,7 +7,14 @@ import pytest
 from tests.support.kineto import Kineto, load, profile
 from tests.support.profiles import real
 
-H100 = {"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 80 * 2**30, "computeMajor": 9, "computeMinor": 0, "numSms": 132}
+H100 = {
+    "id": 0,
+    "name": "NVIDIA H100",
+    "totalGlobalMem": 80 * 2**30,
+    "computeMajor": 9,
+    "computeMinor": 0,
+    "numSms": 132,
+}
 
 
 def receipt(p):
@@ -17,23 +24,42 @@ def receipt(p):
 def test_kernels_have_their_launch_shape(tmp_path):
     k = Kineto(deviceProperties=[H100, {**H100, "id": 1}])
     op = k.op("aten::mm", 0, 50, types=["c10::Half", "c10::Half"])
-    shape = {"registers per thread": 32, "shared memory": 512, "grid": [4, 2, 1], "block": [128, 1, 1]}
+    shape = {
+        "registers per thread": 32,
+        "shared memory": 512,
+        "grid": [4, 2, 1],
+        "block": [128, 1, 1],
+    }
     k.launched("gemm", 1, 10, 3, op=op, **shape, **{"est. achieved occupancy %": 25})
     k.launched("gemm", 2, 20, 5, op=op, **shape, **{"est. achieved occupancy %": 25})
-    k.launched("gemm", 3, 30, 1, op=op, **{**shape, "grid": [8, 2, 1]}, **{"est. achieved occupancy %": 0})
+    k.launched(
+        "gemm", 3, 30, 1, op=op, **{**shape, "grid": [8, 2, 1]}, **{"est. achieved occupancy %": 0}
+    )
     p = profile(tmp_path, k)
     first, second = p.kernels.frame.to_dict("records")
-    assert (first["occurrences"], first["total_us"], first["min_us"], first["max_us"]) == (2, 8.0, 3.0, 5.0)
-    assert (first["registers"], first["static_shared_bytes"], first["block"], first["grid"]) == (32, 512, "128,1,1", "4,2,1")
+    assert (first["occurrences"], first["total_us"], first["min_us"], first["max_us"]) == (
+        2,
+        8.0,
+        3.0,
+        5.0,
+    )
+    assert (first["registers"], first["static_shared_bytes"], first["block"], first["grid"]) == (
+        32,
+        512,
+        "128,1,1",
+        "4,2,1",
+    )
     assert first["occupancy_percent"] == 25.0
     assert second["grid"] == "8,2,1"
     # 0 is what the recorder writes for unknown. 16 blocks of 4 warps on 132 multiprocessors of 64 warps:
     assert second["occupancy_percent"] == pytest.approx(100 * 16 * 4 / 132 / 64)
     assert p.kernels.frame["occupancy_source"].tolist() == ["recorded", "computed"]
-    assert p.kernels.frame["dynamic_shared_bytes"].isna().all(), "the file has one number for both kinds"
-    assert p.devices[["device", "name", "compute_capability", "memory_bytes", "cores"]].to_numpy().tolist() == [
-        [0, "NVIDIA H100", "9.0", 80 * 2**30, 132]
-    ], "the device that worked"
+    assert p.kernels.frame["dynamic_shared_bytes"].isna().all(), (
+        "the file has one number for both kinds"
+    )
+    assert p.devices[
+        ["device", "name", "compute_capability", "memory_bytes", "cores"]
+    ].to_numpy().tolist() == [[0, "NVIDIA H100", "9.0", 80 * 2**30, 132]], "the device that worked"
 
 
 def test_rocm_states_shared_memory_at_the_launch(tmp_path):
@@ -41,7 +67,9 @@ def test_rocm_states_shared_memory_at_the_launch(tmp_path):
     op = k.op("aten::convolution", 0, 50, types=["float"])
     correlation = k.call("hipExtModuleLaunchKernel", 1, 1, op)
     k.events[-1]["args"] |= {"shared memory": 4096, "grid": [256, 1, 1], "block": [64, 1, 1]}
-    k.kernel("Cijk_Ailk_Bljk_HHS_BH_MI16x16x16x1", 10, 3, correlation, grid=[256, 1, 1], block=[64, 1, 1])
+    k.kernel(
+        "Cijk_Ailk_Bljk_HHS_BH_MI16x16x16x1", 10, 3, correlation, grid=[256, 1, 1], block=[64, 1, 1]
+    )
     row = profile(tmp_path, k).kernels.frame.iloc[0]
     assert row["static_shared_bytes"] == 4096
     assert row["uses_tensor_core"], "a matrix core by AMD's naming"
@@ -67,7 +95,10 @@ def test_what_communicates_is_no_product_whatever_op_it_ran_in(tmp_path):
     k.launched("my_product", 12, 60, 5, op)
     k.launched("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 14, 70, 5, op)
     frame = profile(tmp_path, k).kernels.frame.set_index("kernel")["op_tensor_core_eligible"]
-    assert frame.to_dict() == {"my_product": True, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": False}
+    assert frame.to_dict() == {
+        "my_product": True,
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": False,
+    }
 
 
 def test_what_else_runs_in_an_op_that_launches_its_products_itself_is_no_product(tmp_path):
@@ -142,7 +173,13 @@ def test_copies(tmp_path):
 def test_collectives(tmp_path):
     k = Kineto()
     op = k.op("record_param_comms", 0, 50)
-    stated = {"Collective name": "allreduce", "In msg nelems": 1000, "dtype": "BFloat16", "Group size": 8, "Comms Id": 2**70}
+    stated = {
+        "Collective name": "allreduce",
+        "In msg nelems": 1000,
+        "dtype": "BFloat16",
+        "Group size": 8,
+        "Comms Id": 2**70,
+    }
     k.launched("ncclDevKernel_Generic(x)", 1, 10, 5, op=op, stream=20, **stated)
     k.launched("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(x)", 2, 20, 5, stream=20)
     k.launched("triton_fused_all_gather", 61, 30, 5, op=k.op("symm_mem::_c10d", 60, 5))
@@ -169,10 +206,16 @@ def test_memory(tmp_path):
     gpu = timeline[timeline["memory_id"] == "GPU 0"]
     assert gpu["event"].tolist() == ["allocation", "allocation", "deallocation"]
     assert gpu["allocated_bytes"].tolist() == [1000, 3000, -1000]
-    assert gpu["op"].tolist() == ["aten::empty", "aten::mm", "aten::empty"], "a deallocation has the op of its allocation"
+    assert gpu["op"].tolist() == ["aten::empty", "aten::mm", "aten::empty"], (
+        "a deallocation has the op of its allocation"
+    )
     assert gpu["free_bytes"].tolist() == [3000, 1000, 2000]
     summary = p.memory.summary.set_index("memory_id")
-    assert summary.loc["GPU 0", ["peak_bytes", "capacity_bytes", "peak_free_bytes"]].tolist() == [8000, 80 * 2**30, 1000]
+    assert summary.loc["GPU 0", ["peak_bytes", "capacity_bytes", "peak_free_bytes"]].tolist() == [
+        8000,
+        80 * 2**30,
+        1000,
+    ]
     for column in ("lifetime_peak_bytes", "peak_stack_bytes", "peak_fragmentation"):
         assert summary[column].isna().all(), f"{column} is not recorded, so it is not 0"
     assert summary["capacity_bytes"].isna()["CPU"]
@@ -187,17 +230,34 @@ def test_memory(tmp_path):
 def test_an_event_without_a_total_counts_on_from_the_one_before(tmp_path):
     k = Kineto()
     k.op("aten::mm", 1, 50)
-    for ts, size, total in ((10, 50, None), (20, 100, 1000), (30, 300, None), (40, -100, None), (50, 100, 1300)):
+    for ts, size, total in (
+        (10, 50, None),
+        (20, 100, 1000),
+        (30, 300, None),
+        (40, -100, None),
+        (50, 100, 1300),
+    ):
         k.memory(ts, size, 64 * ts, total or 0, 0 if total is None else 5000, device=0)
         if total is None:
             del k.events[-1]["args"]["Total Allocated"], k.events[-1]["args"]["Total Reserved"]
-    assert profile(tmp_path, k).memory.timeline["heap_bytes"].tolist() == [900, 1000, 1300, 1200, 1300]
+    assert profile(tmp_path, k).memory.timeline["heap_bytes"].tolist() == [
+        900,
+        1000,
+        1300,
+        1200,
+        1300,
+    ]
 
 
 def test_memory_of_the_cpu_holds_nothing_of_earlier_recordings(tmp_path):
     k = Kineto()
     k.op("aten::mm", 1, 50)
-    for ts, size, address, total in ((10, 50, 64, 7050), (20, 100, 128, 7150), (30, -100, 128, 7050), (40, -50, 64, 7000)):
+    for ts, size, address, total in (
+        (10, 50, 64, 7050),
+        (20, 100, 128, 7150),
+        (30, -100, 128, 7050),
+        (40, -50, 64, 7000),
+    ):
         k.memory(ts, size, address, total)
     assert profile(tmp_path, k).memory.timeline["heap_bytes"].tolist() == [50, 150, 50, 0]
 
@@ -211,17 +271,27 @@ def test_what_is_freed_without_having_been_allocated_was_there_before(tmp_path):
     p = profile(tmp_path, k)
     assert p.memory.timeline["heap_bytes"].tolist() == [300, 200, 300]
     live = p.memory.peak
-    assert (live["allocated_bytes"] * live["occurrences"]).sum() == p.memory.summary["peak_bytes"].item() == 300
+    assert (
+        (live["allocated_bytes"] * live["occurrences"]).sum()
+        == p.memory.summary["peak_bytes"].item()
+        == 300
+    )
 
 
 @pytest.mark.parametrize(
     ("device", "card", "figure"),
     [
-        (-1, "lower bound: earlier allocations are not included", "sum of recorded events; excludes memory allocated earlier"),
+        (
+            -1,
+            "lower bound: earlier allocations are not included",
+            "sum of recorded events; excludes memory allocated earlier",
+        ),
         (0, "GPU 0", "at 0.0 ms"),
     ],
 )
-def test_a_peak_without_what_was_allocated_before_the_recording_says_so(tmp_path, device, card, figure):
+def test_a_peak_without_what_was_allocated_before_the_recording_says_so(
+    tmp_path, device, card, figure
+):
     """On the CPU PyTorch's total is of what it saw allocated while it recorded; on a device it is the allocator's own."""
     k = Kineto()
     k.op("aten::mm", 1, 50)
@@ -231,7 +301,9 @@ def test_a_peak_without_what_was_allocated_before_the_recording_says_so(tmp_path
     assert {f["key"]: f["note"] for f in payload["overview"]["figures"]}["peak_memory"] == card
     figures = {f["key"]: f for f in payload["memory"]["ids"][0]["figures"]}
     assert figures["peak"]["note"] == figure
-    assert ("peak_at" in figures) == (device < 0), "where the note is not the time of the peak, that is a figure of its own"
+    assert ("peak_at" in figures) == (device < 0), (
+        "where the note is not the time of the peak, that is a figure of its own"
+    )
 
 
 def test_a_device_of_unknown_memory_beside_a_known_one(tmp_path):
@@ -252,7 +324,13 @@ def test_running_out_of_memory_is_told(tmp_path):
     k = Kineto()
     k.op("aten::empty", 5, 10)
     k.memory(6, 1000, 0xA0, 5000, 8000, device=0)
-    k.add("[OutOfMemory]", "cpu_instant_event", 7, None, args={"Device Type": 1, "Device Id": 0, "Bytes": 2**40})
+    k.add(
+        "[OutOfMemory]",
+        "cpu_instant_event",
+        7,
+        None,
+        args={"Device Type": 1, "Device Id": 0, "Bytes": 2**40},
+    )
     p = profile(tmp_path, k)
     assert "ran out of memory 1 time" in receipt(p)
     assert len(p.memory.timeline) == 1
@@ -279,7 +357,9 @@ def test_a_profile_of_the_device_alone_says_what_it_lacks(tmp_path):
     assert "steps" not in p.run.missing, "the recording stands in for them"
     assert p.steps.frame["name"].tolist() == ["recording"]
     assert "without ProfilerActivity.CPU" in p.run.missing["ops"]
-    assert p.ops.frame[["where", "type", "op", "total_us"]].to_numpy().tolist() == [["device", "kernel", "gemm", 15.0]]
+    assert p.ops.frame[["where", "type", "op", "total_us"]].to_numpy().tolist() == [
+        ["device", "kernel", "gemm", 15.0]
+    ]
     assert "could not be linked to an op" not in receipt(p), "there are no ops to link to"
 
 
@@ -289,7 +369,10 @@ def test_kernels_that_overlap_on_a_stream_are_kept_and_told(tmp_path):
     k.kernel("b", 8, 10)
     k.kernel("c", 12, 30, stream=9)
     p = profile(tmp_path, k)
-    assert "1 device event starts before the previous one on the same stream ends, by up to 2.0 µs" in receipt(p)
+    assert (
+        "1 device event starts before the previous one on the same stream ends, by up to 2.0 µs"
+        in receipt(p)
+    )
     assert p.kernels.frame["total_us"].sum() == 50.0
 
 
@@ -335,17 +418,30 @@ def test_compiled_ops_are_not_eager(tmp_path):
 
 
 def test_only_what_makes_the_product_of_an_op_could_use_tensor_cores(tmp_path):
-    k = Kineto(deviceProperties=[{"id": 0, "name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0}])
+    k = Kineto(
+        deviceProperties=[{"id": 0, "name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0}]
+    )
     k.step(0, 0, 100)
     # Attention that leaves its products to two ops, and computes a softmax between them.
     k.op("aten::_native_multi_head_attention", 0, 60)
-    for i, (op, kernel) in enumerate((("aten::bmm", "xmma_gemm_tf32"), ("aten::_softmax", "softmax_warp_forward"), ("aten::bmm", "sgemm"))):
+    for i, (op, kernel) in enumerate(
+        (
+            ("aten::bmm", "xmma_gemm_tf32"),
+            ("aten::_softmax", "softmax_warp_forward"),
+            ("aten::bmm", "sgemm"),
+        )
+    ):
         k.launched(kernel, 2 + 10 * i, 10 + 10 * i, 5, op=k.op(op, 1 + 10 * i, 8))
     # One that does them in an op of a name of its own.
     k.op("aten::linear", 60, 20)
     k.launched("my_product", 63, 70, 5, op=k.op("mylib::product", 62, 8))
     eligible = profile(tmp_path, k).kernels.frame.set_index("kernel")["op_tensor_core_eligible"]
-    assert eligible.to_dict() == {"xmma_gemm_tf32": True, "softmax_warp_forward": False, "sgemm": True, "my_product": True}
+    assert eligible.to_dict() == {
+        "xmma_gemm_tf32": True,
+        "softmax_warp_forward": False,
+        "sgemm": True,
+        "my_product": True,
+    }
 
 
 def test_a_real_model_that_uses_tensor_cores_throughout():

@@ -12,7 +12,9 @@ def test_a_kernel_that_states_no_op_has_that_of_the_call_that_launched_it(tmp_pa
         "Stream #7(Compute)",
         [
             gpu.event("gemm", 3 * MS, MS, correlation_id=1, kernel_details=DETAIL),
-            gpu.event("relu", 4 * MS, MS, correlation_id=2, kernel_details=DETAIL, tf_op="net/Relu:Relu"),
+            gpu.event(
+                "relu", 4 * MS, MS, correlation_id=2, kernel_details=DETAIL, tf_op="net/Relu:Relu"
+            ),
             gpu.event("bare", 5 * MS, MS, correlation_id=3, kernel_details=DETAIL, tf_op=""),
         ],
         line_id=7,
@@ -35,4 +37,7 @@ def test_a_kernel_that_states_no_op_has_that_of_the_call_that_launched_it(tmp_pa
         "bare": "",
     }
     device = p.ops.frame[p.ops.frame["where"] == "device"]
-    assert dict(zip(device["op"], device["total_us"], strict=True)) == {"net/MatMul": 1000.0, "net/Relu": 1000.0}
+    assert dict(zip(device["op"], device["total_us"], strict=True)) == {
+        "net/MatMul": 1000.0,
+        "net/Relu": 1000.0,
+    }

@@ -24,7 +24,12 @@ def training(lost: dict[int, int], *, ahead: bool = False, silent: int = 0) -> K
             at = begin + 20 + (20 if ahead else 100) * i * 0.9
             call = k.call("cudaLaunchKernel", at, 4, k.op("aten::mm", at - 1, 6))
             if i >= lost.get(step, 0):
-                k.kernel("gemm", 900 + step * STEP_US + i * kernel_us if ahead else at + 10, kernel_us, call)
+                k.kernel(
+                    "gemm",
+                    900 + step * STEP_US + i * kernel_us if ahead else at + 10,
+                    kernel_us,
+                    call,
+                )
     return k
 
 
@@ -43,10 +48,14 @@ def test_a_step_whose_kernels_were_lost_is_in_no_average(tmp_path):
     assert lost(p) == [3, 5]
     assert counted(p) == [0, 1, 2, 4, 6, 7]
     assert p.overview["device_busy_percent"] == pytest.approx(60)
-    assert "2 steps lost device work, 14 of 20 launches have none (ProfilerStep#3, ProfilerStep#5): shown, but not averaged." in str(
-        p.receipt
+    assert (
+        "2 steps lost device work, 14 of 20 launches have none (ProfilerStep#3, ProfilerStep#5): shown, but not averaged."
+        in str(p.receipt)
     )
-    assert p.payload()["steps"]["left_out"] == "Averages exclude 2 steps (the recorder lost device work)."
+    assert (
+        p.payload()["steps"]["left_out"]
+        == "Averages exclude 2 steps (the recorder lost device work)."
+    )
 
 
 def test_the_step_after_is_left_out_where_it_begins_with_the_work_before(tmp_path):
@@ -54,7 +63,9 @@ def test_the_step_after_is_left_out_where_it_begins_with_the_work_before(tmp_pat
     assert lost(p) == [3, 4]
     said = "1 step lost device work, 10 of 10 launches have none (ProfilerStep#3): shown, but not averaged. Nor is ProfilerStep#4:"
     assert said in str(p.receipt)
-    assert p.steps.summary.set_index("category").loc["step_time", "mean_ms"] == pytest.approx(1.0, abs=0.15)
+    assert p.steps.summary.set_index("category").loc["step_time", "mean_ms"] == pytest.approx(
+        1.0, abs=0.15
+    )
 
 
 def test_few_lost_kernels_change_no_step(tmp_path):
@@ -91,7 +102,13 @@ def test_a_slice_named_as_its_launch_is_no_kernel(tmp_path):
         k.step(step, begin, 4_900)
         k.op("aten::add", begin + 100, 300)
         for i in range(3 if step < 3 else 0):
-            k.launched("gemm", begin + 1_000 + 200 * i, begin + 1_020 + 200 * i, 150, k.op("aten::mm", begin + 998 + 200 * i, 9))
+            k.launched(
+                "gemm",
+                begin + 1_000 + 200 * i,
+                begin + 1_020 + 200 * i,
+                150,
+                k.op("aten::mm", begin + 998 + 200 * i, 9),
+            )
     k.kernel("hipGraphLaunch", 1_300, 59_000, k.call("hipGraphLaunch", 1_150, 20), stream=9)
     p = profile(tmp_path, k)
     assert p.overview["verdict"] == "Device work not recorded"
@@ -100,4 +117,7 @@ def test_a_slice_named_as_its_launch_is_no_kernel(tmp_path):
     assert len(p.steps.frame) == 12
     assert counted(p) == [1, 2]
     assert p.overview["device_busy_percent"] == pytest.approx(100 * 0.45 / 4.9, abs=0.5)
-    assert "1 device event is named as the call that launches (hipGraphLaunch; 59.00 ms on GPU 0" in str(p.receipt)
+    assert (
+        "1 device event is named as the call that launches (hipGraphLaunch; 59.00 ms on GPU 0"
+        in str(p.receipt)
+    )

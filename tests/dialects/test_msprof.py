@@ -34,7 +34,9 @@ def test_an_iteration_is_input_compute_and_communication(graph):
     # The wait before the first is not recorded; and the second still starts up, as for `p.ascend.iterations`.
     assert steps["counted"].tolist() == [False, False, True, True, True]
     assert steps["warmup"].tolist() == graph.ascend.iterations["warmup"].tolist()
-    assert graph.overview["step_time_ms"] == pytest.approx(graph.ascend.iterations_summary["iteration_ms"].iloc[0])
+    assert graph.overview["step_time_ms"] == pytest.approx(
+        graph.ascend.iterations_summary["iteration_ms"].iloc[0]
+    )
     assert "The first two iterations are shown" in str(graph.receipt)
     whole = steps.iloc[1:]
     assert whole["step_time_ms"].tolist() == pytest.approx([0.96] * 4)
@@ -42,7 +44,12 @@ def test_an_iteration_is_input_compute_and_communication(graph):
     # 400.5 + 150.25 + 40, of which the matrix product takes turns with nothing.
     assert whole["device_compute_ms"].tolist() == pytest.approx([0.59075] * 4)
     assert whole["device_collectives_ms"].tolist() == pytest.approx([0.06] * 4)
-    parts = [c for c in steps.columns if c.endswith("_ms") and c not in ("start_ms", "step_time_ms", "host_to_device_ms", "waiting_ms")]
+    parts = [
+        c
+        for c in steps.columns
+        if c.endswith("_ms")
+        and c not in ("start_ms", "step_time_ms", "host_to_device_ms", "waiting_ms")
+    ]
     assert whole[parts].sum(axis=1).tolist() == pytest.approx(whole["step_time_ms"].tolist())
     assert graph.overview["input_percent"] == pytest.approx(31.25)
 
@@ -59,12 +66,24 @@ def test_kernels_sum_up_to_the_exporters_own_table(graph):
 
 
 @pytest.mark.parametrize(
-    "files", [("op_summary", "step_trace"), ("op_summary", "step_trace", "msprof"), ("op_summary", "msprof", "step_trace")]
+    "files",
+    [
+        ("op_summary", "step_trace"),
+        ("op_summary", "step_trace", "msprof"),
+        ("op_summary", "msprof", "step_trace"),
+    ],
 )
 def test_tables_alone_and_with_a_timeline_give_the_same_steps_and_kernels(graph, tmp_path, files):
     tasks, marks = made.training(5)
     other = run_of(made.prof(tmp_path / "PROF_2_20250109094754000_A", tasks, marks, files=files))
-    columns = ["name", "step_time_ms", "input_ms", "device_compute_ms", "device_collectives_ms", "counted"]
+    columns = [
+        "name",
+        "step_time_ms",
+        "input_ms",
+        "device_compute_ms",
+        "device_collectives_ms",
+        "counted",
+    ]
     pd.testing.assert_frame_equal(graph.steps[columns], other.steps[columns])
     pd.testing.assert_frame_equal(graph.kernels, other.kernels)
 
@@ -101,9 +120,18 @@ def test_launches_copies_and_collectives(graph):
 def test_copies_by_which_a_collective_moves_its_data_are_no_copies_of_the_program(tmp_path):
     tasks, marks = made.training(3)
     collectives = [t for t in tasks if t.stream is None]
-    inner = [made.Task("MEMCPY_ASYNC", "N/A", t.start + 5, Decimal(50), "MEMCPY_ASYNC", stream=8, task=90) for t in collectives]
-    folder = made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks, files=("op_summary", "step_trace"))
-    (folder / "mindstudio_profiler_output" / f"msprof_{made.DATE}.json").write_bytes(made.timeline([*tasks, *inner]))
+    inner = [
+        made.Task(
+            "MEMCPY_ASYNC", "N/A", t.start + 5, Decimal(50), "MEMCPY_ASYNC", stream=8, task=90
+        )
+        for t in collectives
+    ]
+    folder = made.prof(
+        tmp_path / "PROF_1_20250109084754000_A", tasks, marks, files=("op_summary", "step_trace")
+    )
+    (folder / "mindstudio_profiler_output" / f"msprof_{made.DATE}.json").write_bytes(
+        made.timeline([*tasks, *inner])
+    )
     run = run_of(folder)
     assert len(run.activity.transfers) == 1
     assert run.steps["device_to_device_ms"].tolist() == [0.0] * 3
@@ -142,7 +170,9 @@ def test_an_older_layout_gives_the_same_steps(graph, tmp_path):
     other = run_of(made.older(tmp_path / "PROF_2_20250109094754000_A", tasks, marks))
     columns = ["step_time_ms", "input_ms", "device_compute_ms", "device_collectives_ms"]
     # Numbers of that age are rounded to some ns.
-    np.testing.assert_allclose(graph.steps[columns].to_numpy(float), other.steps[columns].to_numpy(float), atol=2e-5)
+    np.testing.assert_allclose(
+        graph.steps[columns].to_numpy(float), other.steps[columns].to_numpy(float), atol=2e-5
+    )
     assert other.devices[["cores", "clock_khz"]].iloc[0].tolist() == [32, 1_000_000]
 
 
@@ -157,8 +187,20 @@ def test_ranks_are_workers_of_one_profile(tmp_path):
     assert last["rank 1"] - last["rank 0"] == pytest.approx(0.2, abs=1e-4)
 
 
-MEMORY = ["Device_id", "Name", "Size(KB)", "Allocation Time(us)", "Duration(us)", "Allocation Total Allocated(KB)"]
-MEMORY += ["Allocation Total Reserved(KB)", "Release Total Allocated(KB)", "Release Total Reserved(KB)", "Device"]
+MEMORY = [
+    "Device_id",
+    "Name",
+    "Size(KB)",
+    "Allocation Time(us)",
+    "Duration(us)",
+    "Allocation Total Allocated(KB)",
+]
+MEMORY += [
+    "Allocation Total Reserved(KB)",
+    "Release Total Allocated(KB)",
+    "Release Total Reserved(KB)",
+    "Device",
+]
 
 
 def test_blocks_of_memory_make_the_timeline(tmp_path):
@@ -168,9 +210,20 @@ def test_blocks_of_memory_make_the_timeline(tmp_path):
         [0, "b", 96, made.moment(Decimal(40)), "", 160, 256, "", "", "NPU:0"],
         [0, "N/A", -32, made.moment(Decimal(60)), "5", 0, 0, 0, 0, "NPU:0"],
     ]
-    run = run_of(made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks, operator_memory=made.table(MEMORY, rows)))
+    run = run_of(
+        made.prof(
+            tmp_path / "PROF_1_20250109084754000_A",
+            tasks,
+            marks,
+            operator_memory=made.table(MEMORY, rows),
+        )
+    )
     (summary,) = run.memory_summary.to_dict("records")
-    assert (summary["memory_id"], summary["allocations"], summary["deallocations"]) == ("NPU 0", 2, 1)
+    assert (summary["memory_id"], summary["allocations"], summary["deallocations"]) == (
+        "NPU 0",
+        2,
+        1,
+    )
     assert summary["peak_bytes"] == 160 * 1024
     assert run.memory_timeline["allocated_bytes"].tolist() == [64 * 1024, 96 * 1024, -64 * 1024]
     assert sorted(run.memory_peak["op"]) == ["a", "b"]
@@ -181,10 +234,27 @@ def test_blocks_of_memory_make_the_timeline(tmp_path):
 def test_totals_at_a_release_are_from_before_or_after_it(tmp_path, before):
     # 16 KB are always held; of graphs (GE) the total at a release still has the block that is given back.
     rows = [
-        [0, name, size, made.moment(Decimal(at)), "50", 16 + size, 256, 16 + (size if before else 0), 256, "NPU:0"]
+        [
+            0,
+            name,
+            size,
+            made.moment(Decimal(at)),
+            "50",
+            16 + size,
+            256,
+            16 + (size if before else 0),
+            256,
+            "NPU:0",
+        ]
         for name, size, at in (("a", 64, 20), ("b", 96, 80), ("c", 32, 140))
     ]
-    run = run_of(made.prof(tmp_path / "PROF_1_20250109084754000_A", *made.training(3), operator_memory=made.table(MEMORY, rows)))
+    run = run_of(
+        made.prof(
+            tmp_path / "PROF_1_20250109084754000_A",
+            *made.training(3),
+            operator_memory=made.table(MEMORY, rows),
+        )
+    )
     held = run.activity.allocations.sort_values("time")["heap"].tolist()
     assert held == [size * 1024 for size in (80, 16, 112, 16, 48, 16)]
     assert run.memory_peak["op"].tolist()[0] == "b"
@@ -192,9 +262,25 @@ def test_totals_at_a_release_are_from_before_or_after_it(tmp_path, before):
 
 def test_what_components_held_is_told_where_no_block_is(tmp_path):
     tasks, marks = made.training(3)
-    header = ["Device_id", "Component", "Timestamp(us)", "Total Allocated(KB)", "Total Reserved(KB)", "Device"]
-    rows = [[0, "GE", made.moment(Decimal(10 * i)), 100 + 50 * (i % 3), 400, "NPU:0"] for i in range(6)]
-    run = run_of(made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks, memory_record=made.table(header, rows)))
+    header = [
+        "Device_id",
+        "Component",
+        "Timestamp(us)",
+        "Total Allocated(KB)",
+        "Total Reserved(KB)",
+        "Device",
+    ]
+    rows = [
+        [0, "GE", made.moment(Decimal(10 * i)), 100 + 50 * (i % 3), 400, "NPU:0"] for i in range(6)
+    ]
+    run = run_of(
+        made.prof(
+            tmp_path / "PROF_1_20250109084754000_A",
+            tasks,
+            marks,
+            memory_record=made.table(header, rows),
+        )
+    )
     assert run.memory_summary["memory_id"].tolist() == ["NPU 0 GE"]
     assert run.memory_summary["peak_bytes"].tolist() == [200 * 1024]
     assert any("held by each component" in note.text for note in run.activity.notes)
@@ -274,19 +360,37 @@ def test_real_kernels_sum_up_to_op_statistic():
 def test_real_computing_of_each_step_is_that_of_torch_npu():
     run = run_of(real("ascend/msprof-op-run/standalone_real_output"))
     stated = run.trace.tables["step_trace_time"][0].frame
-    assert (run.steps["device_compute_ms"] * 1000).tolist() == pytest.approx(stated["computing_us"].tolist(), abs=0.001)
-    identity = stated["computing_us"] + stated["communication_not_overlapped_us"] + stated["free_us"]
+    assert (run.steps["device_compute_ms"] * 1000).tolist() == pytest.approx(
+        stated["computing_us"].tolist(), abs=0.001
+    )
+    identity = (
+        stated["computing_us"] + stated["communication_not_overlapped_us"] + stated["free_us"]
+    )
     assert identity.tolist() == pytest.approx(stated["stage_us"].tolist(), abs=0.25)
 
 
-CELLS = [b"N/A", b"", b"-1", b"18446744073709551615", b"1e30", b"abc", b'"', b"4294967295", b"nan", b"inf", b"9" * 24]
+CELLS = [
+    b"N/A",
+    b"",
+    b"-1",
+    b"18446744073709551615",
+    b"1e30",
+    b"abc",
+    b'"',
+    b"4294967295",
+    b"nan",
+    b"inf",
+    b"9" * 24,
+]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_damaged_folders_are_read_or_refused(tmp_path, seed):
     rng = np.random.default_rng(seed)
     tasks, marks = made.training(4)
-    folder = (made.prof, made.older)[seed % 2](tmp_path / "PROF_1_20250109084754000_A", tasks, marks)
+    folder = (made.prof, made.older)[seed % 2](
+        tmp_path / "PROF_1_20250109084754000_A", tasks, marks
+    )
     if seed % 4 == 3:
         folder = made.torch_npu(tmp_path / "h_1_20250109094754000_ascend_pt", tasks)
     for file in sorted(p for p in folder.rglob("*") if p.is_file()):
@@ -306,7 +410,9 @@ def test_damaged_folders_are_read_or_refused(tmp_path, seed):
 
 def test_iterations_without_tasks_have_the_verdict_of_their_marks(tmp_path):
     tasks, marks = made.training(5)
-    alone = run_of(made.prof(tmp_path / "PROF_5_20250109094754000_A", tasks, marks, files=("step_trace",)))
+    alone = run_of(
+        made.prof(tmp_path / "PROF_5_20250109094754000_A", tasks, marks, files=("step_trace",))
+    )
     said = alone.ascend.verdict
     assert said["verdict"] == "Device-bound"
     assert (alone.overview["verdict"], alone.overview["verdict_text"], alone.overview["bound"]) == (
@@ -326,14 +432,21 @@ def test_the_wait_of_an_iteration_without_mark_of_the_forward_pass_is_as_stated(
     lines = [line.split(",") for line in file.read_text().splitlines()]
     at = lines[0].index("FP Start(us)")
     file.write_text(
-        "\n".join(",".join("N/A" if i == at and row else cell for i, cell in enumerate(line)) for row, line in enumerate(lines))
+        "\n".join(
+            ",".join("N/A" if i == at and row else cell for i, cell in enumerate(line))
+            for row, line in enumerate(lines)
+        )
     )
     assert run_of(folder).steps["input_ms"].iloc[1:].tolist() == pytest.approx([0.3] * 4)
 
 
 def test_the_wait_of_iterations_is_not_told_of_tf_data(tmp_path):
     tasks, marks = made.training(5)
-    said = run_of(made.prof(tmp_path / "PROF_7_20250109094754000_A", [t for t in tasks if t.core != "AI_CPU"], marks)).input_summary
+    said = run_of(
+        made.prof(
+            tmp_path / "PROF_7_20250109094754000_A", [t for t in tasks if t.core != "AI_CPU"], marks
+        )
+    ).input_summary
     assert "Data Aug Bound" in said["next_step"]
     assert "tf.data" not in said["next_step"]
 
@@ -348,7 +461,9 @@ def test_tables_that_are_all_empty_say_so(tmp_path):
     folder = tmp_path / "PROF_8_20250109094754000_A" / "mindstudio_profiler_output"
     folder.mkdir(parents=True)
     (folder / "op_summary_20250109094754.csv").write_bytes(b"")
-    with pytest.raises(nbprof.ReadError, match=r"op_summary.*all of its tables are empty.*msprof --export=on"):
+    with pytest.raises(
+        nbprof.ReadError, match=r"op_summary.*all of its tables are empty.*msprof --export=on"
+    ):
         nbprof.load(folder)
 
 

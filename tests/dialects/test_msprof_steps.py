@@ -14,7 +14,9 @@ from nbprof.dialects.msprof import steps as msprof_steps
 
 def trace_of(tables: dict[str, Any], start: list[int], length: list[int]) -> Any:
     count = len(start)
-    events = Events(np.zeros(count, np.int32), np.zeros(count, np.int32), np.array(start), np.array(length))
+    events = Events(
+        np.zeros(count, np.int32), np.zeros(count, np.int32), np.array(start), np.array(length)
+    )
     return SimpleNamespace(hosts=["a"], events=events, names=np.array(["x"], object), tables=tables)
 
 
@@ -26,8 +28,14 @@ class Listed(SimpleNamespace):
 
 
 def test_numbered_steps_last_until_the_next_and_the_last_one_until_its_end() -> None:
-    frame = pd.DataFrame({"step_id": pd.array([7, 7, 8, 8, None, 9], "Int64"), "event": [0, 1, 2, 3, 4, 5]})
-    trace = trace_of({"op_summary": [Listed(host=0, frame=frame)]}, [10, 20, 50, 40, 90, 70], [5, 5, 9, 5, 99, 30])
+    frame = pd.DataFrame(
+        {"step_id": pd.array([7, 7, 8, 8, None, 9], "Int64"), "event": [0, 1, 2, 3, 4, 5]}
+    )
+    trace = trace_of(
+        {"op_summary": [Listed(host=0, frame=frame)]},
+        [10, 20, 50, 40, 90, 70],
+        [5, 5, 9, 5, 99, 30],
+    )
     steps = msprof_steps._numbered(trace, 0)
     assert steps is not None
     assert steps.names == ["step 7", "step 8", "step 9"]

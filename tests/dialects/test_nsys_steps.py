@@ -71,7 +71,9 @@ def ranges(tmp_path: Path, *names: list[str], work: bool = True, tid: int = 4321
     export.call("cudaDeviceSynchronize_v3020", 1390 * US, 1395 * US)
     if not work:
         for i in range(8):
-            ident = export.call("cudaLaunchKernel_v7000", (1400 + 10 * i) * US, (1401 + 10 * i) * US)
+            ident = export.call(
+                "cudaLaunchKernel_v7000", (1400 + 10 * i) * US, (1401 + 10 * i) * US
+            )
             export.kernel("k", (1402 + 10 * i) * US, (1405 + 10 * i) * US, ident)
     return nbprof.load(export.sqlite(tmp_path / "a.sqlite"))
 
@@ -84,18 +86,27 @@ def test_the_longest_family_wins(tmp_path: Path) -> None:
 
 
 def test_ranges_that_do_not_count_are_numbered(tmp_path: Path) -> None:
-    assert ranges(tmp_path, ["train_step"]).steps.frame["name"].tolist() == [f"train_step {i}" for i in range(4)]
+    assert ranges(tmp_path, ["train_step"]).steps.frame["name"].tolist() == [
+        f"train_step {i}" for i in range(4)
+    ]
 
 
 @pytest.mark.parametrize(
     "names",
-    [["layer 0", "layer 1", "layer 2", "layer 3"], ["step 1", "step 0"], ["step 3", "step 3"], ["optimizer step 1", "optimizer step 2"]],
+    [
+        ["layer 0", "layer 1", "layer 2", "layer 3"],
+        ["step 1", "step 0"],
+        ["step 3", "step 3"],
+        ["optimizer step 1", "optimizer step 2"],
+    ],
     ids=["layers", "falling", "the same", "parts of steps"],
 )
 def test_what_does_not_count_up_is_no_step(tmp_path: Path, names: list[str]) -> None:
     unit = ranges(tmp_path, names).run.activity.unit
     assert unit.kind == ITERATION
-    assert "No steps are marked. The units are the 4 ranges called" in unit.how, "an estimate by what repeats"
+    assert "No steps are marked. The units are the 4 ranges called" in unit.how, (
+        "an estimate by what repeats"
+    )
 
 
 def test_ranges_that_launch_nothing_are_no_steps(tmp_path: Path) -> None:

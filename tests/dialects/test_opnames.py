@@ -9,7 +9,10 @@ from nbprof.dialects.xplane.opnames import parse
     ("full", "expected"),
     [
         ("sequential/conv2d/Conv2D:Conv2D", ("tf", "sequential/conv2d/Conv2D", "Conv2D")),
-        ("a-0-TransposeNHWCToNCHW-LayoutOptimizer:Transpose", ("tf", "a-0-TransposeNHWCToNCHW-LayoutOptimizer", "Transpose")),
+        (
+            "a-0-TransposeNHWCToNCHW-LayoutOptimizer:Transpose",
+            ("tf", "a-0-TransposeNHWCToNCHW-LayoutOptimizer", "Transpose"),
+        ),
         ("Iterator::Root::Map", ("dataset", "Iterator::Root::Map", "Dataset")),
         ("jit(f)/jit(main)/dot_general:", ("jax", "jit(f)/jit(main)/dot_general", "dot_general")),
         ("jit(f)/reduce_sum_3:", ("jax", "jit(f)/reduce_sum_3", "reduce_sum")),

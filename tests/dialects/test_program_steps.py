@@ -27,7 +27,9 @@ class Cpu:
         self.ops, self.calls, self.compiler = [], [], []
         self.run = 100
 
-    def ran(self, module, start, end, *, called=None, ops=("dot", "add"), device=0, run=None, program=7):
+    def ran(
+        self, module, start, end, *, called=None, ops=("dot", "add"), device=0, run=None, program=7
+    ):
         """A run of a program: its ops, one behind the other, and the call that started it."""
         self.run += 1
         length = (end - start) / len(ops)
@@ -42,13 +44,23 @@ class Cpu:
             }
             self.ops.append(self.plane.event(op, at, int(length * MS), **stats))
         if called is not None:
-            self.calls.append(self.plane.event(f"PjitFunction({module.removeprefix('jit_')})", int(called * MS), MS // 10))
+            self.calls.append(
+                self.plane.event(
+                    f"PjitFunction({module.removeprefix('jit_')})", int(called * MS), MS // 10
+                )
+            )
 
     def compiles(self, function, start, end):
         """The call of a function that has to be compiled for it; the compiler works on a thread of its own."""
-        self.calls.append(self.plane.event(f"PjitFunction({function})", int(start * MS), int((end - start) * MS)))
-        self.calls.append(self.plane.event("backend_compile_and_load", int(start * MS), int((end - start) * MS)))
-        self.compiler.append(self.plane.event("PjRtCpuClient::Compile", int(start * MS), int((end - start) * MS)))
+        self.calls.append(
+            self.plane.event(f"PjitFunction({function})", int(start * MS), int((end - start) * MS))
+        )
+        self.calls.append(
+            self.plane.event("backend_compile_and_load", int(start * MS), int((end - start) * MS))
+        )
+        self.compiler.append(
+            self.plane.event("PjRtCpuClient::Compile", int(start * MS), int((end - start) * MS))
+        )
 
     def data(self):
         if self.compiler:
@@ -70,8 +82,13 @@ def test_a_step_goes_from_the_end_of_the_run_before_to_its_own_end(tmp_path):
     assert times(p) == [("train_step 1", 5.0), ("train_step 2", 10.0), ("train_step 3", 10.0)]
     frame = p.steps.frame
     assert frame["host_compute_ms"].tolist() == pytest.approx([4.1, 4.1, 4.1])
-    assert frame["other_ms"].tolist() == pytest.approx([0.9, 5.9, 5.9]), "the wait before the call lies in the step"
-    assert "steps: runs of the program jit_train_step, each from the end of the previous run to its own end" in str(p.receipt)
+    assert frame["other_ms"].tolist() == pytest.approx([0.9, 5.9, 5.9]), (
+        "the wait before the call lies in the step"
+    )
+    assert (
+        "steps: runs of the program jit_train_step, each from the end of the previous run to its own end"
+        in str(p.receipt)
+    )
     assert "steps" not in p.run.missing
     assert not len(p.steps.as_xprof())
 
@@ -123,7 +140,9 @@ def test_the_first_run_lacks_what_came_before_it_and_is_in_no_average(tmp_path):
     assert p.steps.frame["step_time_ms"].tolist() == [3, 10, 10, 10, 10]
     assert p.steps.frame["counted"].tolist() == [False] + [True] * 4
     assert p.steps.frame["cut"].tolist() == [True] + [False] * 4
-    assert p.steps.frame["other_ms"].tolist()[1:] == pytest.approx([7.0] * 4), "the gap is part of the step"
+    assert p.steps.frame["other_ms"].tolist()[1:] == pytest.approx([7.0] * 4), (
+        "the gap is part of the step"
+    )
     assert p.overview["step_time_ms"] == pytest.approx(10.0)
     assert p.payload()["steps"]["left_out"] == "Averages exclude step 1 (start not recorded)."
     assert "the first is shown but not averaged" in str(p.receipt)
@@ -143,7 +162,9 @@ def test_what_lies_between_two_loops_is_in_no_average(tmp_path):
     assert "nor is step 7, with which another compiled program took over" in str(p.receipt)
 
 
-@pytest.mark.parametrize("programs", [[7] * 9 + [8], [7, 7, 7, 8, 7, 7, 7, 8, 8, 8], [7, 7, 8, 8, 9, 9, 10, 10, 11, 11]])
+@pytest.mark.parametrize(
+    "programs", [[7] * 9 + [8], [7, 7, 7, 8, 7, 7, 7, 8, 8, 8], [7, 7, 8, 8, 9, 9, 10, 10, 11, 11]]
+)
 def test_a_loop_may_run_several_programs(tmp_path, programs):
     """A last batch that is smaller, batches of two sizes, sizes that grow."""
     host = Cpu()
@@ -164,7 +185,9 @@ def test_a_program_that_runs_twice_in_each_step_is_part_of_it(tmp_path):
     assert frame.loc[frame["counted"], "step_time_ms"].tolist() == [10.0] * 5
 
 
-@pytest.mark.parametrize(("many", "closes"), [("jit_grads", "jit_update"), ("jit_augment", "jit_train_step")])
+@pytest.mark.parametrize(
+    ("many", "closes"), [("jit_grads", "jit_update"), ("jit_augment", "jit_train_step")]
+)
 def test_several_runs_before_each_update_are_one_step(tmp_path, many, closes):
     """Gradients of four parts of a batch, or a batch that is made in four."""
     host = Cpu()
@@ -174,7 +197,9 @@ def test_several_runs_before_each_update_are_one_step(tmp_path, many, closes):
         host.ran(closes, 20 * i + 16, 20 * i + 18)
     frame = profile(tmp_path, host.data()).steps.frame
     assert frame["kind"].unique().tolist() == [closes.removeprefix("jit_")]
-    assert frame["step_time_ms"].tolist() == [2.0, *[20.0] * 4], "what the first made before is not known to be its own"
+    assert frame["step_time_ms"].tolist() == [2.0, *[20.0] * 4], (
+        "what the first made before is not known to be its own"
+    )
 
 
 def test_an_evaluation_after_every_few_steps_closes_none(tmp_path):
@@ -191,7 +216,9 @@ def test_convolutions_outside_of_jit_are_no_steps(tmp_path):
     for i in range(12):
         host.ran("jit_conv_general_dilated", 10 * i, 10 * i + 8)
     unit = profile(tmp_path, host.data()).run.activity.unit
-    assert (unit.kind, unit.estimated) == (ITERATION, True), "they repeat, and are runs of no program"
+    assert (unit.kind, unit.estimated) == (ITERATION, True), (
+        "they repeat, and are runs of no program"
+    )
     assert "runs of the program" not in unit.how
 
 
@@ -231,7 +258,9 @@ def test_a_step_waits_for_what_it_compiles_itself(tmp_path, function):
         host.ran("jit_prepare", 20 * i + 10, 20 * i + 11)
         host.ran("jit_train_step", 20 * i + 11, 20 * i + 19)
     p = profile(tmp_path, host.data())
-    assert p.steps.frame["compile_ms"].tolist()[1:] == pytest.approx([11.0] * 5), "1 ms of 12 while the run before goes on"
+    assert p.steps.frame["compile_ms"].tolist()[1:] == pytest.approx([11.0] * 5), (
+        "1 ms of 12 while the run before goes on"
+    )
     assert "compile" in p.advice["rule"].tolist()
 
 
@@ -253,7 +282,9 @@ def test_single_calls_of_jax_numpy_are_no_steps(tmp_path):
         host.ran(f"jit_{name}", 10 * i, 10 * i + 5, ops=(name,))
     host.ran("jit_init", 100, 130, ops=("iota",))
     p = profile(tmp_path, host.data())
-    assert times(p) == [("iteration 0", 30.0), ("iteration 1", 30.0), ("iteration 2", 25.0)], "what ran once is no part of any"
+    assert times(p) == [("iteration 0", 30.0), ("iteration 1", 30.0), ("iteration 2", 25.0)], (
+        "what ran once is no part of any"
+    )
     assert p.run.activity.unit.agreement == 0.9
     assert "steps" not in p.run.missing
 
@@ -272,7 +303,9 @@ def test_a_program_that_loops_inside_is_one_step_and_says_so(tmp_path):
         host.ran("jit_epoch", 10 * i, 10 * i + 9, ops=("copy", *("dot", "add") * 5))
     p = profile(tmp_path, host.data())
     assert len(p.steps.frame) == 3
-    assert "the program contains a loop, so one step here may be several training steps" in str(p.receipt)
+    assert "the program contains a loop, so one step here may be several training steps" in str(
+        p.receipt
+    )
 
 
 @pytest.mark.parametrize("loops", [False, True])
@@ -284,7 +317,15 @@ def test_an_op_that_is_several_kernels_is_no_loop(tmp_path, loops):
         host.ran("jit_loss", 10 * i, 10 * i + 9, ops=("attention", "attention", "dot", "dot"))
     kept = host.plane
     host.data()
-    p = profile(tmp_path, xspace(kept, metadata_plane(**{"jit_loss(7)": (7, program("jit_loss", computation("main", inside)))})))
+    p = profile(
+        tmp_path,
+        xspace(
+            kept,
+            metadata_plane(
+                **{"jit_loss(7)": (7, program("jit_loss", computation("main", inside)))}
+            ),
+        ),
+    )
     assert len(p.steps.frame) == 3
     assert ("contains a loop" in str(p.receipt)) is loops
 
@@ -299,7 +340,9 @@ def test_programs_of_one_name_are_one_loop(tmp_path):
     """Compiled again for another shape."""
     host = Cpu()
     for i in range(6):
-        host.ran("jit_f", 10 * i, 10 * i + 4, ops=("dot", "add") if i < 3 else ("dot.1", "fusion", "add"))
+        host.ran(
+            "jit_f", 10 * i, 10 * i + 4, ops=("dot", "add") if i < 3 else ("dot.1", "fusion", "add")
+        )
     assert len(times(profile(tmp_path, host.data()))) == 6
 
 
@@ -309,10 +352,14 @@ def test_runs_on_an_nvidia_gpu_are_told_apart_by_their_calls(tmp_path):
     kernels, calls = [], [host.event("PjitFunction(f)", 0, MS // 2)]
     for i in range(3):
         at = 20 * i
-        calls.append(host.event("PjRtStreamExecutorLoadedExecutable::ExecuteHelper", at * MS, 3 * MS))
+        calls.append(
+            host.event("PjRtStreamExecutorLoadedExecutable::ExecuteHelper", at * MS, 3 * MS)
+        )
         for k in range(4):
             stats = {"correlation_id": 1 + 4 * i + k}
-            calls.append(host.event("cuLaunchKernel", (at + 1) * MS + k * MS // 10, MS // 20, **stats))
+            calls.append(
+                host.event("cuLaunchKernel", (at + 1) * MS + k * MS // 10, MS // 20, **stats)
+            )
             op = Ref(("body", "tail")[k % 2])
             kernels.append(
                 gpu.event(
@@ -351,22 +398,38 @@ def test_a_recorded_loop_on_two_devices():
     trace = p.run.trace
     ops = trace.text_arg("hlo_op") >= 0
     assert set(trace.arg("device_ordinal")[ops].tolist()) == {0, 1}
-    assert trace.events.end[ops].max() == table["end"].max(), "the last step ends on the last device"
+    assert trace.events.end[ops].max() == table["end"].max(), (
+        "the last step ends on the last device"
+    )
 
 
-@pytest.mark.parametrize(("name", "kind", "units"), [("jax/gtx1080ti-reactant", RECORDING, 1), ("jax/mi300-jax08_attention", ITERATION, 3)])
+@pytest.mark.parametrize(
+    ("name", "kind", "units"),
+    [("jax/gtx1080ti-reactant", RECORDING, 1), ("jax/mi300-jax08_attention", ITERATION, 3)],
+)
 def test_one_run_and_calls_one_by_one_mark_no_steps(name, kind, units):
     p = load(real(name))
     assert (p.run.activity.unit.kind, len(p.steps.frame)) == (kind, units)
-    assert not len(p.steps.as_xprof()), "XProf has none: what stands in for steps is no figure of its"
+    assert not len(p.steps.as_xprof()), (
+        "XProf has none: what stands in for steps is no figure of its"
+    )
 
 
 @pytest.mark.parametrize(("loop_begins", "begins"), [(40, 40), (120, 100), (10, 100)])
 def test_the_first_step_of_a_recorded_loop_begins_with_its_iteration(loop_begins, begins):
-    columns = {"host": 0, "group": [0, 1], "event": [3, 9], "begin": [100, 200], "end": [200, 300], "name": ["jit_f 0", "jit_f 1"]}
+    columns = {
+        "host": 0,
+        "group": [0, 1],
+        "event": [3, 9],
+        "begin": [100, 200],
+        "end": [200, 300],
+        "name": ["jit_f 0", "jit_f 1"],
+    }
     # One that ended before the program ran is of another loop.
     ended = 150 if loop_begins == 40 else loop_begins + 20
-    iterations = Placed(np.array([loop_begins]), np.array([loop_begins]), np.array([ended]), waits=True, unit=MARKED)
+    iterations = Placed(
+        np.array([loop_begins]), np.array([loop_begins]), np.array([ended]), waits=True, unit=MARKED
+    )
     found = from_the_loop(ProgramSteps(pd.DataFrame(columns)), iterations)
     assert found.table["begin"].tolist() == [begins, 200]
     assert found.table["end"].tolist() == [200, 300]

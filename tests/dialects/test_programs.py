@@ -28,7 +28,9 @@ def programs(data):
 def told(data):
     """What is said of each op, and whether the receipt says that the program is damaged."""
     found = programs(data)
-    ops = [(found.find(0, 3, name), found.cost(0, 3, name), found.category(0, 3, name)) for name in OPS]
+    ops = [
+        (found.find(0, 3, name), found.cost(0, 3, name), found.category(0, 3, name)) for name in OPS
+    ]
     return ops, any("damaged" in note.text for note in found.notes())
 
 
@@ -46,7 +48,9 @@ def test_a_program_that_was_cut_off_anywhere_is_told_and_nothing_is_said_of_its_
 
 def test_a_plan_of_memory_that_was_cut_off_anywhere_has_no_peak():
     def row(data):
-        (one,) = memory_modules.frame(memory_modules.named([Module("j", 1, data, 0)], ["a"]), {}).to_dict("records")
+        (one,) = memory_modules.frame(
+            memory_modules.named([Module("j", 1, data, 0)], ["a"]), {}
+        ).to_dict("records")
         return one
 
     data = small()
@@ -57,11 +61,15 @@ def test_a_plan_of_memory_that_was_cut_off_anywhere_has_no_peak():
         assert pd.isna(one["peak_bytes"]), length
         notes.setdefault(one["note"].partition(":")[0], []).append(length)
     assert set(notes) == {"damaged", memory_modules.NO_ASSIGNMENT}
-    assert len(notes[memory_modules.NO_ASSIGNMENT]) == 2, "without a byte, and where the plan would begin"
+    assert len(notes[memory_modules.NO_ASSIGNMENT]) == 2, (
+        "without a byte, and where the plan would begin"
+    )
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, len(JIT) - 1), st.integers(0, 255)), min_size=1, max_size=6))
+@given(
+    st.lists(st.tuples(st.integers(0, len(JIT) - 1), st.integers(0, 255)), min_size=1, max_size=6)
+)
 def test_ops_of_a_damaged_program_are_looked_up_without_a_crash(changes):
     data = bytearray(JIT)
     for at, value in changes:
@@ -71,13 +79,22 @@ def test_ops_of_a_damaged_program_are_looked_up_without_a_crash(changes):
 
 
 @settings(max_examples=15, deadline=None)
-@given(changes=st.lists(st.tuples(st.integers(0, len(JIT) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+@given(
+    changes=st.lists(
+        st.tuples(st.integers(0, len(JIT) - 1), st.integers(0, 255)), min_size=1, max_size=4
+    )
+)
 def test_the_frames_of_a_damaged_program_have_the_time_of_its_ops(tmp_path_factory, changes):
     data = bytearray(JIT)
     for at, value in changes:
         data[at] = value
     known = {"jit_f(3)": (3, bytes(data))}
-    p = run(tmp_path_factory.mktemp("p"), kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"), programs=known)
+    p = run(
+        tmp_path_factory.mktemp("p"),
+        kernel(0, "k1", "add_fusion"),
+        kernel(20 * US, "k2", "mul.1.remat"),
+        programs=known,
+    )
     assert p.hlo.frame["self_us"].tolist() == [10.0, 10.0]
     assert sorted(p.hlo.frame["op"]) == ["add_fusion", "mul.1.remat"]
     assert p.op_profile.frame["time_us"].iloc[0] == 20.0
@@ -86,9 +103,17 @@ def test_the_frames_of_a_damaged_program_have_the_time_of_its_ops(tmp_path_facto
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_programs_are_found_by_the_ident_beside_them_where_the_file_only_counts_them(tmp_path, counted):
+def test_programs_are_found_by_the_ident_beside_them_where_the_file_only_counts_them(
+    tmp_path, counted
+):
     """From JAX 0.11 on. Here the third program of the file has the number that the ops of the first one state."""
-    others = {f"jit_g({ident})": (ident, hlo.program("jit_g", hlo.computation("main", op("a", "parameter", 11)))) for ident in (700, 800)}
+    others = {
+        f"jit_g({ident})": (
+            ident,
+            hlo.program("jit_g", hlo.computation("main", op("a", "parameter", 11))),
+        )
+        for ident in (700, 800)
+    }
     p = run(
         tmp_path,
         kernel(0, "k1", "add_fusion"),
@@ -104,8 +129,14 @@ def test_programs_are_found_by_the_ident_beside_them_where_the_file_only_counts_
 def test_programs_that_state_the_same_number_are_told_apart_by_nothing(tmp_path):
     """On CPUs the numbers of JAX are not unique. Neither is taken for the other."""
     other = hlo.program("jit_g", hlo.computation("main", op("add_fusion", "parameter", 11)))
-    p = run(tmp_path, kernel(0, "k1", "add_fusion"), programs={"counted": True, "jit_f(3)": (3, JIT), "jit_g(3)": (3, other)})
-    assert p.hlo.frame[["op", "in_file", "framework_op"]].to_numpy().tolist() == [["add_fusion", False, ""]]
+    p = run(
+        tmp_path,
+        kernel(0, "k1", "add_fusion"),
+        programs={"counted": True, "jit_f(3)": (3, JIT), "jit_g(3)": (3, other)},
+    )
+    assert p.hlo.frame[["op", "in_file", "framework_op"]].to_numpy().tolist() == [
+        ["add_fusion", False, ""]
+    ]
     assert "1 compiled program that ran is not in the file" in str(p.receipt)
     assert {module.ident for module in p.run.trace.modules} == {-2, -3}
 
@@ -114,8 +145,15 @@ def test_element_types_and_opcodes_that_are_not_known_yet(tmp_path):
     entry = hlo.computation(
         "main",
         op("a", "parameter", 11),
-        hlo.instruction("twist.1", "quantum-twist", ident=12, extra=chunk(3, hlo.shape(99, 1000)) + chunk(36, b"\x0b")),
-        hlo.instruction("add.1", "add", ident=13, extra=chunk(3, hlo.shape(99, 1000)) + chunk(36, b"\x0c\x0c")),
+        hlo.instruction(
+            "twist.1",
+            "quantum-twist",
+            ident=12,
+            extra=chunk(3, hlo.shape(99, 1000)) + chunk(36, b"\x0b"),
+        ),
+        hlo.instruction(
+            "add.1", "add", ident=13, extra=chunk(3, hlo.shape(99, 1000)) + chunk(36, b"\x0c\x0c")
+        ),
         ident=8,
         root=13,
     )
@@ -124,7 +162,10 @@ def test_element_types_and_opcodes_that_are_not_known_yet(tmp_path):
     frame = p.hlo.frame.set_index("op")
     assert frame.loc["twist.1", "category"] == "quantum-twist"
     assert frame["self_us"].tolist() == [10.0, 10.0]
-    assert frame.loc["add.1", "expression"] == "%add.1 = type 99[1000]{0} add(type 99[1000]{0} %twist.1, type 99[1000]{0} %twist.1)"
+    assert (
+        frame.loc["add.1", "expression"]
+        == "%add.1 = type 99[1000]{0} add(type 99[1000]{0} %twist.1, type 99[1000]{0} %twist.1)"
+    )
     # How many bytes an element takes is not known, nor what a twist computes: it is missing, and not 0.
     assert frame[["flops", "bytes", "flops_per_second", "bytes_per_second"]].isna().all(axis=None)
     assert p.op_profile.frame["wasted_us"].isna().all()
@@ -132,7 +173,9 @@ def test_element_types_and_opcodes_that_are_not_known_yet(tmp_path):
 
 
 def test_an_op_that_is_not_known_has_no_cost_and_neither_has_what_contains_it():
-    fused = hlo.computation("fused", op("p0", "parameter", 1), op("twist.1", "quantum-twist", 2, 1), ident=7, root=2)
+    fused = hlo.computation(
+        "fused", op("p0", "parameter", 1), op("twist.1", "quantum-twist", 2, 1), ident=7, root=2
+    )
     entry = hlo.computation(
         "main",
         op("a", "parameter", 11),
@@ -148,8 +191,12 @@ def test_an_op_that_is_not_known_has_no_cost_and_neither_has_what_contains_it():
 
 def test_padding_of_an_element_type_that_is_not_known_is_none_and_said():
     lines = [
-        hlo.instruction("x", "parameter", ident=1, extra=chunk(3, hlo.shape(99, 8, 100, tiles=((8, 128),)))),
-        hlo.instruction("y", "copy", ident=2, extra=chunk(3, hlo.shape(11, 8, 100, tiles=((8, 128),)))),
+        hlo.instruction(
+            "x", "parameter", ident=1, extra=chunk(3, hlo.shape(99, 8, 100, tiles=((8, 128),)))
+        ),
+        hlo.instruction(
+            "y", "copy", ident=2, extra=chunk(3, hlo.shape(11, 8, 100, tiles=((8, 128),)))
+        ),
     ]
     buffers = [hlo.buffer(1, 4096, 1), hlo.buffer(2, 4096, 2)]
     allocations = [hlo.allocation(0, 8192, (1, 0, 4096), (2, 4096, 4096))]
@@ -159,7 +206,9 @@ def test_padding_of_an_element_type_that_is_not_known_is_none_and_said():
     seen = memory_viewer.view(Program(data))
     assert (seen.peak_bytes, seen.peak_unpadded_bytes) == (8192, 4096 + 3200)
     assert seen.at_peak["padding_ratio"].tolist() == [1.0, 4096 / 3200]
-    assert seen.notes == ["1 buffer has an element type unknown to this version of nbprof: padding is unknown there and counted as 0."]
+    assert seen.notes == [
+        "1 buffer has an element type unknown to this version of nbprof: padding is unknown there and counted as 0."
+    ]
 
 
 SMALLER = hlo.program(
@@ -213,8 +262,13 @@ def test_different_programs_with_one_ident_on_two_machines_keep_their_own_number
     }
     assert frame["occurrences"].tolist() == [1] * 4
     tree = p.op_profile.frame
-    assert tree.loc[tree["kind"] == "program", "name"].tolist() == ["jit_f(3)", "jit_f(3) on host-b"]
-    assert sorted(p.memory_viewer.modules["module"]) == ["jit_f(3)", "jit_f(3) on host-b"], "as the memory of programs calls them"
+    assert tree.loc[tree["kind"] == "program", "name"].tolist() == [
+        "jit_f(3)",
+        "jit_f(3) on host-b",
+    ]
+    assert sorted(p.memory_viewer.modules["module"]) == ["jit_f(3)", "jit_f(3) on host-b"], (
+        "as the memory of programs calls them"
+    )
 
 
 @pytest.mark.parametrize("on_cpu", [False, True], ids=["GPU", "CPU"])

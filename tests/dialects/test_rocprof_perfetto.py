@@ -19,19 +19,47 @@ from tests.support import rocprof
 
 def _twin(run: rocprof.Run, *, streams: bool) -> bytes:
     """What rocprofv3 writes as Perfetto's, in Chrome's JSON."""
-    agents = {agent.node: f"Agent-{agent.logical}" if streams else agent.logical for agent in run.agents}
+    agents = {
+        agent.node: f"Agent-{agent.logical}" if streams else agent.logical for agent in run.agents
+    }
     tracks: dict[str, int] = {}
     events = []
 
     def add(cat: str, name: str, track: str, row: dict, **args: object) -> None:
         tid = tracks.setdefault(track, 10**15 + len(tracks))
-        times = {"begin_ns": row["start"], "end_ns": row["end"], "delta_ns": row["end"] - row["start"], "corr_id": row["correlation"]}
-        span = {"ts": row["start"] / 1000 - rocprof.EPOCH // 1000, "dur": (row["end"] - row["start"]) / 1000}
-        events.append({"ph": "X", "cat": cat, "name": name, "pid": run.pid, "tid": tid, **span, "args": {**times, **args}})
+        times = {
+            "begin_ns": row["start"],
+            "end_ns": row["end"],
+            "delta_ns": row["end"] - row["start"],
+            "corr_id": row["correlation"],
+        }
+        span = {
+            "ts": row["start"] / 1000 - rocprof.EPOCH // 1000,
+            "dur": (row["end"] - row["start"]) / 1000,
+        }
+        events.append(
+            {
+                "ph": "X",
+                "cat": cat,
+                "name": name,
+                "pid": run.pid,
+                "tid": tid,
+                **span,
+                "args": {**times, **args},
+            }
+        )
 
     for call in (*run.calls, *run.markers):
-        cat = {"HIP": "hip_api", "HSA": "hsa_api", "RCC": "rccl_api", "MAR": "marker_api"}[call["kind"][:3]]
-        add(cat, call.get("message", call["name"]), f"THREAD 0 ({call['thread']})", call, tid=call["thread"])
+        cat = {"HIP": "hip_api", "HSA": "hsa_api", "RCC": "rccl_api", "MAR": "marker_api"}[
+            call["kind"][:3]
+        ]
+        add(
+            cat,
+            call.get("message", call["name"]),
+            f"THREAD 0 ({call['thread']})",
+            call,
+            tid=call["thread"],
+        )
     for k in run.kernels:
         place = f"STREAM [{k['stream']}]" if streams else f"QUEUE [{k['queue']}]"
         size = {
@@ -41,18 +69,38 @@ def _twin(run: rocprof.Run, *, streams: bool) -> bytes:
             "workgroup_size": 1,
         }
         track = f"COMPUTE AGENT [{agents[k['node']]}] {place} (GPU)"
-        add("kernel_dispatch", rocprof.SYMBOLS[k["kernel"]][0], track, k, agent=agents[k["node"]], queue=k["queue"], **size)
+        add(
+            "kernel_dispatch",
+            rocprof.SYMBOLS[k["kernel"]][0],
+            track,
+            k,
+            agent=agents[k["node"]],
+            queue=k["queue"],
+            **size,
+        )
     for c in run.copies:
         ends = {"src_agent": agents[c["source"]], "dst_agent": agents[c["target"]]}
-        add("memory_copy", c["direction"], f"COPY to AGENT [{agents[c['target']]}] THREAD [0]", c, copy_bytes=c["bytes"], **ends)
-    names = [{"ph": "M", "name": "thread_name", "pid": run.pid, "tid": tid, "args": {"name": name}} for name, tid in tracks.items()]
+        add(
+            "memory_copy",
+            c["direction"],
+            f"COPY to AGENT [{agents[c['target']]}] THREAD [0]",
+            c,
+            copy_bytes=c["bytes"],
+            **ends,
+        )
+    names = [
+        {"ph": "M", "name": "thread_name", "pid": run.pid, "tid": tid, "args": {"name": name}}
+        for name, tid in tracks.items()
+    ]
     return json.dumps({"traceEvents": [*names, *events]}).encode()
 
 
 @pytest.mark.parametrize("streams", [False, True])
 def test_equal_tables(tmp_path: Path, streams: bool) -> None:
     run = rocprof.training(3)
-    rocprof.write(tmp_path, {"a.json": _twin(run, streams=streams), "a_results.db": rocprof.as_db(run)})
+    rocprof.write(
+        tmp_path, {"a.json": _twin(run, streams=streams), "a_results.db": rocprof.as_db(run)}
+    )
     twin = read([LocalFile(tmp_path / "a.json")])
     assert perfetto.is_rocprof(twin)
     mine, theirs = interpret(twin), interpret(reader.read([LocalFile(tmp_path / "a_results.db")]))
@@ -66,11 +114,18 @@ def test_equal_tables(tmp_path: Path, streams: bool) -> None:
             assert sorted(one[column].tolist()) == sorted(other[column].tolist()), (table, column)
     lanes = twin.lanes[twin.lanes["kind"] == "device"]
     where = "Stream" if streams else "Queue"
-    assert {(p, t) for p, t in zip(lanes["process"], lanes["thread"], strict=True) if not t.startswith("Copies")} == {
+    assert {
+        (p, t)
+        for p, t in zip(lanes["process"], lanes["thread"], strict=True)
+        if not t.startswith("Copies")
+    } == {
         ("GPU 1", f"{where} 1"),
         ("GPU 2", f"{where} 2"),
     }
-    assert set(twin.lanes.loc[twin.lanes["kind"] == "host", "thread"]) == {"main thread", "thread 720"}
+    assert set(twin.lanes.loc[twin.lanes["kind"] == "host", "thread"]) == {
+        "main thread",
+        "thread 720",
+    }
 
 
 def test_the_dialect_of_chrome_traces_hands_it_over(tmp_path: Path) -> None:

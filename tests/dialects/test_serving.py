@@ -34,15 +34,24 @@ FORMS = [
         ("execute_context_0(0)_generation_64(64)", Iteration("decode", 64, 0, 0, 64, 64)),
         ("execute_context_1(512)_generation_3(6)", Iteration("mixed", 4, 1, 512, 3, 6)),
         ("execute_context_0(0)_generation_0(0)", Iteration("idle", 0, 0, 0, 0, 0)),
-        ("execute_1025_context_1(sq1024sk1024sqsq9sqsk9)_generation_1(sq1sk300sqsq1sqsk300)", Iteration("mixed", 2, 1, 1024, 1, 1)),
+        (
+            "execute_1025_context_1(sq1024sk1024sqsq9sqsk9)_generation_1(sq1sk300sqsq1sqsk300)",
+            Iteration("mixed", 2, 1, 1024, 1, 1),
+        ),
         ("execute_new_2_cached_0", Iteration("prefill", 2, 2, -1, 0, 0)),
         ("execute_new_1_cached_3", Iteration("", 4)),
         ("step[EXTEND bs=4 toks=100]", Iteration("prefill", 4, 4, 100, 0, 0)),
         ("step[DECODE bs=64]", Iteration("decode", 64, 0, 0, 64, 64)),
-        ("step[DECODE bs=64 g_sq=64 g_sk=900 g_sqsq=64 g_sqsk=900]", Iteration("decode", 64, 0, 0, 64, 64)),
+        (
+            "step[DECODE bs=64 g_sq=64 g_sk=900 g_sqsq=64 g_sqsk=900]",
+            Iteration("decode", 64, 0, 0, 64, 64),
+        ),
         ("step[TARGET_VERIFY bs=8]", Iteration("decode", 8, 0, 0, 8, -1)),
         ("step[MIXED bs=5]", Iteration("mixed", 5)),
-        ("step[MIXED bs=5 c=1 g=4 c_sq=100 c_sk=100 g_sq=4 g_sk=99]", Iteration("mixed", 5, 1, 100, 4, 4)),
+        (
+            "step[MIXED bs=5 c=1 g=4 c_sq=100 c_sk=100 g_sq=4 g_sk=99]",
+            Iteration("mixed", 5, 1, 100, 4, 4),
+        ),
         ("step[IDLE bs=0]", Iteration("idle", 0, 0, 0, 0, 0)),
         ("draft step[DECODE bs=8]", None),
         ("step[DRAFT_EXTEND bs=8]", None),
@@ -71,7 +80,11 @@ def raw(k: Kineto) -> tuple[list[str], list[dict[str, float]], list[list[tuple[f
     for e in events:
         if e["cat"] not in ("kernel", "gpu_memcpy"):
             continue
-        at = int(np.searchsorted(begins, calls[e["args"]["correlation"]], side="right")) - 1 + ("HtoD" in e["name"])
+        at = (
+            int(np.searchsorted(begins, calls[e["args"]["correlation"]], side="right"))
+            - 1
+            + ("HtoD" in e["name"])
+        )
         if at < 0:
             continue
         sums[at][PART_OF.get(e["name"], "copies")] += e["dur"] / 1000
@@ -95,7 +108,9 @@ def test_steps_are_the_annotations_and_sums_those_of_the_file(tmp_path, annotate
     for part in PARTS:
         # What was launched before the first annotation is of no iteration.
         expected = [one.get(part, 0.0) for one in sums]
-        np.testing.assert_allclose(rows[f"{part}_ms"][first:], expected[first:], atol=1e-9, err_msg=part)
+        np.testing.assert_allclose(
+            rows[f"{part}_ms"][first:], expected[first:], atol=1e-9, err_msg=part
+        )
     ends = [max(end for _, end in one) for one in spans]
     begins = [min(begin for begin, _ in one) for one in spans]
     gaps = [max(begin - max(ends[:i]), 0) / 1000 for i, begin in enumerate(begins) if i]
@@ -128,7 +143,9 @@ def test_kinds_are_summed_apart(tmp_path, annotate):
     assert mixed.isna().all() if annotate is sglang else mixed.tolist()[:2] == [25, 1]
     assert summary.loc["mixed", "requests"] == 2
     parts = p.serving.parts.set_index(["kind", "part"])
-    assert parts.loc[("decode", "attention"), "total_ms"] == pytest.approx(decode["attention_ms"].sum())
+    assert parts.loc[("decode", "attention"), "total_ms"] == pytest.approx(
+        decode["attention_ms"].sum()
+    )
     assert parts.groupby("kind")["percent"].sum().tolist() == pytest.approx([100] * 3)
 
 
@@ -162,7 +179,11 @@ def test_old_annotations_leave_open_who_decodes(tmp_path):
         k.iteration(decode=(1, 1), name=name)
     p = profile(tmp_path, k)
     rows = p.serving.frame
-    assert [kind if isinstance(kind, str) else None for kind in rows["kind"]] == ["prefill", None, None]
+    assert [kind if isinstance(kind, str) else None for kind in rows["kind"]] == [
+        "prefill",
+        None,
+        None,
+    ]
     assert rows["requests"].tolist() == [1, 1, 2]
     assert rows[["decode_tokens", "token_ms"]][1:].isna().all(axis=None)
     assert p.steps.frame["name"].tolist() == ["prefill 0", "iteration 1", "iteration 2"]
@@ -176,7 +197,12 @@ def test_batches_of_python_calls_have_the_kind_of_the_pass_in_them(tmp_path):
     for i, mode in enumerate(("extend", "decode", "decode", "idle")):
         at = 100.0 * i
         k.add("sglang/srt/managers/scheduler.py(2046): run_batch", "python_function", at, 60)
-        k.add(f"sglang/srt/model_executor/model_runner.py(1800): forward_{mode}", "python_function", at + 5, 40)
+        k.add(
+            f"sglang/srt/model_executor/model_runner.py(1800): forward_{mode}",
+            "python_function",
+            at + 5,
+            40,
+        )
         k.launched("nvjet_hsh", at + 10, at + 15, 20, k.op("aten::mm", at + 9, 5))
     p = profile(tmp_path, k)
     assert p.serving.frame["kind"].tolist() == ["prefill", "decode", "decode", "idle"]
@@ -198,7 +224,9 @@ def test_a_step_of_a_trainer_holds_iterations_and_stays_the_step(tmp_path):
     stepped = profile(tmp_path, rollout(lambda k, i, begin: k.step(i, begin, k.at - begin)))
     assert stepped.steps.frame["name"].tolist() == ["ProfilerStep#0", "ProfilerStep#1"]
     assert stepped.serving.frame.empty
-    trained = profile(tmp_path, rollout(lambda k, _, begin: k.note("Optimizer.step#AdamW.step", k.at - 5, 3)))
+    trained = profile(
+        tmp_path, rollout(lambda k, _, begin: k.note("Optimizer.step#AdamW.step", k.at - 5, 3))
+    )
     assert len(trained.steps.frame) == 2
     assert trained.serving.frame.empty
 
@@ -217,7 +245,11 @@ def test_of_annotations_in_each_other_the_outer_one_counts(tmp_path):
     for _ in range(3):
         begin = k.at - 1
         k.iteration(decode=(2, 2))
-        k.note("execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk9sqsq2sqsk9)", begin, k.at - begin - 30)
+        k.note(
+            "execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk9sqsq2sqsk9)",
+            begin,
+            k.at - begin - 30,
+        )
     rows = profile(tmp_path, k).serving.frame
     assert rows["name"].str.startswith("execute_2").tolist() == [True] * 3
     assert rows["requests"].tolist() == [2, 2, 2]
@@ -234,7 +266,13 @@ def test_ranks_that_are_read_apart_have_what_they_have_together(tmp_path):
     folder = tmp_path / "ranks"
     folder.mkdir()
     for i in range(3):
-        k = serve(Engine(overlap=i == 1, distributedInfo={"rank": i, "world_size": 3}, baseTimeNanoseconds=10**18 + 10**6 * i))
+        k = serve(
+            Engine(
+                overlap=i == 1,
+                distributedInfo={"rank": i, "world_size": 3},
+                baseTimeNanoseconds=10**18 + 10**6 * i,
+            )
+        )
         (folder / f"rank{i}.1623143089861.pt.trace.json").write_bytes(k.encode())
     apart, joint = nbprof.load(folder, executor=1), nbprof.load(folder)
     for name in ("frame", "summary", "parts"):
@@ -248,7 +286,11 @@ def test_ranks_that_are_read_apart_have_what_they_have_together(tmp_path):
 def test_a_toy_engine_that_ran_on_the_cpu():
     path = HERE / "engine.pt.trace.json.gz"
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    notes = sorted((e["ts"], e["name"], e["dur"]) for e in events if e.get("cat") == "user_annotation" and e["name"].startswith("execute_"))
+    notes = sorted(
+        (e["ts"], e["name"], e["dur"])
+        for e in events
+        if e.get("cat") == "user_annotation" and e["name"].startswith("execute_")
+    )
     sampled = [e["ts"] + e["dur"] for e in events if e.get("name") == "aten::multinomial"]
     p = load(path)
     rows = p.serving.frame
@@ -256,8 +298,13 @@ def test_a_toy_engine_that_ran_on_the_cpu():
     assert rows["kind"].tolist() == ["prefill", *["decode"] * 5]
     assert rows["prefill_tokens"].tolist() == [12, 0, 0, 0, 0, 0]
     # Sampling, which is behind the annotation, is part of the iteration.
-    assert (rows["time_ms"] >= [(end - begin) / 1000 for (begin, *_), end in zip(notes, sorted(sampled), strict=True)]).all()
-    assert (rows["time_ms"].to_numpy()[:-1] <= np.diff([begin for begin, *_ in notes]) / 1000 + 1e-6).all()
+    assert (
+        rows["time_ms"]
+        >= [(end - begin) / 1000 for (begin, *_), end in zip(notes, sorted(sampled), strict=True)]
+    ).all()
+    assert (
+        rows["time_ms"].to_numpy()[:-1] <= np.diff([begin for begin, *_ in notes]) / 1000 + 1e-6
+    ).all()
     assert rows[["gap_ms", "busy_ms", *(f"{part}_ms" for part in PARTS)]].isna().all(axis=None)
     assert p.serving.parts.empty
     assert p.advice.empty
@@ -277,14 +324,26 @@ def test_the_tab_has_a_table_by_kind_and_one_by_part(tmp_path):
     assert "serving" not in profile(tmp_path, Kineto()).payload()["input"]
     # Kernels of a replay that no op is known for are no ops of the iteration, which holds everything.
     assert not p.ops.frame["op"].str.startswith("execute_").any()
-    assert set(p.overview["checks"]["check"]) == {"output", "device_collectives", "kernel_launch", "all_others", "precision"}
+    assert set(p.overview["checks"]["check"]) == {
+        "output",
+        "device_collectives",
+        "kernel_launch",
+        "all_others",
+        "precision",
+    }
 
 
 def test_parts_by_kernel_then_by_op():
-    assert part_of("void at::native::vectorized_elementwise_kernel<4>", "vllm::rotary_embedding") == "attention"
+    assert (
+        part_of("void at::native::vectorized_elementwise_kernel<4>", "vllm::rotary_embedding")
+        == "attention"
+    )
     assert part_of("ampere_bf16_s16816gemm_bf16_128x64", "aten::mm") == "gemm"
     assert part_of("some_kernel", "aten::addmm", product=True) == "gemm"
-    assert part_of("void at::native::distribution_elementwise_grid_stride_kernel", "aten::normal_") == "other"
+    assert (
+        part_of("void at::native::distribution_elementwise_grid_stride_kernel", "aten::normal_")
+        == "other"
+    )
     assert part_of("_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu") == "moe"
     assert part_of("void vllm::moe::topkGatingSoftmax<8, 256>") == "moe"
     assert part_of("void at::native::upsample_nearest2d_out_frame") == "other"

@@ -129,12 +129,17 @@ loop_convert_fusion.kd
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize(("kernel", "uses"), [*((k, YES) for k in TENSOR), *((k, NO) for k in PLAIN), *((k, UNKNOWN) for k in OPEN)])
+@pytest.mark.parametrize(
+    ("kernel", "uses"),
+    [*((k, YES) for k in TENSOR), *((k, NO) for k in PLAIN), *((k, UNKNOWN) for k in OPEN)],
+)
 def test_tensor_cores_by_name(kernel, uses):
     assert uses_tensor_core(kernel) == uses
 
 
-@pytest.mark.parametrize(("kernel", "uses"), [*((k, YES) for k in MATRIX), *((k, NO) for k in VECTOR)])
+@pytest.mark.parametrize(
+    ("kernel", "uses"), [*((k, YES) for k in MATRIX), *((k, NO) for k in VECTOR)]
+)
 def test_matrix_cores_by_name(kernel, uses):
     assert uses_tensor_core(kernel, amd=True) == uses
 
@@ -144,7 +149,9 @@ def test_xprof_goes_by_the_vendor_and_by_older_names():
     assert not uses_tensor_core_in_xprof("volta_fp16_s884gemm", "")
     assert not uses_tensor_core_in_xprof("volta_fp16_s884gemm", "nvidia")
     assert not uses_tensor_core_in_xprof("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT", "Nvidia")
-    assert uses_tensor_core_in_xprof("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_ffma", "Nvidia")
+    assert uses_tensor_core_in_xprof(
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_ffma", "Nvidia"
+    )
     assert uses_tensor_core_in_xprof("Cijk_Ailk_MI16x16x16x1_SN", "AMD")
     assert not uses_tensor_core_in_xprof("Cijk_Ailk_MI16x16_SN", "AMD")
 
@@ -204,7 +211,13 @@ def test_ops_of_pytorch_beside_its_own():
         "fbgemm::f8f8bf16_rowwise",
     ):
         assert tensor_core_eligible(op), op
-    for op in ("aten::add", "triton_poi_fused_mm_0", "vllm::rms_norm", "my::gemm_like", "fbgemm::permute_2D_sparse_data"):
+    for op in (
+        "aten::add",
+        "triton_poi_fused_mm_0",
+        "vllm::rms_norm",
+        "my::gemm_like",
+        "fbgemm::permute_2D_sparse_data",
+    ):
         assert not tensor_core_eligible(op), op
 
 
@@ -219,7 +232,10 @@ def test_ops_of_pytorch_beside_its_own():
         ("cutlass_80_tensorop_s1688gemm_tf32_128x128", 32),
         ("reduce_kernel<512, 1, float>", 32),
         ("volta_s884gemm_128x64_ldg8_nn", 16),
-        ("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage3", 16),
+        (
+            "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage3",
+            16,
+        ),
         ("volta_scudnn_128x64_relu_interior_nn_v1", 32),
         ("volta_cgemm_32x32_tn", 32),
         ("ampere_sgemm_128x64_nn", 32),

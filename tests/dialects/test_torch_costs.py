@@ -24,7 +24,10 @@ def of_pytorch(run):
     calls, counter = Calls(), FlopCounterMode(display=False)
     with torch.device("meta"), counter, calls:
         run()
-    return {str(op).replace(".", "::"): flops for op, flops in counter.get_flop_counts()["Global"].items()}, calls.seen
+    return {
+        str(op).replace(".", "::"): flops
+        for op, flops in counter.get_flop_counts()["Global"].items()
+    }, calls.seen
 
 
 def of_ours(seen):
@@ -45,48 +48,115 @@ def products(rng):
     torch.bmm(many, torch.empty(b, k, n))
     torch.baddbmm(torch.empty(b, m, n), many, torch.empty(b, k, n))
     F.linear(many, torch.empty(n, k), torch.empty(n))
-    eight = torch.empty(16 * m, 16 * k, dtype=torch.float8_e4m3fn), torch.empty(16 * n, 16 * k, dtype=torch.float8_e4m3fn).t()
+    eight = (
+        torch.empty(16 * m, 16 * k, dtype=torch.float8_e4m3fn),
+        torch.empty(16 * n, 16 * k, dtype=torch.float8_e4m3fn).t(),
+    )
     torch._scaled_mm(*eight, torch.ones(()), torch.ones(()), out_dtype=torch.bfloat16)
 
 
 def convolutions(rng):
     """Convolutions and transposed ones of one to three dimensions, forward and backward."""
-    rank, batch, ins, outs = rng.randint(1, 3), rng.randint(1, 4), rng.randint(1, 6), rng.randint(1, 6)
+    rank, batch, ins, outs = (
+        rng.randint(1, 3),
+        rng.randint(1, 4),
+        rng.randint(1, 6),
+        rng.randint(1, 6),
+    )
     kernel = [rng.randint(1, 3) for _ in range(rank)]
-    more = {"stride": rng.randint(1, 2), "padding": rng.randint(0, 1), "dilation": rng.randint(1, 2)}
-    x = torch.empty(batch, ins, *(rng.randint(6, 9) for _ in range(rank)), requires_grad=rng.random() < 0.7)
+    more = {
+        "stride": rng.randint(1, 2),
+        "padding": rng.randint(0, 1),
+        "dilation": rng.randint(1, 2),
+    }
+    x = torch.empty(
+        batch, ins, *(rng.randint(6, 9) for _ in range(rank)), requires_grad=rng.random() < 0.7
+    )
     if rng.random() < 0.5:
         y = getattr(F, f"conv{rank}d")(
-            x, torch.empty(outs, ins, *kernel, requires_grad=True), torch.empty(outs, requires_grad=True), **more
+            x,
+            torch.empty(outs, ins, *kernel, requires_grad=True),
+            torch.empty(outs, requires_grad=True),
+            **more,
         )
     else:
-        y = getattr(F, f"conv_transpose{rank}d")(x, torch.empty(ins, outs, *kernel, requires_grad=True), **more)
+        y = getattr(F, f"conv_transpose{rank}d")(
+            x, torch.empty(ins, outs, *kernel, requires_grad=True), **more
+        )
     y.sum().backward()
     sizes = [[more[name]] * rank for name in ("stride", "padding", "dilation")]
-    aten._convolution(x.detach(), torch.empty(outs, ins, *kernel), None, *sizes, False, [0] * rank, 1, False, False, True, True)
+    aten._convolution(
+        x.detach(),
+        torch.empty(outs, ins, *kernel),
+        None,
+        *sizes,
+        False,
+        [0] * rank,
+        1,
+        False,
+        False,
+        True,
+        True,
+    )
 
 
 def attentions(rng):
     """The kernels of scaled dot product attention, also with fewer heads of keys."""
     b, heads, length, keys, depth, wide = (rng.randint(1, 6) for _ in range(6))
-    q, out = torch.empty(b, 2 * heads, length, 8 * depth), torch.empty(b, 2 * heads, length, 8 * wide)
+    q, out = (
+        torch.empty(b, 2 * heads, length, 8 * depth),
+        torch.empty(b, 2 * heads, length, 8 * wide),
+    )
     k, v = torch.empty(b, heads, keys, 8 * depth), torch.empty(b, heads, keys, 8 * wide)
-    aten._scaled_dot_product_efficient_attention(q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1), None, True)
+    aten._scaled_dot_product_efficient_attention(
+        q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1), None, True
+    )
     same = torch.empty(b, 2 * heads, keys, 8 * depth)
     aten._scaled_dot_product_flash_attention(q, same, same)
-    sizes = (torch.empty(b, 2 * heads, length), None, None, length, keys, 0.0, False, torch.empty(2), torch.empty(()))
-    aten._scaled_dot_product_flash_attention_backward(torch.empty_like(q), q, same, same, torch.empty_like(q), *sizes)
-    seeds = (torch.empty(b, 2 * heads, length), torch.empty(()), torch.empty(()), 0.0, [True, True, True, False])
+    sizes = (
+        torch.empty(b, 2 * heads, length),
+        None,
+        None,
+        length,
+        keys,
+        0.0,
+        False,
+        torch.empty(2),
+        torch.empty(()),
+    )
+    aten._scaled_dot_product_flash_attention_backward(
+        torch.empty_like(q), q, same, same, torch.empty_like(q), *sizes
+    )
+    seeds = (
+        torch.empty(b, 2 * heads, length),
+        torch.empty(()),
+        torch.empty(()),
+        0.0,
+        [True, True, True, False],
+    )
     wide_k, wide_v = k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1)
     aten._scaled_dot_product_efficient_attention_backward(out, q, wide_k, wide_v, None, out, *seeds)
     aten._scaled_dot_product_cudnn_attention(q, wide_k, wide_v, None, True)
-    aten._scaled_dot_product_cudnn_attention_backward(out, q, wide_k, wide_v, out, *on_cudnn(b, 2 * heads, length, keys))
+    aten._scaled_dot_product_cudnn_attention_backward(
+        out, q, wide_k, wide_v, out, *on_cudnn(b, 2 * heads, length, keys)
+    )
 
 
 def on_cudnn(batch, heads, length, keys):
     """What the backward pass of cuDNN's attention is told beside queries, keys, values and output."""
     none = torch.empty(0)
-    return torch.empty(batch, heads, length), torch.empty(()), torch.empty(()), none, none, none, length, keys, 0.0, False
+    return (
+        torch.empty(batch, heads, length),
+        torch.empty(()),
+        torch.empty(()),
+        none,
+        none,
+        none,
+        length,
+        keys,
+        0.0,
+        False,
+    )
 
 
 @pytest.mark.parametrize("run", [products, convolutions, attentions])
@@ -127,7 +197,9 @@ def test_the_backward_pass_of_cudnn_by_its_own_name(packed):
 def test_the_weight_gradient_of_groups_is_not_that_of_all_pairs_of_channels(groups):
     def run():
         x = torch.empty(2, 8, 6, 6, requires_grad=False)
-        F.conv2d(x, torch.empty(8, 8 // groups, 3, 3, requires_grad=True), groups=groups).sum().backward()
+        F.conv2d(
+            x, torch.empty(8, 8 // groups, 3, 3, requires_grad=True), groups=groups
+        ).sum().backward()
 
     theirs, seen = of_pytorch(run)
     ours = of_ours(seen)
@@ -140,15 +212,37 @@ def test_the_weight_gradient_of_groups_is_not_that_of_all_pairs_of_channels(grou
 def bodies():
     """Ops of each kind."""
     x = torch.empty(4, 8, 6, 6, dtype=torch.bfloat16)
-    flat, wide, ids = torch.empty(32, 48), torch.empty(32, 48, dtype=torch.float64), torch.empty(32, dtype=torch.int64)
+    flat, wide, ids = (
+        torch.empty(32, 48),
+        torch.empty(32, 48, dtype=torch.float64),
+        torch.empty(32, dtype=torch.int64),
+    )
     mask = flat > 0
     for op in (torch.exp, torch.relu, torch.sigmoid, F.gelu, F.silu, torch.neg, torch.isnan):
         op(flat)
-    for op in (torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.pow, torch.eq, torch.lt):
+    for op in (
+        torch.add,
+        torch.sub,
+        torch.mul,
+        torch.div,
+        torch.maximum,
+        torch.pow,
+        torch.eq,
+        torch.lt,
+    ):
         op(flat, flat)
         op(flat, flat[:1])
         op(flat.to(torch.bfloat16), flat)
-    flat + 1, flat * 0.5, flat * wide, ids + 1, ids * ids, flat + torch.ones(()), mask & mask, flat[:, :1].expand(32, 48) * flat
+    (
+        flat + 1,
+        flat * 0.5,
+        flat * wide,
+        ids + 1,
+        ids * ids,
+        flat + torch.ones(()),
+        mask & mask,
+        flat[:, :1].expand(32, 48) * flat,
+    )
     (
         flat.add_(flat),
         flat.mul_(2),
@@ -158,7 +252,12 @@ def bodies():
         torch.addcmul(flat, flat, flat),
     )
     torch.lerp(flat, flat, 0.5), torch.add(flat, flat, out=torch.empty_like(flat))
-    aten.gelu_backward(flat, flat), aten.threshold_backward(flat, flat, 0), aten.tanh_backward(flat, flat), aten.silu_backward(flat, flat)
+    (
+        aten.gelu_backward(flat, flat),
+        aten.threshold_backward(flat, flat, 0),
+        aten.tanh_backward(flat, flat),
+        aten.silu_backward(flat, flat),
+    )
     for op in (torch.sum, torch.mean, torch.amax):
         op(x, (2, 3)), op(flat, 1, keepdim=True)
     (
@@ -171,19 +270,33 @@ def bodies():
         mask.any(1),
         torch.linalg.vector_norm(flat),
     )
-    aten._softmax(flat, -1, False), aten._log_softmax(flat, 1, False), aten._softmax_backward_data(flat, flat, -1, torch.float32)
+    (
+        aten._softmax(flat, -1, False),
+        aten._log_softmax(flat, 1, False),
+        aten._softmax_backward_data(flat, flat, -1, torch.float32),
+    )
     aten._log_softmax_backward_data(flat, flat, -1, torch.float32)
     aten.native_layer_norm(flat, [48], torch.empty(48), torch.empty(48), 1e-5)
     rows = torch.empty(32, 1)
-    aten.native_layer_norm_backward(flat, flat, [48], rows, rows, torch.empty(48), torch.empty(48), [True, True, True])
+    aten.native_layer_norm_backward(
+        flat, flat, [48], rows, rows, torch.empty(48), torch.empty(48), [True, True, True]
+    )
     f = x.float()
     channel = [torch.empty(8) for _ in range(4)]
     aten.native_batch_norm(f, *channel, True, 0.1, 1e-5)
     aten.native_group_norm(f, None, None, 4, 8, 36, 2, 1e-5)
-    F.mse_loss(flat, flat), F.mse_loss(flat, flat, reduction="none"), aten.mse_loss_backward(torch.empty(()), flat, flat, 1)
+    (
+        F.mse_loss(flat, flat),
+        F.mse_loss(flat, flat, reduction="none"),
+        aten.mse_loss_backward(torch.empty(()), flat, flat, 1),
+    )
     aten.max_pool2d_with_indices(f, [2, 2], [], [1, 1])
     flat.t().clone(), flat.copy_(wide), flat.zero_ and aten.fill_.Scalar(flat, 1.0)
-    aten.embedding_dense_backward(flat, ids, 100, -1, False), aten.native_dropout(flat, 0.5, True), flat.tril()
+    (
+        aten.embedding_dense_backward(flat, ids, 100, -1, False),
+        aten.native_dropout(flat, 0.5, True),
+        flat.tril(),
+    )
 
 
 # What only writes its tensor reads it not, and a gather reads the rows that it takes.
@@ -205,7 +318,9 @@ def test_bytes_are_those_of_the_tensors():
         known += 1
         dims, types = json.loads(said[0]), json.loads(said[1])
         # The result of `out=`, and what is only written, are among the inputs, too.
-        if name in WRITES or (name == "aten::add" and types[-1] == "float" and dims[-1] and len(types) == 4):
+        if name in WRITES or (
+            name == "aten::add" and types[-1] == "float" and dims[-1] and len(types) == 4
+        ):
             read -= made if name != "aten::tril" else 0
         if cost.bytes != read + made:
             wrong.append((name, *said, cost.bytes, read + made))
@@ -246,8 +361,16 @@ def test_text_that_is_no_json_is_unknown():
 
 
 def test_heads_that_lie_behind_the_length_are_taken_for_heads():
-    inner = torch_costs.cost("aten::_flash_attention_forward", json.dumps([[2, 128, 4, 64]] * 3), json.dumps(["c10::Half"] * 3))
-    outer = torch_costs.cost("aten::_scaled_dot_product_flash_attention", json.dumps([[2, 4, 128, 64]] * 3), json.dumps(["c10::Half"] * 3))
+    inner = torch_costs.cost(
+        "aten::_flash_attention_forward",
+        json.dumps([[2, 128, 4, 64]] * 3),
+        json.dumps(["c10::Half"] * 3),
+    )
+    outer = torch_costs.cost(
+        "aten::_scaled_dot_product_flash_attention",
+        json.dumps([[2, 4, 128, 64]] * 3),
+        json.dumps(["c10::Half"] * 3),
+    )
     assert inner == outer
     assert outer.flops == 4 * 2 * 4 * 128 * 128 * 64
 

@@ -28,22 +28,67 @@ def test_types_of_ops(name, kind):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *((n, "launch") for n in ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx", "hipLaunchKernel")),
         *(
             (n, "launch")
-            for n in ("hipExtModuleLaunchKernel", "hipExtLaunchKernel", "cudaLaunchCooperativeKernel", "urEnqueueKernelLaunch")
+            for n in (
+                "cudaLaunchKernel",
+                "cudaLaunchKernelExC",
+                "cuLaunchKernel",
+                "cuLaunchKernelEx",
+                "hipLaunchKernel",
+            )
+        ),
+        *(
+            (n, "launch")
+            for n in (
+                "hipExtModuleLaunchKernel",
+                "hipExtLaunchKernel",
+                "cudaLaunchCooperativeKernel",
+                "urEnqueueKernelLaunch",
+            )
         ),
         *((n, "graph") for n in ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")),
-        *((n, "copy") for n in ("cudaMemcpyAsync", "cudaMemcpy", "hipMemcpyWithStream", "cudaMemcpyPeerAsync", "cuMemcpyHtoDAsync_v2")),
+        *(
+            (n, "copy")
+            for n in (
+                "cudaMemcpyAsync",
+                "cudaMemcpy",
+                "hipMemcpyWithStream",
+                "cudaMemcpyPeerAsync",
+                "cuMemcpyHtoDAsync_v2",
+            )
+        ),
         *((n, "fill") for n in ("cudaMemsetAsync", "hipMemsetAsync", "cuMemsetD8Async")),
-        *((n, "sync") for n in ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "hipDeviceSynchronize")),
+        *(
+            (n, "sync")
+            for n in (
+                "cudaDeviceSynchronize",
+                "cudaStreamSynchronize",
+                "cudaEventSynchronize",
+                "hipDeviceSynchronize",
+            )
+        ),
         *(
             (n, "allocate")
-            for n in ("cudaMalloc", "cudaFree", "hipFree", "cudaHostAlloc", "hipHostMalloc", "cuMemCreate", "hipExtMallocWithFlags")
+            for n in (
+                "cudaMalloc",
+                "cudaFree",
+                "hipFree",
+                "cudaHostAlloc",
+                "hipHostMalloc",
+                "cuMemCreate",
+                "hipExtMallocWithFlags",
+            )
         ),
         *(
             (n, "other")
-            for n in ("cudaEventRecord", "cudaStreamIsCapturing", "cudaStreamWaitEvent", "cudaEventQuery", "cudaFuncGetAttributes")
+            for n in (
+                "cudaEventRecord",
+                "cudaStreamIsCapturing",
+                "cudaStreamWaitEvent",
+                "cudaEventQuery",
+                "cudaFuncGetAttributes",
+            )
         ),
         ("cudaMemGetInfo", "other"),
     ],

@@ -61,7 +61,9 @@ def test_kernels_that_repeat_are_iterations(tmp_path):
 
 
 def test_what_comes_before_the_repeats_lowers_their_agreement_until_they_are_no_unit(tmp_path):
-    assert profile(tmp_path, loop_of_kernels(6, before=2)).overview["unit"]["agreement"] == pytest.approx(30 / 32)
+    assert profile(tmp_path, loop_of_kernels(6, before=2)).overview["unit"][
+        "agreement"
+    ] == pytest.approx(30 / 32)
     assert profile(tmp_path, loop_of_kernels(6, before=4)).overview["unit"]["kind"] == RECORDING
 
 
@@ -75,7 +77,13 @@ def test_calls_of_a_module_are_calls(tmp_path):
     k = Kineto()
     for number in range(5):
         begin = 1000.0 * number
-        k.add("nn.Module: Net_0", "python_function", begin, 800, args={"Python id": number, "Python module id": 0})
+        k.add(
+            "nn.Module: Net_0",
+            "python_function",
+            begin,
+            800,
+            args={"Python id": number, "Python module id": 0},
+        )
         k.op("aten::linear", begin + 10, 300)
         k.op("aten::relu", begin + 400, 300)
     p = profile(tmp_path, k)
@@ -126,14 +134,28 @@ def test_a_host_without_marks_beside_one_with_marks_has_no_unit(tmp_path):
 EPOCH = 1_700_000_000_000_000_000
 
 
-def with_loop(k: Kineto, starts_us: list[float], items_us: list[float], end_us: float) -> CaptureInfo:
+def with_loop(
+    k: Kineto, starts_us: list[float], items_us: list[float], end_us: float
+) -> CaptureInfo:
     """What a recording keeps of a loop whose iterations begin at some moments of a trace."""
     k.metadata["baseTimeNanoseconds"] = EPOCH
     asked = np.array(starts_us) * 1000
     got, ended = np.array(items_us) * 1000, np.append(asked[1:], end_us * 1000)
-    loop = Loop("123", 1, 2, "for x in data:", "for", 1, len(asked), int(ended[-1] - asked[0]), int((got - asked).sum()))
+    loop = Loop(
+        "123",
+        1,
+        2,
+        "for x in data:",
+        "for",
+        1,
+        len(asked),
+        int(ended[-1] - asked[0]),
+        int((got - asked).sum()),
+    )
     columns = (column.astype(np.int64) + EPOCH for column in (asked, got, ended))
-    times = LoopTimes(EPOCH, EPOCH + int(end_us * 1000), [loop], np.zeros(len(asked), np.int32), *columns)
+    times = LoopTimes(
+        EPOCH, EPOCH + int(end_us * 1000), [loop], np.zeros(len(asked), np.int32), *columns
+    )
     return CaptureInfo(backend="torch", loops=json.loads(json.dumps(times.packed())))
 
 

@@ -19,21 +19,31 @@ STARTS = [
 NOTE = "what started the code"
 
 
-def recorded(tmp_path, starts=STARTS, own=("$1234567890.py:3 <module>", "$1234567890.py:1 train"), threads=()):
+def recorded(
+    tmp_path, starts=STARTS, own=("$1234567890.py:3 <module>", "$1234567890.py:1 train"), threads=()
+):
     """A call in a call, as a notebook's kernel makes them, around a step; `threads` are the calls of others, each in the one before."""
     host = PlaneWriter("/host:CPU")
 
     def nested(names):
         return [host.event(name, i * MS, (100 - 2 * i) * MS) for i, name in enumerate(names)]
 
-    host.line("python", [*nested([*starts, *own]), host.event("train", 40 * MS, 10 * MS, step_num=1, _r=1)], line_id=7)
+    host.line(
+        "python",
+        [*nested([*starts, *own]), host.event("train", 40 * MS, 10 * MS, step_num=1, _r=1)],
+        line_id=7,
+    )
     for i, names in enumerate(threads):
         host.line("", nested(names), line_id=(1 << 62) + i)
     return profile(tmp_path, xspace(host))
 
 
 def lanes(p):
-    return {(lane.name, lane.note): lane for lane in p.run.timeline.tracks.lanes if lane.process == "Host"}
+    return {
+        (lane.name, lane.note): lane
+        for lane in p.run.timeline.tracks.lanes
+        if lane.process == "Host"
+    }
 
 
 def test_what_starts_the_code_is_folded(tmp_path):
@@ -66,7 +76,12 @@ def test_nothing_is_lost_and_args_stay_with_their_events(tmp_path):
 @pytest.mark.parametrize(
     "thread",
     [
-        ["$threading.py:988 _bootstrap", "$threading.py:971 run", "$bounds.py:88 _run", "$__init__.py:313 __init__"],
+        [
+            "$threading.py:988 _bootstrap",
+            "$threading.py:971 run",
+            "$bounds.py:88 _run",
+            "$__init__.py:313 __init__",
+        ],
         ["$base_events.py:1845 _run_once", "$selectors.py:451 select", "$builtins len"],
         ["$time sleep"],
     ],
@@ -80,14 +95,21 @@ def test_a_thread_of_the_kernel_is_folded(tmp_path, thread):
 @pytest.mark.parametrize(
     "thread",
     [
-        ["$threading.py:988 _bootstrap", "$threading.py:971 run", "$loader.py:9 fetch", "$time sleep"],
+        [
+            "$threading.py:988 _bootstrap",
+            "$threading.py:971 run",
+            "$loader.py:9 fetch",
+            "$time sleep",
+        ],
         ["$base_events.py:1845 _run_once", "$events.py:78 _run", "$1234567890.py:7 answer"],
     ],
 )
 def test_a_thread_of_the_program_stays_open(tmp_path, thread):
     found = lanes(recorded(tmp_path, threads=[thread]))
     assert not found["thread", ""].folded
-    assert found["thread", NOTE].events == len([name for name in thread if name.startswith(("$threading", "$base_events", "$events"))])
+    assert found["thread", NOTE].events == len(
+        [name for name in thread if name.startswith(("$threading", "$base_events", "$events"))]
+    )
 
 
 @pytest.mark.parametrize("starts", [["$events.py:3 main"], ["$application.py:3 serve"], []])
@@ -104,5 +126,8 @@ def test_where_all_threads_are_of_the_kernel_they_stay_open(tmp_path):
 
 
 def test_a_number_that_is_a_hash_is_not_shown(tmp_path):
-    names = {name for name, _ in lanes(recorded(tmp_path, threads=[["$mine.py:3 load"], ["$mine.py:9 send"]]))}
+    names = {
+        name
+        for name, _ in lanes(recorded(tmp_path, threads=[["$mine.py:3 load"], ["$mine.py:9 send"]]))
+    }
     assert {"thread #1", "thread #2"} < names

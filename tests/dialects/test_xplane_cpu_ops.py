@@ -14,12 +14,17 @@ US = 1_000_000
 def run(tmp_path, *events, modules):
     """A CPU profile: `events` are (name, start, duration in µs, stats) of one thread, `modules` by name (metadata id, program)."""
     plane = PlaneWriter("/host:CPU")
-    plane.line("tf_XLAPjRtCpuClient", [plane.event(name, at * US, length * US, **stats) for name, at, length, stats in events])
+    plane.line(
+        "tf_XLAPjRtCpuClient",
+        [plane.event(name, at * US, length * US, **stats) for name, at, length, stats in events],
+    )
     return profile(tmp_path, xspace(plane, metadata_plane(**modules)))
 
 
 def small(name, op="tanh.1"):
-    return program(name, computation("main", instruction(op, "tanh", "jit(f)/tanh", ident=1), ident=8, root=1))
+    return program(
+        name, computation("main", instruction(op, "tanh", "jit(f)/tanh", ident=1), ident=8, root=1)
+    )
 
 
 def test_a_jax_run_on_the_cpu_has_an_op_profile():
@@ -35,7 +40,9 @@ def test_a_jax_run_on_the_cpu_has_an_op_profile():
     mine = events.duration[p.run.trace.names[events.name] == "dot.1"]
     assert ops.loc[("jit_train_step(8)", "dot.1"), "self_us"] == pytest.approx(mine.sum() / US)
     # A product of 32 x 128 and 128 x 128 matrices, transposed: 2 x 32 x 128 x 128 operations a run.
-    assert ops.loc[("jit_train_step(8)", "dot.1"), "flops"] == pytest.approx(10 * 2 * 32 * 128 * 128)
+    assert ops.loc[("jit_train_step(8)", "dot.1"), "flops"] == pytest.approx(
+        10 * 2 * 32 * 128 * 128
+    )
     # What the CPU can do is not stated.
     assert tree[["flops_utilization", "wasted_us"]].isna().all(axis=None)
     assert p.hlo.as_xprof().empty
@@ -44,17 +51,25 @@ def test_a_jax_run_on_the_cpu_has_an_op_profile():
 def test_ops_on_threads_that_nothing_groups_are_of_the_step_in_which_they_begin(tmp_path):
     """JAX hands a program's ops to threads of a pool; XProf has them in no step."""
     plane = PlaneWriter("/host:CPU")
-    marks = [plane.event("train", at * US, 100 * US, step_num=step, _r=1, group_id=step) for step, at in ((1, 0), (2, 200))]
+    marks = [
+        plane.event("train", at * US, 100 * US, step_num=step, _r=1, group_id=step)
+        for step, at in ((1, 0), (2, 200))
+    ]
     call = [plane.event("PjRtCpuExecutable::Execute", 10 * US, 20 * US, group_id=1)]
     plane.line("python", [marks[0], *call, marks[1]])
     stats = {"hlo_op": "tanh.1", "hlo_module": "jit_f", "program_id": 3}
     # One before its step's end and beyond it, one between steps, one in the second.
-    runs = [plane.event("tanh.1", at * US, length * US, **stats) for at, length in ((20, 30), (90, 40), (150, 20), (210, 60))]
+    runs = [
+        plane.event("tanh.1", at * US, length * US, **stats)
+        for at, length in ((20, 30), (90, 40), (150, 20), (210, 60))
+    ]
     plane.line("tf_XLAEigen", runs)
     p = profile(tmp_path, xspace(plane, metadata_plane(**{"jit_f(3)": (3, small("jit_f"))})))
     mine = p.steps.frame.set_index("step")
     assert mine["host_compute_ms"].to_dict() == pytest.approx({0: 0.050, 1: 0.060})
-    assert mine["step_time_ms"].tolist() == pytest.approx([0.1, 0.1]), "steps do not end later for it"
+    assert mine["step_time_ms"].tolist() == pytest.approx([0.1, 0.1]), (
+        "steps do not end later for it"
+    )
     assert p.steps.as_xprof()["host_compute_ms"].sum() == pytest.approx(0.020)
 
 
@@ -86,7 +101,10 @@ def test_time_of_ops_inside_another_counts_once(tmp_path):
 )
 def test_the_program_of_an_op_is_found_by_its_number_and_its_name(tmp_path, modules, found):
     stats = {"hlo_op": "tanh.1", "hlo_module": "jit_f", "program_id": 3}
-    built = {name: (ident, small(called, "tanh.1" if called == "jit_f" else "other")) for name, (ident, called) in modules.items()}
+    built = {
+        name: (ident, small(called, "tanh.1" if called == "jit_f" else "other"))
+        for name, (ident, called) in modules.items()
+    }
     p = run(tmp_path, ("tanh.1", 0, 5, stats), modules=built)
     row = p.hlo.frame.iloc[0]
     assert (row["op"], row["self_us"], row["in_file"]) == ("tanh.1", 5.0, found)
@@ -119,4 +137,7 @@ def test_the_ident_0_is_not_in_the_name_of_a_program(tmp_path):
 def test_without_such_ops_there_is_a_sentence(tmp_path):
     p = run(tmp_path, ("matmul", 0, 5, {}), modules={})
     assert p.op_profile.frame.empty
-    assert p.op_profile.missing == "This profile has no device, and no ops of a program that XLA compiled for the CPU."
+    assert (
+        p.op_profile.missing
+        == "This profile has no device, and no ops of a program that XLA compiled for the CPU."
+    )

@@ -15,7 +15,10 @@ def loop(steps, copied_on):
 
     The copy is handed to one thread, which prepares it for 2 ms; its call begins half a millisecond later, on that thread or on another.
     """
-    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
+    host, gpu = (
+        PlaneWriter("/host:CPU"),
+        PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9}),
+    )
     threads = {"python": [], "worker": [], "another": []}
     copies, kernels = [], []
     for step in range(steps):
@@ -24,12 +27,22 @@ def loop(steps, copied_on):
         threads["python"] += [
             host.event("train", at, 16 * MS, step_num=step, _r=1),
             host.event("nbprof.steps: next item", at, 10 * MS, **stage),
-            host.event("PjRtCApiCompiler::BufferFromHostBuffer(f32[8])", at + 10 * MS, MS // 10, _pt=HANDED, _p=100 + step),
+            host.event(
+                "PjRtCApiCompiler::BufferFromHostBuffer(f32[8])",
+                at + 10 * MS,
+                MS // 10,
+                _pt=HANDED,
+                _p=100 + step,
+            ),
             host.event("PjRtCApiLoadedExecutable::Execute", at + 10 * MS + MS // 5, 4 * MS),
             host.event("cuGraphLaunch", at + 12 * MS, MS // 4, correlation_id=launch),
         ]
-        threads["worker"].append(host.event("H2D Dispatch", at + 10 * MS, 2 * MS, _ct=HANDED, _c=100 + step))
-        threads[copied_on].append(host.event("MemcpyH2D", at + 12 * MS + MS // 2, MS // 4, correlation_id=copy))
+        threads["worker"].append(
+            host.event("H2D Dispatch", at + 10 * MS, 2 * MS, _ct=HANDED, _c=100 + step)
+        )
+        threads[copied_on].append(
+            host.event("MemcpyH2D", at + 12 * MS + MS // 2, MS // 4, correlation_id=copy)
+        )
         copies.append(gpu.event("MemcpyH2D", at + 13 * MS, MS, correlation_id=copy))
         kernels.append(gpu.event("fusion", at + 14 * MS, 8 * MS, correlation_id=launch))
     for line, (name, events) in enumerate(threads.items(), 1):
@@ -40,11 +53,15 @@ def loop(steps, copied_on):
 
 
 @pytest.mark.parametrize("copied_on", ["worker", "another"])
-def test_a_step_lasts_until_its_work_is_done_and_has_the_wait_for_its_own_batch(tmp_path, copied_on):
+def test_a_step_lasts_until_its_work_is_done_and_has_the_wait_for_its_own_batch(
+    tmp_path, copied_on
+):
     p = profile(tmp_path, loop(6, copied_on))
     steps = p.steps.frame
     assert p.run.activity.framework.title == "JAX"
-    assert steps["step_time_ms"].tolist() == [22.0, 20.0, 20.0, 20.0, 20.0, 20.0], "a loop takes what its steps take"
+    assert steps["step_time_ms"].tolist() == [22.0, 20.0, 20.0, 20.0, 20.0, 20.0], (
+        "a loop takes what its steps take"
+    )
     later = steps.iloc[1:]
     assert later["device_compute_ms"].tolist() == [8.0] * 5
     # The wait is hidden for 2 ms behind the work of the step before; preparing the copy, and the copy, are input as well.
@@ -62,7 +79,10 @@ def test_the_steps_of_xprof_are_as_it_has_them(tmp_path):
 
 
 def test_what_compiles_a_program_through_the_interface_of_plugins_is_compiling(tmp_path):
-    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
+    host, gpu = (
+        PlaneWriter("/host:CPU"),
+        PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9}),
+    )
     main, kernels = [], []
     for step in range(4):
         at = 20 * step * MS

@@ -11,12 +11,20 @@ from tests.support.xspace import MS, PlaneWriter, UInt, chunk, xspace
 
 US = MS // 1000
 DETAIL = "regs:32 static_shared:0 dynamic_shared:0 grid:4,1,1 block:128,1,1"
-NVIDIA = {"device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0, "core_count": 100, "clock_rate": 1_000_000}
+NVIDIA = {
+    "device_vendor": "Nvidia",
+    "compute_cap_major": 8,
+    "compute_cap_minor": 0,
+    "core_count": 100,
+    "clock_rate": 1_000_000,
+}
 JIT = program(
     "jit_f",
     computation(
         "main",
-        instruction("loop_add_fusion", "fusion", "jit(f)/enc/add", kind="kLoop", source="model.py:3"),
+        instruction(
+            "loop_add_fusion", "fusion", "jit(f)/enc/add", kind="kLoop", source="model.py:3"
+        ),
         instruction("dot.1", "dot", "jit(f)/dot_general", "dot_general"),
         instruction("bare_fusion", "fusion", kind="kInput"),
     ),
@@ -32,7 +40,14 @@ def gpu(*events, stats=None, streams=1, **more):
 
 
 def xla(op, ident=3, **stats):
-    return {"hlo_op": op, "hlo_module": "jit_f", "program_id": ident, "kernel_details": DETAIL, "tf_op": "XlaModule:", **stats}
+    return {
+        "hlo_op": op,
+        "hlo_module": "jit_f",
+        "program_id": ident,
+        "kernel_details": DETAIL,
+        "tf_op": "XlaModule:",
+        **stats,
+    }
 
 
 def device(p, *columns):
@@ -75,14 +90,20 @@ def test_equal_idents_on_two_hosts_are_two_programs(tmp_path):
     other = program("jit_g", computation("main", instruction("dot.1", "dot", "jit(g)/dot_general")))
     for name, data in (("a", JIT), ("b", other)):
         plane = gpu(("k", 0, US, xla("dot.1")))
-        (tmp_path / f"{name}.xplane.pb").write_bytes(xspace(plane, metadata_plane(jit_f=(3, data)), hostname=name))
+        (tmp_path / f"{name}.xplane.pb").write_bytes(
+            xspace(plane, metadata_plane(jit_f=(3, data)), hostname=name)
+        )
     assert sorted(device(load(tmp_path), "op")) == [["jit(f)/dot_general"], ["jit(g)/dot_general"]]
 
 
 def test_a_program_that_is_not_in_the_file(tmp_path):
-    p = profile(tmp_path, xspace(gpu(("k", 0, 3 * US, xla("dot.1", 9))), metadata_plane(jit_f=(3, JIT))))
+    p = profile(
+        tmp_path, xspace(gpu(("k", 0, 3 * US, xla("dot.1", 9))), metadata_plane(jit_f=(3, JIT)))
+    )
     assert device(p, "op", "type", "self_us") == [["dot.1", "Unknown", 3.0]]
-    assert any("1 compiled program that ran is not in the file" in note.text for note in p.receipt.lines)
+    assert any(
+        "1 compiled program that ran is not in the file" in note.text for note in p.receipt.lines
+    )
     # XProf leaves such kernels out.
     assert p.ops.as_xprof()["op"].tolist() == []
     assert p.ops.as_xprof(with_idle=True)["self_us"].tolist()[0] == 3.0
@@ -93,20 +114,35 @@ def test_a_damaged_program_costs_the_names_alone(tmp_path, damage):
     plane = gpu(("k", 0, 3 * US, xla("dot.1")), ("k", 5 * US, US, xla("loop_add_fusion")))
     p = profile(tmp_path, xspace(plane, metadata_plane(jit_f=(3, damage))))
     assert device(p, "op", "self_us") == [["dot.1", 3.0], ["loop_add_fusion", 1.0]]
-    assert any("jit_f is damaged" in note.text and note.level == "warning" for note in p.receipt.lines)
+    assert any(
+        "jit_f is damaged" in note.text and note.level == "warning" for note in p.receipt.lines
+    )
 
 
 def test_programs_are_read_only_when_their_ops_ran(tmp_path):
-    p = profile(tmp_path, xspace(gpu(("k", 0, US, xla("dot.1"))), metadata_plane(jit_f=(3, JIT), jit_other=(4, b"\x0a\x7f"))))
+    p = profile(
+        tmp_path,
+        xspace(
+            gpu(("k", 0, US, xla("dot.1"))),
+            metadata_plane(jit_f=(3, JIT), jit_other=(4, b"\x0a\x7f")),
+        ),
+    )
     assert device(p, "op") == [["jit(f)/dot_general"]]
     assert not any("damaged" in note.text for note in p.receipt.lines)
 
 
 def test_an_op_ran_as_often_as_its_most_frequent_kernel(tmp_path):
     dense = {"tf_op": "dense/MatMul:MatMul", "kernel_details": DETAIL}
-    plane = gpu(("gemm", 0, 5 * US, dense), ("bias", 6 * US, US, dense), ("gemm", 10 * US, 5 * US, dense), ("gemm", 20 * US, 5 * US, dense))
+    plane = gpu(
+        ("gemm", 0, 5 * US, dense),
+        ("bias", 6 * US, US, dense),
+        ("gemm", 10 * US, 5 * US, dense),
+        ("gemm", 20 * US, 5 * US, dense),
+    )
     p = profile(tmp_path, xspace(plane))
-    assert device(p, "op", "type", "occurrences", "total_us", "avg_us") == [["dense/MatMul", "MatMul", 3, 16.0, pytest.approx(16 / 3)]]
+    assert device(p, "op", "type", "occurrences", "total_us", "avg_us") == [
+        ["dense/MatMul", "MatMul", 3, 16.0, pytest.approx(16 / 3)]
+    ]
 
 
 def test_kernels_without_an_op_are_idle_time(tmp_path):
@@ -134,32 +170,89 @@ def test_streams_at_once_leave_no_idle_below_zero(tmp_path):
 
 def test_rates_of_what_events_state(tmp_path):
     plane = gpu(
-        ("k", 0, 10 * US, {"tf_op": "a/big:MatMul", "kernel_details": DETAIL, "flops": 10**9, "bytes_accessed": 10**6}),
-        ("k", 20 * US, 10 * US, {"tf_op": "a/big:MatMul", "kernel_details": DETAIL, "flops": 10**9, "bytes_accessed": 10**6}),
-        ("l", 40 * US, 5 * US, {"tf_op": "b/wide:Add", "kernel_details": DETAIL, "flops": 10, "bytes_accessed": 10**6}),
+        (
+            "k",
+            0,
+            10 * US,
+            {
+                "tf_op": "a/big:MatMul",
+                "kernel_details": DETAIL,
+                "flops": 10**9,
+                "bytes_accessed": 10**6,
+            },
+        ),
+        (
+            "k",
+            20 * US,
+            10 * US,
+            {
+                "tf_op": "a/big:MatMul",
+                "kernel_details": DETAIL,
+                "flops": 10**9,
+                "bytes_accessed": 10**6,
+            },
+        ),
+        (
+            "l",
+            40 * US,
+            5 * US,
+            {"tf_op": "b/wide:Add", "kernel_details": DETAIL, "flops": 10, "bytes_accessed": 10**6},
+        ),
         ("m", 50 * US, 4 * US, {"tf_op": "c/none:Add", "kernel_details": DETAIL}),
-        ("n", 60 * US, US, {"tf_op": "d/silly:Copy", "kernel_details": DETAIL, "flops": 0, "bytes_accessed": 10**12}),
+        (
+            "n",
+            60 * US,
+            US,
+            {
+                "tf_op": "d/silly:Copy",
+                "kernel_details": DETAIL,
+                "flops": 0,
+                "bytes_accessed": 10**12,
+            },
+        ),
     )
     table = profile(tmp_path, xspace(plane)).ops.frame.set_index("op")
     # 100 multiprocessors x 1 GHz x 2048 operations a clock.
-    assert table.loc["a/big", ["flops_per_second", "bytes_per_second"]].tolist() == [pytest.approx(1e14), pytest.approx(1e11)]
+    assert table.loc["a/big", ["flops_per_second", "bytes_per_second"]].tolist() == [
+        pytest.approx(1e14),
+        pytest.approx(1e11),
+    ]
     assert table["operational_intensity"].tolist()[:2] == [1000.0, pytest.approx(1e-5)]
     assert table["bound_by"].tolist() == ["Compute", "HBM", "", ""]
     assert table.loc["c/none", ["flops_per_second", "bytes_per_second"]].isna().all()
-    assert table.loc["d/silly", ["bytes_per_second"]].isna().all(), "a million times the memory's peak is no rate"
-    assert profile(tmp_path, xspace(plane)).ops.as_xprof().set_index("op").loc["d/silly", "bytes_per_second"] == 1e18
+    assert table.loc["d/silly", ["bytes_per_second"]].isna().all(), (
+        "a million times the memory's peak is no rate"
+    )
+    assert (
+        profile(tmp_path, xspace(plane))
+        .ops.as_xprof()
+        .set_index("op")
+        .loc["d/silly", "bytes_per_second"]
+        == 1e18
+    )
 
 
 def tpu(*lines, stats=None, facts=None, number=0):
     plane = PlaneWriter(
         f"/device:TPU:{number}",
-        {"device_type_string": "TPU v5", "peak_teraflops_per_second": 100.0, "peak_hbm_bw_gigabytes_per_second": 1000.0, **(stats or {})},
+        {
+            "device_type_string": "TPU v5",
+            "peak_teraflops_per_second": 100.0,
+            "peak_hbm_bw_gigabytes_per_second": 1000.0,
+            **(stats or {}),
+        },
     )
     for ident, (name, events) in enumerate(lines):
-        plane.line(name, [plane.event(*event[:3], **(event[3] if len(event) > 3 else {})) for event in events], line_id=ident + 1)
+        plane.line(
+            name,
+            [plane.event(*event[:3], **(event[3] if len(event) > 3 else {})) for event in events],
+            line_id=ident + 1,
+        )
     for name, stated in (facts or {}).items():
         short = stated.pop("display", "")
-        plane.event_extra[name] = b"".join(chunk(5, plane.stat(k, v)) for k, v in stated.items()) + (chunk(4, short) if short else b"")
+        plane.event_extra[name] = b"".join(
+            chunk(5, plane.stat(k, v)) for k, v in stated.items()
+        ) + (chunk(4, short) if short else b"")
     return plane
 
 
@@ -185,14 +278,21 @@ def test_ops_of_a_tpu_without_those_inside(tmp_path):
     )  # fmt: skip
     p = profile(tmp_path, xspace(plane))
     table = p.ops.frame.set_index("op")
-    assert table["self_us"].to_dict() == {"jit(f)/mul": 55.0, "while.1": 40.0, "tail": 10.0, "copy.3": 5.0}
+    assert table["self_us"].to_dict() == {
+        "jit(f)/mul": 55.0,
+        "while.1": 40.0,
+        "tail": 10.0,
+        "copy.3": 5.0,
+    }
     assert table.loc["while.1", ["total_us", "type"]].tolist() == [100.0, "Unknown"]
     assert table.loc["jit(f)/mul", ["type", "occurrences", "total_us"]].tolist() == ["mul", 2, 60.0]
     assert table.loc["jit(f)/mul", "flops_per_second"] == pytest.approx(1e11)
     assert table.loc["jit(f)/mul", "bytes_per_second"] == pytest.approx(2e11)
     assert table.loc["jit(f)/mul", ["operational_intensity", "bound_by"]].tolist() == [0.5, "HBM"]
     assert idle(p) == [0.0], "from the first op to the last; what runs beside them does not count"
-    assert p.run.activity.op_parts.frame().set_index("name").loc["fusion.2", ["program", "category", "source"]].tolist() == [
+    assert p.run.activity.op_parts.frame().set_index("name").loc[
+        "fusion.2", ["program", "category", "source"]
+    ].tolist() == [
         7,
         "loop fusion",
         "model.py:9",
@@ -208,7 +308,20 @@ def test_cores_are_added_up(tmp_path):
 
 def test_the_devices_own_clock_counts(tmp_path):
     own = {"device_offset_ps": 5 * US, "device_duration_ps": 2 * US}
-    p = profile(tmp_path, xspace(tpu(("XLA Ops", [("a", 0, 90 * US, own), ("b", 100 * US, US, {**own, "device_offset_ps": 10 * US})]))))
+    p = profile(
+        tmp_path,
+        xspace(
+            tpu(
+                (
+                    "XLA Ops",
+                    [
+                        ("a", 0, 90 * US, own),
+                        ("b", 100 * US, US, {**own, "device_offset_ps": 10 * US}),
+                    ],
+                )
+            )
+        ),
+    )
     assert sorted(device(p, "op", "self_us")) == [["a", 2.0], ["b", 2.0]]
     assert idle(p) == [3.0]
 
@@ -225,7 +338,9 @@ def test_the_devices_own_clock_counts(tmp_path):
     ],
 )
 def test_how_ops_of_a_tpu_may_lie(tmp_path, spans, self_us):
-    p = profile(tmp_path, xspace(tpu(("XLA Ops", [(n, at * US, length * US) for n, at, length in spans]))))
+    p = profile(
+        tmp_path, xspace(tpu(("XLA Ops", [(n, at * US, length * US) for n, at, length in spans])))
+    )
     assert p.ops.frame.set_index("op")["self_us"].to_dict() == self_us
     assert idle(p)[0] >= 0
 
@@ -239,9 +354,15 @@ def test_a_tpu_plane_without_ops(tmp_path):
 def test_a_custom_call_states_what_each_run_did(tmp_path):
     call = "%kernel = f32[8] custom-call(%y)"
     plane = tpu(
-        ("XLA Ops", [(call, 0, 10 * US, {"flops": 10**6}), (call, 20 * US, 10 * US, {"flops": 3 * 10**6})]), facts={call: {"flops": 5}}
+        (
+            "XLA Ops",
+            [(call, 0, 10 * US, {"flops": 10**6}), (call, 20 * US, 10 * US, {"flops": 3 * 10**6})],
+        ),
+        facts={call: {"flops": 5}},
     )
-    assert device(profile(tmp_path, xspace(plane)), "op", "flops_per_second") == [["kernel", pytest.approx(2e11)]]
+    assert device(profile(tmp_path, xspace(plane)), "op", "flops_per_second") == [
+        ["kernel", pytest.approx(2e11)]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -287,7 +408,10 @@ def test_events_that_only_name_an_op_are_none(tmp_path):
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("a/b-0-TransposeNHWCToNCHW-LayoutOptimizer:Transpose", ("a/b-0-TransposeNHWCToNCHW-LayoutOptimizer", "Transpose")),
+        (
+            "a/b-0-TransposeNHWCToNCHW-LayoutOptimizer:Transpose",
+            ("a/b-0-TransposeNHWCToNCHW-LayoutOptimizer", "Transpose"),
+        ),
         ("a/b->c:Add", ("a/b->c", "Add")),
         ("Iterator::Root::Map", ("Iterator::Root::Map", "Dataset")),
         ("jit(f)/reduce_sum_3:", ("jit(f)/reduce_sum_3", "reduce_sum")),

@@ -10,7 +10,9 @@ from tests.support.xspace import MS, PlaneWriter, xspace
 CALL = "$api.py:3154 block_until_ready"
 
 
-def steps(tmp_path, *, wait: str = CALL, other: tuple[str, int, int] | None = None, idle: int = 8 * MS):
+def steps(
+    tmp_path, *, wait: str = CALL, other: tuple[str, int, int] | None = None, idle: int = 8 * MS
+):
     """Three steps: 1 ms of dispatch, then a call that waits, at the end of whose `idle` time a kernel of 1 ms runs."""
     gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
     kernels, marks, main, pool, at = [], [], [], [], 0
@@ -21,7 +23,9 @@ def steps(tmp_path, *, wait: str = CALL, other: tuple[str, int, int] | None = No
         if other is not None:
             name, begin, length = other
             pool.append(host.event(name, at + begin, length, group_id=i + 1))
-        kernels.append(gpu.event("fusion", at + MS + idle, MS, correlation_id=i + 1, group_id=i + 1))
+        kernels.append(
+            gpu.event("fusion", at + MS + idle, MS, correlation_id=i + 1, group_id=i + 1)
+        )
         marks.append(gpu.event(str(i), at, idle + 2 * MS, group_id=i + 1, step_name=f"train {i}"))
         at += idle + 2 * MS
     host.line("python", main, line_id=1)
@@ -35,7 +39,11 @@ def steps(tmp_path, *, wait: str = CALL, other: tuple[str, int, int] | None = No
 
 
 def parts(p):
-    return p.steps.frame[["host_compute_ms", "other_ms", "device_compute_ms", "waiting_ms"]].iloc[1].tolist()
+    return (
+        p.steps.frame[["host_compute_ms", "other_ms", "device_compute_ms", "waiting_ms"]]
+        .iloc[1]
+        .tolist()
+    )
 
 
 @pytest.mark.parametrize("wait", [CALL, "ArrayImpl.block_until_ready", "block_until_ready"])
@@ -46,7 +54,9 @@ def test_a_host_that_waits_for_an_idle_device_computes_nothing(tmp_path, wait) -
     assert "host_bound" not in p.advice["rule"].tolist()
 
 
-@pytest.mark.parametrize("name", ["$api.py:1 block_until_ready_or_not", "$x.py:1 not_block_until_ready"])
+@pytest.mark.parametrize(
+    "name", ["$api.py:1 block_until_ready_or_not", "$x.py:1 not_block_until_ready"]
+)
 def test_other_calls_are_host_work(tmp_path, name) -> None:
     assert parts(steps(tmp_path, wait=name))[:3] == [9, 0, 1]
 

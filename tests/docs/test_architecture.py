@@ -7,7 +7,9 @@ from tests.support.architecture_page import PAGE, ROOT, layers, says
 
 
 def test_the_drawing_is_that_of_the_contract():
-    assert PAGE.read_text() == architecture_page.page(), "write it anew: python -m tests.support.architecture_page"
+    assert PAGE.read_text() == architecture_page.page(), (
+        "write it anew: python -m tests.support.architecture_page"
+    )
 
 
 def test_every_room_is_in_the_contract_and_says_what_it_is_for():

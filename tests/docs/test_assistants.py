@@ -40,8 +40,16 @@ def test_it_lists_the_options_and_bounds():
     told = {re.findall(r"--[\w-]+", row[0])[0]: row[1] for row in _table("option")}
     options = {option.opts[0]: option for option in command.params}
     assert list(told) == list(options)
-    defaults = {name: str(option.default) for name, option in options.items() if name in ("--seconds", "--rows", "--bytes")}
-    assert defaults == {"--seconds": str(SECONDS), "--rows": str(ROWS), "--bytes": str(BYTES)} == {name: told[name] for name in defaults}
+    defaults = {
+        name: str(option.default)
+        for name, option in options.items()
+        if name in ("--seconds", "--rows", "--bytes")
+    }
+    assert (
+        defaults
+        == {"--seconds": str(SECONDS), "--rows": str(ROWS), "--bytes": str(BYTES)}
+        == {name: told[name] for name in defaults}
+    )
     assert f"at most {LONGEST_TEXT} characters" in PAGE
     assert (MOST_OPEN, MOST_WAITING) == (8, 8)
     assert "Eight profiles and comparisons" in PAGE

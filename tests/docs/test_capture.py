@@ -21,7 +21,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "capture.md"
 
 
 def section(title):
-    return re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
+    return re.search(
+        rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE
+    )[1]
 
 
 def rows(title):
@@ -30,17 +32,26 @@ def rows(title):
 
 
 def test_each_option_of_the_magic_has_its_row():
-    named = {option: row for row in rows("Options") for option in re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", row[0])}
+    named = {
+        option: row
+        for row in rows("Options")
+        for option in re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", row[0])
+    }
     parser = _parser()
     assert set(named) == {option for action in parser._actions for option in action.option_strings}
     for action in parser._actions:
         if action.metavar:
-            assert f"{action.option_strings[-1]} {action.metavar}`" in named[action.option_strings[-1]][0]
+            assert (
+                f"{action.option_strings[-1]} {action.metavar}`"
+                in named[action.option_strings[-1]][0]
+            )
 
 
 @pytest.mark.parametrize("path", options_page.files(), ids=lambda path: path.name)
 def test_what_is_built_from_the_options_is_up_to_date(path):
-    assert path.read_text() == options_page.files()[path], "write it anew: python -m tests.support.options_page"
+    assert path.read_text() == options_page.files()[path], (
+        "write it anew: python -m tests.support.options_page"
+    )
 
 
 def test_the_docstrings_name_each_option():
@@ -53,7 +64,9 @@ def test_the_sentences_on_steps_are_those_that_are_said():
     import nbprof.capture
 
     room = Path(nbprof.capture.__path__[0])
-    source = "\n".join(path.read_text() for path in [*room.glob("*.py"), room.parent / "sources" / "recording.py"])
+    source = "\n".join(
+        path.read_text() for path in [*room.glob("*.py"), room.parent / "sources" / "recording.py"]
+    )
     said = [row[2].strip("`").removeprefix("steps: ") for row in rows("Steps")]
     assert len(said) >= 6
     for sentence in said:
@@ -70,7 +83,12 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     model.compile("sgd", "mse")
     x, y = np.ones((64, 4), "f"), np.ones((64, 1), "f")
     data = importlib.import_module("tensorflow").data.Dataset.from_tensor_slices((x, y)).batch(8)
-    names = {"nbprof": nbprof, "model": model, "data": data, "train": lambda: model.fit(data, verbose=0)}
+    names = {
+        "nbprof": nbprof,
+        "model": model,
+        "data": data,
+        "train": lambda: model.fit(data, verbose=0),
+    }
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) >= 3
     for block in blocks:
@@ -82,7 +100,9 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize("text", sorted(set(re.findall(r"`(nbprof\.[A-Za-z_]+(?:\.[A-Za-z_]+)*)", PAGE.read_text()))))
+@pytest.mark.parametrize(
+    "text", sorted(set(re.findall(r"`(nbprof\.[A-Za-z_]+(?:\.[A-Za-z_]+)*)", PAGE.read_text())))
+)
 def test_what_the_page_names_is_there(text):
     if text.startswith("nbprof.keras"):
         require("keras")

@@ -23,12 +23,19 @@ def test_every_option_is_in_the_page(name):
     part = TEXT.split(f"### `nbprof {name}`\n")[1].partition("\n### ")[0]
     common = TEXT.partition("### ")[0]
     for option in options(commands()[name]):
-        assert all(f"`{word}" in part or f"`{word}" in common for word in (*option.opts, *option.secondary_opts)), option.opts
+        assert all(
+            f"`{word}" in part or f"`{word}" in common
+            for word in (*option.opts, *option.secondary_opts)
+        ), option.opts
 
 
 def test_every_exit_code_is_in_the_page():
     named = re.search(r"## Exit codes\n(.*?)\n## ", TEXT, re.DOTALL)[1]
-    codes = {int(code) for cell in re.findall(r"^\| ([\d, ]+) \|", named, re.MULTILINE) for code in cell.split(",")}
+    codes = {
+        int(code)
+        for cell in re.findall(r"^\| ([\d, ]+) \|", named, re.MULTILINE)
+        for code in cell.split(",")
+    }
     assert codes == {cli.GOOD, cli.FAILED, cli.BAD, cli.UNKNOWN, cli.INTERRUPTED, cli.CLOSED_PIPE}
 
 
@@ -46,8 +53,17 @@ def test_every_exit_code_is_in_the_page():
     ],
 )
 def test_every_key_is_in_the_page(words):
-    rows = [row.split("|")[1:3] for row in re.search(r"\| key \|.*?\n\n", TEXT, re.DOTALL)[0].splitlines()[2:] if row]
-    named = {key for keys, of in rows if "all" in of or f"`{words[0]}`" in of for key in re.findall(r"`(\w+)`", keys)}
+    rows = [
+        row.split("|")[1:3]
+        for row in re.search(r"\| key \|.*?\n\n", TEXT, re.DOTALL)[0].splitlines()[2:]
+        if row
+    ]
+    named = {
+        key
+        for keys, of in rows
+        if "all" in of or f"`{words[0]}`" in of
+        for key in re.findall(r"`(\w+)`", keys)
+    }
     said = answer(*words)
     assert set(said) <= named
     run = said.get("run") or said.get("before") or {}

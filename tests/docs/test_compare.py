@@ -33,5 +33,7 @@ def test_each_verdict_and_frame_has_its_place():
     rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(TITLES)
     shown = set(re.findall(r"^c\.(\w+)", text, re.MULTILINE))
-    assert shown >= {name for name, member in vars(Comparison).items() if isinstance(member, property)}
+    assert shown >= {
+        name for name, member in vars(Comparison).items() if isinstance(member, property)
+    }
     assert (PAGE.parent / "compare.png").exists()

@@ -27,7 +27,9 @@ def test_the_test_of_the_page_runs(pytester, monkeypatch):
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     # How many are recommended is measured by benchmarks/gate.py.
-    monkeypatch.setattr(record.record, "__kwdefaults__", {**record.record.__kwdefaults__, "repeats": 2})
+    monkeypatch.setattr(
+        record.record, "__kwdefaults__", {**record.record.__kwdefaults__, "repeats": 2}
+    )
     (test,) = blocks("python")
     assert test.startswith("# tests/performance/test_step.py\n")
     folder = pytester.mkdir("tests") / "performance"
@@ -54,7 +56,9 @@ def test_the_options_of_the_page_are_those_of_the_command_and_the_plugin(pyteste
     options = {option for parameter in expect.command.params for option in parameter.opts}
     shown = {word for block in blocks("shell")[1:] for word in re.findall(r"--[a-z-]+", block)}
     assert shown <= options
-    helped = pytester.runpytest_inprocess("-p", "no:nbprof", "-p", "nbprof.gate.plugin", "--help").outlines
+    helped = pytester.runpytest_inprocess(
+        "-p", "no:nbprof", "-p", "nbprof.gate.plugin", "--help"
+    ).outlines
     for option in set(re.findall(r"--nbprof-[a-z]+", TEXT)):
         assert any(option in line for line in helped), option
 

@@ -17,7 +17,9 @@ from tests.support.numbers_page import PAGE, VIEWS
 
 
 def test_the_page_is_current():
-    assert PAGE.read_text() == numbers_page.page(), "write it anew: python -m tests.support.numbers_page"
+    assert PAGE.read_text() == numbers_page.page(), (
+        "write it anew: python -m tests.support.numbers_page"
+    )
 
 
 @pytest.mark.parametrize("deviation", DEVIATIONS, ids=lambda d: f"{d.tool} {d.column} {d.peer}")
@@ -43,7 +45,9 @@ def test_every_frame_is_on_the_page_with_its_columns(frame):
     way = frame.replace("comparison.", "nbprof.compare(a, b).")
     title = re.compile(rf"^##+ `(?:p\.)?{re.escape(way)}(?:\(…\))?`$", re.MULTILINE)
     inside, _, key = way.rpartition(".")
-    at = title.search(page) or re.search(rf'^### `p\.{re.escape(inside)}\["{key}"\]`$', page, re.MULTILINE)
+    at = title.search(page) or re.search(
+        rf'^### `p\.{re.escape(inside)}\["{key}"\]`$', page, re.MULTILINE
+    )
     assert at, f"{frame} has no section"
     section = re.split(r"^##", page[at.end() :], maxsplit=1, flags=re.MULTILINE)[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [
@@ -53,7 +57,10 @@ def test_every_frame_is_on_the_page_with_its_columns(frame):
 
 def test_every_frame_that_a_profile_hands_out_is_in_the_schema():
     # Findings are the rows of ascend.rules.frame that apply.
-    found = {*frames_of(Profile), *(frame for way, face in accessors().items() for frame in frames_of(face, f"{way}."))}
+    found = {
+        *frames_of(Profile),
+        *(frame for way, face in accessors().items() for frame in frames_of(face, f"{way}.")),
+    }
     assert found - set(SCHEMA) == {"ascend.rules.found"}
 
 

@@ -26,10 +26,14 @@ def test_the_code_runs(kind, tmp_path):
     # A gate is closed to unknown figures in CI, and the profile of these snippets has no kernels.
     env.pop("CI", None)
     command = [sys.executable, "-m", "tests.support.snippets", kind]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     failed = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"place"')]
-    assert not failed, "\n\n".join(f"{one['place']}: {one['error']}\n{one['text']}" for one in failed)
+    assert not failed, "\n\n".join(
+        f"{one['place']}: {one['error']}\n{one['text']}" for one in failed
+    )
 
 
 def test_code_that_fails_is_found(monkeypatch):
@@ -76,4 +80,6 @@ def test_calls_that_sentences_name_have_these_arguments(call):
     called = getattr(nbprof, name)
     # Without arguments it is named, not shown.
     if tree.args or tree.keywords:
-        inspect.signature(called).bind(*tree.args, **{keyword.arg: keyword.value for keyword in tree.keywords})
+        inspect.signature(called).bind(
+            *tree.args, **{keyword.arg: keyword.value for keyword in tree.keywords}
+        )

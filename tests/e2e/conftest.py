@@ -17,7 +17,14 @@ import pytest
 from tests.e2e.notebooks import window
 from tests.support.profiles import needed
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
 ARGS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -55,7 +55,10 @@ def write_notebook(path, *sources):
 
 def command(page, name, **args):
     # A widget that it gives would be sent here, with all that hangs on it: seconds of work.
-    page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => undefined)", [name, args])
+    page.evaluate(
+        "([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => undefined)",
+        [name, args],
+    )
 
 
 def save(page):
@@ -138,18 +141,23 @@ def running(page):
 
 
 def wait_until_running(page):
-    page.wait_for_function("() => [...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('[*]'))")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('[*]'))"
+    )
 
 
 def wait_until_idle(page, timeout=None):
     page.wait_for_function(
-        "() => ![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('[*]'))", timeout=timeout
+        "() => ![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('[*]'))",
+        timeout=timeout,
     )
 
 
 def wait_for_kernel(page):
     try:
-        page.wait_for_function("() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
+        page.wait_for_function(
+            "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+        )
     except Error as error:
         raise AssertionError(f"the kernel is not idle: {_state_of_kernel(page)}") from error
 
@@ -174,11 +182,15 @@ def _state_of_kernel(page):
 
 
 def interrupt(page):
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
+    page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()"
+    )
 
 
 def restart(page):
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+    )
 
 
 def end_kernels(page, url):

@@ -36,14 +36,18 @@ def worker():
         process.stdout.close()
 
 
-def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_named(page, lab, worker):
+def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_named(
+    page, lab, worker
+):
     url, root = lab
     (root / "training").mkdir()
     (root / "training" / "here.txt").write_text("")
     page.goto(f"{url}/lab/tree/training?reset")
     page.locator(".jp-DirListing-item", has_text="here.txt").wait_for()
     page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('nbprof:capture')")
-    page.evaluate("() => window.jupyterapp.restored.then(() => window.jupyterapp.commands.execute('nbprof:capture')).then(() => undefined)")
+    page.evaluate(
+        "() => window.jupyterapp.restored.then(() => window.jupyterapp.commands.execute('nbprof:capture')).then(() => undefined)"
+    )
     form = page.get_by_role("form", name="Capture a profile")
     addresses = form.get_by_label("Worker addresses")
     addresses.wait_for()
@@ -54,7 +58,9 @@ def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_nam
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.activeElement.getAttribute('aria-invalid') === 'true'")
     assert violations(page, ".nbprof-capture") == []
-    assert "localhost has no port" in page.locator(".field[data-field=addresses] .wrong").inner_text()
+    assert (
+        "localhost has no port" in page.locator(".field[data-field=addresses] .wrong").inner_text()
+    )
 
     # Cancelled in the midst of it: nothing is kept, and the worker is free.
     addresses.fill(worker)
@@ -71,13 +77,23 @@ def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_nam
     form.get_by_label("Run name").fill("first try")
     assert form.get_by_label("Folder").input_value() == "training/nbprof-results"
     form.get_by_role("button", name="Record").click()
-    page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role("tab", name="Overview").wait_for()
-    files = sorted(path.name for path in (root / "training" / "nbprof-results" / "plugins" / "profile" / "first try").iterdir())
+    page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role(
+        "tab", name="Overview"
+    ).wait_for()
+    files = sorted(
+        path.name
+        for path in (
+            root / "training" / "nbprof-results" / "plugins" / "profile" / "first try"
+        ).iterdir()
+    )
     assert files == [f"{worker.replace(':', '_')}.xplane.pb", "nbprof.json"]
     assert not list((root / "training" / "nbprof-results").glob(".recording*"))
 
     page.get_by_role("tab", name="Capture").click()
     assert "1 of 2 workers was recorded." in page.locator(".nbprof-capture .head").inner_text()
     assert row.get_attribute("data-state") == "recorded"
-    assert "Nothing listens on this port" in page.locator(".workers [data-address='localhost:1']").inner_text()
+    assert (
+        "Nothing listens on this port"
+        in page.locator(".workers [data-address='localhost:1']").inner_text()
+    )
     assert page.problems == []

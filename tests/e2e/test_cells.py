@@ -23,7 +23,13 @@ def train(steps):
         tf.reduce_sum(tf.ones((50, 50)))
         time.sleep(0.005)
 """
-CELLS = [READY, "train(12)", "before = 1\ntrain(9)\n1 / 0", "%%nbprof --warmup 0\ntrain(12)", "time.sleep(1.5)"]
+CELLS = [
+    READY,
+    "train(12)",
+    "before = 1\ntrain(9)\n1 / 0",
+    "%%nbprof --warmup 0\ntrain(12)",
+    "time.sleep(1.5)",
+]
 SETTINGS = {"steps": "2:6", "colours": "safe", "lanes": 6}
 PLUGIN = "lab/api/settings/nbprof:plugin"
 
@@ -42,7 +48,9 @@ PRESS = "[data-command='nbprof:profile-cell']"
 def opened(browser, lab):
     """A notebook with a loop, its kernel ready, in a JupyterLab with settings; gives the page and the folder."""
     url, folder = lab
-    cells = [nbformat.v4.new_code_cell(source) for source in CELLS] + [nbformat.v4.new_markdown_cell("Text")]
+    cells = [nbformat.v4.new_code_cell(source) for source in CELLS] + [
+        nbformat.v4.new_markdown_cell("Text")
+    ]
     metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), folder / "cells.ipynb")
     with window(browser) as page:
@@ -82,7 +90,10 @@ def notes(page):
 
 
 def source(page, index):
-    return page.evaluate("i => window.jupyterapp.shell.currentWidget.content.widgets[i].model.sharedModel.getSource()", index)
+    return page.evaluate(
+        "i => window.jupyterapp.shell.currentWidget.content.widgets[i].model.sharedModel.getSource()",
+        index,
+    )
 
 
 def test_the_button_shows_the_dashboard_and_leaves_the_cell_as_it_is(opened):
@@ -114,7 +125,9 @@ def test_selected_lines_by_keyboard_behind_a_cell_that_runs(opened):
     page.keyboard.press("Alt+Shift+L")
     assert "5 steps" in shown(page, 2).locator(".run-id").inner_text()
     wait_until_idle(page)
-    assert "recorded by Profile Selected Lines (line 2 of the cell), with --steps 2:6" in notes(page)
+    assert "recorded by Profile Selected Lines (line 2 of the cell), with --steps 2:6" in notes(
+        page
+    )
     assert page.evaluate(ASK, "'before' in globals()") == "False"
     assert cell(page, 4).locator(".nbp").count() == 0
     assert source(page, 2) == CELLS[2]
@@ -133,7 +146,11 @@ def test_the_settings_hold_for_what_is_typed_and_drawn(opened):
     board.get_by_role("tab", name="Trace").click()
     lanes = board.get_by_role("separator", name="Height of the lanes")
     lanes.wait_for()
-    assert int(lanes.get_attribute("aria-valuenow")) <= 6 * 18 + 20 < int(lanes.get_attribute("aria-valuemax"))
+    assert (
+        int(lanes.get_attribute("aria-valuenow"))
+        <= 6 * 18 + 20
+        < int(lanes.get_attribute("aria-valuemax"))
+    )
 
 
 def test_it_says_why_it_cannot(opened):
@@ -141,7 +158,9 @@ def test_it_says_why_it_cannot(opened):
     button = page.locator(f".jp-NotebookPanel-toolbar {PRESS}")
     assert button.get_attribute("aria-disabled") == "false"
     page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = 5; }")
-    page.wait_for_function(f'() => document.querySelector(".jp-NotebookPanel-toolbar {PRESS}").title.startsWith("A markdown cell")')
+    page.wait_for_function(
+        f'() => document.querySelector(".jp-NotebookPanel-toolbar {PRESS}").title.startsWith("A markdown cell")'
+    )
     assert button.get_attribute("aria-disabled") == "true"
     choose(page, 1)
     # A menu is for what is in view, as that of JupyterLab's own commands; the buttons in a notebook's toolbar are for the notebook.

@@ -21,7 +21,9 @@ def test_two_profiles_of_the_file_browser_are_compared(page, lab):
     for name in ("tf_slow", "tf_mended"):
         shutil.copy(DATA / f"{name}.xplane.pb", root / "pair")
     page.goto(f"{url}/lab/tree/pair?reset")
-    items = [page.locator(".jp-DirListing-item", has_text=name) for name in ("tf_slow", "tf_mended")]
+    items = [
+        page.locator(".jp-DirListing-item", has_text=name) for name in ("tf_slow", "tf_mended")
+    ]
     items[0].wait_for()
     items[0].click()
     items[1].click(modifiers=["Control"])
@@ -33,11 +35,16 @@ def test_two_profiles_of_the_file_browser_are_compared(page, lab):
     # Whichever of the two was copied later: the older one stands before.
     first = answer.inner_text()
     # Beside the file browser there is room for all columns.
-    assert board.locator("table.categories").evaluate("e => e.parentElement.scrollWidth <= e.parentElement.clientWidth")
+    assert board.locator("table.categories").evaluate(
+        "e => e.parentElement.scrollWidth <= e.parentElement.clientWidth"
+    )
     swap = board.get_by_role("button", name="Swap before and after")
     swap.focus()
     page.keyboard.press("Enter")
-    assert {first.split(" (")[0], answer.inner_text().split(" (")[0]} == {"2.14× faster", "2.14× slower"}
+    assert {first.split(" (")[0], answer.inner_text().split(" (")[0]} == {
+        "2.14× faster",
+        "2.14× slower",
+    }
     assert swap.evaluate("e => e.getRootNode().activeElement === e")
     # The tab comes back with the layout.
     wait_for_layout(page, "tf_mended")
@@ -51,10 +58,14 @@ def test_runs_of_cells_are_compared_by_the_names_of_their_cells(page, lab):
     url, root = lab
     folders = []
     for name, cell, day in (("tf_slow", 3, "01"), ("tf_mended", 5, "02")):
-        folder = root / "cells" / "nbprof-results" / "plugins" / "profile" / f"2026_11_{day}_10_00_00"
+        folder = (
+            root / "cells" / "nbprof-results" / "plugins" / "profile" / f"2026_11_{day}_10_00_00"
+        )
         folder.mkdir(parents=True)
         shutil.copy(DATA / f"{name}.xplane.pb", folder)
-        (folder / "nbprof.json").write_text(json.dumps({"backend": "tensorflow", "label": f"training [{cell}]"}))
+        (folder / "nbprof.json").write_text(
+            json.dumps({"backend": "tensorflow", "label": f"training [{cell}]"})
+        )
         folders.append(folder.relative_to(root).as_posix())
     page.goto(f"{url}/lab/tree/cells?reset")
     page.locator(".jp-DirListing-item", has_text="nbprof-results").wait_for()

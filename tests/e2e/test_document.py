@@ -11,7 +11,15 @@ import pytest
 
 from nbprof.profiles.load import load
 from tests.e2e.conftest import served
-from tests.e2e.notebooks import begin_again, command, dashboards, open_notebook, wait_for_layout, window, write_notebook
+from tests.e2e.notebooks import (
+    begin_again,
+    command,
+    dashboards,
+    open_notebook,
+    wait_for_layout,
+    window,
+    write_notebook,
+)
 from tests.support import msprof
 from tests.support.kineto import Kineto
 from tests.support.xspace import PlaneWriter, gpu_run, training_run, xspace
@@ -38,7 +46,13 @@ def profiles(lab):
     trace = Kineto()
     for i in range(4):
         trace.step(i, i * 1000.0, 900.0)
-        trace.launched("gemm", i * 1000.0 + 100, i * 1000.0 + 200, 300.0, trace.op("aten::mm", i * 1000.0 + 50, 100.0))
+        trace.launched(
+            "gemm",
+            i * 1000.0 + 100,
+            i * 1000.0 + 200,
+            300.0,
+            trace.op("aten::mm", i * 1000.0 + 50, 100.0),
+        )
     (folder / "host.pt.trace.json").write_bytes(trace.encode())
     (folder / "rank0.json").write_bytes(trace.encode())
     (folder / "rank1.json.gz").write_bytes(gzip.compress(trace.encode()))
@@ -49,7 +63,9 @@ def profiles(lab):
 def dialogs_accepted(browse):
     """Accepts every dialog until the end of the block: JupyterLab says by itself that it is offline, in front of everything, and again and
     again while that lasts. From inside the page, for the next dialog may be there before anybody outside has seen the last one go."""
-    accept = "() => document.querySelectorAll('.jp-Dialog .jp-mod-accept').forEach(each => each.click())"
+    accept = (
+        "() => document.querySelectorAll('.jp-Dialog .jp-mod-accept').forEach(each => each.click())"
+    )
     timer = browse.evaluate(f"() => setInterval({accept}, 100)")
     try:
         yield
@@ -120,14 +136,23 @@ def opened(page, name):
 def test_a_double_click_opens_the_dashboard_without_a_kernel(browse, profiles):
     url, folder = profiles
     # Those of other tests on this server.
-    before = {what: browse.request.get(f"{url}/api/{what}").json() for what in ("kernels", "sessions")}
+    before = {
+        what: browse.request.get(f"{url}/api/{what}").json() for what in ("kernels", "sessions")
+    }
     board = opened(browse, "host.xplane.pb")
     expected = load(folder / "host.xplane.pb").overview
     assert expected["verdict"] in board.inner_text()
     assert f"{expected['step_time_ms']:.2f}" in board.inner_text()
     # A sentence goes on in the next line; none is cut.
-    assert visit(board, "Steps & input").locator("p.said").evaluate("e => getComputedStyle(e).whiteSpace") == "normal"
-    browse.wait_for_function("() => document.querySelector('.nbprof-document .nbprof-host').dataset.live === 'live'")
+    assert (
+        visit(board, "Steps & input")
+        .locator("p.said")
+        .evaluate("e => getComputedStyle(e).whiteSpace")
+        == "normal"
+    )
+    browse.wait_for_function(
+        "() => document.querySelector('.nbprof-document .nbprof-host').dataset.live === 'live'"
+    )
     for what, known in before.items():
         assert len(browse.request.get(f"{url}/api/{what}").json()) <= len(known), what
     # What the file holds is for the server alone, and nothing is written beside it.
@@ -195,7 +220,9 @@ def visit(board, name):
 
 def test_it_is_there_again_after_a_reload(browse):
     board = opened(browse, "host.xplane.pb")
-    with browse.expect_response(lambda r: "/api/workspaces/" in r.url and '"tab":"memory"' in (r.request.post_data or "")):
+    with browse.expect_response(
+        lambda r: "/api/workspaces/" in r.url and '"tab":"memory"' in (r.request.post_data or "")
+    ):
         visit(board, "Memory")
     browse.goto(browse.url.split("?")[0])
     dashboard(browse).get_by_role("tab", name="Memory", selected=True).wait_for()
@@ -279,7 +306,10 @@ def test_a_folder_opens_by_its_context_menu_and_a_logdir_has_its_runs(browse):
     open_folder(browse, "logs")
     browse.get_by_text("6 steps").first.wait_for()
     runs = browse.get_by_role("combobox", name="Run")
-    assert [text.split(" (")[0] for text in runs.locator("option").all_inner_texts()] == ["second", "first"]
+    assert [text.split(" (")[0] for text in runs.locator("option").all_inner_texts()] == [
+        "second",
+        "first",
+    ]
     runs.focus()
     browse.keyboard.press("ArrowDown")
     browse.get_by_text("5 steps").first.wait_for()
@@ -317,12 +347,20 @@ def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
     opened(browse, "a.xplane.pb")
     live(browse)
     command(browse, "docmanager:clone")
-    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
+    browse.wait_for_function(
+        "() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2"
+    )
     boxes = [board.bounding_box() for board in browse.locator(".nbprof-document:visible").all()]
     assert len({box["x"] for box in boxes}) == 2, "beside each other"
-    browse.evaluate("() => jupyterapp.serviceManager.contents.rename('profiles/a.xplane.pb', 'profiles/b.xplane.pb')")
-    browse.wait_for_function("() => document.querySelectorAll('.nbprof-document .nbprof-state').length === 0")
-    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
+    browse.evaluate(
+        "() => jupyterapp.serviceManager.contents.rename('profiles/a.xplane.pb', 'profiles/b.xplane.pb')"
+    )
+    browse.wait_for_function(
+        "() => document.querySelectorAll('.nbprof-document .nbprof-state').length === 0"
+    )
+    browse.wait_for_function(
+        "() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2"
+    )
     assert browse.locator(".lm-TabBar-tab:visible", has_text="b.xplane.pb").count() == 2
     with dialogs_accepted(browse):
         browse.context.set_offline(True)
@@ -331,7 +369,9 @@ def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
         browse.locator(".nbprof-host[data-live='lost']").first.wait_for()
         assert board.get_by_role("tabpanel", name="Trace").locator("canvas").count() >= 1
         browse.context.set_offline(False)
-        browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
+        browse.wait_for_function(
+            "() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2"
+        )
         (folder / "b.xplane.pb").write_bytes(training_run(9))
         browse.evaluate("() => window.dispatchEvent(new Event('focus'))")
         bar = browse.locator(".nbprof-bar:visible").first
@@ -342,12 +382,20 @@ def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
 
 
 def test_it_follows_the_theme(browse):
-    browse.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+    browse.evaluate(
+        "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
+    )
     browse.wait_for_function("() => document.body.dataset.jpThemeLight === 'false'")
     opened(browse, "host.xplane.pb")
-    browse.wait_for_function("() => document.querySelector('.nbprof-document .nbprof-host').dataset.theme === 'dark'")
-    browse.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
-    browse.wait_for_function("() => document.querySelector('.nbprof-document .nbprof-host').dataset.theme === 'light'")
+    browse.wait_for_function(
+        "() => document.querySelector('.nbprof-document .nbprof-host').dataset.theme === 'dark'"
+    )
+    browse.evaluate(
+        "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})"
+    )
+    browse.wait_for_function(
+        "() => document.querySelector('.nbprof-document .nbprof-host').dataset.theme === 'light'"
+    )
 
 
 def test_it_works_behind_a_prefix_with_a_token_and_xsrf(browser, guarded):
@@ -358,13 +406,21 @@ def test_it_works_behind_a_prefix_with_a_token_and_xsrf(browser, guarded):
         item(page, "host.xplane.pb").wait_for()
         opened(page, "host.xplane.pb")
         live(page)
-        assert page.request.post(f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"})).status == 403
+        assert (
+            page.request.post(
+                f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"})
+            ).status
+            == 403
+        )
         fetched = page.evaluate(
-            "async url => (await (await fetch(url)).arrayBuffer()).byteLength", f"{url}/nbprof/api/download?path=host.xplane.pb"
+            "async url => (await (await fetch(url)).arrayBuffer()).byteLength",
+            f"{url}/nbprof/api/download?path=host.xplane.pb",
         )
         assert fetched == len(training_run(6))
         open_notebook(page, url, "shown.ipynb")
-        page.wait_for_function("() => jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'")
+        page.wait_for_function(
+            "() => jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
+        )
         command(page, "notebook:run-all-cells")
         tab = dashboards(page).get_by_role("tab", name="Trace")
         tab.wait_for()
@@ -372,5 +428,7 @@ def test_it_works_behind_a_prefix_with_a_token_and_xsrf(browser, guarded):
         page.locator(".jp-OutputArea .nbprof-host[data-live='live']").wait_for()
         assert page.problems == []
     with window(browser, fresh=True) as stranger:
-        answer = stranger.request.post(f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"}))
+        answer = stranger.request.post(
+            f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"})
+        )
         assert answer.status == 403

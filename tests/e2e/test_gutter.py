@@ -24,7 +24,10 @@ def notebook(lab, tmp_path):
     p.run.capture = CaptureInfo(cells={"1": 7, "2": 8}, lines=RAN.packed())
     cell = nbformat.v4.new_code_cell(CELL.rstrip(), execution_count=8)
     cell.outputs = [nbformat.v4.new_output("display_data", p.mimebundle()[0])]
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell, nbformat.v4.new_code_cell("after = 1")]), folder / "gutter.ipynb")
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=[cell, nbformat.v4.new_code_cell("after = 1")]),
+        folder / "gutter.ipynb",
+    )
     return url
 
 
@@ -32,7 +35,9 @@ def test_the_gutter_goes_with_the_text_and_the_output_that_it_is_of(page, notebo
     open_notebook(page, notebook, "gutter.ipynb")
     page.wait_for_selector(f"{MARKS} i")
     # A spacer, which is not seen, may stand among them.
-    assert [text for text in page.locator(f"{MARKS} span").all_inner_texts() if text] == ["< 0.1 ms"] * 3
+    assert [text for text in page.locator(f"{MARKS} span").all_inner_texts() if text] == [
+        "< 0.1 ms"
+    ] * 3
     assert page.locator(".cm-gutter.nbprof-heat").count() == 1
     set_source = "text => window.jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)"
     page.evaluate(set_source, CELL.rstrip() + "  # faster")

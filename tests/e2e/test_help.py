@@ -37,16 +37,24 @@ def test_every_column_says_what_it_means_and_every_view_what_it_is(page, tmp_pat
         else:
             for choice in pane.get_by_role("radio").all():
                 choice.click()
-                assert [head for head in pane.evaluate(HEADS) if not head["help"].endswith(".") or not head["focus"]] == [], name
+                assert [
+                    head
+                    for head in pane.evaluate(HEADS)
+                    if not head["help"].endswith(".") or not head["focus"]
+                ] == [], name
             heads = pane.evaluate(HEADS)
-        assert [head for head in heads if not head["help"].endswith(".") or not head["focus"]] == [], name
+        assert [
+            head for head in heads if not head["help"].endswith(".") or not head["focus"]
+        ] == [], name
         seen += len(heads)
         button = pane.get_by_role("button", name=f"What is this? {name}")
         button.press("Enter")
         assert button.get_attribute("aria-expanded") == "true"
         about = pane.get_by_role("note")
         assert len(about.inner_text()) > 100
-        assert about.get_by_role("button").count() == 0, "outside of JupyterLab there is no Help to lead to"
+        assert about.get_by_role("button").count() == 0, (
+            "outside of JupyterLab there is no Help to lead to"
+        )
         button.press("Enter")
         assert about.count() == 0
     assert seen > 40
@@ -66,27 +74,38 @@ def test_with_the_keyboard_the_meaning_is_shown_where_the_focus_is(page, tmp_pat
     assert tip.inner_text() == "Total time divided by launches, in whole nanoseconds."
     page.keyboard.press("Escape")
     assert tip.count() == 0
-    assert page.evaluate("() => document.activeElement.shadowRoot?.activeElement?.textContent") == "Avg µs"
+    assert (
+        page.evaluate("() => document.activeElement.shadowRoot?.activeElement?.textContent")
+        == "Avg µs"
+    )
 
 
 def test_help_opens_in_a_tab_and_leads_from_page_to_page(page, lab):
     url, _ = lab
     outside = []
-    page.on("request", lambda r: outside.append(r.url) if not r.url.startswith((url, "data:", "blob:")) else None)
+    page.on(
+        "request",
+        lambda r: outside.append(r.url) if not r.url.startswith((url, "data:", "blob:")) else None,
+    )
     page.goto(f"{url}/lab?reset")
     page.get_by_role("menuitem", name="Help", exact=True).click()
     page.get_by_role("menuitem", name="nbprof Help").click()
     body = page.locator(".nbprof-help-body")
     body.get_by_role("heading", name="The views").wait_for()
     # As "What is this?" of a view does: the event of its link.
-    page.evaluate("() => document.body.dispatchEvent(new CustomEvent('nbprof-help', {bubbles: true, detail: 'kernels'}))")
+    page.evaluate(
+        "() => document.body.dispatchEvent(new CustomEvent('nbprof-help', {bubbles: true, detail: 'kernels'}))"
+    )
     page.wait_for_function(
         "() => Math.abs(document.querySelector('#nbprof-help-gpu-kernels').getBoundingClientRect().top"
         " - document.querySelector('.nbprof-help-body').getBoundingClientRect().top) < 60"
     )
     body.get_by_role("link", name="p.kernels").press("Enter")
     body.get_by_role("heading", name="How each number is made").wait_for()
-    assert page.get_by_role("navigation", name="Pages").locator("[aria-current=page]").inner_text() == "How each number is made"
+    assert (
+        page.get_by_role("navigation", name="Pages").locator("[aria-current=page]").inner_text()
+        == "How each number is made"
+    )
     assert body.locator("a[href^=http]:not([rel='noopener noreferrer'])").count() == 0
     assert outside == []
     assert page.problems == []

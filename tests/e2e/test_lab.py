@@ -10,7 +10,15 @@ import pytest
 from nbformat.sign import NotebookNotary
 
 from tests.e2e.conftest import ROOT
-from tests.e2e.notebooks import command, dashboards, end_kernels, open_notebook, save, wait_for_kernel, window
+from tests.e2e.notebooks import (
+    command,
+    dashboards,
+    end_kernels,
+    open_notebook,
+    save,
+    wait_for_kernel,
+    window,
+)
 from tests.e2e.test_page import TABS
 from tests.support.saved import packed_of
 
@@ -44,7 +52,11 @@ def executed(browser, lab):
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    first = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "code" and c.source.lstrip().startswith("%%nbprof"))
+    first = next(
+        i
+        for i, c in enumerate(notebook.cells)
+        if c.cell_type == "code" and c.source.lstrip().startswith("%%nbprof")
+    )
     notebook.cells.insert(first + 1, nbformat.v4.new_code_cell(PROBE))
     nbformat.write(notebook, folder / "quickstart.ipynb")
     with window(browser) as page:
@@ -82,7 +94,10 @@ def test_each_tab_shows_the_numbers_of_the_frames(executed):
         assert f"{expected['summary'][category]:.2f}" in texts["Steps & input"], category
     # Numbers travel with seven digits.
     shown = [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.\d", texts["Ops"])]
-    assert min(abs(number - expected["top_self"]) for number in shown) <= 0.06 + 1e-6 * expected["top_self"]
+    assert (
+        min(abs(number - expected["top_self"]) for number in shown)
+        <= 0.06 + 1e-6 * expected["top_self"]
+    )
     assert all(name in texts["Memory"] for name in expected["memory"])
     assert dashboard.get_by_role("tabpanel", name="Trace").locator("canvas").count() >= 1
     assert problems == []
@@ -92,7 +107,9 @@ def test_selected_steps_travel_both_ways(executed):
     page, folder, _, _ = executed
     steps = json.loads((folder / "expected.json").read_text())["steps"]
     widget = dashboards(page).nth(1)
-    chart = widget.locator(".plot[tabindex='0'], [tabindex='0'][aria-label^='Step time chart']").first
+    chart = widget.locator(
+        ".plot[tabindex='0'], [tabindex='0'][aria-label^='Step time chart']"
+    ).first
     chart.scroll_into_view_if_needed()
     chart.focus()
     page.keyboard.press("Home")
@@ -130,7 +147,11 @@ def saved(executed):
     save(page)
     notebook = nbformat.read(folder / "quickstart.ipynb", 4)
     outputs = [
-        o for c in notebook.cells if c.cell_type == "code" for o in c.outputs if "application/vnd.nbprof.v1+json" in o.get("data", {})
+        o
+        for c in notebook.cells
+        if c.cell_type == "code"
+        for o in c.outputs
+        if "application/vnd.nbprof.v1+json" in o.get("data", {})
     ]
     assert outputs, "the saved notebook holds the report"
     end_kernels(page, url)
@@ -160,7 +181,12 @@ def test_the_saved_notebook_reads_well_with_no_kernel(browser, saved, name):
 def test_each_profiled_cell_has_one_output_within_its_budget(saved):
     _, _, _, outputs = saved
     for output in outputs:
-        assert set(output["data"]) == {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
+        assert set(output["data"]) == {
+            "application/vnd.nbprof.v1+json",
+            "text/html",
+            "image/png",
+            "text/plain",
+        }
         assert len(packed_of(output["data"])) < 300_000
 
 
@@ -178,10 +204,17 @@ def converted(saved):
 @pytest.mark.parametrize("scripts", [True, False])
 def test_the_nbconvert_page_reads_well_offline(browser, converted, scripts):
     expected = json.loads((converted.parent / "expected.json").read_text())
-    context = browser.new_context(viewport={"width": 1300, "height": 1000}, java_script_enabled=scripts, offline=True)
+    context = browser.new_context(
+        viewport={"width": 1300, "height": 1000}, java_script_enabled=scripts, offline=True
+    )
     page = context.new_page()
     asked = []
-    page.on("request", lambda r: asked.append(r.url) if not r.url.startswith(("file:", "blob:", "data:")) else None)
+    page.on(
+        "request",
+        lambda r: (
+            asked.append(r.url) if not r.url.startswith(("file:", "blob:", "data:")) else None
+        ),
+    )
     page.goto(converted.as_uri(), wait_until="domcontentloaded")
     if scripts:
         dashboard = page.locator(".nbp").first
@@ -192,7 +225,11 @@ def test_the_nbconvert_page_reads_well_offline(browser, converted, scripts):
         assert expected["verdict"] in text
         assert f"{expected['step_time']:.2f}" in text
     # The page template of nbconvert asks for its own libraries (require.js, MathJax, Mermaid); nothing of ours does.
-    ours = [u for u in asked if not any(part in u for part in ("require", "mathjax", "MathJax", "mermaid"))]
+    ours = [
+        u
+        for u in asked
+        if not any(part in u for part in ("require", "mathjax", "MathJax", "mermaid"))
+    ]
     assert ours == []
     context.close()
 

@@ -89,9 +89,15 @@ def torch_run() -> Kineto:
     for i in range(8):
         at = i * 30_000.0
         trace.step(i, at, 29_000.0)
-        trace.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 100, 20_000.0)
+        trace.note(
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 100, 20_000.0
+        )
         trace.op("aten::addmm", at + 21_000, 4_000.0)
-        trace.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", at + 26_000, 1_500.0)
+        trace.op(
+            "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+            at + 26_000,
+            1_500.0,
+        )
     return trace
 
 
@@ -126,7 +132,9 @@ def test_no_text_lies_over_another_one_or_beyond_the_page(page, saved, width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("saved", [name for name in PROFILES if "tensorflow" in name or "torch" in name], indirect=True)
+@pytest.mark.parametrize(
+    "saved", [name for name in PROFILES if "tensorflow" in name or "torch" in name], indirect=True
+)
 def test_code_is_read_in_full_beside_its_copy_button(page, saved, width):
     open_page(page, saved, width=width, height=900)
     boxes = page.locator(".nbp").evaluate(CODE)
@@ -138,7 +146,10 @@ def test_what_a_narrow_page_leaves_out_is_one_click_away(page, tmp_path):
     path = profile(tmp_path, gpu_run()).save(tmp_path / "report.html")
     open_page(page, path, width=1400, height=900)
     pane = visit(page, "Ops")
-    more, head = pane.get_by_role("button", name="Show more columns"), pane.get_by_role("columnheader", name="Total")
+    more, head = (
+        pane.get_by_role("button", name="Show more columns"),
+        pane.get_by_role("columnheader", name="Total"),
+    )
     assert head.first.is_visible()
     assert not more.is_visible()
     page.set_viewport_size({"width": 700, "height": 900})
@@ -152,10 +163,15 @@ def test_what_a_narrow_page_leaves_out_is_one_click_away(page, tmp_path):
 @pytest.mark.parametrize("width", [1400, 700])
 def test_what_helps_is_read_at_every_width(page, tmp_path, width):
     p = profile(tmp_path, training_run(24))
-    text = next(category["advice"] for category in p.payload()["input"]["categories"] if category["advice"])
+    text = next(
+        category["advice"] for category in p.payload()["input"]["categories"] if category["advice"]
+    )
     open_page(page, p.save(tmp_path / "report.html"), width=width, height=900)
     first = text.replace("**", "").split(",")[0]
-    assert [each.is_visible() for each in visit(page, "Steps & input").locator("td.dim").filter(has_text=first).all()].count(True) == 1
+    assert [
+        each.is_visible()
+        for each in visit(page, "Steps & input").locator("td.dim").filter(has_text=first).all()
+    ].count(True) == 1
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -190,7 +206,9 @@ def test_the_keys_and_the_receipt_open_in_view(page, saved, width):
     assert box["y"] + box["height"] <= 600 + 1
     page.keyboard.press("?")
     assert not keys.is_visible()
-    assert page.get_by_role("tab", name="Overview").bounding_box()["y"] >= 0, "back where the reader was"
+    assert page.get_by_role("tab", name="Overview").bounding_box()["y"] >= 0, (
+        "back where the reader was"
+    )
     page.get_by_role("button", name="receipt").click()
     box = page.locator(".receipt").bounding_box()
     assert 0 <= box["y"] < box["y"] + box["height"] <= 600 + 1

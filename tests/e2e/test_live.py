@@ -59,11 +59,37 @@ def write_profile(path):
     """A Chrome trace with more events than an output saves: 4 threads, calls in calls."""
     events = []
     for thread in range(4):
-        events.append({"ph": "M", "name": "thread_name", "pid": 1, "tid": thread, "args": {"name": f"thread {thread}"}})
+        events.append(
+            {
+                "ph": "M",
+                "name": "thread_name",
+                "pid": 1,
+                "tid": thread,
+                "args": {"name": f"thread {thread}"},
+            }
+        )
         for i in range(EVENTS // 8):
             start = 40.0 * i + thread
-            events.append({"ph": "X", "name": f"outer {i % 50}", "pid": 1, "tid": thread, "ts": start, "dur": 30 + i % 7})
-            events.append({"ph": "X", "name": f"inner {i % 90}", "pid": 1, "tid": thread, "ts": start + 5, "dur": 10 + i % 5})
+            events.append(
+                {
+                    "ph": "X",
+                    "name": f"outer {i % 50}",
+                    "pid": 1,
+                    "tid": thread,
+                    "ts": start,
+                    "dur": 30 + i % 7,
+                }
+            )
+            events.append(
+                {
+                    "ph": "X",
+                    "name": f"inner {i % 90}",
+                    "pid": 1,
+                    "tid": thread,
+                    "ts": start + 5,
+                    "dur": 10 + i % 5,
+                }
+            )
     path.write_text(json.dumps({"traceEvents": events}))
 
 
@@ -127,7 +153,10 @@ def test_the_kernel_answers_while_a_cell_runs(shown, source):
     host(page, "live")
     run_code(page, source)
     wait_until_running(page)
-    answers = page.evaluate(ASK, [key_of(page), [{"ask": "range", "from": 0, "to": 1e6}, {"ask": "slice", "event": 7}] * 5])
+    answers = page.evaluate(
+        ASK,
+        [key_of(page), [{"ask": "range", "from": 0, "to": 1e6}, {"ask": "slice", "event": 7}] * 5],
+    )
     assert running(page), "the answers came before the cell ended"
     assert all(answer["ok"] for answer in answers)
     interrupt(page)
@@ -141,7 +170,9 @@ def test_an_output_of_a_cell_that_still_runs_goes_live(shown):
     second = dashboards(page).nth(1)
     second.wait_for()
     open_trace(page, 1)
-    page.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length >= 2")
+    page.wait_for_function(
+        "() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length >= 2"
+    )
     assert not (folder / "slept").exists(), "before the cell ended"
     interrupt(page)
     wait_until_idle(page)

@@ -117,7 +117,9 @@ def test_a_cell_is_profiled_and_its_saved_output_needs_no_kernel(told, profiles)
     write_notebook(folder / "classic.ipynb", PROFILED, CELL)
     told.goto(f"{url}/notebooks/classic/classic.ipynb")
     told.locator(".jp-CodeCell").nth(1).wait_for()
-    told.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'")
+    told.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
+    )
     told.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
     output = told.locator(".jp-OutputArea .nbp")
     output.get_by_role("tab", name="Overview").wait_for()

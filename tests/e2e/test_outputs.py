@@ -58,9 +58,15 @@ def host(page, i):
 def far_and_back(page, first, last):
     """Looks at the last output until the first one rests, then at the first again."""
     host(page, last).evaluate("host => host.scrollIntoView({block: 'end'})")
-    page.wait_for_function("i => document.querySelectorAll('.nbprof-host')[i].dataset.nbprofResting !== undefined", arg=first)
+    page.wait_for_function(
+        "i => document.querySelectorAll('.nbprof-host')[i].dataset.nbprofResting !== undefined",
+        arg=first,
+    )
     host(page, first).evaluate("host => host.scrollIntoView()")
-    page.wait_for_function("i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')", arg=first)
+    page.wait_for_function(
+        "i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')",
+        arg=first,
+    )
     page.wait_for_timeout(300)
 
 
@@ -70,19 +76,28 @@ def many(page, fragments, tmp_path):
     body = "".join(f"<div>{fragments[i % 2]['text/html']}</div>" for i in range(MANY))
     page.add_init_script(SMALL)
     path = tmp_path / "page.html"
-    path.write_text(f"<!doctype html><meta charset=utf-8><body style='background:#fff'>{body}", encoding="utf-8")
+    path.write_text(
+        f"<!doctype html><meta charset=utf-8><body style='background:#fff'>{body}", encoding="utf-8"
+    )
     page.goto(path.as_uri())
-    page.wait_for_function("n => document.querySelectorAll('[data-nbprof-state=live]').length === n", arg=MANY)
+    page.wait_for_function(
+        "n => document.querySelectorAll('[data-nbprof-state=live]').length === n", arg=MANY
+    )
     page.wait_for_function("() => document.querySelectorAll('[data-nbprof-resting]').length > 1")
     return page
 
 
 def test_nothing_moves_while_outputs_rest_and_come_back(many):
     before = many.evaluate(COUNT)
-    assert before["drawn"] + before["resting"] == MANY, "the same output twice is drawn once in each place"
+    assert before["drawn"] + before["resting"] == MANY, (
+        "the same output twice is drawn once in each place"
+    )
     for i in (MANY - 1, 0):
         host(many, i).evaluate("host => host.scrollIntoView()")
-        many.wait_for_function("i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')", arg=i)
+        many.wait_for_function(
+            "i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')",
+            arg=i,
+        )
         many.wait_for_timeout(200)
         now = many.evaluate(COUNT)
         assert now["tops"] == before["tops"]
@@ -100,7 +115,9 @@ def test_an_output_that_comes_back_is_as_its_reader_left_it(many):
     page.keyboard.press("Shift+ArrowRight")
     first.get_by_role("tab", name="GPU kernels").click()
     first.get_by_role("radio", name="By op").click()
-    first.get_by_role("tabpanel", name="GPU kernels").locator("tr:has(td[aria-expanded=false])").first.click()
+    first.get_by_role("tabpanel", name="GPU kernels").locator(
+        "tr:has(td[aria-expanded=false])"
+    ).first.click()
     first.get_by_role("tabpanel", name="GPU kernels").get_by_role("button", name="Count").click()
     first.get_by_role("tab", name="Trace").click()
     canvas = first.get_by_role("tabpanel", name="Trace").locator("canvas").last

@@ -30,7 +30,12 @@ TABS = ["Overview", "Steps & input", "Ops", "Memory", "Trace"]
 def open_page(page, path, **viewport):
     asked = []
     page.context.set_offline(True)
-    page.on("request", lambda r: asked.append(r.url) if not r.url.startswith(("file:", "blob:", "data:")) else None)
+    page.on(
+        "request",
+        lambda r: (
+            asked.append(r.url) if not r.url.startswith(("file:", "blob:", "data:")) else None
+        ),
+    )
     if viewport:
         page.set_viewport_size(viewport)
     page.goto(path.as_uri())
@@ -104,7 +109,11 @@ def test_gpu_views_show_kernels_and_memory(page, tmp_path):
     assert "volta_h884gemm_fp16" in kernels
     assert "4.00" in kernels
     page.set_viewport_size({"width": 1000, "height": 1000})
-    tops = page.get_by_role("tabpanel", name="GPU kernels").locator(".fig").evaluate_all("all => all.map(one => one.offsetTop)")
+    tops = (
+        page.get_by_role("tabpanel", name="GPU kernels")
+        .locator(".fig")
+        .evaluate_all("all => all.map(one => one.offsetTop)")
+    )
     rows = Counter(tops)
     assert rows[max(tops)] * 2 > rows[min(tops)], "no figure is left over in a row of its own"
     assert "Kernel launch" in visit(page, "Steps & input").inner_text()
@@ -116,17 +125,30 @@ def test_names_are_cut_where_rows_agree_and_wrap_on_demand(page, tmp_path):
     open_page(page, p.save(tmp_path / "report.html"), width=560, height=1000)
     names = visit(page, "Ops").locator("td.name code")
     names.locator(".gap").first.wait_for(state="attached")
-    read = "all => all.map(one => [one.textContent, one.innerHTML.includes('gap'), one.offsetHeight])"
+    read = (
+        "all => all.map(one => [one.textContent, one.innerHTML.includes('gap'), one.offsetHeight])"
+    )
     short = names.evaluate_all(read)
-    assert {name for name, *_ in short} <= set(p.ops.frame["op"]), "the text has the whole name, to be searched and copied"
+    assert {name for name, *_ in short} <= set(p.ops.frame["op"]), (
+        "the text has the whole name, to be searched and copied"
+    )
     page.get_by_role("switch", name="Wrap names").click()
     wrapped = names.evaluate_all(read)
-    assert all(after[2] > before[2] for before, after in zip(short, wrapped, strict=True) if before[1])
+    assert all(
+        after[2] > before[2] for before, after in zip(short, wrapped, strict=True) if before[1]
+    )
     assert page.problems == []
 
 
 def test_memory_of_a_compiled_program_by_mouse_and_keyboard(page, tmp_path):
-    p = profile(tmp_path, xspace(metadata_plane(**{f"jit_large({EVIL})": (9, large(400, ident=9)), "jit_step(8)": (8, small())})))
+    p = profile(
+        tmp_path,
+        xspace(
+            metadata_plane(
+                **{f"jit_large({EVIL})": (9, large(400, ident=9)), "jit_step(8)": (8, small())}
+            )
+        ),
+    )
     asked = open_page(page, p.save(tmp_path / "report.html"), width=1000, height=1000)
     pane = visit(page, "Program memory")
     pane.get_by_label("Program", exact=True).select_option("1")
@@ -146,7 +168,10 @@ def test_memory_of_a_compiled_program_by_mouse_and_keyboard(page, tmp_path):
     chart = pane.get_by_role("img", name="Working set")
     chart.focus()
     page.keyboard.press("ArrowRight")
-    assert "Program point 2, flat: 16.0 KiB, without padding 11.1 KiB." in pane.get_by_role("status").all_inner_texts()
+    assert (
+        "Program point 2, flat: 16.0 KiB, without padding 11.1 KiB."
+        in pane.get_by_role("status").all_inner_texts()
+    )
     pane.get_by_label("Memory space").select_option("1")
     assert "512 B" in pane.inner_text()
     assert page.problems == []
@@ -158,7 +183,10 @@ def test_the_tree_of_the_op_profile_by_mouse_and_keyboard(page, tmp_path):
     p = fused(tmp_path, 40)
     asked = open_page(page, p.save(tmp_path / "report.html"), width=1300, height=1000)
     pane = visit(page, "Op profile")
-    tree, card = pane.get_by_role("treegrid", name="Op profile"), pane.get_by_role("region", name="Details")
+    tree, card = (
+        pane.get_by_role("treegrid", name="Op profile"),
+        pane.get_by_role("region", name="Details"),
+    )
     rows = tree.get_by_role("row")
     frame = p.op_profile.frame
     root = rows.nth(1).inner_text()
@@ -198,7 +226,9 @@ def test_several_hosts_are_compared_step_by_step(page, tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     for host in ("host-a", "host-b"):
-        (folder / f"{host}.xplane.pb").write_bytes(training_run(6).replace(b"host-a", host.encode()))
+        (folder / f"{host}.xplane.pb").write_bytes(
+            training_run(6).replace(b"host-a", host.encode())
+        )
     p = load(folder)
     assert set(p.pods.frame["worker"]) == {"host-a", "host-b"}
     asked = open_page(page, p.save(tmp_path / "report.html"))
@@ -210,7 +240,9 @@ def test_several_hosts_are_compared_step_by_step(page, tmp_path):
     page.keyboard.press("ArrowRight")
     second = pane.get_by_role("heading", name=" of 6").inner_text()
     assert first != second
-    assert "Pods" in page.locator("[role=tab][aria-selected=true]").inner_text(), "the arrow belongs to the slider"
+    assert "Pods" in page.locator("[role=tab][aria-selected=true]").inner_text(), (
+        "the arrow belongs to the slider"
+    )
     pane.locator(".pod-canvas").hover()
     assert "Input" in page.locator(".card").first.inner_text()
     pane.get_by_role("radio", name="This step").click()
@@ -252,7 +284,9 @@ def test_a_chart_follows_the_theme(browser, report):
         chart = visit(page, "Memory").locator("canvas").first
         light = chart.evaluate("canvas => canvas.toDataURL()")
         page.emulate_media(color_scheme="dark")
-        page.wait_for_function("([canvas, was]) => canvas.toDataURL() !== was", arg=[chart.element_handle(), light])
+        page.wait_for_function(
+            "([canvas, was]) => canvas.toDataURL() !== was", arg=[chart.element_handle(), light]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -273,14 +307,21 @@ def test_nothing_scrolls_the_page_sideways(themed, width):
     for tab in TABS:
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(80)
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (tab, width)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (
+            tab,
+            width,
+        )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_in_any_tab(browser, tmp_path, scheme):
     path = profile(tmp_path, gpu_run()).save(tmp_path / "report.html")
     # The policy of the report lets no script in from outside, the checker's neither.
-    with closing(browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme=scheme, bypass_csp=True)) as context:
+    with closing(
+        browser.new_context(
+            viewport={"width": 1000, "height": 900}, color_scheme=scheme, bypass_csp=True
+        )
+    ) as context:
         page = context.new_page()
         page.goto(path.as_uri())
         for tab in page.get_by_role("tab").all():
@@ -300,10 +341,15 @@ def test_on_paper_what_can_be_clicked_is_left_out(page, report):
     assert page.get_by_role("heading", name="Where a step goes").first.is_visible()
 
 
-def test_a_dark_report_is_dark_on_white_on_paper_and_keeps_the_colours_that_tell_something(page, report):
+def test_a_dark_report_is_dark_on_white_on_paper_and_keeps_the_colours_that_tell_something(
+    page, report
+):
     page.emulate_media(color_scheme="dark")
     open_page(page, report[1])
-    heading, bar = page.get_by_role("heading", name="Where a step goes").first, page.locator(".stack i").first
+    heading, bar = (
+        page.get_by_role("heading", name="Where a step goes").first,
+        page.locator(".stack i").first,
+    )
     style = "(element, name) => getComputedStyle(element)[name]"
     on_screen = heading.evaluate(style, "color"), bar.evaluate(style, "backgroundColor")
     page.emulate_media(color_scheme="dark", media="print")
@@ -325,10 +371,14 @@ def test_on_paper_no_code_is_cut(page, tmp_path):
 
 def test_without_scripts_the_figures_behind_a_long_name_are_on_the_page(browser, tmp_path):
     p = load("tests/data/xspace/tf_slow.xplane.pb")
-    with closing(browser.new_context(viewport={"width": 420, "height": 900}, java_script_enabled=False)) as context:
+    with closing(
+        browser.new_context(viewport={"width": 420, "height": 900}, java_script_enabled=False)
+    ) as context:
         page = context.new_page()
         page.goto(p.save(tmp_path / "report.html").as_uri())
-        edges = page.locator("table").filter(has=page.locator("samp")).locator("tr > :last-child").all()
+        edges = (
+            page.locator("table").filter(has=page.locator("samp")).locator("tr > :last-child").all()
+        )
         assert edges
         assert max(box["x"] + box["width"] for edge in edges if (box := edge.bounding_box())) <= 420
 
@@ -345,7 +395,9 @@ def test_a_report_takes_keys_before_anything_is_clicked(page, report):
 def test_keys_switch_tabs_only_inside_the_dashboard(page, report, tmp_path):
     p, _ = report
     # As an output among others, in a notebook that was saved as a page.
-    (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8>{html.fragment(codec.pack(p.payload()), '', version='0')}")
+    (tmp_path / "notebook.html").write_text(
+        f"<!doctype html><meta charset=utf-8>{html.fragment(codec.pack(p.payload()), '', version='0')}"
+    )
     open_page(page, tmp_path / "notebook.html")
     selected = page.locator("[role=tab][aria-selected=true]")
     page.keyboard.press("3")
@@ -368,17 +420,27 @@ def test_a_table_sorts_filters_and_downloads_what_it_shows(page, report):
     page.wait_for_timeout(150)
     with page.expect_download() as waiting:
         pane.get_by_role("button", name="Download CSV").click()
-    rows = list(csv.DictReader(io.StringIO(Path(waiting.value.path()).read_text(encoding="utf-8-sig"))))
+    rows = list(
+        csv.DictReader(io.StringIO(Path(waiting.value.path()).read_text(encoding="utf-8-sig")))
+    )
     expected = p.ops.frame[p.ops.frame["op"].str.contains("MatMul")]
     assert [r["op"] for r in rows] == expected["op"].tolist()
-    assert [float(r["self_us"]) for r in rows] == pytest.approx(expected["self_us"].tolist(), rel=1e-6)
+    assert [float(r["self_us"]) for r in rows] == pytest.approx(
+        expected["self_us"].tolist(), rel=1e-6
+    )
     field.fill("/(/")
     page.wait_for_timeout(150)
     assert "MatMul" in pane.inner_text(), "a bad expression keeps the last rows"
 
 
 @pytest.mark.parametrize(
-    "name", ["tf-gpu/rtx5000-cnn-batch64", "tf-gpu/v100x8-collectives", "jax/tpu-v6e-inference", "tf-cpu/prefetch-example"]
+    "name",
+    [
+        "tf-gpu/rtx5000-cnn-batch64",
+        "tf-gpu/v100x8-collectives",
+        "jax/tpu-v6e-inference",
+        "tf-cpu/prefetch-example",
+    ],
 )
 def test_real_profiles_draw_in_every_tab(page, tmp_path, name):
     p = load(real(name))

@@ -39,9 +39,18 @@ def made(url, root):
         file.write_bytes(data)
         os.utime(file, (time.time() - age,) * 2)
     source = "# nbprof: a run appears\nimport shutil\nshutil.copytree('nbprof-results/plugins/profile/first', 'nbprof-results/plugins/profile/third')"
-    cell = {"cell_type": "code", "id": "a", "metadata": {}, "execution_count": None, "outputs": [], "source": source}
+    cell = {
+        "cell_type": "code",
+        "id": "a",
+        "metadata": {},
+        "execution_count": None,
+        "outputs": [],
+        "source": source,
+    }
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    (folder / "train.ipynb").write_text(json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}))
+    (folder / "train.ipynb").write_text(
+        json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
+    )
     return url, folder
 
 
@@ -80,7 +89,9 @@ def show(page, folder):
 
 
 def row(page, name):
-    return page.get_by_role("tree", name="Runs").get_by_role("treeitem", name=re.compile(rf"^{name}, "))
+    return page.get_by_role("tree", name="Runs").get_by_role(
+        "treeitem", name=re.compile(rf"^{name}, ")
+    )
 
 
 def focus(page):
@@ -92,9 +103,19 @@ def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, f
     expected = load(folder[1] / RUNS / "first").overview
     row(page, "first").filter(has_text=expected["verdict_text"]).wait_for()
     told = [item.inner_text() for item in page.locator(".nbprof-runs-tree [role=treeitem]").all()]
-    assert [text.split("\n")[0] for text in told] == [f"{folder[1].name}/nbprof-results", "second", "first"]
+    assert [text.split("\n")[0] for text in told] == [
+        f"{folder[1].name}/nbprof-results",
+        "second",
+        "first",
+    ]
     assert "5 min ago" in told[1]
-    for text in ("2 h ago", "TensorFlow", "12 steps", f"{expected['step_time_ms']:.2f} ms", expected["verdict"]):
+    for text in (
+        "2 h ago",
+        "TensorFlow",
+        "12 steps",
+        f"{expected['step_time_ms']:.2f} ms",
+        expected["verdict"],
+    ):
         assert text in told[2]
     # Which two are compared, also where another part of nbprof does it.
     page.evaluate("""() => {
@@ -107,11 +128,15 @@ def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, f
     assert focus(page).startswith("second, ")
     page.keyboard.press("Shift+ArrowDown")
     page.get_by_role("button", name="Compare", exact=True).click()
-    assert page.evaluate("() => window.compared") == [[f"{folder[1].name}/{RUNS}/first", f"{folder[1].name}/{RUNS}/second"]]
+    assert page.evaluate("() => window.compared") == [
+        [f"{folder[1].name}/{RUNS}/first", f"{folder[1].name}/{RUNS}/second"]
+    ]
     row(page, "second").click()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role("tab", name="Overview").wait_for()
+    page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role(
+        "tab", name="Overview"
+    ).wait_for()
     page.locator(".lm-TabBar-tab.jp-mod-current", has_text="first").wait_for()
     page.get_by_role("searchbox", name="Filter runs").fill("device-b")
     row(page, "first").wait_for(state="detached")
@@ -180,11 +205,16 @@ def test_a_run_is_renamed_in_place_and_deleted_after_a_question(sidebar, folder)
     page.keyboard.press("Enter")
     row(page, "with prefetch").wait_for()
     assert sorted(path.name for path in home.iterdir()) == ["first", "with prefetch"]
-    page.wait_for_function("() => document.activeElement.getAttribute('aria-label')?.startsWith('with prefetch, ')")
+    page.wait_for_function(
+        "() => document.activeElement.getAttribute('aria-label')?.startsWith('with prefetch, ')"
+    )
     # Its tab goes with it, and has one name with the list and the dashboard.
     page.locator(".lm-TabBar-tab.jp-mod-current", has_text="with prefetch").wait_for()
     run.filter(has_text="with prefetch").wait_for()
-    for answer, left in (("Cancel", ["first", "with prefetch"]), (re.compile("Delete|Trash"), ["first"])):
+    for answer, left in (
+        ("Cancel", ["first", "with prefetch"]),
+        (re.compile("Delete|Trash"), ["first"]),
+    ):
         page.keyboard.press("Delete")
         dialog = page.get_by_role("dialog")
         assert f"{folder[1].name}/{RUNS}/with prefetch" in dialog.inner_text()
@@ -193,7 +223,9 @@ def test_a_run_is_renamed_in_place_and_deleted_after_a_question(sidebar, folder)
         assert sorted(path.name for path in home.iterdir()) == left
         if answer == "Cancel":
             row(page, "with prefetch").click()
-    page.locator(".nbprof-bar:visible", has_text=f"{folder[1].name}/{RUNS}/with prefetch: it was deleted").wait_for()
+    page.locator(
+        ".nbprof-bar:visible", has_text=f"{folder[1].name}/{RUNS}/with prefetch: it was deleted"
+    ).wait_for()
     assert run.inner_text() == "with prefetch", "what was read stays"
 
 
@@ -209,7 +241,9 @@ def test_a_cell_gets_a_run_and_a_run_that_a_cell_saved_is_listed(sidebar):
 
 def test_a_folder_that_was_added_stays_is_told_when_it_is_gone_and_leaves(sidebar, folder):
     page, logs = sidebar, f"{folder[1].name}/logs"
-    with page.expect_response(lambda r: "/api/workspaces/" in r.url and logs in (r.request.post_data or "")):
+    with page.expect_response(
+        lambda r: "/api/workspaces/" in r.url and logs in (r.request.post_data or "")
+    ):
         command(page, "nbprof:runs-add-folder", path=logs)
     row(page, "other").wait_for()
     page.goto(page.url.split("?")[0])

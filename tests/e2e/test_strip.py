@@ -64,16 +64,23 @@ def strip(page):
 
 
 def shows(page, text):
-    page.wait_for_function("text => document.querySelector('.nbprof-strip .head')?.textContent.startsWith(text)", arg=text)
+    page.wait_for_function(
+        "text => document.querySelector('.nbprof-strip .head')?.textContent.startsWith(text)",
+        arg=text,
+    )
 
 
 def step(page):
-    return int(page.locator(".nbprof-strip .item[data-name='step'] b").inner_text().replace(",", ""))
+    return int(
+        page.locator(".nbprof-strip .item[data-name='step'] b").inner_text().replace(",", "")
+    )
 
 
 def outputs(folder, name):
     notebook = nbformat.read(folder / name, 4)
-    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return [
+        output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +118,9 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     first = step(page)
     page.wait_for_function(LATER, arg=first)
     strip(page).locator(".item[data-name='CPU']").wait_for()
-    names = strip(page).locator(".item").evaluate_all("items => items.map(item => item.dataset.name)")
+    names = (
+        strip(page).locator(".item").evaluate_all("items => items.map(item => item.dataset.name)")
+    )
     assert names[:2] == ["step", "step time"]
     assert {"input", "CPU", "memory", "buffer", ""} <= set(names)
     # Who listens is told of the phase, and not of every picture.
@@ -120,7 +129,9 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     assert strip(page).get_by_role("status").inner_text() == said
     button.click()
     shows(page, "recorded steps 1 to ")
-    last = int(strip(page).locator(".head").inner_text().split(" to ")[1].split(";")[0].replace(",", ""))
+    last = int(
+        strip(page).locator(".head").inner_text().split(" to ")[1].split(";")[0].replace(",", "")
+    )
     assert not button.is_visible()
     page.wait_for_function(LATER, arg=last)
     assert running(page)
@@ -160,7 +171,9 @@ def test_the_first_picture_of_a_large_run_becomes_the_whole_where_the_reader_is(
     assert first.locator(".stepchart").is_visible()
     save(page)
     (folder / "later.ipynb").write_bytes((folder / "strip.ipynb").read_bytes())
-    first.get_by_role("button", name="Steps & input").or_(first.get_by_role("link", name="Steps & input")).click()
+    first.get_by_role("button", name="Steps & input").or_(
+        first.get_by_role("link", name="Steps & input")
+    ).click()
     (folder / "go").touch()
     dashboards(page).first.get_by_role("tab", name="Steps & input", selected=True).wait_for()
     wait_until_idle(page)

@@ -53,14 +53,30 @@ def recording():
         op = trace.op("aten::linear", start + 500, 2_000.0, types=["float"])
         inner = trace.op("aten::addmm", start + 600, 1_500.0)
         # The call of the fourth step is the longest.
-        trace.launched("volta_sgemm_128x64_nn", start + 700, start + 1_500, 3_000.0 + (400 if i == 3 else 0), inner)
+        trace.launched(
+            "volta_sgemm_128x64_nn",
+            start + 700,
+            start + 1_500,
+            3_000.0 + (400 if i == 3 else 0),
+            inner,
+        )
         trace.op("autograd::backward", start + 3_000, 4_000.0, tid=BACKWARD)
-        trace.launched("elementwise_kernel<4, add>", start + 3_200, start + 6_000, 1_000.0, op, tid=BACKWARD)
+        trace.launched(
+            "elementwise_kernel<4, add>", start + 3_200, start + 6_000, 1_000.0, op, tid=BACKWARD
+        )
         for k in range(40):
             trace.op(f"aten::small_{k % 4}", start + 7_200 + 40 * k, 20.0)
         trace.memory(start + 1_000, 1 << 20, 0x1000 + i, (i + 1) << 20, 8 << 20, device=0)
-        trace.memory(start + 9_000, -(1 << 20), 0x1000 + i, (3 if i == 3 else 0) << 20, 8 << 20, device=0)
-    trace.copy("Memcpy HtoD (Pinned -> Device)", LONE, 0.5, trace.call("cudaMemcpyAsync", LONE - 20, 3), stream=9)
+        trace.memory(
+            start + 9_000, -(1 << 20), 0x1000 + i, (3 if i == 3 else 0) << 20, 8 << 20, device=0
+        )
+    trace.copy(
+        "Memcpy HtoD (Pinned -> Device)",
+        LONE,
+        0.5,
+        trace.call("cudaMemcpyAsync", LONE - 20, 3),
+        stream=9,
+    )
     for tid in (201, 202, 203):
         trace.op("idle::wait", 59_000.0, 1.0, tid=tid)
     return trace
@@ -90,7 +106,9 @@ class View:
         self.shown = page.locator(".strips small")
 
     def label(self, name):
-        return self.page.locator(".labels .tlab").filter(has=self.page.locator("span", has_text=re.compile(rf"^[▾▸]?{re.escape(name)}")))
+        return self.page.locator(".labels .tlab").filter(
+            has=self.page.locator("span", has_text=re.compile(rf"^[▾▸]?{re.escape(name)}"))
+        )
 
     def point(self, lane, ms, depth=0):
         """Where a time on a lane is on the page, while the whole profile is in view."""
@@ -178,9 +196,17 @@ def test_it_opens_on_a_typical_step_with_all_of_them_a_click_away(view):
 
 def test_a_click_selects_a_slice_and_the_details_say_what_it_is(view):
     view.click("Stream 7", 33.0)
-    for text in ("volta_sgemm_128x64_nn", "aten::addmm", "31.500 ms, 3.40 ms", "ProfilerStep#3", "800.0 µs before it ran"):
+    for text in (
+        "volta_sgemm_128x64_nn",
+        "aten::addmm",
+        "31.500 ms, 3.40 ms",
+        "ProfilerStep#3",
+        "800.0 µs before it ran",
+    ):
         expect(view.slice).to_contain_text(text)
-    expect(view.words).to_contain_text("volta_sgemm_128x64_nn, 3.40 ms at 31.500 ms on Stream 7 of GPU 0.")
+    expect(view.words).to_contain_text(
+        "volta_sgemm_128x64_nn, 3.40 ms at 31.500 ms on Stream 7 of GPU 0."
+    )
     view.click("Stream 7", 38.0)
     expect(view.slice).to_contain_text("Click a slice")
 
@@ -265,7 +291,9 @@ def test_a_search_counts_marks_and_goes_from_hit_to_hit(view):
     view.page.wait_for_timeout(200)
     marked = strip.evaluate(BLACK, 29)
     runs = [x for x in marked if x - 1 not in marked]
-    assert runs == pytest.approx([width * (10 * i + 1.5) / view.end_ms for i in range(STEPS)], abs=2)
+    assert runs == pytest.approx(
+        [width * (10 * i + 1.5) / view.end_ms for i in range(STEPS)], abs=2
+    )
     view.search.press("Enter")
     expect(view.hits).to_contain_text("1 of 6 hits")
     view.search.press("Shift+Enter")
@@ -291,7 +319,10 @@ def test_an_expression_is_searched_for_and_a_wrong_one_is_told(view):
 
 
 def names(view):
-    return [text.split("\n")[0].lstrip("▾▸") for text in view.page.locator(".labels .tlab").all_inner_texts()]
+    return [
+        text.split("\n")[0].lstrip("▾▸")
+        for text in view.page.locator(".labels .tlab").all_inner_texts()
+    ]
 
 
 def test_lanes_are_filtered_pinned_and_closed(view):
@@ -378,7 +409,9 @@ def test_rows_and_charts_lead_into_the_trace(view):
     expect(view.slice).to_contain_text("31.500 ms, 3.40 ms")
     expect(view.hits).to_contain_text("9 of 13 hits")
     go("tab", name="GPU kernels").click()
-    go("tabpanel", name="GPU kernels").locator("tbody tr").filter(has_text="elementwise").first.click()
+    go("tabpanel", name="GPU kernels").locator("tbody tr").filter(
+        has_text="elementwise"
+    ).first.click()
     expect(view.slice).to_contain_text("elementwise_kernel")
     go("tab", name="Memory").click()
     go("tabpanel", name="Memory").get_by_text("Show in trace →").click()
@@ -429,7 +462,8 @@ def test_every_control_is_reached_by_tab(view):
     for _ in range(120):
         view.page.keyboard.press("Tab")
         if not view.page.evaluate(
-            f"reached => {{ const at = ({inside})(); if (!at?.closest('.pane')) return false; reached.add(at); return true; }}", reached
+            f"reached => {{ const at = ({inside})(); if (!at?.closest('.pane')) return false; reached.add(at); return true; }}",
+            reached,
         ):
             break
     missed = view.page.evaluate(
@@ -445,7 +479,9 @@ def test_every_control_is_reached_by_tab(view):
     assert missed[0] > 12
     assert missed[1] == []
     # Pins are no stops, as P pins; of a choice the arrow keys reach the others.
-    skipped = view.page.locator(".pane:not([hidden]) button[tabindex='-1']:visible:not(.pin,[role=radio])")
+    skipped = view.page.locator(
+        ".pane:not([hidden]) button[tabindex='-1']:visible:not(.pin,[role=radio])"
+    )
     assert skipped.count() == 0
 
 
@@ -461,7 +497,9 @@ def test_the_list_of_keys_opens_by_its_key(view):
 def test_on_a_screen_of_two_pixels_to_one_the_picture_has_both(browser, report):
     view = opened(browser, report, device_scale_factor=2)
     view.page.wait_for_timeout(300)
-    assert view.canvas.evaluate("canvas => canvas.width / canvas.clientWidth") == pytest.approx(2, abs=0.01)
+    assert view.canvas.evaluate("canvas => canvas.width / canvas.clientWidth") == pytest.approx(
+        2, abs=0.01
+    )
     here, beside = lone(view)
     assert (len(here), len(beside)) == (2, 1)
     view.click("Stream 7", 33.0)
@@ -473,7 +511,10 @@ def test_on_a_screen_of_two_pixels_to_one_the_picture_has_both(browser, report):
 def test_a_narrow_window_holds_it_all(browser, report):
     view = opened(browser, report, viewport={"width": 390, "height": 844})
     view.page.wait_for_timeout(300)
-    page, lanes = view.page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]"), view.canvas.bounding_box()
+    page, lanes = (
+        view.page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]"),
+        view.canvas.bounding_box(),
+    )
     assert page[0] <= page[1]
     assert lanes["width"] > 200
     view.click("Stream 7", 33.0)

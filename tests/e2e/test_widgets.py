@@ -8,7 +8,15 @@ import pytest
 
 from tests.e2e.axe import violations
 from tests.e2e.conftest import ROOT
-from tests.e2e.notebooks import command, end_kernels, open_notebook, wait_for_kernel, wait_until_idle, window, write_notebook
+from tests.e2e.notebooks import (
+    command,
+    end_kernels,
+    open_notebook,
+    wait_for_kernel,
+    wait_until_idle,
+    window,
+    write_notebook,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -42,7 +50,9 @@ def executed(browser, lab):
         open_notebook(page, url, "widgets.ipynb")
         wait_for_kernel(page)
         command(page, "notebook:run-all-cells")
-        page.locator(".jp-CodeCell", has_text="set ").locator(".jp-OutputArea-output").first.wait_for()
+        page.locator(".jp-CodeCell", has_text="set ").locator(
+            ".jp-OutputArea-output"
+        ).first.wait_for()
         wait_until_idle(page)
         yield page
         end_kernels(page, url)

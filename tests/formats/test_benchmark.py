@@ -20,8 +20,14 @@ def decode(monkeypatch):
 def test_a_measurement_is_a_whole_process(tmp_path, decode):
     path = tmp_path / "run.xplane.pb"
     path.write_bytes(training_run(3))
-    contestants, missing = decode.contestants("xspace", str(tmp_path / "python"), tmp_path / "cache")
-    assert [c.name for c in contestants] == ["nbprof", "nbprof, filling its cache", "nbprof, second open"]
+    contestants, missing = decode.contestants(
+        "xspace", str(tmp_path / "python"), tmp_path / "cache"
+    )
+    assert [c.name for c in contestants] == [
+        "nbprof",
+        "nbprof, filling its cache",
+        "nbprof, second open",
+    ]
     assert "XProf is missing" in missing[0]
     run = contestants[0].measure(path, tmp_path)
     assert (run.events, run.rows) == (3 * 8, 3)
@@ -32,7 +38,9 @@ def test_a_measurement_is_a_whole_process(tmp_path, decode):
     with pytest.raises(AssertionError, match="read 24 of 30 events"):
         decode.check(contestants[0], run, {"events": 30, "ops": 2}, path)
     with pytest.raises(AssertionError, match="no ops"):
-        decode.check(contestants[0], decode.Run(1, 1, 1, 1, 1, 24, 0), {"events": 24, "ops": 2}, path)
+        decode.check(
+            contestants[0], decode.Run(1, 1, 1, 1, 1, 24, 0), {"events": 24, "ops": 2}, path
+        )
 
 
 def test_a_reader_that_fails_stops_the_benchmark(tmp_path, decode):

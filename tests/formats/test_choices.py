@@ -17,10 +17,16 @@ BASE = 1_700_000_000
 DAY = 86_400
 
 
-def trace(at_s: float | None = 0.0, *, base: bool = True, rank: int | None = None, world: int = 2) -> bytes:
+def trace(
+    at_s: float | None = 0.0, *, base: bool = True, rank: int | None = None, world: int = 2
+) -> bytes:
     """One step, recorded so many seconds after `BASE`; without a clock where that is None. No two are the same, byte for byte."""
     trace.count += 1
-    facts = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world}}
+    facts = (
+        {}
+        if rank is None
+        else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world}}
+    )
     if at_s is not None and base:
         facts["baseTimeNanoseconds"] = BASE * 10**9
     file = Kineto(**facts)
@@ -42,14 +48,21 @@ def write(path: Path, data: bytes, copied: float = BASE + 100 * DAY) -> Path:
 
 
 def files(tmp_path):
-    return [sorted(Path(file.label).relative_to(tmp_path).as_posix() for file in run.files) for run in locate.runs(tmp_path)]
+    return [
+        sorted(Path(file.label).relative_to(tmp_path).as_posix() for file in run.files)
+        for run in locate.runs(tmp_path)
+    ]
 
 
 @pytest.mark.parametrize("base", [True, False])
 def test_runs_are_in_the_order_of_their_own_clocks(tmp_path, base):
     # The oldest was copied last.
     for number in range(3):
-        write(tmp_path / f"run{number}.pt.trace.json", trace(number * DAY, base=base), BASE + (10 - number) * DAY)
+        write(
+            tmp_path / f"run{number}.pt.trace.json",
+            trace(number * DAY, base=base),
+            BASE + (10 - number) * DAY,
+        )
     table = runs(tmp_path)
     assert table["run"].tolist() == ["run2", "run1", "run0"]
     assert table["modified"].astype("int64").diff().dropna().tolist() == [-DAY * 10**9] * 2
@@ -63,7 +76,10 @@ def test_runs_are_in_the_order_of_their_own_clocks(tmp_path, base):
 def test_the_order_is_said_where_not_all_have_a_clock(tmp_path):
     write(tmp_path / "a.pt.trace.json", trace(None), BASE + DAY)
     write(tmp_path / "b.pt.trace.json", trace(0.0), BASE + 2 * DAY)
-    assert "is the newest of 2 runs here, by when their files were last changed, because not all have a" in str(load(tmp_path).receipt)
+    assert (
+        "is the newest of 2 runs here, by when their files were last changed, because not all have a"
+        in str(load(tmp_path).receipt)
+    )
 
 
 def test_a_single_run_is_no_choice(tmp_path):
@@ -75,20 +91,32 @@ def test_runs_of_tensorboard_are_in_the_order_of_their_names(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line("python", [host.event("dense/MatMul:MatMul", 0, MS)])
     for number, name in enumerate(["2024_05_02_10_00_00", "2024_05_01_10_00_00"]):
-        write(tmp_path / "plugins/profile" / name / "host.xplane.pb", xspace(host), BASE + number * DAY)
+        write(
+            tmp_path / "plugins/profile" / name / "host.xplane.pb",
+            xspace(host),
+            BASE + number * DAY,
+        )
     assert runs(tmp_path)["run"].tolist() == ["2024_05_02_10_00_00", "2024_05_01_10_00_00"]
 
 
 @pytest.mark.parametrize(
     "folders",
-    [["rank0", "rank1"], ["rank_0", "rank_1", "rank_2"], ["gpu-0", "gpu-1"], ["job.rank00", "job.rank01"]],
+    [
+        ["rank0", "rank1"],
+        ["rank_0", "rank_1", "rank_2"],
+        ["gpu-0", "gpu-1"],
+        ["job.rank00", "job.rank01"],
+    ],
 )
 def test_ranks_by_folder_are_one_run(tmp_path, folders):
     for number, folder in enumerate(folders):
         write(tmp_path / folder / "trace.json", trace(0.1 * number))
     p = load(tmp_path)
     assert p.hosts == [f"{folder}/trace" for folder in folders]
-    assert "are read as the ranks of one run by the numbers of ranks in their names and times that are the same." in str(p.receipt)
+    assert (
+        "are read as the ranks of one run by the numbers of ranks in their names and times that are the same."
+        in str(p.receipt)
+    )
     assert len(runs(tmp_path)) == 1
     assert load(tmp_path / folders[1] / "trace.json").hosts == ["trace"]
 
@@ -141,7 +169,9 @@ def test_names_with_places_along_axes_of_parallelism(tmp_path, pattern):
     for rank in range(4):
         write(tmp_path / pattern.format(rank, rank, rank), trace(0.1 * rank))
     (run,) = locate.runs(tmp_path)
-    assert [file.name for file in run.files] == [pattern.format(rank, rank, rank) for rank in range(4)]
+    assert [file.name for file in run.files] == [
+        pattern.format(rank, rank, rank) for rank in range(4)
+    ]
     assert "are read as the ranks of one run by the numbers" in str(load(tmp_path).receipt)
 
 
@@ -157,7 +187,10 @@ def test_an_older_file_is_no_rank_of_a_job(tmp_path):
     write(tmp_path / "rank0.pt.trace.json", trace(3 * DAY))
     write(tmp_path / "rank1.pt.trace.json", trace(3 * DAY + 1))
     write(tmp_path / "rank2.pt.trace.json", trace(0.0))
-    assert files(tmp_path) == [["rank0.pt.trace.json", "rank1.pt.trace.json"], ["rank2.pt.trace.json"]]
+    assert files(tmp_path) == [
+        ["rank0.pt.trace.json", "rank1.pt.trace.json"],
+        ["rank2.pt.trace.json"],
+    ]
 
 
 def test_an_older_file_in_the_folder_of_a_run_is_no_host_of_it(tmp_path):
@@ -171,7 +204,8 @@ def test_files_without_a_clock_are_joined_and_the_doubt_is_said(tmp_path):
     write(tmp_path / "rank1.pt.trace.json", trace(None), BASE + 3 * DAY)
     said = str(load(tmp_path).receipt)
     assert (
-        "are read as the ranks of one run by the numbers of ranks in their names, though the files were last changed 3 days apart" in said
+        "are read as the ranks of one run by the numbers of ranks in their names, though the files were last changed 3 days apart"
+        in said
     )
 
 

@@ -12,7 +12,17 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.core.trace import DOUBLE, INT, TEXT, UINT
 from nbprof.formats.chrome import chrome
-from tests.support.chrome import Memory, compact, complete, document, expected_slices, kineto, packed, read, slices_of
+from tests.support.chrome import (
+    Memory,
+    compact,
+    complete,
+    document,
+    expected_slices,
+    kineto,
+    packed,
+    read,
+    slices_of,
+)
 
 US = 10**6  # ps
 
@@ -20,7 +30,12 @@ US = 10**6  # ps
 def _events(trace):
     return [
         (trace.names[n], s, d)
-        for n, s, d in zip(trace.events.name.tolist(), trace.events.start.tolist(), trace.events.duration.tolist(), strict=True)
+        for n, s, d in zip(
+            trace.events.name.tolist(),
+            trace.events.start.tolist(),
+            trace.events.duration.tolist(),
+            strict=True,
+        )
     ]
 
 
@@ -49,7 +64,12 @@ def _warnings(trace):
 
 def test_the_layout_of_pytorch_and_its_metadata_on_both_sides_of_the_events():
     text = kineto(
-        complete("aten::mm", 5013.125, 10.5, args={"External id": 7, "Input Dims": [[2, 3], [3, 4]], "Fwd thread id": 0}),
+        complete(
+            "aten::mm",
+            5013.125,
+            10.5,
+            args={"External id": 7, "Input Dims": [[2, 3], [3, 4]], "Fwd thread id": 0},
+        ),
         complete("aten::t", 5014, 1.001),
         deviceProperties=[{"id": 0, "name": "A100"}],
         baseTimeNanoseconds=1_700_000_000_000_000_000,
@@ -59,7 +79,11 @@ def test_the_layout_of_pytorch_and_its_metadata_on_both_sides_of_the_events():
     assert _events(trace) == [("aten::mm", 0, 10_500_000), ("aten::t", 875_000, 1_001_000)]
     assert trace.metadata["deviceProperties"] == [{"id": 0, "name": "A100"}]
     assert trace.metadata["traceName"] == "/tmp/t.json"
-    assert (_arg(trace, "External id"), _arg(trace, "Input Dims"), _arg(trace, "cat")) == (7, "[[2, 3], [3, 4]]", "cpu_op")
+    assert (_arg(trace, "External id"), _arg(trace, "Input Dims"), _arg(trace, "cat")) == (
+        7,
+        "[[2, 3], [3, 4]]",
+        "cpu_op",
+    )
     assert trace.receipt.events == 2
     assert not trace.receipt.lines
 
@@ -75,14 +99,25 @@ def test_absolute_times_keep_every_nanosecond():
 
 
 def test_times_as_strings():
-    trace = read(json.dumps([complete("a", "1717575960208020.758", "0.45077999999999996"), complete("b", "1717575960208021", 0.5)]))
+    trace = read(
+        json.dumps(
+            [
+                complete("a", "1717575960208020.758", "0.45077999999999996"),
+                complete("b", "1717575960208021", 0.5),
+            ]
+        )
+    )
     assert trace.epoch_ns == 1_717_575_960_208_020_758
     assert _events(trace) == [("a", 0, 450_780), ("b", 242_000, 500_000)]
-    assert [n.text for n in trace.receipt.notes] == ["Times with digits below a picosecond, rounded: 1."]
+    assert [n.text for n in trace.receipt.notes] == [
+        "Times with digits below a picosecond, rounded: 1."
+    ]
 
 
 def test_exponents_are_exact():
-    trace = read('[{"ph":"X","name":"a","ts":1.682725898236567123e15,"dur":1e-3},{"ph":"X","name":"b","ts":1682725898236568,"dur":2.5E+1}]')
+    trace = read(
+        '[{"ph":"X","name":"a","ts":1.682725898236567123e15,"dur":1e-3},{"ph":"X","name":"b","ts":1682725898236568,"dur":2.5E+1}]'
+    )
     assert trace.epoch_ns == 1_682_725_898_236_567_123
     assert _events(trace) == [("a", 0, 1000), ("b", 877_000, 25 * US)]
 
@@ -110,7 +145,9 @@ def test_lanes_have_names_labels_and_their_producers_order():
             meta("num_cpus", 41, 0, number=4),
         )
     )
-    rows = trace.lanes[["process", "thread", "pid", "tid", "labels", "sort", "line_id", "events"]].values.tolist()
+    rows = trace.lanes[
+        ["process", "thread", "pid", "tid", "labels", "sort", "line_id", "events"]
+    ].values.tolist()
     assert rows == [
         ["python", "loader", "41", "loader", "CPU", 0, 2, 1],
         ["python", "thread 42 (python)", "41", "42", "CPU", 9, 42, 1],
@@ -119,10 +156,15 @@ def test_lanes_have_names_labels_and_their_producers_order():
     ]
     assert [p.name for p in trace.planes] == ["python", "python", "Spans"]
     assert trace.lanes.plane.tolist() == [0, 0, 1, 2]
-    assert [n.text for n in trace.receipt.notes] == ["Metadata events that are not used: num_cpus (1)."]
+    assert [n.text for n in trace.receipt.notes] == [
+        "Metadata events that are not used: num_cpus (1)."
+    ]
 
 
-@pytest.mark.parametrize(("pid", "shown"), [(-5, "-5"), (1 << 70, str(1 << 70)), (1.5, "1.5"), ("CUPTI", "CUPTI"), ("7", "7"), (None, "")])
+@pytest.mark.parametrize(
+    ("pid", "shown"),
+    [(-5, "-5"), (1 << 70, str(1 << 70)), (1.5, "1.5"), ("CUPTI", "CUPTI"), ("7", "7"), (None, "")],
+)
 def test_pids_and_tids_of_any_kind(pid, shown):
     trace = read(json.dumps([complete(pid=pid, tid=pid)]))
     assert trace.lanes[["pid", "tid"]].values.tolist() == [[shown, shown]]
@@ -167,7 +209,14 @@ def test_args_of_every_kind():
 
 
 def test_a_column_of_one_kind_is_stored_small_and_reads_as_int64():
-    trace = read(json.dumps([complete(ts=i, args={"id": i, "wide": i << 40, "mixed": i if i % 2 else str(i)}) for i in range(20)]))
+    trace = read(
+        json.dumps(
+            [
+                complete(ts=i, args={"id": i, "wide": i << 40, "mixed": i if i % 2 else str(i)})
+                for i in range(20)
+            ]
+        )
+    )
     assert trace.args["id"].value.dtype == np.int32
     assert trace.args["id"].kind == INT
     assert trace.arg("wide").tolist() == [i << 40 for i in range(20)]
@@ -207,13 +256,26 @@ def test_begins_and_ends_make_slices_that_nest():
     assert trace.events.parent.tolist() == [-1, 0, -1, -1, -1]
     outer = _at(trace, "outer")
     assert [_arg(trace, k, outer) for k in "abc"] == [1, 2, 3]
-    assert trace.receipt.skipped == {"left out: ends of slices without a begin (ph E without B).": 1}
-    assert _warnings(trace) == ["Slices without an end (ph B without E), drawn to the end of the trace: 2."]
+    assert trace.receipt.skipped == {
+        "left out: ends of slices without a begin (ph E without B).": 1
+    }
+    assert _warnings(trace) == [
+        "Slices without an end (ph B without E), drawn to the end of the trace: 2."
+    ]
 
 
 def test_async_slices_get_lanes_on_which_they_do_not_overlap():
     def mark(ph, ts, name, ident, cat="io", **fields):
-        return {"ph": ph, "name": name, "cat": cat, "id": ident, "pid": 1, "tid": ts, "ts": ts, **fields}
+        return {
+            "ph": ph,
+            "name": name,
+            "cat": cat,
+            "id": ident,
+            "pid": 1,
+            "tid": ts,
+            "ts": ts,
+            **fields,
+        }
 
     trace = read(
         json.dumps(
@@ -244,7 +306,20 @@ def test_async_slices_get_lanes_on_which_they_do_not_overlap():
 
 def test_instants_are_events_without_length_that_say_so():
     trace = read(
-        json.dumps([complete("op", 1, 9), {"ph": "i", "s": "t", "name": "[memory]", "pid": 7, "tid": 8, "ts": 4, "args": {"Bytes": -512}}])
+        json.dumps(
+            [
+                complete("op", 1, 9),
+                {
+                    "ph": "i",
+                    "s": "t",
+                    "name": "[memory]",
+                    "pid": 7,
+                    "tid": 8,
+                    "ts": 4,
+                    "args": {"Bytes": -512},
+                },
+            ]
+        )
     )
     assert _events(trace) == [("op", 0, 9 * US), ("[memory]", 3 * US, 0)]
     assert trace.args["ph"].event.tolist() == [1]
@@ -267,7 +342,12 @@ def test_counters_are_series_over_time():
 
     trace = read(
         json.dumps(
-            [complete("op", 1, 9), count(3, "mem", used=1.5, free=2), count(2, "mem", used=1, free=3), count(2, "fps", value=60, note="x")]
+            [
+                complete("op", 1, 9),
+                count(3, "mem", used=1.5, free=2),
+                count(2, "mem", used=1, free=3),
+                count(2, "fps", value=60, note="x"),
+            ]
         )
     )
     table = trace.counters
@@ -279,15 +359,34 @@ def test_counters_are_series_over_time():
         [0, "mem used", US, 1.0],
         [0, "mem used", 2 * US, 1.5],
     ]
-    assert [n.text for n in trace.receipt.notes] == ["Counter values that are not numbers, left out: 1."]
+    assert [n.text for n in trace.receipt.notes] == [
+        "Counter values that are not numbers, left out: 1."
+    ]
 
 
 def test_flows_keep_their_points():
     def flow(ph, ts, tid, ident=5, **fields):
-        return {"ph": ph, "id": ident, "pid": 7, "tid": tid, "ts": ts, "cat": "ac2g", "name": "ac2g", **fields}
+        return {
+            "ph": ph,
+            "id": ident,
+            "pid": 7,
+            "tid": tid,
+            "ts": ts,
+            "cat": "ac2g",
+            "name": "ac2g",
+            **fields,
+        }
 
     trace = read(
-        json.dumps([complete("launch", 1, 9), complete("kernel", 5, 9, tid=9), flow("s", 2, 8), flow("t", 3, 77), flow("f", 5, 9, bp="e")])
+        json.dumps(
+            [
+                complete("launch", 1, 9),
+                complete("kernel", 5, 9, tid=9),
+                flow("s", 2, 8),
+                flow("t", 3, 77),
+                flow("f", 5, 9, bp="e"),
+            ]
+        )
     )
     flows = trace.flows
     assert flows.phase.tolist() == [0, 1, 2]
@@ -325,10 +424,25 @@ def test_kinds_without_slices_are_counted():
 
 
 @pytest.mark.parametrize(
-    "ts", ["NaN", "Infinity", "-Infinity", "N/A", '"soon"', '"18446744073709551.615"', "1e300", "[]", "{}", "true", '""']
+    "ts",
+    [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "N/A",
+        '"soon"',
+        '"18446744073709551.615"',
+        "1e300",
+        "[]",
+        "{}",
+        "true",
+        '""',
+    ],
 )
 def test_a_time_that_is_none_costs_its_event_only(ts):
-    trace = read('[{"ph":"X","name":"a","ts":' + ts + ',"dur":1},{"ph":"X","name":"b","ts":5,"dur":1}]')
+    trace = read(
+        '[{"ph":"X","name":"a","ts":' + ts + ',"dur":1},{"ph":"X","name":"b","ts":5,"dur":1}]'
+    )
     assert _events(trace) == [("b", 0, US)]
     assert trace.receipt.skipped == {"left out: time (ts) is not a number or is out of range.": 1}
 
@@ -339,7 +453,10 @@ def test_an_event_without_a_time_is_counted(fields):
     assert trace.receipt.skipped == {"left out: no time (ts).": 1}
 
 
-@pytest.mark.parametrize(("dur", "length", "told"), [("-1.5", 0, "end before they start"), ("null", 0, "without a duration")])
+@pytest.mark.parametrize(
+    ("dur", "length", "told"),
+    [("-1.5", 0, "end before they start"), ("null", 0, "without a duration")],
+)
 def test_durations_that_are_taken_as_nothing(dur, length, told):
     trace = read('[{"ph":"X","name":"a","ts":1,"dur":' + dur + "}]")
     assert _events(trace) == [("a", 0, length)]
@@ -347,20 +464,38 @@ def test_durations_that_are_taken_as_nothing(dur, length, told):
 
 
 @pytest.mark.parametrize(
-    ("dur", "why"), [("NaN", "not a number"), ("604800000001", "more than a week"), ("1e14", "more than a week"), ("1e30", "not a number")]
+    ("dur", "why"),
+    [
+        ("NaN", "not a number"),
+        ("604800000001", "more than a week"),
+        ("1e14", "more than a week"),
+        ("1e30", "not a number"),
+    ],
 )
 def test_durations_that_cost_the_event(dur, why):
-    trace = read('[{"ph":"X","name":"a","ts":1,"dur":' + dur + '},{"ph":"X","name":"b","ts":1,"dur":604800000000}]')
+    trace = read(
+        '[{"ph":"X","name":"a","ts":1,"dur":'
+        + dur
+        + '},{"ph":"X","name":"b","ts":1,"dur":604800000000}]'
+    )
     assert _events(trace) == [("b", 0, 604800000000 * US)]
     assert [why in reason for reason in trace.receipt.skipped] == [True]
 
 
 def test_lost_times_do_not_stretch_the_timeline():
     late = 1_682_725_898_236_567
-    trace = read(json.dumps([complete("lost", 0), complete("lost", 0), complete("a", late), complete("b", late + 5)]))
+    trace = read(
+        json.dumps(
+            [complete("lost", 0), complete("lost", 0), complete("a", late), complete("b", late + 5)]
+        )
+    )
     assert [e[0] for e in _events(trace)] == ["a", "b"]
     assert [(n, "at time 0" in why) for why, n in trace.receipt.skipped.items()] == [(2, True)]
-    far = read(json.dumps([complete("a", late), complete("b", late + 5), complete("c", late + 9 * 24 * 3600 * US)]))
+    far = read(
+        json.dumps(
+            [complete("a", late), complete("b", late + 5), complete("c", late + 9 * 24 * 3600 * US)]
+        )
+    )
     assert [e[0] for e in _events(far)] == ["a", "b"]
     assert [n for why, n in far.receipt.skipped.items() if "more than a week away" in why] == [1]
 
@@ -373,16 +508,36 @@ def test_times_that_are_all_zero_are_kept_and_said():
 
 
 def test_events_are_sorted_with_the_outer_one_first():
-    made = [complete(f"{ts}/{dur}", ts, dur, tid=tid) for tid in (3, 1) for ts in (5, 1, 9) for dur in (1, 4, 2, 4)]
+    made = [
+        complete(f"{ts}/{dur}", ts, dur, tid=tid)
+        for tid in (3, 1)
+        for ts in (5, 1, 9)
+        for dur in (1, 4, 2, 4)
+    ]
     trace = read(json.dumps(made))
-    assert [e[0] for e in _events(trace)] == ["1/4", "1/4", "1/2", "1/1", "5/4", "5/4", "5/2", "5/1", "9/4", "9/4", "9/2", "9/1"] * 2
+    assert [e[0] for e in _events(trace)] == [
+        "1/4",
+        "1/4",
+        "1/2",
+        "1/1",
+        "5/4",
+        "5/4",
+        "5/2",
+        "5/1",
+        "9/4",
+        "9/4",
+        "9/2",
+        "9/1",
+    ] * 2
     assert (np.diff(trace.events.lane) >= 0).all()
 
 
 def test_several_files_on_one_clock():
     one = kineto(complete("a", 10), distributedInfo={"rank": 0}, baseTimeNanoseconds=10**18)
     two = kineto(complete("b", 12), distributedInfo={"rank": 1}, baseTimeNanoseconds=10**18 + 500)
-    trace = chrome.read([Memory(one.encode(), "r0.pt.trace.json"), Memory(packed(two), "r1.pt.trace.json.gz")])
+    trace = chrome.read(
+        [Memory(one.encode(), "r0.pt.trace.json"), Memory(packed(two), "r1.pt.trace.json.gz")]
+    )
     assert trace.hosts == ["r0", "r1"]
     assert trace.lanes.host.tolist() == ["r0", "r1"]
     assert trace.epoch_ns == 10**18 + 10_000
@@ -392,20 +547,32 @@ def test_several_files_on_one_clock():
 
 
 def test_files_with_clocks_that_have_nothing_in_common_are_drawn_from_their_beginnings():
-    pieces = [Memory(json.dumps([complete("a", t), complete("b", t + 3)]).encode(), f"{t}.json") for t in (5, 1_682_725_898_236_567)]
+    pieces = [
+        Memory(json.dumps([complete("a", t), complete("b", t + 3)]).encode(), f"{t}.json")
+        for t in (5, 1_682_725_898_236_567)
+    ]
     trace = chrome.read(pieces)
     assert sorted(e[1] for e in _events(trace)) == [0, 0, 3 * US, 3 * US]
     assert "more than a week apart" in _warnings(trace)[0]
 
 
 def test_the_layout_of_xla_with_its_empty_last_event():
-    text = compact(complete("a", 1), displayTimeUnit="ns", metadata={"highres-ticks": True}).replace("]}", ",{}]}")
+    text = compact(
+        complete("a", 1), displayTimeUnit="ns", metadata={"highres-ticks": True}
+    ).replace("]}", ",{}]}")
     trace = read(text, "host.trace.json.gz")
     assert (trace.receipt.events, trace.receipt.lines, trace.hosts) == (1, [], ["host"])
 
 
 @pytest.mark.parametrize(
-    ("count", "by_xla", "cut"), [(1000, True, True), (5000, True, True), (999, True, False), (1001, True, False), (1000, False, False)]
+    ("count", "by_xla", "cut"),
+    [
+        (1000, True, True),
+        (5000, True, True),
+        (999, True, False),
+        (1001, True, False),
+        (1000, False, False),
+    ],
 )
 def test_the_cut_of_xlas_exporter_is_said(monkeypatch, count, by_xla, cut):
     """Names of threads do not count; a file of another number of events is complete, whatever the limit was when it was written."""
@@ -452,7 +619,10 @@ def test_names_come_once_each_and_only_those_of_slices():
     trace = read(
         json.dumps(
             document(
-                complete("a", 1), complete("b", 2), complete("a", 3), {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "p"}}
+                complete("a", 1),
+                complete("b", 2),
+                complete("a", 3),
+                {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "p"}},
             )
         )
     )
@@ -461,29 +631,50 @@ def test_names_come_once_each_and_only_those_of_slices():
 
 
 def test_a_list_of_events_is_asked_for():
-    with pytest.raises(ReadError, match=r"/run/x.json: .*no list called traceEvents \(it has schemaVersion, deviceProperties\)"):
+    with pytest.raises(
+        ReadError,
+        match=r"/run/x.json: .*no list called traceEvents \(it has schemaVersion, deviceProperties\)",
+    ):
         read('{"schemaVersion": 1, "deviceProperties": []}', "x.json")
 
 
 @pytest.mark.parametrize(
     ("base", "epoch"),
-    [(10**18, 10**18 + 1000), ("1000000000000000000", 10**18 + 1000), (1e18, 10**18 + 1000), (-5, 1000), ("soon", 1000), (None, 1000)],
+    [
+        (10**18, 10**18 + 1000),
+        ("1000000000000000000", 10**18 + 1000),
+        (1e18, 10**18 + 1000),
+        (-5, 1000),
+        ("soon", 1000),
+        (None, 1000),
+    ],
 )
 def test_what_times_count_from(base, epoch):
     assert read(compact(complete("a", 1), baseTimeNanoseconds=base)).epoch_ns == epoch
 
 
 def test_times_before_the_base_are_times():
-    trace = read(compact(complete("a", -1.5), complete("b", 1), complete("c", "-0.0005"), baseTimeNanoseconds=10**18))
+    trace = read(
+        compact(
+            complete("a", -1.5),
+            complete("b", 1),
+            complete("c", "-0.0005"),
+            baseTimeNanoseconds=10**18,
+        )
+    )
     assert trace.epoch_ns == 10**18 - 1500
     assert _events(trace) == [("a", 0, US), ("c", 1_499_500, US), ("b", 2_500_000, US)]
 
 
 def test_arg_columns_come_out_whole_for_several_threads_at_once():
-    trace = read(json.dumps([complete(ts=i, args={f"k{j}": i * j for j in range(20)}) for i in range(2000)]))
+    trace = read(
+        json.dumps([complete(ts=i, args={f"k{j}": i * j for j in range(20)}) for i in range(2000)])
+    )
     with ThreadPoolExecutor(8) as pool:
         columns = list(pool.map(trace.args.__getitem__, [f"k{j}" for j in range(20)] * 8))
-    assert all(c.values.tolist() == [i * (n % 20) for i in range(2000)] for n, c in enumerate(columns))
+    assert all(
+        c.values.tolist() == [i * (n % 20) for i in range(2000)] for n, c in enumerate(columns)
+    )
     assert columns[3] is columns[23]
     assert len(trace.args) == len(list(trace.args)) == 21
     assert "missing" not in trace.args

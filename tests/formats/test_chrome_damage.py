@@ -25,9 +25,33 @@ from tests.support.profiles import needed
 
 def _small(layout=kineto):
     return layout(
-        complete("aten::mm", 5013.125, 10.5, args={"External id": 7, "Input Dims": [[2, 3], []], "Call stack": "a.py(1): f;b.py(2): <g>"}),
-        {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "ts": 0, "args": {"name": "python"}},
-        complete('void k<(int)4, "q">', 5014.5, 1, cat="kernel", pid=0, tid=7, args={"correlation": 5, "grid": [1, 2, 3]}),
+        complete(
+            "aten::mm",
+            5013.125,
+            10.5,
+            args={
+                "External id": 7,
+                "Input Dims": [[2, 3], []],
+                "Call stack": "a.py(1): f;b.py(2): <g>",
+            },
+        ),
+        {
+            "ph": "M",
+            "name": "process_name",
+            "pid": 7,
+            "tid": 0,
+            "ts": 0,
+            "args": {"name": "python"},
+        },
+        complete(
+            'void k<(int)4, "q">',
+            5014.5,
+            1,
+            cat="kernel",
+            pid=0,
+            tid=7,
+            args={"correlation": 5, "grid": [1, 2, 3]},
+        ),
         {"ph": "s", "id": 5, "pid": 7, "tid": 8, "ts": 5013.5, "cat": "ac2g", "name": "ac2g"},
         baseTimeNanoseconds=1000,
     )
@@ -52,9 +76,17 @@ def test_cut_at_every_byte(layout):
         assert at >= begin
         assert not slices_of(trace) - whole
         # An event is there as soon as its last byte is.
-        assert len(trace.events) == sum(text[:at].count(end) for end in (_end(text, "mm"), _end(text, "k<")))
+        assert len(trace.events) == sum(
+            text[:at].count(end) for end in (_end(text, "mm"), _end(text, "k<"))
+        )
         if at < len(text.rstrip()):
-            assert any("is truncated at byte" in n.text or "not closed" in n.text for n in trace.receipt.notes) or text[at:].strip() == b""
+            assert (
+                any(
+                    "is truncated at byte" in n.text or "not closed" in n.text
+                    for n in trace.receipt.notes
+                )
+                or text[at:].strip() == b""
+            )
 
 
 def _end(text, name):
@@ -79,7 +111,9 @@ def test_a_killed_profiler_leaves_what_was_whole_and_the_byte():
     trace = read(text[:at])
     assert len(trace.events) == 400
     start = text.rindex("{", 0, at)
-    assert [n.text for n in trace.receipt.notes if f"byte {start:,}" in n.text and "killed" in n.text]
+    assert [
+        n.text for n in trace.receipt.notes if f"byte {start:,}" in n.text and "killed" in n.text
+    ]
     assert trace.receipt.dropped == 0
 
 
@@ -135,7 +169,9 @@ def test_names_that_are_no_json_are_mended(inside, name, around):
     )
     for layout in (kineto, compact):
         trace = read(layout(*events).replace('"@"', inside))
-        assert sorted(_names(trace)) == sorted([name, *(f"{w}{i}" for w in ("before", "after") for i in range(around))])
+        assert sorted(_names(trace)) == sorted(
+            [name, *(f"{w}{i}" for w in ("before", "after") for i in range(around))]
+        )
         assert trace.receipt.dropped == 0
 
 
@@ -153,7 +189,9 @@ def test_names_that_are_no_json_are_mended(inside, name, around):
     ],
 )
 def test_words_that_are_no_json(written, value):
-    trace = read(compact(complete(args={"a": 1, "v": 77, "z": 2}), complete(ts=2)).replace("77", written))
+    trace = read(
+        compact(complete(args={"a": 1, "v": 77, "z": 2}), complete(ts=2)).replace("77", written)
+    )
     assert len(trace.events) == 2
     assert trace.arg("z").tolist() == [2, -1]
     if value is None:
@@ -183,7 +221,9 @@ def test_a_broken_event_costs_only_itself(broken, around):
     last = ",".join(json.dumps(complete(f"c{i}", i + 1000)) for i in range(around))
     text = f'{{"traceEvents":[{first},{broken},{last}],"traceName":"t"}}'
     trace = read(text)
-    assert sorted(_names(trace)) == sorted([f"a{i}" for i in range(around)] + [f"c{i}" for i in range(around)])
+    assert sorted(_names(trace)) == sorted(
+        [f"a{i}" for i in range(around)] + [f"c{i}" for i in range(around)]
+    )
     # What is left of it may look like more than one.
     assert 1 <= trace.receipt.dropped <= (3 if ",{" in broken else 1)
     assert f"byte {text.index(broken):,}" in next(iter(trace.receipt.skipped))
@@ -192,7 +232,10 @@ def test_a_broken_event_costs_only_itself(broken, around):
 
 def test_broken_events_in_every_stretch(monkeypatch):
     monkeypatch.setattr(chrome_document, "STRETCH", 2000)
-    events = [json.dumps(complete(f"op {i}", i)) if i % 7 else f'{{"ph":"X","name":"no {i}","ts":{i} 1}}' for i in range(700)]
+    events = [
+        json.dumps(complete(f"op {i}", i)) if i % 7 else f'{{"ph":"X","name":"no {i}","ts":{i} 1}}'
+        for i in range(700)
+    ]
     trace = read("[" + ",\n".join(events) + "]")
     assert _names(trace) == [f"op {i}" for i in range(700) if i % 7]
     assert trace.receipt.dropped == 100
@@ -210,11 +253,19 @@ def test_events_that_begin_with_keys_of_their_own(monkeypatch):
 def test_entries_that_are_no_events():
     trace = read('[1,"text",null,[{"ph":"X"}],' + json.dumps(complete("a")) + ',true,"x:[{",-1.5]')
     assert _names(trace) == ["a"]
-    assert [n.text for n in trace.receipt.notes] == ["Entries in the event list that are not events, left out: 7."]
+    assert [n.text for n in trace.receipt.notes] == [
+        "Entries in the event list that are not events, left out: 7."
+    ]
 
 
 def test_commas_too_many_and_a_mark_in_front():
-    text = b"\xef\xbb\xbf" + compact(complete("a", 1, args={"k": 1}), complete("b", 2)).replace("}}", ",},}").replace("]", ",]").encode()
+    text = (
+        b"\xef\xbb\xbf"
+        + compact(complete("a", 1, args={"k": 1}), complete("b", 2))
+        .replace("}}", ",},}")
+        .replace("]", ",]")
+        .encode()
+    )
     trace = read(text)
     assert _names(trace) == ["a", "b"]
     assert trace.arg("k").tolist() == [1, -1]
@@ -297,7 +348,11 @@ def test_a_hundred_thousand_lanes():
 
 def test_very_long_texts():
     name, value = "n" * 3_000_000, "v" * 5_000_000
-    trace = read(compact(complete("a", 1), complete(name, 2, args={"k": value, "l": [value]}), complete("b", 3)))
+    trace = read(
+        compact(
+            complete("a", 1), complete(name, 2, args={"k": value, "l": [value]}), complete("b", 3)
+        )
+    )
     assert _names(trace) == ["a", name, "b"]
     assert trace.strings[trace.text_arg("k")[1]] == value
 
@@ -339,11 +394,16 @@ def test_a_packed_file_that_is_cut_gives_what_can_be_unpacked():
 
 @pytest.mark.usefixtures("unpacker")
 def test_damage_in_a_packed_file_is_said():
-    data = bytearray(packed(kineto(*[complete(f"op {random.Random(i).random()}", i) for i in range(3000)])))
+    data = bytearray(
+        packed(kineto(*[complete(f"op {random.Random(i).random()}", i) for i in range(3000)]))
+    )
     data[-6] ^= 0xFF
     assert any("damaged" in n.text for n in read(bytes(data)).receipt.notes)
     data[len(data) // 2] ^= 0xFF
-    assert any("damaged" in n.text or "is truncated at byte" in n.text for n in read(bytes(data)).receipt.notes)
+    assert any(
+        "damaged" in n.text or "is truncated at byte" in n.text
+        for n in read(bytes(data)).receipt.notes
+    )
     trace = read(packed(compact(complete())) + b"rubbish behind it")
     assert any("17 bytes after" in n.text for n in trace.receipt.notes)
 
@@ -356,13 +416,23 @@ def packed_spaces(count, end=b""):
     for _ in range(count):
         check = zlib.crc32(spaces, check)
     trailer = struct.pack("<II", zlib.crc32(end, check), 1 + (count << 20) + len(end))
-    return gzip.compress(b"")[:10] + first + block * count + make.compress(end) + make.flush() + trailer
+    return (
+        gzip.compress(b"")[:10]
+        + first
+        + block * count
+        + make.compress(end)
+        + make.flush()
+        + trailer
+    )
 
 
 @pytest.mark.usefixtures("unpacker")
 def test_a_gzip_bomb_ends_at_the_limit():
     bomb = packed_spaces(300)
-    with pytest.raises(ReadError, match=r"/run/host.pt.trace.json: it decompresses to more than 47.68 MiB.*limit_bytes"):
+    with pytest.raises(
+        ReadError,
+        match=r"/run/host.pt.trace.json: it decompresses to more than 47.68 MiB.*limit_bytes",
+    ):
         read(bomb, limit_bytes=50_000_000)
     assert len(read(gzip.compress(_small().encode()), limit_bytes=50_000_000).events) == 2
 
@@ -455,16 +525,27 @@ def test_damage_in_many_events_hides_no_others(right, wrong, mended, every, args
 @pytest.mark.parametrize("seed", range(10))
 def test_a_damaged_byte_costs_its_own_event_at_most(monkeypatch, seed):
     rng = random.Random(seed)
-    kinds = [{"a": 1, "s": "x"}, {"s": "[{"}, {"Input Dims": [[1, 2], []], "t": ["a", "b"]}, {"n": [{"name": 1}, {"ph": 2}]}]
+    kinds = [
+        {"a": 1, "s": "x"},
+        {"s": "[{"},
+        {"Input Dims": [[1, 2], []], "t": ["a", "b"]},
+        {"n": [{"name": 1}, {"ph": 2}]},
+    ]
     for _ in range(25):
         monkeypatch.setattr(chrome_document, "STRETCH", rng.choice([300, 2000, 1 << 20]))
         count, comma = rng.choice([3, 30, 200]), rng.choice([",", ", ", ",\n  "])
-        events = [json.dumps(complete(f"op{i}", i, args=rng.choice(kinds))).encode() for i in range(count)]
+        events = [
+            json.dumps(complete(f"op{i}", i, args=rng.choice(kinds))).encode() for i in range(count)
+        ]
         hit = {rng.randrange(count) for _ in range(rng.choice([1, 1, 2, 4]))}
         for i in hit:
             event = bytearray(events[i])
-            event[rng.randrange(len(event))] = rng.choice(b'"{}[],:\\ 0aZ\n') if rng.random() < 0.7 else rng.randrange(256)
+            event[rng.randrange(len(event))] = (
+                rng.choice(b'"{}[],:\\ 0aZ\n') if rng.random() < 0.7 else rng.randrange(256)
+            )
             events[i] = bytes(event)
         trace = read(b"[" + comma.encode().join(events) + b"]")
         assert {f"op{i}" for i in range(count) if i not in hit} <= set(_names(trace))
-        assert len(trace.events) + trace.receipt.dropped >= count or any(n.level == "warning" for n in trace.receipt.notes)
+        assert len(trace.events) + trace.receipt.dropped >= count or any(
+            n.level == "warning" for n in trace.receipt.notes
+        )

@@ -37,7 +37,11 @@ def _agrees(path: Path) -> int:
     assert any(n.text.startswith("Trace-wide marks") for n in trace.receipt.notes) == (marks > 0)
     others = sum(n for why, n in trace.receipt.skipped.items() if "(ph" in why)
     flows = _text(path).count('"ph": "f"') + _text(path).count('"ph": "s"')
-    assert trace.receipt.dropped - others - flows <= sum(missing.values()) - marks <= trace.receipt.dropped - others
+    assert (
+        trace.receipt.dropped - others - flows
+        <= sum(missing.values()) - marks
+        <= trace.receipt.dropped - others
+    )
     return len(trace.events)
 
 
@@ -48,6 +52,10 @@ def test_every_event_and_arg_of_kineto_traces(name):
 
 def test_every_event_and_arg_of_ascend_traces():
     folder = real("ascend")
-    files = [f for f in sorted(folder.rglob("*.json")) if f.read_bytes().lstrip()[:1] == b"[" and b'"ph"' in f.read_bytes()]
+    files = [
+        f
+        for f in sorted(folder.rglob("*.json"))
+        if f.read_bytes().lstrip()[:1] == b"[" and b'"ph"' in f.read_bytes()
+    ]
     assert len({f.parent for f in files}) > 2
     assert sum(_agrees(f) for f in files) > 10_000

@@ -74,7 +74,12 @@ def test_truncation_at_every_byte(read):
         else:
             assert len(notes) == 1
             assert (
-                int(re.search(r"is truncated: it ends inside the field at byte ([\d,]+)", notes[0])[1].replace(",", "")) == ends[whole - 1]
+                int(
+                    re.search(r"is truncated: it ends inside the field at byte ([\d,]+)", notes[0])[
+                        1
+                    ].replace(",", "")
+                )
+                == ends[whole - 1]
             )
 
 
@@ -89,7 +94,12 @@ def test_a_length_past_the_end_at_every_level(read):
     stat = chunk(4, plane.stat("text", "abc"))
     data = write(plane)
     assert read(data).receipt.events == 1
-    levels = {"plane": 1, "line": data.index(b"\x1a") + 1, "stat": data.index(stat) + 1, "text": data.index(b"\x2a\x03abc") + 1}
+    levels = {
+        "plane": 1,
+        "line": data.index(b"\x1a") + 1,
+        "stat": data.index(stat) + 1,
+        "text": data.index(b"\x2a\x03abc") + 1,
+    }
     levels["event"] = data.index(stat) - 7
     assert data[levels["event"] - 1] == 0x22
     for level, at in levels.items():
@@ -139,7 +149,14 @@ def test_a_hundred_thousand_lanes(read):
         b"\x7b\x7c" * 100_000,
         chunk(4, b"\x7b\x7c" * 100_000),
     ],
-    ids=["stats of an event", "stat ids", "unknown fields", "empty events", "groups of a line", "groups of an event"],
+    ids=[
+        "stats of an event",
+        "stat ids",
+        "unknown fields",
+        "empty events",
+        "groups of a line",
+        "groups of an event",
+    ],
 )
 def test_great_numbers_of_anything(read, inside):
     trace = read(chunk(1, chunk(3, inside)))
@@ -149,8 +166,18 @@ def test_great_numbers_of_anything(read, inside):
 def test_times_that_cannot_be_are_left_out_and_counted(read):
     plane = PlaneWriter("p")
     far = 2**62
-    times = [(0, 5), (far, 1), (-far, 1), (5, far), (far - 2000, 1), (3, -7), (far // 1000 * 999, 1)]
-    plane.line("t", [plane.event(f"e{i}", *time, x=i) for i, time in enumerate(times)], timestamp_ns=2)
+    times = [
+        (0, 5),
+        (far, 1),
+        (-far, 1),
+        (5, far),
+        (far - 2000, 1),
+        (3, -7),
+        (far // 1000 * 999, 1),
+    ]
+    plane.line(
+        "t", [plane.event(f"e{i}", *time, x=i) for i, time in enumerate(times)], timestamp_ns=2
+    )
     plane.line("never", [plane.event("gone", 1, 1, x=9)], line_id=2, timestamp_ns=2**62)
     plane.line("clock", [plane.event("e7", 0, 1, x=7)], line_id=4, timestamp_ns=10**18)
     plane.line("before", [plane.event("gone", 1, 1, x=9)], line_id=3, timestamp_ns=-(2**62))
@@ -170,7 +197,10 @@ def test_a_bad_byte_in_a_name_is_shown_and_reported(read):
     plane.line("t", [plane.event("kernel", 1, 2)])
     trace = read(write(plane).replace(b"kernel", b"k\xffrnel"))
     assert trace.names.tolist() == ["k\N{REPLACEMENT CHARACTER}rnel"]
-    assert any("1 string with invalid UTF-8" in n.text and n.level == "warning" for n in trace.receipt.notes)
+    assert any(
+        "1 string with invalid UTF-8" in n.text and n.level == "warning"
+        for n in trace.receipt.notes
+    )
 
 
 def test_an_empty_file_and_one_without_planes(read):
@@ -206,9 +236,24 @@ def event(*stats):
         # Field number 0 inside a group.
         (b"\x0b\x05\x08\x06\x12\x01\x0c" + chunk(1, chunk(3, event())), False),
         # A text that is no UTF-8 on an event that is left out, and one that another value replaces.
-        (chunk(1, chunk(3, chunk(4, number(5, 3) + chunk(4, number(1, 1) + chunk(5, b"\xff"))) + event())), True),
+        (
+            chunk(
+                1,
+                chunk(
+                    3, chunk(4, number(5, 3) + chunk(4, number(1, 1) + chunk(5, b"\xff"))) + event()
+                ),
+            ),
+            True,
+        ),
         (chunk(1, chunk(3, event(chunk(5, b"\xff") + number(4, 3)))), True),
-        (chunk(1, chunk(4, number(1, 1) + chunk(2, chunk(2, b"\xff") + chunk(2, "good"))) + chunk(3, event())), True),
+        (
+            chunk(
+                1,
+                chunk(4, number(1, 1) + chunk(2, chunk(2, b"\xff") + chunk(2, "good")))
+                + chunk(3, event()),
+            ),
+            True,
+        ),
         (chunk(1, chunk(2, b"\xff") + chunk(2, "good") + chunk(3, event())), True),
     ],
 )

@@ -26,7 +26,10 @@ def _said(profile):
 
 @pytest.mark.parametrize(
     "names",
-    [("job_rank-0.json.gz", "job_rank-1.json.gz"), ("worker0.1700000000000.pt.trace.json.gz", "worker1.1700000000000.pt.trace.json.gz")],
+    [
+        ("job_rank-0.json.gz", "job_rank-1.json.gz"),
+        ("worker0.1700000000000.pt.trace.json.gz", "worker1.1700000000000.pt.trace.json.gz"),
+    ],
 )
 @pytest.mark.parametrize("left", [0, 15])
 def test_rank_that_cannot_be_read_is_told(tmp_path, ranks, names, left):
@@ -43,7 +46,12 @@ def test_rank_that_cannot_be_read_is_told(tmp_path, ranks, names, left):
 def test_other_files_are_no_ranks(tmp_path, ranks):
     """Neither a rank that another file has, nor a file of another name, nor one of hours later is missed."""
     (tmp_path / "worker0.1700000000000.pt.trace.json.gz").write_bytes(ranks[0])
-    for name in ("worker0.1700000009000.pt.trace.json.gz", "worker1.1700090000000.pt.trace.json.gz", "settings_rank-1.json", "notes.json"):
+    for name in (
+        "worker0.1700000009000.pt.trace.json.gz",
+        "worker1.1700090000000.pt.trace.json.gz",
+        "settings_rank-1.json",
+        "notes.json",
+    ):
         (tmp_path / name).write_bytes(b"{}")
     read = nbprof.load(tmp_path)
     assert not [text for text in _said(read) if "skipped" in text]
@@ -57,7 +65,17 @@ def test_rank_with_a_damaged_head_is_still_one(tmp_path):
     noise = np.random.default_rng(5).integers(0, 1 << 60, 4000).tolist()
     text = json.loads(first)
     text["traceEvents"] += [
-        {"ph": "X", "cat": "cpu_op", "name": "x", "pid": 1, "tid": 1, "ts": 1.0, "dur": 1.0, "args": {"n": n}} for n in noise
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "x",
+            "pid": 1,
+            "tid": 1,
+            "ts": 1.0,
+            "dur": 1.0,
+            "args": {"n": n},
+        }
+        for n in noise
     ]
     packed = gzip.compress(json.dumps(text).encode(), mtime=0)
     at = 2000
@@ -79,7 +97,10 @@ def test_same_rank_twice_is_two_runs(tmp_path, ranks):
     assert sorted(listed) == ["a", "b"]
     for name, other in (("a", "b"), ("b", "a")):
         read = nbprof.load(tmp_path, run=name)
-        assert any(note.text.startswith(f"{other}.json.gz next to it has a rank number") for note in read.receipt.notes)
+        assert any(
+            note.text.startswith(f"{other}.json.gz next to it has a rank number")
+            for note in read.receipt.notes
+        )
 
 
 def test_damage_is_no_call_to_record_fewer_steps(tmp_path, ranks):

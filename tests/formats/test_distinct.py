@@ -12,15 +12,26 @@ from nbprof.core import wire
 from nbprof.core.trace import Receipt
 from nbprof.formats.xspace.texts import Strings
 
-LENGTHS = st.sampled_from([0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 41, 100, 128, 129, 255, 256, 257])
+LENGTHS = st.sampled_from(
+    [0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 41, 100, 128, 129, 255, 256, 257]
+)
 
 
 @st.composite
 def texts(draw):
-    base = draw(st.lists(LENGTHS.flatmap(lambda n: st.binary(min_size=n, max_size=n)), min_size=1, max_size=30))
+    base = draw(
+        st.lists(
+            LENGTHS.flatmap(lambda n: st.binary(min_size=n, max_size=n)), min_size=1, max_size=30
+        )
+    )
     # Texts that differ in the middle alone.
-    base += [b"a" * 40 + bytes([middle]) + b"b" * draw(st.sampled_from([0, 8, 30])) for middle in range(draw(st.integers(0, 4)))]
-    return [base[i % len(base)] for i in draw(st.lists(st.integers(0, 1000), min_size=1, max_size=300))]
+    base += [
+        b"a" * 40 + bytes([middle]) + b"b" * draw(st.sampled_from([0, 8, 30]))
+        for middle in range(draw(st.integers(0, 4)))
+    ]
+    return [
+        base[i % len(base)] for i in draw(st.lists(st.integers(0, 1000), min_size=1, max_size=300))
+    ]
 
 
 def coded(chosen):
@@ -44,7 +55,11 @@ def test_equal_hashes_of_different_texts_make_no_wrong_text(monkeypatch, few):
     monkeypatch.setattr(core_distinct, "_FACTOR", np.uint64(0))
     monkeypatch.setattr(core_distinct, "_FACTORS", np.zeros(32, np.uint64))
     monkeypatch.setattr(core_distinct, "_FEW", few)
-    chosen = [b"x%d" % (i % 7) for i in range(100)] + [b"a" * 50 + b"%d" % (i % 3) + b"z" * 50 for i in range(100)] + [b""] * 5
+    chosen = (
+        [b"x%d" % (i % 7) for i in range(100)]
+        + [b"a" * 50 + b"%d" % (i % 3) + b"z" * 50 for i in range(100)]
+        + [b""] * 5
+    )
     codes, found = coded(chosen)
     assert [found[c] for c in codes.tolist()] == chosen
 
@@ -63,4 +78,7 @@ def test_texts_that_are_no_utf8_are_counted_and_shown():
     receipt = Receipt()
     strings.report(receipt)
     assert [n.level for n in receipt.notes] == ["warning"]
-    assert "1 string with invalid UTF-8, such as 'k\N{REPLACEMENT CHARACTER}rnel'" in receipt.notes[0].text
+    assert (
+        "1 string with invalid UTF-8, such as 'k\N{REPLACEMENT CHARACTER}rnel'"
+        in receipt.notes[0].text
+    )

@@ -33,7 +33,10 @@ PROGRAM = program(
 def test_a_program_with_its_computations():
     found = Program(PROGRAM)
     assert (found.name, found.ident, found.entry, len(found)) == ("jit_f", 42, "main", 5)
-    assert [(c.name, c.ident, c.root, c.first, c.count) for c in found.computations] == [("fused", 2, 5, 0, 2), ("main", 7, 9, 2, 3)]
+    assert [(c.name, c.ident, c.root, c.first, c.count) for c in found.computations] == [
+        ("fused", 2, 5, 0, 2),
+        ("main", 7, 9, 2, 3),
+    ]
 
 
 def test_an_instruction_in_full():
@@ -58,11 +61,30 @@ def test_categories_and_ops():
 
 def test_many_instructions_are_found_by_name():
     lines = [instruction(f"op.{i}", "add", f"scope/op{i}") for i in range(1000)]
-    found = Program(program("big", computation("main", *lines), computation("other", instruction("op.7", "multiply"))))
-    assert [found.find(f"op.{i}").op_name for i in (0, 7, 999)] == ["scope/op0", "scope/op7", "scope/op999"]
+    found = Program(
+        program(
+            "big",
+            computation("main", *lines),
+            computation("other", instruction("op.7", "multiply")),
+        )
+    )
+    assert [found.find(f"op.{i}").op_name for i in (0, 7, 999)] == [
+        "scope/op0",
+        "scope/op7",
+        "scope/op999",
+    ]
 
 
-@pytest.mark.parametrize("data", [b"", chunk(1, b""), chunk(3, b"buffers"), program("empty"), program("none", computation("main"))])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        chunk(1, b""),
+        chunk(3, b"buffers"),
+        program("empty"),
+        program("none", computation("main")),
+    ],
+)
 def test_programs_with_nothing_in_them(data):
     found = Program(data)
     assert len(found) == 0
@@ -70,7 +92,11 @@ def test_programs_with_nothing_in_them(data):
 
 
 def test_text_that_is_no_utf8():
-    data = chunk(1, chunk(1, b"\xff\xfe") + chunk(3, computation("main", chunk(1, b"\xffop") + chunk(2, "add"))))
+    data = chunk(
+        1,
+        chunk(1, b"\xff\xfe")
+        + chunk(3, computation("main", chunk(1, b"\xffop") + chunk(2, "add"))),
+    )
     assert Program(data).find("�op").opcode == "add"
 
 
@@ -87,7 +113,11 @@ def test_a_program_that_was_cut_off_is_told(length):
         read_all(PROGRAM[:length])
 
 
-@given(st.lists(st.tuples(st.integers(0, len(PROGRAM) - 1), st.integers(0, 255)), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(PROGRAM) - 1), st.integers(0, 255)), min_size=1, max_size=6
+    )
+)
 def test_a_damaged_program_is_read_or_told(changes):
     data = bytearray(PROGRAM)
     for at, value in changes:

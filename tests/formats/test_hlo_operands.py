@@ -20,7 +20,10 @@ def packed(*idents):
 
 
 def one_by_one(made, place):
-    return [-1 if (at := made.place_of(ident)) is None else at for ident in made.instruction(place).operands]
+    return [
+        -1 if (at := made.place_of(ident)) is None else at
+        for ident in made.instruction(place).operands
+    ]
 
 
 def test_operands_are_those_of_the_instructions():
@@ -41,7 +44,11 @@ def instructions(data):
     spans = [(0, len(data))]
     for wanted in (1, 3, 2):
         inner = [one for span in spans for one in wire.fields(data, *span)]
-        spans = [(start, end) for number, kind, start, end in inner if (number, kind) == (wanted, wire.LENGTH)]
+        spans = [
+            (start, end)
+            for number, kind, start, end in inner
+            if (number, kind) == (wanted, wire.LENGTH)
+        ]
     return spans
 
 
@@ -55,7 +62,8 @@ def test_fields_of_all_are_those_of_each(copies):
         assert len(made) == len(spans) > copies
         for place in {0, len(spans) // 2, *range(len(spans) - 5, len(spans))}:
             mine = [
-                [number, kind, value if kind else wire.signed(value), end] for number, kind, value, end in wire.fields(data, *spans[place])
+                [number, kind, value if kind else wire.signed(value), end]
+                for number, kind, value, end in wire.fields(data, *spans[place])
             ]
             assert made.fields(place) == [field for field in mine if field[0] not in (1, 2, 3, 35)]
             seen.update(field[0] for field in mine)
@@ -64,7 +72,10 @@ def test_fields_of_all_are_those_of_each(copies):
 
 def test_idents_of_any_size_and_operands_that_are_nowhere():
     rows = [instruction(f"p{i}", "parameter", ident=ident) for i, ident in enumerate(ODD)]
-    rows += [instruction("sum", "tuple", ident=7, extra=packed(*ODD, 12345, *reversed(ODD))), instruction("none", "tuple", ident=8)]
+    rows += [
+        instruction("sum", "tuple", ident=7, extra=packed(*ODD, 12345, *reversed(ODD))),
+        instruction("none", "tuple", ident=8),
+    ]
     made = Program(program("m", computation("main", *rows)))
     count = len(ODD)
     assert list(made.operands(count)) == [*range(count), -1, *reversed(range(count))]
@@ -80,16 +91,31 @@ def test_idents_of_any_size_and_operands_that_are_nowhere():
     ],
 )
 def test_operands_that_are_not_in_one_piece(extra):
-    rows = [instruction("a", "parameter", ident=5), instruction("b", "parameter", ident=6), instruction("c", "add", ident=7, extra=extra)]
-    made = Program(program("m", computation("main", *rows, instruction("d", "negate", ident=9, extra=packed(7)))))
+    rows = [
+        instruction("a", "parameter", ident=5),
+        instruction("b", "parameter", ident=6),
+        instruction("c", "add", ident=7, extra=extra),
+    ]
+    made = Program(
+        program(
+            "m", computation("main", *rows, instruction("d", "negate", ident=9, extra=packed(7)))
+        )
+    )
     assert list(made.operands(2)) == [0, 1]
     assert list(made.operands(3)) == [2]
 
 
 @pytest.mark.parametrize("bad", [b"\x85", b"\x05\x80", b"\xff" * 10 + b"\x01"])
 def test_damaged_operands_are_of_their_instruction_alone(bad):
-    rows = [instruction("a", "parameter", ident=5), instruction("b", "negate", ident=6, extra=chunk(36, bad))]
-    made = Program(program("m", computation("main", *rows, instruction("c", "add", ident=7, extra=packed(5, 6)))))
+    rows = [
+        instruction("a", "parameter", ident=5),
+        instruction("b", "negate", ident=6, extra=chunk(36, bad)),
+    ]
+    made = Program(
+        program(
+            "m", computation("main", *rows, instruction("c", "add", ident=7, extra=packed(5, 6)))
+        )
+    )
     with pytest.raises(ReadError):
         made.operands(1)
     assert list(made.operands(2)) == [0, 1]
@@ -100,15 +126,28 @@ def test_fields_are_read_as_one_by_one():
     for _ in range(300):
         data = b"".join(
             (
-                number(int(random.integers(1, 5000)), int(random.choice([0, 1, 127, 128, 16383, 16384, 1 << 40]))),
-                chunk(int(random.integers(1, 40)), bytes(random.integers(0, 256, int(random.choice([0, 1, 5, 127, 128, 300])), np.uint8))),
+                number(
+                    int(random.integers(1, 5000)),
+                    int(random.choice([0, 1, 127, 128, 16383, 16384, 1 << 40])),
+                ),
+                chunk(
+                    int(random.integers(1, 40)),
+                    bytes(
+                        random.integers(
+                            0, 256, int(random.choice([0, 1, 5, 127, 128, 300])), np.uint8
+                        )
+                    ),
+                ),
                 varint(9 << 3 | 1) + bytes(8),
             )[int(random.integers(3))]
             for _ in range(int(random.integers(1, 6)))
         )
         cut = data[: int(random.integers(len(data) + 1))] if random.random() < 0.5 else data
         if random.random() < 0.3:
-            cut = bytes(byte ^ (1 << int(random.integers(8)) if random.random() < 0.05 else 0) for byte in cut)
+            cut = bytes(
+                byte ^ (1 << int(random.integers(8)) if random.random() < 0.05 else 0)
+                for byte in cut
+            )
         assert outcome(wire.fields(cut, 0, len(cut))) == outcome(slowly(cut)), cut.hex()
 
 

@@ -23,10 +23,25 @@ def read(data: bytes) -> Shape:
         (shape(F32, 8, 128), "f32[8,128]{1,0}", 4096, 4096),
         (shape(F32), "f32[]", 4, 4),
         (shape(F32, 3, 5, order=(0, 1)), "f32[3,5]{0,1}", 60, 60),
-        (shape(F32, 2, 9, 200, tiles=((8, 128),)), "f32[2,9,200]{2,1,0:T(8,128)}", 14400, 2 * 16 * 256 * 4),
-        (shape(F32, 9, 200, order=(0, 1), tiles=((8, 128),)), "f32[9,200]{0,1:T(8,128)}", 7200, 200 * 128 * 4),
+        (
+            shape(F32, 2, 9, 200, tiles=((8, 128),)),
+            "f32[2,9,200]{2,1,0:T(8,128)}",
+            14400,
+            2 * 16 * 256 * 4,
+        ),
+        (
+            shape(F32, 9, 200, order=(0, 1), tiles=((8, 128),)),
+            "f32[9,200]{0,1:T(8,128)}",
+            7200,
+            200 * 128 * 4,
+        ),
         (shape(BF16, 100, tiles=((128,),)), "bf16[100]{0:T(128)}", 200, 256),
-        (shape(BF16, 9, 200, tiles=((8, 128), (2, 1))), "bf16[9,200]{1,0:T(8,128)(2,1)}", 3600, 16 * 256 * 2),
+        (
+            shape(BF16, 9, 200, tiles=((8, 128), (2, 1))),
+            "bf16[9,200]{1,0:T(8,128)(2,1)}",
+            3600,
+            16 * 256 * 2,
+        ),
         (shape(F32, 100, tiles=((8, 128),)), "f32[100]{0:T(8,128)}", 400, 4096),
         (shape(S4, 5), "s4[5]{0}", 3, 3),
         (shape(F32, 0, 7), "f32[0,7]{1,0}", 0, 0),
@@ -34,7 +49,12 @@ def read(data: bytes) -> Shape:
         (number(2, 17), "token[]", 0, 0),
         (number(2, 99) + chunk(3, b"\x04"), "type 99[4]", 0, 0),
         (number(2, F32) + number(3, 4) + chunk(6, b"\x01"), "f32[<=4]", 16, 16),
-        (tuple_shape(shape(F32, 2), tuple_shape(shape(BF16, 3))), "(f32[2]{0}, (bf16[3]{0}))", 14, 14),
+        (
+            tuple_shape(shape(F32, 2), tuple_shape(shape(BF16, 3))),
+            "(f32[2]{0}, (bf16[3]{0}))",
+            14,
+            14,
+        ),
     ],
 )
 def test_shapes(data, text, bare, padded):
@@ -43,12 +63,19 @@ def test_shapes(data, text, bare, padded):
 
 
 def test_long_tuples_are_numbered():
-    assert str(read(tuple_shape(*[shape(F32)] * 7))) == "(f32[], f32[], f32[], f32[], f32[], /*index=5*/f32[], f32[])"
+    assert (
+        str(read(tuple_shape(*[shape(F32)] * 7)))
+        == "(f32[], f32[], f32[], f32[], f32[], /*index=5*/f32[], f32[])"
+    )
 
 
 def test_parts_of_a_tuple():
     found = read(tuple_shape(shape(F32, 2), tuple_shape(shape(BF16, 3), shape(F32))))
-    assert (str(found.at([])), str(found.at([0])), str(found.at([1, 0]))) == (str(found), "f32[2]{0}", "bf16[3]{0}")
+    assert (str(found.at([])), str(found.at([0])), str(found.at([1, 0]))) == (
+        str(found),
+        "f32[2]{0}",
+        "bf16[3]{0}",
+    )
     assert [str(array) for array in found.arrays()] == ["f32[2]{0}", "bf16[3]{0}", "f32[]"]
     for wrong in ([2], [0, 0], [-1]):
         with pytest.raises(IndexError, match="has no part"):

@@ -15,7 +15,11 @@ from tests.support.xspace import chunk, number
 
 OPS = {name: hlo_programs.single(*one) for name, one in hlo_programs.OPS.items()}
 FUSIONS = {f"fused {name}": hlo_programs.fusion(*one) for name, one in hlo_programs.FUSIONS.items()}
-ELEMENTWISE = {name: text for name, text in hlo_programs.elementwise() if name.endswith((" f32", " s4", " pred", " c64"))}
+ELEMENTWISE = {
+    name: text
+    for name, text in hlo_programs.elementwise()
+    if name.endswith((" f32", " s4", " pred", " c64"))
+}
 MORE = {
     "many operands": "ENTRY e { a = f32[2] parameter(0)\n ROOT t = (f32[2], f32[2], f32[2], f32[2], f32[2], f32[2]) tuple(a, a, a, a, a, a) }",
     "constants": "ENTRY e { a = bf16[] constant(-0.5)\n b = u64[] constant(18446744073709551615)\n c = f64[] constant(0.1)\n"
@@ -55,7 +59,9 @@ def printed(module):
     options.print_metadata = options.print_backend_config = False
     options.print_operand_shape = True
     lines = (line.strip().removeprefix("ROOT ") for line in module.to_string(options).splitlines())
-    return {line[1:].split(" = ")[0]: line for line in lines if line.startswith("%") and " = " in line}
+    return {
+        line[1:].split(" = ")[0]: line for line in lines if line.startswith("%") and " = " in line
+    }
 
 
 def held_against(module):
@@ -63,7 +69,11 @@ def held_against(module):
     program = Program(chunk(1, module.as_serialized_hlo_module_proto()))
     ours = {name: hlo_text.expression(program, place) for place, name in enumerate(program.names)}
     # Instructions of what runs at the side are written in the op that runs it.
-    wrong = {name: (text, theirs[name]) for name, text in ours.items() if name in theirs and text != theirs[name]}
+    wrong = {
+        name: (text, theirs[name])
+        for name, text in ours.items()
+        if name in theirs and text != theirs[name]
+    }
     return wrong, len(theirs)
 
 
@@ -75,12 +85,16 @@ def parser():
     return _hlo
 
 
-@pytest.mark.parametrize("texts", [OPS, FUSIONS, ELEMENTWISE, MORE], ids=["ops", "fusions", "elementwise", "more"])
+@pytest.mark.parametrize(
+    "texts", [OPS, FUSIONS, ELEMENTWISE, MORE], ids=["ops", "fusions", "elementwise", "more"]
+)
 def test_every_op_is_written_as_xla_writes_it(texts):
     xla = parser()
     wrong = {}
     for name, text in texts.items():
-        module = xla.hlo_module_from_text(text if text.startswith("HloModule") else f"HloModule m\n{text}")
+        module = xla.hlo_module_from_text(
+            text if text.startswith("HloModule") else f"HloModule m\n{text}"
+        )
         found, count = held_against(module)
         assert count > 0
         if found:
@@ -89,13 +103,27 @@ def test_every_op_is_written_as_xla_writes_it(texts):
     assert set(wrong) <= {"domain", "topk"}, wrong
 
 
-@pytest.mark.parametrize("name", ["gtx1080ti-reactant", "mi300-jax08_attention", "mi300-jax_conv_minimal_08", "tpu-v6e-inference"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gtx1080ti-reactant",
+        "mi300-jax08_attention",
+        "mi300-jax_conv_minimal_08",
+        "tpu-v6e-inference",
+    ],
+)
 def test_programs_of_real_profiles(name):
     xla = parser()
     count = 0
     for module in load(real(f"jax/{name}")).run.trace.modules:
-        content = next((at, end) for number, _, at, end in wire.fields(module.data, 0, len(module.data)) if number == 1)
-        wrong, more = held_against(xla.HloModule.from_serialized_hlo_module_proto(bytes(module.data[slice(*content)])))
+        content = next(
+            (at, end)
+            for number, _, at, end in wire.fields(module.data, 0, len(module.data))
+            if number == 1
+        )
+        wrong, more = held_against(
+            xla.HloModule.from_serialized_hlo_module_proto(bytes(module.data[slice(*content)]))
+        )
         count += more
         assert all("sharding=" in theirs for _, theirs in wrong.values()), wrong
     assert count > 5
@@ -103,9 +131,14 @@ def test_programs_of_real_profiles(name):
 
 def test_what_is_missing_is_marked_and_what_is_damaged_is_an_error():
     extra = chunk(36, b"\x63") + chunk(38, b"\x62")
-    data = hlo.program("p", hlo.computation("main", hlo.instruction("f", "fusion", kind="kLoop", ident=1, extra=extra)))
+    data = hlo.program(
+        "p",
+        hlo.computation("main", hlo.instruction("f", "fusion", kind="kLoop", ident=1, extra=extra)),
+    )
     assert hlo_text.expression(Program(data), 0) == "%f = [] fusion(%?), kind=kLoop, calls=%?"
-    odd = hlo.instruction("n", "new-op-of-tomorrow", ident=1, extra=chunk(3, hlo.shape(99, 2)) + number(5000, 7))
+    odd = hlo.instruction(
+        "n", "new-op-of-tomorrow", ident=1, extra=chunk(3, hlo.shape(99, 2)) + number(5000, 7)
+    )
     program = Program(hlo.program("p", hlo.computation("main", odd)))
     assert hlo_text.expression(program, 0) == "%n = type 99[2]{0} new-op-of-tomorrow()"
     bad = hlo.instruction("b", "add", ident=1, extra=chunk(3, b"\x2a\x7f"))

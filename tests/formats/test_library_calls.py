@@ -21,7 +21,12 @@ ONE_PRODUCT = 2 * BATCH * HEADS * QUERIES * KEYS * HEAD
 def config(**more):
     """The backend config of attention as JAX writes it."""
     shape = {"element_type": "BF16", "dimensions": [str(n) for n in (BATCH, HEADS, QUERIES, KEYS)]}
-    told = {"intermediate_tensor_shape": shape, "mask_type": "NO_MASK", "sliding_window_length": 0, "max_seg_per_batch": 1}
+    told = {
+        "intermediate_tensor_shape": shape,
+        "mask_type": "NO_MASK",
+        "sliding_window_length": 0,
+        "max_seg_per_batch": 1,
+    }
     return json.dumps({"cudnn_fmha_backend_config": told | {"is_paged_attention": False} | more})
 
 
@@ -32,14 +37,20 @@ def cost(operands, op):
 
 def attention(target, **more):
     made = f"(bf16[{BATCH},{QUERIES},{HEADS},{HEAD}], f32[{BATCH},{HEADS},{QUERIES}], u8[4096])"
-    return cost(QKV, f'{made} custom-call(q, k, v), custom_call_target="{target}", backend_config={config(**more)}')
+    return cost(
+        QKV,
+        f'{made} custom-call(q, k, v), custom_call_target="{target}", backend_config={config(**more)}',
+    )
 
 
 def test_attention_of_cudnn_has_the_flops_of_its_products():
     found = attention("__cudnn$fmhaSoftmax")
     assert found.flops == found.normalized_flops == 2 * ONE_PRODUCT
     # Queries, keys, values, what is made, and what the backward pass needs; no room to work in.
-    assert found.bytes == 2 * (2 * QUERIES + 2 * KEYS) * BATCH * HEADS * HEAD + 4 * BATCH * HEADS * QUERIES
+    assert (
+        found.bytes
+        == 2 * (2 * QUERIES + 2 * KEYS) * BATCH * HEADS * HEAD + 4 * BATCH * HEADS * QUERIES
+    )
     assert not found.in_xprof
     assert attention("__cudnn$fmhaSoftmaxBackward").flops == 5 * ONE_PRODUCT
 
@@ -53,7 +64,9 @@ def test_attention_of_cudnn_has_the_flops_of_its_products():
     ],
 )
 def test_only_pairs_that_the_mask_lets_through_count(more, pairs):
-    assert attention("__cudnn$fmhaScaleBiasSoftmax", **more).flops == 2 * ONE_PRODUCT * pairs / (QUERIES * KEYS)
+    assert attention("__cudnn$fmhaScaleBiasSoftmax", **more).flops == 2 * ONE_PRODUCT * pairs / (
+        QUERIES * KEYS
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,24 +83,54 @@ def test_what_depends_on_the_data_is_unknown(more):
 
 
 def test_attention_needs_its_operands():
-    assert attention_flops("__cudnn$fmhaSoftmax", config().encode(), [Shape("bf16", (2, 2))]) is None
+    assert (
+        attention_flops("__cudnn$fmhaSoftmax", config().encode(), [Shape("bf16", (2, 2))]) is None
+    )
 
 
 def test_a_kernel_of_pallas_costs_what_its_author_stated():
-    stated = {"custom_call_config": {"body": "TUzv", "cost_estimate": {"flops": 1000, "transcendentals": 5, "bytes_accessed": "3000"}}}
-    found = cost("a = f32[8]", f'f32[8] custom-call(a), custom_call_target="tpu_custom_call", backend_config={json.dumps(stated)}')
-    assert (found.flops, found.bytes, found.memory_bytes, found.in_xprof) == (1000.0, 3000.0, 3000.0, False)
+    stated = {
+        "custom_call_config": {
+            "body": "TUzv",
+            "cost_estimate": {"flops": 1000, "transcendentals": 5, "bytes_accessed": "3000"},
+        }
+    }
+    found = cost(
+        "a = f32[8]",
+        f'f32[8] custom-call(a), custom_call_target="tpu_custom_call", backend_config={json.dumps(stated)}',
+    )
+    assert (found.flops, found.bytes, found.memory_bytes, found.in_xprof) == (
+        1000.0,
+        3000.0,
+        3000.0,
+        False,
+    )
 
 
-@pytest.mark.parametrize("said", [b"", b"[]", b"{attn_heads = 16 : i64}", b'{"cost_estimate": {"flops": "many"}}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"[]",
+        b"{attn_heads = 16 : i64}",
+        b'{"cost_estimate": {"flops": "many"}}',
+        b"[" * 100_000,
+    ],
+)
 def test_a_config_that_states_nothing(said):
     assert estimate(said) is None
 
 
-@pytest.mark.parametrize("target", ["te_fused_attn_forward_ffi", "tpu_custom_call", "__gpu$xla.gpu.triton", "lapack_sgetrf_ffi"])
+@pytest.mark.parametrize(
+    "target",
+    ["te_fused_attn_forward_ffi", "tpu_custom_call", "__gpu$xla.gpu.triton", "lapack_sgetrf_ffi"],
+)
 def test_what_nobody_knows_is_not_zero(target):
     found = cost("a = f32[8]", f'f32[8] custom-call(a), custom_call_target="{target}"')
-    assert all(math.isnan(value) for value in (found.flops, found.normalized_flops, found.bytes, found.memory_bytes))
+    assert all(
+        math.isnan(value)
+        for value in (found.flops, found.normalized_flops, found.bytes, found.memory_bytes)
+    )
 
 
 def test_what_only_tells_the_compiler_something_costs_nothing():
@@ -105,6 +148,9 @@ def test_what_only_tells_the_compiler_something_costs_nothing():
 )
 def test_gradients_of_a_convolution_take_as_much_as_the_convolution(operands, made, target):
     window = "window={size=3x3 stride=2x2 pad=0_1x0_1}, dim_labels=b01f_01io->b01f"
-    found = cost(operands, f'({made},u8[0]) custom-call(a,b), {window}, custom_call_target="__cudnn${target}"')
+    found = cost(
+        operands,
+        f'({made},u8[0]) custom-call(a,b), {window}, custom_call_target="__cudnn${target}"',
+    )
     # Of 8 places of each of 3 rows of the kernel one lies on the padding.
     assert found.flops == 2 * 2 * 3 * 4 * (3 * 8 - 1) ** 2

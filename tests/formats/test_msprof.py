@@ -51,17 +51,25 @@ def test_kernels_have_the_same_columns_whatever_wrote_them(age):
 
 def test_the_same_kernels_with_crlf_and_a_mark_of_utf8():
     tasks, _ = made.training(2)
-    plain, odd = one(made.op_summary(tasks)), one(b"\xef\xbb\xbf" + made.op_summary(tasks, end="\r\n"))
+    plain, odd = (
+        one(made.op_summary(tasks)),
+        one(b"\xef\xbb\xbf" + made.op_summary(tasks, end="\r\n")),
+    )
     pd.testing.assert_frame_equal(plain.frame, odd.frame)
     assert odd.doubts == []
 
 
-@pytest.mark.parametrize(("unit", "places", "factor"), [("ms", 3, 1e3), ("us", 0, 1.0), ("ns", -3, 1e-3)])
+@pytest.mark.parametrize(
+    ("unit", "places", "factor"), [("ms", 3, 1e3), ("us", 0, 1.0), ("ns", -3, 1e-3)]
+)
 def test_times_are_microseconds_whatever_their_unit(unit, places, factor):
     # Of a clock that began with the machine; a date in ns has more digits than are read.
     begin = 1_700_000_000
     header = [f"Timestamp({unit})", "Node", f"Compute_time({unit})", f"Total_time({unit})"]
-    rows = [[f"{(begin + at).scaleb(-places):f}", "GetNext", "1.5", "20"] for at in (Decimal("0.125"), Decimal("2.5"))]
+    rows = [
+        [f"{(begin + at).scaleb(-places):f}", "GetNext", "1.5", "20"]
+        for at in (Decimal("0.125"), Decimal("2.5"))
+    ]
     section = one(made.table(header, rows))
     assert section.kind == "aicpu"
     assert section.doubts == []
@@ -73,7 +81,13 @@ def test_times_are_microseconds_whatever_their_unit(unit, places, factor):
 
 @pytest.mark.parametrize(("unit", "factor"), [("KB", 1024.0), ("MB", 1024.0**2), ("Bytes", 1.0)])
 def test_amounts_are_bytes_whatever_their_unit(unit, factor):
-    header = ["Component", "Timestamp(us)", f"Total Allocated({unit})", f"Total Reserved({unit})", "Device Type"]
+    header = [
+        "Component",
+        "Timestamp(us)",
+        f"Total Allocated({unit})",
+        f"Total Reserved({unit})",
+        "Device Type",
+    ]
     frame = one(made.table(header, [["PTA", made.moment(Decimal(5)), "1.5", "2", "NPU:0"]])).frame
     assert frame["allocated_bytes"].tolist() == [1.5 * factor]
     assert frame["reserved_bytes"].tolist() == [2 * factor]
@@ -91,7 +105,15 @@ def test_amounts_are_bytes_whatever_their_unit(unit, factor):
     ],
 )
 def test_moments_are_exact(text, exact):
-    header = ["kernel_name", "kernel_type", "stream_id", "task_id", "task_time(us)", "task_start(us)", "task_stop(us)"]
+    header = [
+        "kernel_name",
+        "kernel_type",
+        "stream_id",
+        "task_id",
+        "task_time(us)",
+        "task_start(us)",
+        "task_stop(us)",
+    ]
     section = one(made.table(header, [["a", "AI_CORE", 1, 2, 3, text, "N/A"]]))
     assert section.base_ns * 1000 + int(section.frame["start_ps"][0]) == exact
     assert section.frame["stop_ps"].isna().all()
@@ -110,7 +132,9 @@ def test_a_difference_that_wrapped_around_is_put_right_exactly():
     _, marks = made.training(3)
     section = one(made.step_trace(marks, underflow=True))
     assert section.frame["reduce_0_us"].tolist() == pytest.approx([100.0] * 3, abs=1e-9)
-    assert any("negative differences" in doubt and doubt.startswith("3 values") for doubt in section.doubts)
+    assert any(
+        "negative differences" in doubt and doubt.startswith("3 values") for doubt in section.doubts
+    )
 
 
 def test_ragged_rows_are_kept_and_counted():
@@ -148,7 +172,9 @@ def test_an_open_quote_does_not_take_the_file():
 
 def test_files_of_two_versions_in_one_are_two_tables():
     tasks, _ = made.training(2)
-    sections = msprof_csv.read(made.op_summary(tasks, age="2025") + made.op_summary(tasks, age="2026"))
+    sections = msprof_csv.read(
+        made.op_summary(tasks, age="2025") + made.op_summary(tasks, age="2026")
+    )
     assert [len(s.frame) for s in sections] == [8, 8]
     assert set(sections[0].frame["task_type"].dropna()) >= {"HCCL"}
     assert set(sections[1].frame["task_type"].dropna()) >= {"COMMUNICATION"}
@@ -168,7 +194,9 @@ def test_slices_are_one_table_and_of_several_exports_the_newest_counts(tmp_path)
     tasks, _ = made.training(6)
     parts = [tasks[:8], tasks[8:16], tasks[16:]]
     # The first slice of a CSV has no number.
-    for name, part in zip(("op_summary", "op_summary_slice_1", "op_summary_slice_2"), parts, strict=True):
+    for name, part in zip(
+        ("op_summary", "op_summary_slice_1", "op_summary_slice_2"), parts, strict=True
+    ):
         (tmp_path / f"{name}_20250109084754.csv").write_bytes(made.op_summary(part))
     (tmp_path / "op_summary_20240109084754.csv").write_bytes(made.op_summary(tasks[:1]))
     found, notes = msprof_tables.tables([LocalFile(p) for p in sorted(tmp_path.iterdir())])
@@ -183,7 +211,9 @@ def test_an_empty_file_is_told_not_raised(tmp_path):
     tasks, marks = made.training(2)
     folder = made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks)
     (folder / "mindstudio_profiler_output" / f"task_time_{made.DATE}.csv").write_bytes(b"")
-    (folder / "mindstudio_profiler_output" / f"communication_{made.DATE}.csv").write_bytes(b"a,b\n1,2\n")
+    (folder / "mindstudio_profiler_output" / f"communication_{made.DATE}.csv").write_bytes(
+        b"a,b\n1,2\n"
+    )
     trace = read(folder)
     assert any("task_time" in n.text and "is empty" in n.text for n in trace.receipt.notes)
     assert any("nbprof does not use" in n.text for n in trace.receipt.notes)
@@ -197,20 +227,34 @@ def test_rows_are_linked_to_the_events_of_the_timeline(tmp_path):
     assert (events >= 0).all()
     assert len(set(events.tolist())) == len(tasks)
     assert trace.events.start[events].tolist() == table.frame["start_ps"].tolist()
-    assert [str(trace.names[c]) for c in trace.events.name[events]] == table.frame["op_name"].tolist()
+    assert [str(trace.names[c]) for c in trace.events.name[events]] == table.frame[
+        "op_name"
+    ].tolist()
 
 
 def test_rows_without_a_timeline_become_events_that_are_the_same(tmp_path):
     tasks, marks = made.training(3)
     both = read(made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks))
-    alone = read(made.prof(tmp_path / "PROF_2_20250109094754000_A", tasks, marks, files=("op_summary", "step_trace")))
+    alone = read(
+        made.prof(
+            tmp_path / "PROF_2_20250109094754000_A",
+            tasks,
+            marks,
+            files=("op_summary", "step_trace"),
+        )
+    )
 
     def told(trace):
         table = trace.tables["op_summary"][0].frame
         at = table["event"].to_numpy()
         begin = trace.epoch_ns * 1000
         return sorted(
-            (begin + int(trace.events.start[e]), int(trace.events.duration[e]), str(trace.names[trace.events.name[e]])) for e in at
+            (
+                begin + int(trace.events.start[e]),
+                int(trace.events.duration[e]),
+                str(trace.names[trace.events.name[e]]),
+            )
+            for e in at
         )
 
     assert told(both) == told(alone)
@@ -232,16 +276,23 @@ def test_clocks_that_began_with_the_machine_become_dates(tmp_path):
 
 def test_ranks_that_began_together_are_one_run_and_others_are_not(tmp_path):
     for rank, time in enumerate(("20250109084754000", "20250109084755250", "20250109104754000")):
-        made.torch_npu(tmp_path / f"host_{rank}_{time}_ascend_pt", made.training(2)[0], rank=min(rank, 1))
+        made.torch_npu(
+            tmp_path / f"host_{rank}_{time}_ascend_pt", made.training(2)[0], rank=min(rank, 1)
+        )
     runs = locate.runs(tmp_path)
-    assert sorted(len({p.path.parts[-3] for p in run.files if p.name == "kernel_details.csv"}) for run in runs) == [1, 2]
+    assert sorted(
+        len({p.path.parts[-3] for p in run.files if p.name == "kernel_details.csv"}) for run in runs
+    ) == [1, 2]
     two = next(run for run in runs if "1 more" in run.name)
     assert msprof.read(two.files).hosts == ["rank 0", "rank 1"]
 
 
 def test_two_recordings_of_one_rank_are_told(tmp_path):
     tasks, _ = made.training(2)
-    folders = [made.torch_npu(tmp_path / name / "h_1_20250109084754000_ascend_pt", tasks, rank=3) for name in "ab"]
+    folders = [
+        made.torch_npu(tmp_path / name / "h_1_20250109084754000_ascend_pt", tasks, rank=3)
+        for name in "ab"
+    ]
     trace = msprof.read([LocalFile(p) for f in folders for p in sorted(f.rglob("*.*"))])
     assert len(set(trace.hosts)) == 2
     assert all(host.startswith("rank 3, ") for host in trace.hosts)
@@ -250,7 +301,9 @@ def test_two_recordings_of_one_rank_are_told(tmp_path):
 
 def test_a_raw_recording_says_how_it_is_exported(tmp_path):
     (tmp_path / "PROF_1_20250109084754000_A" / "device_0" / "data").mkdir(parents=True)
-    with pytest.raises(RawError, match=r"msprof --export=on --output=.*PROF_1_20250109084754000_A") as error:
+    with pytest.raises(
+        RawError, match=r"msprof --export=on --output=.*PROF_1_20250109084754000_A"
+    ) as error:
         locate.find(tmp_path)
     assert error.value.recordings == (str(tmp_path / "PROF_1_20250109084754000_A"),)
 
@@ -270,22 +323,41 @@ def test_one_table_alone_opens(tmp_path):
 
 
 def test_what_the_tools_found_is_read(tmp_path):
-    timed = {"Start Timestamp(us)": made.moment(Decimal(40), tab=False), "Elapse Time(ms)": 2.5, "Wait Time(ms)": 1.5}
+    timed = {
+        "Start Timestamp(us)": made.moment(Decimal(40), tab=False),
+        "Elapse Time(ms)": 2.5,
+        "Wait Time(ms)": 1.5,
+    }
     moved = {"SDMA": {"Transit Size(MB)": 2.0, "Transit Time(ms)": 0.5, "Bandwidth(GB/s)": 4.0}}
     facts = {"Communication Time Info": timed, "Communication Bandwidth Info": moved}
-    content = {"step1": {"p2p": {}, "collective": {"hcom_allReduce__1@77": facts, "Total Op Info": facts}}}
-    rule = {"Rule Type": "Computation", "Rule Description": "x", "result": [{"Rule Suggestion": "Low cube", "Tuning Data": ["a"]}]}
+    content = {
+        "step1": {"p2p": {}, "collective": {"hcom_allReduce__1@77": facts, "Total Op Info": facts}}
+    }
+    rule = {
+        "Rule Type": "Computation",
+        "Rule Description": "x",
+        "result": [{"Rule Suggestion": "Low cube", "Tuning Data": ["a"]}],
+    }
     folder = made.torch_npu(
         tmp_path / "h_1_20250109084754000_ascend_pt",
         made.training(2)[0],
         communication=json.dumps(content).encode(),
-        prof_rule_0=json.dumps({"data": {"Op Summary": [rule, {"Rule Type": "Memory", "result": []}]}}).encode(),
+        prof_rule_0=json.dumps(
+            {"data": {"Op Summary": [rule, {"Rule Type": "Memory", "result": []}]}}
+        ).encode(),
     )
     tables = read(folder).tables
     (operations,) = tables["communication"]
-    assert operations.frame[["name", "group", "elapse_ms", "wait_ms"]].iloc[0].tolist() == ["hcom_allReduce__1", "77", 2.5, 1.5]
+    assert operations.frame[["name", "group", "elapse_ms", "wait_ms"]].iloc[0].tolist() == [
+        "hcom_allReduce__1",
+        "77",
+        2.5,
+        1.5,
+    ]
     trace = read(folder)
-    assert int(trace.tables["communication"][0].frame["start_ps"][0]) + trace.epoch_ns * 1000 == int((made.EPOCH_US + 40) * 1_000_000)
+    assert int(
+        trace.tables["communication"][0].frame["start_ps"][0]
+    ) + trace.epoch_ns * 1000 == int((made.EPOCH_US + 40) * 1_000_000)
     assert tables["communication_bandwidth"][0].frame["transit_bytes"].tolist() == [2 * 1024.0**2]
     assert tables["prof_rule"][0].frame["suggestion"].tolist() == ["Low cube"]
 
@@ -306,21 +378,36 @@ def test_real_marks_of_an_older_version():
     first, second = (t.frame for t in trace.tables["step_trace"])
     assert len(first) == len(second) == 10
     row = first.iloc[1]
-    assert (round(row["fp_to_bp_us"], 2), round(row["iteration_refresh_us"], 2), row["data_aug_bound_us"]) == (4269.15, 11095.07, 32134.95)
-    lengths = [(t["iteration_end_ps"] - t["iteration_end_ps"].shift(1)).iloc[1] / 1e6 for t in (first, second)]
+    assert (
+        round(row["fp_to_bp_us"], 2),
+        round(row["iteration_refresh_us"], 2),
+        row["data_aug_bound_us"],
+    ) == (4269.15, 11095.07, 32134.95)
+    lengths = [
+        (t["iteration_end_ps"] - t["iteration_end_ps"].shift(1)).iloc[1] / 1e6
+        for t in (first, second)
+    ]
     assert lengths[0] == pytest.approx(47499.17, abs=0.01)
 
 
 def test_the_rows_of_the_exporters_own_tests():
     folder = real("ascend/msprof_ut_expected")
-    table = next(s for s in msprof_csv.read((folder / "summary_step_trace_assembler_rows.csv").read_bytes()) if len(s.frame))
+    table = next(
+        s
+        for s in msprof_csv.read((folder / "summary_step_trace_assembler_rows.csv").read_bytes())
+        if len(s.frame)
+    )
     assert table.frame["reduce_0_us"].tolist() == pytest.approx([30.312], abs=1e-9)
     assert table.frame["reduce_1_us"].tolist() == [6.556]
 
 
 def test_names_say_which_file_is_which():
-    assert msprof_tables.parsed("op_summary_slice_3_20250109084754.csv") == msprof_tables.Name("op_summary", (), 3, "20250109084754")
-    assert msprof_tables.parsed("op_summary_0_1_1_20230905213000.csv") == msprof_tables.Name("op_summary", (0, 1, 1), 0, "20230905213000")
+    assert msprof_tables.parsed("op_summary_slice_3_20250109084754.csv") == msprof_tables.Name(
+        "op_summary", (), 3, "20250109084754"
+    )
+    assert msprof_tables.parsed("op_summary_0_1_1_20230905213000.csv") == msprof_tables.Name(
+        "op_summary", (0, 1, 1), 0, "20230905213000"
+    )
     assert recordings.use_of("trace_view.json") == "timeline"
     assert recordings.use_of("step_trace_0_2_1.json") == "partial"
     assert recordings.use_of("README.txt") == ""

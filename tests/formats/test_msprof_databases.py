@@ -50,15 +50,24 @@ def test_text_and_database_are_read_once(tmp_path, tasks):
     trace = read(both(tmp_path / "b" / TORCH, tasks))
     assert len(trace.events) == len(alone.events)
     assert len(trace.tables["op_summary"]) == 1
-    assert f"{BASE} was not read: the tables and timeline next to it contain the same data." in notes(trace)
+    assert (
+        f"{BASE} was not read: the tables and timeline next to it contain the same data."
+        in notes(trace)
+    )
     # What the text lacks comes out of the other database.
-    assert "Read from analysis.db: communication, communication_bandwidth, communication_matrix, step_trace_time." in notes(trace)
+    assert (
+        "Read from analysis.db: communication, communication_bandwidth, communication_matrix, step_trace_time."
+        in notes(trace)
+    )
 
 
 @pytest.mark.parametrize(
     ("gone", "told"),
     [
-        ("trace_view.json", "the timeline, api_statistic, task_time; op_summary: from the other files of the recording."),
+        (
+            "trace_view.json",
+            "the timeline, api_statistic, task_time; op_summary: from the other files of the recording.",
+        ),
         ("kernel_details.csv", "api_statistic, op_summary, task_time."),
     ],
 )
@@ -73,7 +82,9 @@ def test_what_the_text_lacks_is_read_from_the_database(tmp_path, tasks, gone, to
     # Each row has its event, of the same name at the same moment.
     events = table.frame["event"].to_numpy()
     assert (events >= 0).all()
-    assert [trace.names[trace.events.name[e]] for e in events] == table.frame["op_name"].astype(str).tolist()
+    assert [trace.names[trace.events.name[e]] for e in events] == table.frame["op_name"].astype(
+        str
+    ).tolist()
     assert trace.events.start[events].tolist() == table.frame["start_ps"].tolist()
 
 
@@ -136,7 +147,9 @@ def changed(tmp_path, tasks, *statements, **more):
 def test_the_stack_of_an_op_and_the_arrow_to_its_kernel(tmp_path, tasks):
     trace = read(changed(tmp_path, tasks, steps=2))
     stacks = trace.text_arg("Call stack")
-    assert {trace.strings[c] for c in stacks[stacks >= 0]} == {"train.py(9): step;\ntrain.py(20): main"}
+    assert {trace.strings[c] for c in stacks[stacks >= 0]} == {
+        "train.py(9): step;\ntrain.py(20): main"
+    }
     categories = [trace.strings[c] for c in trace.flows.category]
     assert categories.count("async_npu") == 4
     assert categories.count("HostToDevice") == 2 * len(tasks)
@@ -145,7 +158,10 @@ def test_the_stack_of_an_op_and_the_arrow_to_its_kernel(tmp_path, tasks):
 def test_parts_of_collectives_lie_on_planes(tmp_path, tasks):
     columns = "name, globalTaskId, taskType, planeId, groupName, notifyId, srcRank, dstRank, transportType, size, dataType, linkType, opId"
     shared = next(i for i, t in enumerate(tasks) if t.stream is None)
-    name, group = "select id from STRING_IDS where value = 'MEMCPY_ASYNC'", "select groupName from COMMUNICATION_OP"
+    name, group = (
+        "select id from STRING_IDS where value = 'MEMCPY_ASYNC'",
+        "select groupName from COMMUNICATION_OP",
+    )
     path = changed(
         tmp_path,
         tasks,
@@ -192,7 +208,9 @@ def test_counters_of_a_number_that_two_tasks_have(tmp_path, tasks):
     assert "values of TASK_PMU_INFO have a task number shared by several tasks" in notes(trace)
     with sqlite3.connect(path) as base:
         base.execute("alter table TASK_PMU_INFO add column timestampNs INTEGER")
-        base.execute(f"update TASK_PMU_INFO set timestampNs = {later} + 5000, value = 0.75 where globalTaskId = 1")
+        base.execute(
+            f"update TASK_PMU_INFO set timestampNs = {later} + 5000, value = 0.75 where globalTaskId = 1"
+        )
     frame = read(path).tables["op_summary"][0].frame
     ours = frame[frame["op_name"] == "gradients/layer/MatMul_1"]["aic_mac_ratio"]
     assert ours.isna().tolist() == [True, False, False]
@@ -211,7 +229,9 @@ def test_memory_of_graphs_is_paired(tmp_path, tasks):
         f"((select id from STRING_IDS where value = '{n}'), {addr}, (select id from STRING_IDS where value = '{kind}'), {size}, {at + 1000 * us}, 0, {held}, 1024, NULL, 0)"
         for n, addr, kind, size, us, held in rows
     )
-    texts = ", ".join(f"({900 + i}, '{text}')" for i, text in enumerate(("a", "b", "c", "allocate", "release")))
+    texts = ", ".join(
+        f"({900 + i}, '{text}')" for i, text in enumerate(("a", "b", "c", "allocate", "release"))
+    )
     columns = "operatorName, addr, type, size, timestampNs, globalTid, totalAllocate, totalReserve, component, deviceId"
     trace = read(
         changed(
@@ -231,7 +251,12 @@ def test_memory_of_graphs_is_paired(tmp_path, tasks):
 
 
 def test_what_is_not_documented_is_shown_raw(tmp_path, tasks):
-    path = changed(tmp_path, tasks, "create table NEW_THING (a INTEGER, b TEXT)", "insert into NEW_THING values (3, 'x')")
+    path = changed(
+        tmp_path,
+        tasks,
+        "create table NEW_THING (a INTEGER, b TEXT)",
+        "insert into NEW_THING values (3, 'x')",
+    )
     p = nbprof.load(path)
     assert p.ascend.table("NEW_THING")[["a", "b"]].to_numpy().tolist() == [[3, "x"]]
     assert "not documented, shown raw: NEW_THING" in str(p.receipt)
@@ -239,7 +264,10 @@ def test_what_is_not_documented_is_shown_raw(tmp_path, tasks):
 
 def test_rows_without_a_time_are_counted(tmp_path, tasks):
     path = changed(
-        tmp_path, tasks, "update CANN_API set startNs = 'x' where connectionId = 1", "update TASK set endNs = NULL where connectionId = 2"
+        tmp_path,
+        tasks,
+        "update CANN_API set startNs = 'x' where connectionId = 1",
+        "update TASK set endNs = NULL where connectionId = 2",
     )
     trace = read(path)
     assert trace.receipt.skipped == {"left out: time (ts) is not a number or is out of range.": 1}
@@ -249,7 +277,9 @@ def test_rows_without_a_time_are_counted(tmp_path, tasks):
 def test_a_damaged_table_is_left_out_by_name(tmp_path, tasks):
     path = ascend_db.main(tmp_path / BASE, tasks, steps=2)
     with sqlite3.connect(path) as base:
-        (page,) = base.execute("select rootpage from sqlite_master where name = 'CANN_API'").fetchone()
+        (page,) = base.execute(
+            "select rootpage from sqlite_master where name = 'CANN_API'"
+        ).fetchone()
     data = bytearray(path.read_bytes())
     data[(page - 1) * 4096] = 99
     path.write_bytes(data)
@@ -285,7 +315,9 @@ def test_a_size_of_pages_that_is_not_its_own(tmp_path, tasks):
 def test_an_export_that_was_stopped(tmp_path):
     path = ascend_db.main(tmp_path / BASE, [made.Task("a", "b", Decimal(1), Decimal(1))])
     with sqlite3.connect(path) as base:
-        for (name,) in base.execute("select name from sqlite_master where type = 'table'").fetchall():
+        for (name,) in base.execute(
+            "select name from sqlite_master where type = 'table'"
+        ).fetchall():
             base.execute(f"delete from {name}")
     with pytest.raises(ReadError, match="has no rows that nbprof reads"):
         nbprof.load(path)
@@ -316,7 +348,9 @@ def test_ids_are_looked_up_alike_whether_they_have_gaps_or_not(low: int) -> None
         apart = np.where(found == low, NONE, found) if rng.random() < 0.5 else found
         for ids in (found, apart):
             first = {value: len(ids) - 1 - i for i, value in enumerate(ids[::-1].tolist())}
-            assert first_of(ids, wanted).tolist() == [first.get(value, -1) for value in wanted.tolist()]
+            assert first_of(ids, wanted).tolist() == [
+                first.get(value, -1) for value in wanted.tolist()
+            ]
             assert among(wanted, ids).tolist() == [value in first for value in wanted.tolist()]
 
 
@@ -346,6 +380,8 @@ def test_a_database_that_is_called_dat(tmp_path, tasks):
 
 def test_tables_that_sqlite_keeps_for_itself_are_none_of_the_profile(tmp_path, tasks):
     made_by_a_viewer = "create table VIEWED (id INTEGER PRIMARY KEY AUTOINCREMENT, b TEXT)"
-    p = nbprof.load(changed(tmp_path, tasks, made_by_a_viewer, "insert into VIEWED (b) values ('x')"))
+    p = nbprof.load(
+        changed(tmp_path, tasks, made_by_a_viewer, "insert into VIEWED (b) values ('x')")
+    )
     assert "VIEWED" in p.ascend.kinds
     assert not [kind for kind in p.ascend.kinds if kind.startswith("sqlite_")]

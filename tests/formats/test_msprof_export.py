@@ -27,14 +27,18 @@ def tool(monkeypatch, where: Path, code: str) -> None:
     where.mkdir()
     script = where / "msprof"
     (where / "tool.py").write_text(code)
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(where / "tool.py"))} "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(where / "tool.py"))} "$@"\n'
+    )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{where}{os.pathsep}{os.environ['PATH']}")
 
 
 def test_without_the_tool_the_sentence_says_how(raw, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(RawError, match=r"not exported yet: run  msprof --export=on --output=.*PROF_000001"):
+    with pytest.raises(
+        RawError, match=r"not exported yet: run  msprof --export=on --output=.*PROF_000001"
+    ):
         nbprof.load(raw)
 
 
@@ -53,7 +57,9 @@ shutil.copytree({str(exported)!r}, "{raw}/mindstudio_profiler_output")
 
 @pytest.mark.skipif(os.name == "nt", reason="the stand-in of the tool is a shell script")
 def test_what_a_tool_that_fails_says_is_quoted(raw, tmp_path, monkeypatch):
-    tool(monkeypatch, tmp_path / "bin", "import sys\nsys.exit('[ERROR] the data is of a newer CANN')")
+    tool(
+        monkeypatch, tmp_path / "bin", "import sys\nsys.exit('[ERROR] the data is of a newer CANN')"
+    )
     with pytest.raises(ReadError, match=r"failed with code 1: .*newer CANN"):
         nbprof.load(raw)
 

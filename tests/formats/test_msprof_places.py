@@ -21,13 +21,20 @@ from tests.support.profiles import real
 def files_of(folder, name=""):
     """The files below a folder, by their paths."""
     head = f"{name}/" if name else ""
-    return {head + p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        head + p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
 
 
 def told(run):
     """What a run is, and what its files hold."""
     trace = msprof.read(run.files)
-    tables = {kind: [t.frame.drop(columns="event", errors="ignore").to_csv() for t in found] for kind, found in trace.tables.items()}
+    tables = {
+        kind: [t.frame.drop(columns="event", errors="ignore").to_csv() for t in found]
+        for kind, found in trace.tables.items()
+    }
     return run.format, run.name, trace.hosts, len(trace.events), trace.epoch_ns, tables
 
 
@@ -50,7 +57,9 @@ def web(tmp_path):
         def log_message(self, *_):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path))
+    )
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -98,10 +107,17 @@ def test_an_older_recording_whose_folder_was_renamed_is_one_run(tmp_path):
 
 
 def test_a_timeline_beside_tables_that_were_taken_out_is_no_run_of_its_own(tmp_path):
-    folder = made.torch_npu(tmp_path / "h_1_20250109084754000_ascend_pt", made.training(2)[0]) / "ASCEND_PROFILER_OUTPUT"
+    folder = (
+        made.torch_npu(tmp_path / "h_1_20250109084754000_ascend_pt", made.training(2)[0])
+        / "ASCEND_PROFILER_OUTPUT"
+    )
     bare = folder.rename(tmp_path / "bare")
     (run,) = locate.runs(bare)
-    assert sorted(p.name for p in run.files) == ["kernel_details.csv", "op_statistic.csv", "trace_view.json"]
+    assert sorted(p.name for p in run.files) == [
+        "kernel_details.csv",
+        "op_statistic.csv",
+        "trace_view.json",
+    ]
     (tmp_path / "bare.zip").write_bytes(zipped(files_of(bare)))
     assert told(locate.find(tmp_path / "bare.zip")) == told(run)
 
@@ -120,7 +136,9 @@ def test_recordings_behind_a_url(several, memory):
     assert told(locate.find(f"{url}/job/{one}")) == told(locate.find(several / one))
     assert told(locate.find(f"{url}/job/{one}/device_1/timeline"))[2] == [one]
     packed = memory({"job.zip": zipped(files_of(several, "job"))})
-    assert sorted(run.name for run in locate.runs(f"{packed}/job.zip")) == sorted(run.name for run in locate.runs(several))
+    assert sorted(run.name for run in locate.runs(f"{packed}/job.zip")) == sorted(
+        run.name for run in locate.runs(several)
+    )
 
 
 def test_recordings_on_a_web_server(several, web):
@@ -143,11 +161,17 @@ def test_what_nbprof_wrote_beside_a_recording_in_an_archive_names_it(tmp_path):
 
 
 def test_a_raw_recording_in_an_archive_or_behind_a_url_says_what_to_do(tmp_path, memory, web):
-    files = {"PROF_1_20250109084754000_A/device_0/data/x.slice": b"1", "PROF_1_20250109084754000_A/host/info.json": b"{}"}
+    files = {
+        "PROF_1_20250109084754000_A/device_0/data/x.slice": b"1",
+        "PROF_1_20250109084754000_A/host/info.json": b"{}",
+    }
     (tmp_path / "raw.zip").write_bytes(zipped(files))
     (tmp_path / "PROF_1_20250109084754000_A" / "device_0" / "data").mkdir(parents=True)
     for place in (tmp_path / "raw.zip", memory(files), f"{web}/PROF_1_20250109084754000_A/"):
-        with pytest.raises(ReadError, match="copy it to a disk, run  msprof --export=on --output=PROF_1_20250109084754000_A") as error:
+        with pytest.raises(
+            ReadError,
+            match="copy it to a disk, run  msprof --export=on --output=PROF_1_20250109084754000_A",
+        ) as error:
             locate.find(place)
         # No tool can be sent there.
         assert not isinstance(error.value, RawError)
@@ -157,7 +181,10 @@ def test_a_raw_recording_beside_one_that_can_be_read_is_told_in_an_archive_too(s
     files = {**files_of(several, "job"), "job/PROF_9_20250109084754000_A/device_0/data/x": b"1"}
     (tmp_path / "a.zip").write_bytes(zipped(files))
     for run in locate.runs(tmp_path / "a.zip"):
-        assert any("PROF_9_20250109084754000_A next to it is not exported yet" in text for text in run.warnings)
+        assert any(
+            "PROF_9_20250109084754000_A next to it is not exported yet" in text
+            for text in run.warnings
+        )
 
 
 def test_the_limit_of_what_unpacks_counts_for_tables_too(tmp_path):

@@ -55,12 +55,28 @@ def test_lanes_are_those_of_streams_and_threads(profile: nbprof.Profile) -> None
 
 def test_args_are_named_as_in_traces_of_kineto(profile: nbprof.Profile) -> None:
     trace = profile.run.trace
-    kernel = {"cat": "kernel", "device": 0, "stream": 7, "context": 1, "correlation": 103, "registers per thread": 40}
+    kernel = {
+        "cat": "kernel",
+        "device": 0,
+        "stream": 7,
+        "context": 1,
+        "correlation": 103,
+        "registers per thread": 40,
+    }
     shape = {"grid": "[8, 1, 1]", "block": "[256, 1, 1]", "shared memory": 16384}
     assert args_of(trace, "void at::native::gemm_kernel<0>(float*)") == kernel | shape
     assert args_of(trace, "void at::native::adam_kernel<2>()")["graph node id"] == 0x500000002
-    copy = {"cat": "gpu_memcpy", "bytes": 1 << 20, "device": 0, "stream": 13, "context": 1, "correlation": 101}
-    assert args_of(trace, "Memcpy HtoD (Pinned -> Device)") == copy | {"memory bandwidth (GB/s)": 262.144}
+    copy = {
+        "cat": "gpu_memcpy",
+        "bytes": 1 << 20,
+        "device": 0,
+        "stream": 13,
+        "context": 1,
+        "correlation": 101,
+    }
+    assert args_of(trace, "Memcpy HtoD (Pinned -> Device)") == copy | {
+        "memory bandwidth (GB/s)": 262.144
+    }
     assert args_of(trace, "cudaGraphLaunch") == {"cat": "cuda_runtime", "correlation": 106}
     assert args_of(trace, "cuLaunchKernelEx")["cat"] == "cuda_driver"
     assert args_of(trace, "layer 1") == {"cat": "user_annotation", "payload": 1}
@@ -70,7 +86,12 @@ def test_args_are_named_as_in_traces_of_kineto(profile: nbprof.Profile) -> None:
 
 def test_facts_of_the_session_and_the_device(profile: nbprof.Profile) -> None:
     device = profile.run.activity.devices.iloc[0]
-    assert (device["name"], device["compute_capability"], device["memory_bytes"], device["cores"]) == (
+    assert (
+        device["name"],
+        device["compute_capability"],
+        device["memory_bytes"],
+        device["cores"],
+    ) == (
         "NVIDIA A100-0",
         "8.0",
         80 << 30,
@@ -109,7 +130,15 @@ def test_what_a_version_did_not_write_is_unknown(tmp_path: Path) -> None:
         "TARGET_INFO_CUDA_DEVICE",
     ):
         del export.tables[table]
-    export.without |= {"graphNodeId", "greenContextId", "domainId", "staticSharedMemory", "dynamicSharedMemory", "srcKind", "dstKind"}
+    export.without |= {
+        "graphNodeId",
+        "greenContextId",
+        "domainId",
+        "staticSharedMemory",
+        "dynamicSharedMemory",
+        "srcKind",
+        "dstKind",
+    }
     profile = loaded(export, tmp_path)
     assert len(profile.steps.frame) == 4
     assert "graph node id" not in profile.run.trace.args
@@ -136,7 +165,11 @@ def test_only_ranges(tmp_path: Path) -> None:
     for i in range(3):
         export.range(f"Iteration {i}/3", 100 * i, 100 * i + 50)
     profile = loaded(export, tmp_path)
-    assert profile.steps.frame["name"].tolist() == ["Iteration 0/3", "Iteration 1/3", "Iteration 2/3"]
+    assert profile.steps.frame["name"].tolist() == [
+        "Iteration 0/3",
+        "Iteration 1/3",
+        "Iteration 2/3",
+    ]
     assert "no GPU kernels" in profile.run.activity.missing["kernels"]
 
 
@@ -150,9 +183,15 @@ def test_ranges_that_need_not_nest_lie_beside_one_another(tmp_path: Path) -> Non
     profile = loaded(export, tmp_path)
     trace = profile.run.trace
     lanes = trace.lanes.set_index("lane")["tid"]
-    on = [lanes[int(trace.events.lane[row])] for i in range(3) for row in np.flatnonzero(trace.names[trace.events.name] == f"request {i}")]
+    on = [
+        lanes[int(trace.events.lane[row])]
+        for i in range(3)
+        for row in np.flatnonzero(trace.names[trace.events.name] == f"request {i}")
+    ]
     assert on == ["NVTX ranges", "NVTX ranges 2", "NVTX ranges 3"]
-    assert "NVTX ranges without an end, drawn to the end of the last range: 1." in str(profile.receipt)
+    assert "NVTX ranges without an end, drawn to the end of the last range: 1." in str(
+        profile.receipt
+    )
     assert args_of(trace, "here") == {"cat": "nvtx_mark", "ph": "i", "category": "io"}
 
 
@@ -167,11 +206,22 @@ def test_a_graph_recorded_as_a_whole_is_one_event(tmp_path: Path) -> None:
 
 def test_counters_of_the_gpu(tmp_path: Path) -> None:
     export = nsys.training(2)
-    export.add("TARGET_INFO_GPU_METRICS", typeId=1 << 32, sourceId=1, typeName="GA100", metricId=4, metricName="SM Active [%]")
+    export.add(
+        "TARGET_INFO_GPU_METRICS",
+        typeId=1 << 32,
+        sourceId=1,
+        typeName="GA100",
+        metricId=4,
+        metricName="SM Active [%]",
+    )
     for i in range(3):
-        export.add("GPU_METRICS", timestamp=(500 + 10 * i) * US, typeId=1 << 32, metricId=4, value=10 * i)
+        export.add(
+            "GPU_METRICS", timestamp=(500 + 10 * i) * US, typeId=1 << 32, metricId=4, value=10 * i
+        )
     trace = loaded(export, tmp_path).run.trace
-    assert trace.counters[["series", "time", "value"]].to_numpy().tolist() == [["SM Active [%]", 10**7 * i, 10.0 * i] for i in range(3)]
+    assert trace.counters[["series", "time", "value"]].to_numpy().tolist() == [
+        ["SM Active [%]", 10**7 * i, 10.0 * i] for i in range(3)
+    ]
 
 
 def test_two_processes_are_two_hosts_with_their_own_devices(tmp_path: Path) -> None:
@@ -184,7 +234,9 @@ def test_two_processes_are_two_hosts_with_their_own_devices(tmp_path: Path) -> N
 
 
 def test_exports_of_several_nodes_are_one_run(tmp_path: Path) -> None:
-    paths = [nsys.training(3, at=(500 + i) * US).sqlite(tmp_path / f"rank{i}.sqlite") for i in range(2)]
+    paths = [
+        nsys.training(3, at=(500 + i) * US).sqlite(tmp_path / f"rank{i}.sqlite") for i in range(2)
+    ]
     profile = nbprof.load(paths)
     assert profile.run.trace.hosts == ["node7", "node7 (rank1)"]
     assert len(profile.steps.frame) == 6
@@ -206,7 +258,11 @@ def test_ops_of_pytorch_are_told_by_the_ranges_that_it_writes(tmp_path: Path) ->
     export = nsys.training(2)
     for i in range(2):
         t = (500 + 100 * i) * US
-        export.range(f"aten::mm, seq = {12 + i}, op_id = {340 + i}, sizes = [[8, 8], [8, 8]]", t + 10 * US + 500, t + 15 * US)
+        export.range(
+            f"aten::mm, seq = {12 + i}, op_id = {340 + i}, sizes = [[8, 8], [8, 8]]",
+            t + 10 * US + 500,
+            t + 15 * US,
+        )
         export.range(f"ProfilerStep#{i}", t, t + 98 * US)
     profile = loaded(export, tmp_path)
     activity = profile.run.activity
@@ -230,7 +286,9 @@ def test_a_packed_database_one_in_an_archive_and_one_in_a_folder(tmp_path: Path)
     path.rename(tmp_path / "packed" / "plain.sqlite")
     for source in (packed, tmp_path / "both.zip", tmp_path / "packed"):
         assert len(nbprof.load(source).steps.frame) == 2
-    assert nbprof.runs(tmp_path / "both.zip")[["run", "format"]].to_numpy().tolist() == [["report1", "nsys"]]
+    assert nbprof.runs(tmp_path / "both.zip")[["run", "format"]].to_numpy().tolist() == [
+        ["report1", "nsys"]
+    ]
 
 
 def test_other_databases_are_none_of_them(tmp_path: Path) -> None:
@@ -254,11 +312,15 @@ def test_a_damaged_table_of_parquet_is_an_error_in_words(tmp_path: Path) -> None
     folder = nsys.training(2).parquet(tmp_path / "report1_pqtdir")
     table = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
     table.write_bytes(table.read_bytes()[:-30] + bytes(30))
-    with pytest.raises(ReadError, match=r"KERNEL.parquet: this Parquet file is damaged: .* export it again"):
+    with pytest.raises(
+        ReadError, match=r"KERNEL.parquet: this Parquet file is damaged: .* export it again"
+    ):
         nbprof.load(folder)
 
 
-def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = nsys.training(2).parquet(tmp_path / "report1_pqtdir")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ReadError, match=r"pip install nbprof\[parquet\]"):
@@ -270,25 +332,31 @@ def tool(monkeypatch: pytest.MonkeyPatch, where: Path, code: str) -> None:
     where.mkdir()
     (where / "tool.py").write_text(code)
     script = where / "nsys"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(where / "tool.py"))} "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(where / "tool.py"))} "$@"\n'
+    )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{where}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_a_report_is_exported_where_the_tool_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_is_exported_where_the_tool_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report = tmp_path / "report1.nsys-rep"
     report.write_bytes(b"\xa5" * 64)
     monkeypatch.setenv("PATH", os.defpath)
-    with pytest.raises(RawError, match=r"a report of Nsight Systems. .* nsys export --type sqlite report1.nsys-rep"):
+    with pytest.raises(
+        RawError, match=r"a report of Nsight Systems. .* nsys export --type sqlite report1.nsys-rep"
+    ):
         nbprof.load(report)
     made = nsys.training(2).sqlite(tmp_path / "made.sqlite")
     if os.name != "nt":
-        check = (
-            f"import shutil, sys\nassert sys.argv[1:5] == ['export', '--type', 'sqlite', '--output'] and sys.argv[6] == {str(report)!r}\n"
-        )
+        check = f"import shutil, sys\nassert sys.argv[1:5] == ['export', '--type', 'sqlite', '--output'] and sys.argv[6] == {str(report)!r}\n"
         tool(monkeypatch, tmp_path / "bin", f"{check}shutil.copy({str(made)!r}, sys.argv[5])")
         assert len(nbprof.load(report).steps.frame) == 2
-        (tmp_path / "bin" / "tool.py").write_text("import sys\nsys.exit('the report is of a newer version')")
+        (tmp_path / "bin" / "tool.py").write_text(
+            "import sys\nsys.exit('the report is of a newer version')"
+        )
         with pytest.raises(ReadError, match=r"nsys export failed with code 1: .*newer version"):
             nbprof.load(report)
     # One that `nsys stats` left beside it is as good.

@@ -40,7 +40,14 @@ def drawn(profile: nbprof.Profile, ending: str) -> dict[str, list[tuple[str, flo
     for lane, process, thread in lanes[["lane", "process", "thread"]].to_numpy().tolist():
         rows = np.flatnonzero(trace.events.lane == lane)
         events = trace.events
-        of_row = [(str(trace.names[events.name[r]]), float(events.start[r] / 1e6), float(events.duration[r] / 1e6)) for r in rows]
+        of_row = [
+            (
+                str(trace.names[events.name[r]]),
+                float(events.start[r] / 1e6),
+                float(events.duration[r] / 1e6),
+            )
+            for r in rows
+        ]
         out[f"{process}/{thread}"] = of_row
     return out
 
@@ -49,12 +56,29 @@ def test_each_sampled_thread_has_a_lane_of_what_it_ran(tmp_path: Path) -> None:
     profile = loaded(sampled(), tmp_path)
     # An address without a symbol tells its file; below what the recorder put in, and without a stack, nobody knows what ran.
     names = [[name for name, _, _ in rows] for rows in drawn(profile, "samples").values()]
-    assert names == [["at::empty", "[libcuda.so.1]", "[libcuda.so.1]", "CPU sample", "CPU sample"], ["at::mm"], ["decode"]]
-    assert list(drawn(profile, "samples")) == ["Host/main thread: samples", "Host/thread 4330: samples", "Host/thread 4400: samples"]
+    assert names == [
+        ["at::empty", "[libcuda.so.1]", "[libcuda.so.1]", "CPU sample", "CPU sample"],
+        ["at::mm"],
+        ["decode"],
+    ]
+    assert list(drawn(profile, "samples")) == [
+        "Host/main thread: samples",
+        "Host/thread 4330: samples",
+        "Host/thread 4400: samples",
+    ]
     found = args_of(profile.run.trace, "at::empty")
     stack = "at::empty (libtorch_cpu.so)\nat::add (libtorch_cpu.so)\n_PyEval_EvalFrameDefault (python3.11)"
-    assert found == {"cat": "cpu_sample", "ph": "i", "cpu": 3, "module": "libtorch_cpu.so", "call stack": stack}
-    assert args_of(profile.run.trace, "CPU sample")["call stack"] == "[Broken backtraces]\nat::mul (libtorch_cpu.so)"
+    assert found == {
+        "cat": "cpu_sample",
+        "ph": "i",
+        "cpu": 3,
+        "module": "libtorch_cpu.so",
+        "call stack": stack,
+    }
+    assert (
+        args_of(profile.run.trace, "CPU sample")["call stack"]
+        == "[Broken backtraces]\nat::mul (libtorch_cpu.so)"
+    )
     text = str(profile.receipt)
     assert "CPU samples: 7, of which 5 name what ran; threads sampled: 3." in text
     assert "Call stacks of thread switches are not samples and are not shown: 1." in text
@@ -71,7 +95,10 @@ def test_samples_are_no_work_of_the_host(tmp_path: Path) -> None:
     one, other = loaded(plain, tmp_path / "plain"), loaded(seen, tmp_path)
     for name in ("steps", "kernels", "ops"):
         assert getattr(one, name).frame.equals(getattr(other, name).frame), name
-    figures = [{key: value for key, value in p.run.overview.items() if key != "run_facts"} for p in (one, other)]
+    figures = [
+        {key: value for key, value in p.run.overview.items() if key != "run_facts"}
+        for p in (one, other)
+    ]
     assert str(figures[0]) == str(figures[1])
     gaps = [p.trace.gaps()["meanwhile"].tolist() for p in (one, other)]
     assert gaps[0] == gaps[1]
@@ -114,9 +141,18 @@ def test_only_both_ends_tell_when_a_thread_was_on_a_cpu(tmp_path: Path) -> None:
     export.switch(t + 10 * US, 1, pid=0, tid=0)
     export.switch(t + 20 * US, 0, pid=0, tid=0)
     profile = loaded(export, tmp_path)
-    assert drawn(profile, "on CPU") == {"Host/main thread: on CPU": [("Running", 10.0, 20.0), ("Running", 50.0, 10.0)]}
-    assert args_of(profile.run.trace, "Running") == {"cat": "on_cpu", "cpu": 3, "state after": "Interruptible", "reason": "Resource"}
-    assert "1 event left out: thread switches whose other end was not recorded" in str(profile.receipt)
+    assert drawn(profile, "on CPU") == {
+        "Host/main thread: on CPU": [("Running", 10.0, 20.0), ("Running", 50.0, 10.0)]
+    }
+    assert args_of(profile.run.trace, "Running") == {
+        "cat": "on_cpu",
+        "cpu": 3,
+        "state after": "Interruptible",
+        "reason": "Resource",
+    }
+    assert "1 event left out: thread switches whose other end was not recorded" in str(
+        profile.receipt
+    )
 
 
 def test_an_older_export_has_neither_states_nor_marks_of_frames(tmp_path: Path) -> None:

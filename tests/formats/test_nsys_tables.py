@@ -48,7 +48,9 @@ def test_a_table_of_an_unknown_layout_is_named(tmp_path: Path) -> None:
 
 
 def test_a_kind_of_event_that_is_not_known_is_named(tmp_path: Path) -> None:
-    text = str(loaded(tmp_path, "update NVTX_EVENTS set eventType = 900", export=nsys.training(1)).receipt)
+    text = str(
+        loaded(tmp_path, "update NVTX_EVENTS set eventType = 900", export=nsys.training(1)).receipt
+    )
     assert "! The NVTX events of the table NVTX_EVENTS (" in text
     assert "torch.autograd.profiler.emit_nvtx()" not in text
 
@@ -57,13 +59,25 @@ def complaint(text: str, pid: int | None) -> Export:
     export = nsys.training(2)
     export.add("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", id=3, name="WARN", label="Warning")
     export.add("PROCESSES", globalPid=77 << 24, pid=77, name="/bin/bash")
-    export.add("DIAGNOSTIC_EVENT", severity=3, text=text, **({} if pid is None else {"globalPid": pid << 24}))
+    export.add(
+        "DIAGNOSTIC_EVENT",
+        severity=3,
+        text=text,
+        **({} if pid is None else {"globalPid": pid << 24}),
+    )
     return export
 
 
 def test_what_was_said_of_a_process_names_it(tmp_path: Path) -> None:
-    text = str(loaded(tmp_path, export=complaint("No NVTX events collected. Does the process use NVTX?", 77)).receipt)
-    assert "Nsight Systems said of process 77 (bash): No NVTX events collected. Does the process use NVTX? The export has " in text
+    text = str(
+        loaded(
+            tmp_path, export=complaint("No NVTX events collected. Does the process use NVTX?", 77)
+        ).receipt
+    )
+    assert (
+        "Nsight Systems said of process 77 (bash): No NVTX events collected. Does the process use NVTX? The export has "
+        in text
+    )
     assert " NVTX events, of process 4321" in text
 
 
@@ -75,6 +89,10 @@ def test_what_was_said_of_no_process_stands_beside_what_there_is(tmp_path: Path,
 
 
 def test_what_is_so_is_not_contradicted(tmp_path: Path) -> None:
-    text = str(loaded(tmp_path, "delete from NVTX_EVENTS", export=complaint("No NVTX events collected", 77)).receipt)
+    text = str(
+        loaded(
+            tmp_path, "delete from NVTX_EVENTS", export=complaint("No NVTX events collected", 77)
+        ).receipt
+    )
     assert "Nsight Systems said of process 77 (bash): No NVTX events collected." in text
     assert "The export has" not in text

@@ -29,7 +29,10 @@ DATA = Path(__file__).parents[1] / "data"
 
 def rows(trace: Any) -> list[tuple[str, str, int, int]]:
     """Thread, name, start and duration in ns."""
-    return [(e["thread"], e["name"], e["start"] // 1000, e["duration"] // 1000) for e in events_of(trace)]
+    return [
+        (e["thread"], e["name"], e["start"] // 1000, e["duration"] // 1000)
+        for e in events_of(trace)
+    ]
 
 
 def said(trace: Any) -> str:
@@ -54,7 +57,8 @@ def test_ends_close_the_last_open_begin_and_what_has_no_other_half_is_said() -> 
     out.event("instant", 400, one, "mark")
     trace = read(out.bytes())
     assert rows(trace) == [
-        ("thread 8", n, s, d) for n, s, d in [("outer", 0, 100), ("inner", 10, 40), ("open", 200, 100), ("mark", 300, 0)]
+        ("thread 8", n, s, d)
+        for n, s, d in [("outer", 0, 100), ("inner", 10, 40), ("open", 200, 100), ("mark", 300, 0)]
     ]
     assert [e["args"] for e in events_of(trace)] == [{}, {"late": 1}, {}, {"ph": "i"}]
     assert "2 events left out: ends of slices without a begin" in said(trace)
@@ -106,7 +110,13 @@ def test_events_whose_names_were_lost_are_left_out_until_the_state_begins_anew()
     # Another sequence has names of its own.
     out.event("instant", 80, one, sequence=9).name_iid = 3
     trace = read(out.bytes())
-    assert [(n, s) for _, n, s, _ in rows(trace)] == [("first", 0), ("first", 10), ("second", 40), ("second", 50), ("name 3", 60)]
+    assert [(n, s) for _, n, s, _ in rows(trace)] == [
+        ("first", 0),
+        ("first", 10),
+        ("second", 40),
+        ("second", 50),
+        ("name 3", 60),
+    ]
     assert "3 events left out: the interned names they refer to were lost" in said(trace)
     assert "The recorder lost packets 2 times" in said(trace)
     assert "Events whose names are not in the file, shown by number: 1" in said(trace)
@@ -139,7 +149,12 @@ def test_times_of_other_clocks_are_moved_by_the_snapshot_before_them() -> None:
     at(5, 99)
     trace = read(out.bytes())
     times = {name: start for _, name, start, _ in rows(trace)}
-    assert times == {"6 at 1000000": 0, "3 at 400005": 5, "3 at 1500007": 1_000_007, "1 at 1700000000000000009": 9}
+    assert times == {
+        "6 at 1000000": 0,
+        "3 at 400005": 5,
+        "3 at 1500007": 1_000_007,
+        "1 at 1700000000000000009": 9,
+    }
     assert "1 event left out: no time, or a clock that no snapshot relates" in said(trace)
     assert trace.epoch_ns == 1_700_000_000_000_000_000
 
@@ -155,7 +170,9 @@ def test_clocks_of_a_sequence_count_on_from_their_snapshot() -> None:
         snapshot(out, c_6=base * 1000, c_64_1000=base)
     for sequence, steps in ((7, (1, 2, 3)), (8, (10, 20))):
         for step in steps:
-            out.event("instant", step, one, f"{sequence}", flags=NEEDS, sequence=sequence).ClearField("track_uuid")
+            out.event(
+                "instant", step, one, f"{sequence}", flags=NEEDS, sequence=sequence
+            ).ClearField("track_uuid")
     out.sequence = 7
     snapshot(out, c_6=9_000_000, c_64_1000=9000)
     out.event("instant", 4, one, "7", sequence=7)
@@ -175,8 +192,13 @@ def test_events_of_old_recorders_are_counted_and_not_read() -> None:
     event.name, event.legacy_event.phase, event.legacy_event.unscoped_id = "async", ord("b"), 1
     trace = read(out.bytes())
     assert [name for _, name, *_ in rows(trace)] == ["mark"]
-    assert "1 event left out: no time, or a clock that no snapshot relates to the others." in said(trace)
-    assert "1 event left out: track events of a type that is not read (states, metadata, samples, those of old recorders)." in said(trace)
+    assert "1 event left out: no time, or a clock that no snapshot relates to the others." in said(
+        trace
+    )
+    assert (
+        "1 event left out: track events of a type that is not read (states, metadata, samples, those of old recorders)."
+        in said(trace)
+    )
 
 
 def test_tracks_are_named_by_themselves_and_by_what_they_are_in() -> None:
@@ -188,7 +210,16 @@ def test_tracks_are_named_by_themselves_and_by_what_they_are_in() -> None:
     out.track(5, "group")
     out.track(6, "row", parent=5)
     out.track(9, parent=1)
-    for uuid, start, end in ((2, 0, 10), (3, 0, 10), (4, 20, 30), (4, 5, 8), (6, 0, 5), (9, 0, 4), (0, 0, 4), (2**63 + 5, 0, 3)):
+    for uuid, start, end in (
+        (2, 0, 10),
+        (3, 0, 10),
+        (4, 20, 30),
+        (4, 5, 8),
+        (6, 0, 5),
+        (9, 0, 4),
+        (0, 0, 4),
+        (2**63 + 5, 0, 3),
+    ):
         out.event("begin", 1000 + start, uuid, f"on {uuid}")
         out.event("end", 1000 + end, uuid)
     tree = out.packet().process_tree
@@ -215,7 +246,10 @@ def test_tracks_of_one_name_share_a_lane_where_they_do_not_overlap() -> None:
         out.event("begin", 1000 + 10 * i, 100 + i, "request")
         out.event("end", 1000 + 10 * i + (9 if i % 2 else 15), 100 + i)
     trace = read(out.bytes())
-    assert trace.lanes[["thread", "events"]].to_numpy().tolist() == [["requests", 25], ["requests 2", 25]]
+    assert trace.lanes[["thread", "events"]].to_numpy().tolist() == [
+        ["requests", 25],
+        ["requests 2", 25],
+    ]
     assert int(trace.events.depth.max()) == 0
 
 
@@ -226,13 +260,19 @@ def test_names_of_processes_out_of_the_tree_of_the_system() -> None:
     tree.threads.add(tid=8, tgid=7, name="loader")
     out.track(1, thread=(7, 8, ""))
     out.event("instant", 10, 1, "mark")
-    assert read(out.bytes()).lanes[["process", "thread"]].to_numpy().tolist() == [["/usr/bin/python", "loader"]]
+    assert read(out.bytes()).lanes[["process", "thread"]].to_numpy().tolist() == [
+        ["/usr/bin/python", "loader"]
+    ]
 
 
 def test_annotations_nest() -> None:
     out = Recording()
     one = thread(out)
-    args = {"shape": {"in": {"dims": [8, 64], "of": "x"}, "n": 2}, "list": [{"a": 1, "b": [True]}, "c"], "plain": 1.5}
+    args = {
+        "shape": {"in": {"dims": [8, 64], "of": "x"}, "n": 2},
+        "list": [{"a": 1, "b": [True]}, "c"],
+        "plain": 1.5,
+    }
     event = out.event("instant", 10, one, "mark", **args)
     event.debug_annotations.add(name="at").pointer_value = 0xABC
     event.debug_annotations.add(name="json").legacy_json_value = '{"a":1}'
@@ -246,7 +286,10 @@ def test_annotations_nest() -> None:
         "json": '{"a":1}', "(name lost)": 5, "ph": "i",
     }  # fmt: skip
     assert "Annotations that could not be read, left out: 1." in said(trace)
-    assert "Event fields other than annotations (call stacks, log messages, source locations), not read: 1." in said(trace)
+    assert (
+        "Event fields other than annotations (call stacks, log messages, source locations), not read: 1."
+        in said(trace)
+    )
 
 
 def test_counters_of_their_own_and_those_that_slices_carry() -> None:
@@ -285,7 +328,9 @@ def test_counters_of_their_own_and_those_that_slices_carry() -> None:
 def test_a_flow_begins_goes_on_and_ends() -> None:
     out = Recording()
     one, two = thread(out, 1, 8), thread(out, 2, 9)
-    for i, (track, flows, ends) in enumerate([(1, [5, 2**63 + 1], []), (2, [5], []), (1, [], [5]), (2, [5], []), (2, [], [2**63 + 1])]):
+    for i, (track, flows, ends) in enumerate(
+        [(1, [5, 2**63 + 1], []), (2, [5], []), (1, [], [5]), (2, [5], []), (2, [], [2**63 + 1])]
+    ):
         event = out.event("begin", 100 * i, track, f"s{i}")
         event.flow_ids.extend(flows)
         event.terminating_flow_ids.extend(ends)
@@ -293,8 +338,23 @@ def test_a_flow_begins_goes_on_and_ends() -> None:
     event = out.event("instant", 990, one, "old")
     event.flow_ids_old.append(77)
     trace = read(out.bytes())
-    points = sorted(zip(trace.flows.id.tolist(), trace.flows.time.tolist(), trace.flows.phase.tolist(), strict=True))
-    assert points == [(-2, 0, 0), (-2, 400_000, 2), (5, 0, 0), (5, 100_000, 1), (5, 200_000, 2), (5, 300_000, 0), (77, 990_000, 0)]
+    points = sorted(
+        zip(
+            trace.flows.id.tolist(),
+            trace.flows.time.tolist(),
+            trace.flows.phase.tolist(),
+            strict=True,
+        )
+    )
+    assert points == [
+        (-2, 0, 0),
+        (-2, 400_000, 2),
+        (5, 0, 0),
+        (5, 100_000, 1),
+        (5, 200_000, 2),
+        (5, 300_000, 0),
+        (77, 990_000, 0),
+    ]
     assert two == 2
 
 
@@ -307,17 +367,36 @@ def test_work_of_gpus_is_on_the_lanes_of_their_queues() -> None:
     for at, stage, gpu, named in ((1000, 2, 0, True), (2000, 3, 1, False)):
         packet = out.packet(at, flags=NEEDS)
         event = packet.gpu_render_stage_event
-        event.event_id, event.duration, event.hw_queue_iid, event.stage_iid, event.gpu_id = at, 500, 1, stage, gpu
+        event.event_id, event.duration, event.hw_queue_iid, event.stage_iid, event.gpu_id = (
+            at,
+            500,
+            1,
+            stage,
+            gpu,
+        )
         event.extra_data.add(name="shader", value="a.frag")
         if named:
             event.name_iid = 9
-            event.launch.grid_size.x, event.launch.workgroup_size.x, event.launch.workgroup_size.y = 64, 128, 2
+            (
+                event.launch.grid_size.x,
+                event.launch.workgroup_size.x,
+                event.launch.workgroup_size.y,
+            ) = 64, 128, 2
     event = out.packet(3000).gpu_render_stage_event
     event.event_id, event.duration, event.hw_queue_id, event.stage_id = 3, 10, 0, 0
     event = out.packet(4000).gpu_render_stage_event
-    event.event_id, event.duration, event.hw_queue_id, event.stage_id, event.name = 4, 10, 5, 6, "named"
+    event.event_id, event.duration, event.hw_queue_id, event.stage_id, event.name = (
+        4,
+        10,
+        5,
+        6,
+        "named",
+    )
     trace = read(out.bytes())
-    found = [(e["process"], e["thread"], e["name"], e["start"] // 1000, e["duration"] // 1000) for e in events_of(trace)]
+    found = [
+        (e["process"], e["thread"], e["name"], e["start"] // 1000, e["duration"] // 1000)
+        for e in events_of(trace)
+    ]
     assert found == [
         ("GPU 0", "Compute 0", "sgemm", 0, 500), ("GPU 0", "queue 0", "render stage 0", 2000, 10), ("GPU 0", "queue 5", "named", 3000, 10),
         ("GPU 1", "Compute 0", "draw", 1000, 500),
@@ -346,11 +425,19 @@ def test_a_sample_of_a_gpu_counter_tells_of_the_time_before_it() -> None:
         event.counter_descriptor_iid = 6
         event.counters.add(counter_id=3, int_value=at)
     for at, gpu in ((2000, 1), (3000, 1)):
-        out.trace.packet[[p.timestamp for p in out.trace.packet].index(at)].gpu_counter_event.gpu_id = gpu
+        out.trace.packet[
+            [p.timestamp for p in out.trace.packet].index(at)
+        ].gpu_counter_event.gpu_id = gpu
     trace = read(out.bytes())
     process = trace.lanes["process"].to_numpy()
-    found = [(process[c.lane], c.series, c.time // 1000, c.value) for c in trace.counters.itertuples()]
-    assert found == [("GPU 1", "busy", 0, 50.0), ("GPU 1", "busy", 1000, 70.5), ("GPU 2", "clock", 0, 1500.0)]
+    found = [
+        (process[c.lane], c.series, c.time // 1000, c.value) for c in trace.counters.itertuples()
+    ]
+    assert found == [
+        ("GPU 1", "busy", 0, 50.0),
+        ("GPU 1", "busy", 1000, 70.5),
+        ("GPU 2", "clock", 0, 1500.0),
+    ]
     assert "1 event left out: samples of GPU counters that are not described" in said(trace)
 
 
@@ -387,9 +474,15 @@ def test_packets_and_fields_of_any_other_kind_are_counted() -> None:
     stats.final_flush_outcome = 2
     text = said(read(out.bytes()))
     assert "Packets that are not read: others (field 132) 1." in text
-    assert "Event fields other than annotations (call stacks, log messages, source locations), not read: 3." in text
+    assert (
+        "Event fields other than annotations (call stacks, log messages, source locations), not read: 3."
+        in text
+    )
     for what in ("Annotations of", "Arrow ends at"):
-        assert f"{what} events other than slices (counter samples, omitted events), not shown: 1." in text
+        assert (
+            f"{what} events other than slices (counter samples, omitted events), not shown: 1."
+            in text
+        )
     assert "The recorder reports that 3 packets were too large for its buffer." in text
     assert "its last flush failed: the end may be missing." in text
 
@@ -407,8 +500,14 @@ def test_what_is_left_out_of_the_packets_of_gpus_is_said() -> None:
     trace = read(out.bytes().replace(b"\x0a\x04abcd", b"\x0a\x74abcd"))
     assert trace.counters["value"].tolist() == [2000.0]
     assert "2 events left out: samples of GPU counters without a value, or damaged." in said(trace)
-    assert "First samples of GPU counters, not shown because nothing says when their intervals began: 1." in said(trace)
-    assert "Descriptions (of tracks, clocks, interned names) that are damaged, left out: 1." in said(trace)
+    assert (
+        "First samples of GPU counters, not shown because nothing says when their intervals began: 1."
+        in said(trace)
+    )
+    assert (
+        "Descriptions (of tracks, clocks, interned names) that are damaged, left out: 1."
+        in said(trace)
+    )
 
 
 def story(seed: int = 1, **way: bool) -> bytes:
@@ -425,7 +524,9 @@ def test_a_file_that_was_cut_off_is_read_to_there() -> None:
         assert "inside a packet, or is damaged there" in said(trace)
     # A group that does not end, which protobuf no longer has.
     assert len(read(data + b"\x0b" + b"\x08\x01" * 20).events) == whole
-    with pytest.raises(ReadError, match=r"/run/host\.pftrace, byte 0: its first packet is incomplete"):
+    with pytest.raises(
+        ReadError, match=r"/run/host\.pftrace, byte 0: its first packet is incomplete"
+    ):
         read(data[:20])
 
 
@@ -471,7 +572,9 @@ def test_compressed_packets_that_are_damaged_or_too_many() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_layouts_lockstep_and_one_by_one_read_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layouts_lockstep_and_one_by_one_read_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = Random(seed)
     data = Story.random(rng, 700).perfetto(rng, interned=rng.random() < 0.5)
     buf = wire.buffer(data)
@@ -514,11 +617,16 @@ def test_perfetto_and_xspace_are_told_apart() -> None:
         assert recognise(head, "x.pftrace").format == "xspace"
     listed = Recording()
     for i in range(50):
-        listed.trace.packet.add().ftrace_events.event.add(timestamp=i, pid=1).sched_switch.next_pid = 7
+        listed.trace.packet.add().ftrace_events.event.add(
+            timestamp=i, pid=1
+        ).sched_switch.next_pid = 7
     for way in ({}, {"forget": True}, {"compressed": True}):
         data = story(2, **way)
         for name in ("x", "host.xplane.pb", "a.pftrace", "trace.perfetto-trace"):
-            assert (recognise(data[:HEAD], name).format, recognise(data[:HEAD], name).sure) == ("perfetto", True), (way, name)
+            assert (recognise(data[:HEAD], name).format, recognise(data[:HEAD], name).sure) == (
+                "perfetto",
+                True,
+            ), (way, name)
         assert recognise(gzip.compress(data), "a.pftrace.gz").packed == "gzip"
     assert recognise(listed.bytes(), "kernel.pftrace").format == "perfetto"
 
@@ -538,7 +646,9 @@ def test_what_is_exported_beside_an_xspace_is_no_run_of_its_own(tmp_path: Path) 
     (folder / "host.perfetto-trace").write_bytes(story())
     (folder / "other.pftrace").write_bytes(story())
     assert sorted(nbprof.runs(tmp_path)["format"]) == ["perfetto", "xspace"]
-    assert "host.perfetto-trace next to it is the same recording" in str(nbprof.load(tmp_path, run="run").receipt)
+    assert "host.perfetto-trace next to it is the same recording" in str(
+        nbprof.load(tmp_path, run="run").receipt
+    )
 
 
 def test_slices_in_the_categories_of_kineto_are_read_as_such(tmp_path: Path) -> None:
@@ -550,18 +660,37 @@ def test_slices_in_the_categories_of_kineto_are_read_as_such(tmp_path: Path) -> 
         for name, category, track, start, length, args in (
             (f"ProfilerStep#{step}", "user_annotation", host, 0, 900, {}),
             ("aten::mm", "cpu_op", host, 100, 300, {"External id": step + 1}),
-            ("cudaLaunchKernel", "cuda_runtime", host, 200, 100, {"External id": step + 1, "correlation": step + 1}),
+            (
+                "cudaLaunchKernel",
+                "cuda_runtime",
+                host,
+                200,
+                100,
+                {"External id": step + 1, "correlation": step + 1},
+            ),
             (
                 "sgemm",
                 "kernel",
                 stream,
                 500,
                 300,
-                {"correlation": step + 1, "device": 0, "stream": 7, "grid": [4, 1, 1], "block": [64, 1, 1]},
+                {
+                    "correlation": step + 1,
+                    "device": 0,
+                    "stream": 7,
+                    "grid": [4, 1, 1],
+                    "block": [64, 1, 1],
+                },
             ),
         ):
             for kind, time in (("begin", at + start), ("end", at + start + length)):
-                event = out.event(kind, time * 1000, track, name if kind == "begin" else "", **(args if kind == "begin" else {}))
+                event = out.event(
+                    kind,
+                    time * 1000,
+                    track,
+                    name if kind == "begin" else "",
+                    **(args if kind == "begin" else {}),
+                )
                 if kind == "begin":
                     event.categories.append(category)
     data = sorted(out.trace.packet, key=lambda p: p.timestamp)
@@ -584,12 +713,19 @@ def test_a_trace_with_queues_of_gpus_is_none_of_the_cpu_only(tmp_path: Path) -> 
     assert profile.run.activity.devices["device"].tolist() == [0, 1]
     assert "· CPU" not in str(profile)
     # The stage is one of compute, so that it is a kernel; which steps and ops there are is not told.
-    assert profile.kernels.by_name()[["kernel", "occurrences"]].to_numpy().tolist() == [["Compute", 3]]
+    assert profile.kernels.by_name()[["kernel", "occurrences"]].to_numpy().tolist() == [
+        ["Compute", 3]
+    ]
     row = profile.kernels.frame.iloc[0]
     assert (row["grid"], row["block"], row["occurrences"]) == ("64,1,1", "128,1,1", 3)
     assert profile.kernels.frame["uses_tensor_core"].isna().all()
     assert "kernels" not in profile.run.missing
-    assert [tab["id"] for tab in profile.payload()["meta"]["tabs"]] == ["trace", "overview", "kernels", "device_time"]
+    assert [tab["id"] for tab in profile.payload()["meta"]["tabs"]] == [
+        "trace",
+        "overview",
+        "kernels",
+        "device_time",
+    ]
 
 
 def test_stages_that_are_not_called_compute_are_no_kernels(tmp_path: Path) -> None:

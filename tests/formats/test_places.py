@@ -38,7 +38,16 @@ def test_the_newest_run_of_a_logdir_wins(tmp_path):
 
 @pytest.mark.parametrize(
     ("run", "name"),
-    [("run_a1", "run_a1"), ("run_b", "run_b"), ("ru", None), (0, "run_b"), (1, "run_a2"), (-1, "run_a1"), ("x", None), (3, None)],
+    [
+        ("run_a1", "run_a1"),
+        ("run_b", "run_b"),
+        ("ru", None),
+        (0, "run_b"),
+        (1, "run_a2"),
+        (-1, "run_a1"),
+        ("x", None),
+        (3, None),
+    ],
 )
 def test_a_run_is_chosen_by_name_beginning_or_number(tmp_path, run, name):
     for i, each in enumerate(["run_a1", "run_a2", "run_b"]):
@@ -61,18 +70,32 @@ def test_a_run_folder_has_a_file_for_each_host(tmp_path):
     write(tmp_path, {f"{RUN}/r/host-{i}.xplane.pb": space(f"op{i}/X:X") for i in (1, 0, 2)})
     for at in (tmp_path, tmp_path / "plugins", tmp_path / RUN / "r"):
         found = locate.find(at)
-        assert (found.name, names(found), found.warnings) == ("r", [f"host-{i}.xplane.pb" for i in range(3)], ())
+        assert (found.name, names(found), found.warnings) == (
+            "r",
+            [f"host-{i}.xplane.pb" for i in range(3)],
+            (),
+        )
     assert nbprof.load(tmp_path).hosts == ["host-0", "host-1", "host-2"]
 
 
 def test_a_missing_host_is_said(tmp_path):
     write(tmp_path, {f"{RUN}/r/host-{i:02d}.xplane.pb": space(f"op{i}/X:X") for i in (0, 1, 3)})
     assert any("host-02" in warning for warning in locate.find(tmp_path).warnings)
-    assert any("host-02" in note.text and note.level == "warning" for note in nbprof.load(tmp_path).receipt.lines)
+    assert any(
+        "host-02" in note.text and note.level == "warning"
+        for note in nbprof.load(tmp_path).receipt.lines
+    )
 
 
 def test_a_copy_of_another_host_is_read_once_and_said(tmp_path):
-    write(tmp_path, {f"{RUN}/r/a.xplane.pb": space(), f"{RUN}/r/b.xplane.pb": space(), f"{RUN}/r/c.xplane.pb": space("other/Y:Y")})
+    write(
+        tmp_path,
+        {
+            f"{RUN}/r/a.xplane.pb": space(),
+            f"{RUN}/r/b.xplane.pb": space(),
+            f"{RUN}/r/c.xplane.pb": space("other/Y:Y"),
+        },
+    )
     found = locate.find(tmp_path)
     assert names(found) == ["a.xplane.pb", "c.xplane.pb"]
     assert any("b.xplane.pb is a copy of" in warning for warning in found.warnings)
@@ -94,8 +117,23 @@ def test_files_of_one_size_and_head_that_differ_later_are_both_read(tmp_path):
 
 
 def test_the_name_of_a_file_decides_nothing(tmp_path):
-    write(tmp_path, {"renamed": space(), "trace.bin": trace(), "x.json": space(), "y.pb": gz(trace()), "z.xplane.pb": trace()})
-    for name, form in {"renamed": "xspace", "trace.bin": "chrome", "x.json": "xspace", "y.pb": "chrome", "z.xplane.pb": "chrome"}.items():
+    write(
+        tmp_path,
+        {
+            "renamed": space(),
+            "trace.bin": trace(),
+            "x.json": space(),
+            "y.pb": gz(trace()),
+            "z.xplane.pb": trace(),
+        },
+    )
+    for name, form in {
+        "renamed": "xspace",
+        "trace.bin": "chrome",
+        "x.json": "xspace",
+        "y.pb": "chrome",
+        "z.xplane.pb": "chrome",
+    }.items():
         assert locate.find(tmp_path / name).format == form
     assert nbprof.load(tmp_path / "renamed").ops.frame["op"].tolist() == ["dense/MatMul"]
 
@@ -108,14 +146,27 @@ def test_a_packed_xspace_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["profile", "host.pb", "trace", "host.json.gz"])
 def test_a_folder_is_searched_by_content(tmp_path, name):
-    others = {"package.json": b"{}", "config.json": b'{"a": 1}', "graph.pb": b"\x0a\x03\x0a\x01x", "events.out.tfevents.1": b"x"}
+    others = {
+        "package.json": b"{}",
+        "config.json": b'{"a": 1}',
+        "graph.pb": b"\x0a\x03\x0a\x01x",
+        "events.out.tfevents.1": b"x",
+    }
     write(tmp_path, {**others, f"sub/{name}": gz(trace()) if name.endswith("gz") else space()})
     found = locate.runs(tmp_path)
-    assert [(run.format, len(run.files)) for run in found] == [("chrome" if name.endswith("gz") else "xspace", 1)]
+    assert [(run.format, len(run.files)) for run in found] == [
+        ("chrome" if name.endswith("gz") else "xspace", 1)
+    ]
 
 
 def test_unfinished_recordings_are_no_runs(tmp_path):
-    write(tmp_path, {f".recording-x/{RUN}/r/h.xplane.pb": space(), f".recording-y/{RUN}/r/h.trace.json": trace()})
+    write(
+        tmp_path,
+        {
+            f".recording-x/{RUN}/r/h.xplane.pb": space(),
+            f".recording-y/{RUN}/r/h.trace.json": trace(),
+        },
+    )
     assert locate.runs(tmp_path) == []
 
 
@@ -153,17 +204,30 @@ def test_links_to_folders_are_followed_once(tmp_path):
 
 
 def test_runs_lists_without_reading(tmp_path, monkeypatch):
-    write(tmp_path, {f"{RUN}/a/h0.xplane.pb": space(), f"{RUN}/a/h1.xplane.pb": space("x/Y:Y")}, at=2000)
-    write(tmp_path, {"w.1700000000000.pt.trace.json": trace(), "w.1700000009000.pt.trace.json": trace()})
+    write(
+        tmp_path,
+        {f"{RUN}/a/h0.xplane.pb": space(), f"{RUN}/a/h1.xplane.pb": space("x/Y:Y")},
+        at=2000,
+    )
+    write(
+        tmp_path,
+        {"w.1700000000000.pt.trace.json": trace(), "w.1700000009000.pt.trace.json": trace()},
+    )
     monkeypatch.setattr(LocalFile, "read", lambda self: pytest.fail(f"{self.path} was read"))
-    (tmp_path / RUN / "a" / SIDECAR).write_text(json.dumps({"backend": "jax", "label": "training [3]"}))
+    (tmp_path / RUN / "a" / SIDECAR).write_text(
+        json.dumps({"backend": "jax", "label": "training [3]"})
+    )
     table = nbprof.runs(tmp_path)
     assert table["label"].tolist() == ["", "", "training [3]"]
     assert list(table.columns) == ["run", "label", "hosts", "format", "bytes", "modified", "path"]
     assert table["run"].tolist() == ["w.1700000009000", "w.1700000000000", "a"]
     assert table["hosts"].tolist() == [1, 1, 2]
     assert table["format"].tolist() == ["chrome", "chrome", "xspace"]
-    assert table["bytes"].tolist() == [len(trace()), len(trace()), len(space()) + len(space("x/Y:Y"))]
+    assert table["bytes"].tolist() == [
+        len(trace()),
+        len(trace()),
+        len(space()) + len(space("x/Y:Y")),
+    ]
     monkeypatch.undo()
     for row in table.itertuples():
         assert locate.find(row.path).name == row.run
@@ -174,11 +238,19 @@ def test_runs_lists_without_reading(tmp_path, monkeypatch):
 
 def test_a_large_logdir_is_walked_once_and_few_files_are_opened(tmp_path, monkeypatch):
     for i in range(60):
-        write(tmp_path, {f"step_{i}/{name}": b"{}" for name in ("config.json", "index.json", "weights.bin", "state")})
+        write(
+            tmp_path,
+            {
+                f"step_{i}/{name}": b"{}"
+                for name in ("config.json", "index.json", "weights.bin", "state")
+            },
+        )
     write(tmp_path, {f"{RUN}/r/h.xplane.pb": space()})
     opened = []
     head = LocalFile.head
-    monkeypatch.setattr(LocalFile, "head", lambda self, count: (opened.append(self.name), head(self, count))[1])
+    monkeypatch.setattr(
+        LocalFile, "head", lambda self, count: (opened.append(self.name), head(self, count))[1]
+    )
     monkeypatch.setattr(detect, "CHEAP_LOOKS", 20)
     walked = []
     scandir = os.scandir
@@ -191,7 +263,9 @@ def test_a_large_logdir_is_walked_once_and_few_files_are_opened(tmp_path, monkey
 @pytest.mark.parametrize("seconds", [-5, 0, 1e10, 8e9])
 def test_a_file_of_an_odd_time_opens(tmp_path, seconds):
     write(tmp_path, {"h.xplane.pb": space()}, at=seconds)
-    assert nbprof.runs(tmp_path)["modified"].isna().tolist() == [seconds <= 0 or seconds > 2**63 / 1e9]
+    assert nbprof.runs(tmp_path)["modified"].isna().tolist() == [
+        seconds <= 0 or seconds > 2**63 / 1e9
+    ]
     assert nbprof.load(tmp_path).payload()
 
 
@@ -219,7 +293,10 @@ def test_a_near_miss_of_a_name_is_offered(tmp_path):
     [
         ({"old/runs.zip": b"PK"}, r"old/runs.zip, an archive: pass its path"),
         ({"a.txt": b"", "b/c.txt": b""}, r"It holds a.txt, b/"),
-        ({f"{i}.txt": b"" for i in range(8)}, "It holds 0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 3 more"),
+        (
+            {f"{i}.txt": b"" for i in range(8)},
+            "It holds 0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 3 more",
+        ),
     ],
 )
 def test_a_folder_without_a_profile_says_what_it_holds(tmp_path, files, says):
@@ -235,7 +312,9 @@ def test_a_folder_inside_output_of_ascend_is_a_run_of_its_own_timelines(tmp_path
         run = locate.find(folder)
         assert run.format == "msprof"
         assert run.name == "PROF_1_2_X"
-        assert {piece.path for piece in run.files} == {tmp_path / timeline for timeline in timelines}
+        assert {piece.path for piece in run.files} == {
+            tmp_path / timeline for timeline in timelines
+        }
     # A file that is named is what its content says.
     assert locate.find(tmp_path / timelines[0]).format == "chrome"
 
@@ -246,7 +325,11 @@ def test_a_folder_inside_output_of_ascend_is_a_run_of_its_own_timelines(tmp_path
         ("x.xplane.pb", b"", "the file is empty"),
         ("x.json", b"", "the file is empty"),
         ("package.json", b'{"name": "x"}', "JSON, but not a trace"),
-        ("events.out.tfevents.1", b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "event file.*Name the logdir"),
+        (
+            "events.out.tfevents.1",
+            b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2",
+            "event file.*Name the logdir",
+        ),
         ("x.pb", b"\x08\x01\x12\x00", "protobuf file, but not an XSpace"),
         ("x.bin", b"\x00\x01\x02", "not a profile format that nbprof knows"),
     ],
@@ -260,7 +343,15 @@ def test_a_file_that_is_no_profile_says_what_it_is(tmp_path, name, data, says):
 
 
 def test_one_bad_host_costs_only_itself(tmp_path):
-    write(tmp_path, {"a.xplane.pb": b"", "b.xplane.pb": space(), "c.xplane.pb": b"PK\x05\x06" + bytes(18), "d.xplane.pb": trace()})
+    write(
+        tmp_path,
+        {
+            "a.xplane.pb": b"",
+            "b.xplane.pb": space(),
+            "c.xplane.pb": b"PK\x05\x06" + bytes(18),
+            "d.xplane.pb": trace(),
+        },
+    )
     found = locate.find(tmp_path)
     assert names(found) == ["b.xplane.pb"]
     assert [one.file for one in found.unread] == ["a.xplane.pb", "c.xplane.pb"]
@@ -318,7 +409,9 @@ def test_what_may_not_be_read(tmp_path, monkeypatch):
     assert names(locate.find(tmp_path)) == ["k.xplane.pb"]
 
 
-@pytest.mark.parametrize("bad", ["a\0b", "~nobody-of-this-name/x", "", " ", "x" * 5000, "a/b\n\x1b[31m"])
+@pytest.mark.parametrize(
+    "bad", ["a\0b", "~nobody-of-this-name/x", "", " ", "x" * 5000, "a/b\n\x1b[31m"]
+)
 def test_impossible_paths_are_a_sentence(bad):
     with pytest.raises(ReadError) as caught:
         locate.find(bad)
@@ -375,13 +468,18 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, monkeypatch,
         return came
 
     monkeypatch.setattr(Buffer, "fill", meddle)
-    with pytest.raises(ReadError, match=r"h\.xplane\.pb: (changed while being read.*finished|there is no such file)"):
+    with pytest.raises(
+        ReadError,
+        match=r"h\.xplane\.pb: (changed while being read.*finished|there is no such file)",
+    ):
         nbprof.load(path)
 
 
 def test_a_profile_that_unpacks_to_more_than_is_allowed(tmp_path):
     write(tmp_path, {"a.xplane.pb.gz": gz(training_run(200))})
-    with pytest.raises(ReadError, match=r"a\.xplane\.pb\.gz: it decompresses to more than 9.8 KiB.*limit_bytes"):
+    with pytest.raises(
+        ReadError, match=r"a\.xplane\.pb\.gz: it decompresses to more than 9.8 KiB.*limit_bytes"
+    ):
         nbprof.load(tmp_path / "a.xplane.pb.gz", limit_bytes=10_000)
     assert len(nbprof.load(tmp_path / "a.xplane.pb.gz", limit_bytes=10_000_000).steps.frame) == 200
 
@@ -429,7 +527,13 @@ def test_two_profiles_at_once(tmp_path):
 
 
 def test_a_sidecar_of_nbprof_is_read_wherever_the_run_is_named(tmp_path):
-    write(tmp_path, {f"{RUN}/r/h.xplane.pb": space(), f"{RUN}/r/nbprof.json": b'{"framework": "TensorFlow 9.9"}'})
+    write(
+        tmp_path,
+        {
+            f"{RUN}/r/h.xplane.pb": space(),
+            f"{RUN}/r/nbprof.json": b'{"framework": "TensorFlow 9.9"}',
+        },
+    )
     for at in (tmp_path, tmp_path / RUN / "r", tmp_path / RUN / "r" / "h.xplane.pb"):
         assert nbprof.load(at).overview["framework"] == "TensorFlow 9.9"
 
@@ -443,7 +547,15 @@ class PathLike:
 
 
 @pytest.mark.parametrize(
-    "make", [str, Path, os.fsencode, lambda p: PathLike(str(p)), lambda p: PathLike(os.fsencode(p)), lambda p: f"file://{p}"]
+    "make",
+    [
+        str,
+        Path,
+        os.fsencode,
+        lambda p: PathLike(str(p)),
+        lambda p: PathLike(os.fsencode(p)),
+        lambda p: f"file://{p}",
+    ],
 )
 def test_every_way_to_write_a_path(tmp_path, make):
     path = write(tmp_path / "with space ü", {"h.xplane.pb": space()})

@@ -49,7 +49,12 @@ def test_a_logdir_in_an_archive_is_as_the_logdir_itself(tmp_path, kind, monkeypa
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     packed, disk = nbprof.runs(tmp_path / f"runs.{kind}"), nbprof.runs(tmp_path / "disk")
     columns = ["run", "hosts", "format", "bytes"]
-    assert packed[columns].sort_values("run").reset_index(drop=True).equals(disk[columns].sort_values("run").reset_index(drop=True))
+    assert (
+        packed[columns]
+        .sort_values("run")
+        .reset_index(drop=True)
+        .equals(disk[columns].sort_values("run").reset_index(drop=True))
+    )
     for run in ("a", "b"):
         one, two = (nbprof.load(tmp_path / where, run=run) for where in (f"runs.{kind}", "disk"))
         assert one.hosts == two.hosts
@@ -64,7 +69,11 @@ def test_a_logdir_in_an_archive_is_as_the_logdir_itself(tmp_path, kind, monkeypa
 
 @pytest.mark.parametrize("kind", PACKED)
 def test_inside_an_archive_a_folder_or_a_file_can_be_named(tmp_path, kind):
-    files = {"x/r/h.xplane.pb": space(), "x/s/profile.bin": gz(trace()), "y.tar": tarred({"a.xplane.pb": space()})}
+    files = {
+        "x/r/h.xplane.pb": space(),
+        "x/s/profile.bin": gz(trace()),
+        "y.tar": tarred({"a.xplane.pb": space()}),
+    }
     path = tmp_path / f"runs.{kind}"
     path.write_bytes(PACKED[kind](files))
     assert locate.find(f"{path}!/x/r").name == "r"
@@ -120,7 +129,9 @@ def test_an_encrypted_member_is_said(tmp_path):
     for at in (6, data.index(b"PK\x01\x02") + 8):
         data[at] |= 1
     (tmp_path / "a.zip").write_bytes(bytes(data))
-    with pytest.raises(ReadError, match=r"a\.zip!/h\.xplane\.pb: it is encrypted.*Unpack it with its password"):
+    with pytest.raises(
+        ReadError, match=r"a\.zip!/h\.xplane\.pb: it is encrypted.*Unpack it with its password"
+    ):
         nbprof.load(tmp_path / "a.zip")
 
 
@@ -169,7 +180,9 @@ def test_a_name_of_gigabytes_is_not_taken_into_memory(tmp_path):
     info.type = tarfile.GNUTYPE_LONGNAME
     info.size = 5 << 30
     (tmp_path / "a.tar").write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16))
-    with pytest.raises(ReadError, match=r"a\.tar: the archive is damaged .*a file name of 5.00 GiB"):
+    with pytest.raises(
+        ReadError, match=r"a\.tar: the archive is damaged .*a file name of 5.00 GiB"
+    ):
         locate.find(tmp_path / "a.tar")
 
 
@@ -196,13 +209,21 @@ def _put(tmp_path, data):
     return tmp_path / "a"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     kind=st.sampled_from(list(PACKED)),
-    spots=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4),
+    spots=st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4
+    ),
 )
 def test_a_damaged_archive_is_a_sentence_or_a_profile(tmp_path, kind, spots):
-    data = bytearray(PACKED[kind]({"r/h.xplane.pb": space(), "r/package.json": b"{}", "r/n.trace.json.gz": gz(trace())}))
+    data = bytearray(
+        PACKED[kind](
+            {"r/h.xplane.pb": space(), "r/package.json": b"{}", "r/n.trace.json.gz": gz(trace())}
+        )
+    )
     for where, byte in spots:
         data[int(where * len(data))] = byte
     said = ""
@@ -258,7 +279,9 @@ def test_all_hosts_of_a_packed_tar_come_in_one_pass(tmp_path, kind, monkeypatch)
     passes = []
     opened = archives.opened
     monkeypatch.setattr(archives, "opened", lambda *a: (passes.append(a), opened(*a))[1])
-    assert [bytes(piece.read().data) for piece in run.files] == [space(f"op{i}/X:X") for i in range(6)]
+    assert [bytes(piece.read().data) for piece in run.files] == [
+        space(f"op{i}/X:X") for i in range(6)
+    ]
     assert len(passes) == 1
     # Once more, one by one.
     assert bytes(run.files[3].read().data) == space("op3/X:X")
@@ -269,7 +292,10 @@ def test_members_are_read_from_several_threads(tmp_path, kind):
     files = {f"h{i}.xplane.pb": space(f"op{i}/X:X") * 50 for i in range(8)}
     run = locate.find(_put(tmp_path, PACKED[kind](files)))
     out = {}
-    threads = [threading.Thread(target=lambda p=p: out.__setitem__(p.name, bytes(p.read().data))) for p in run.files]
+    threads = [
+        threading.Thread(target=lambda p=p: out.__setitem__(p.name, bytes(p.read().data)))
+        for p in run.files
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -24,7 +24,9 @@ def found(root):
 
 
 def torch(worker: str, at_s: float, digits: int = 13, packed: bool = False) -> str:
-    return f"{worker}.{int((MS / 1000 + at_s) * 10 ** (digits - 10))}.pt.trace.json" + (".gz" if packed else "")
+    return f"{worker}.{int((MS / 1000 + at_s) * 10 ** (digits - 10))}.pt.trace.json" + (
+        ".gz" if packed else ""
+    )
 
 
 @pytest.mark.parametrize("digits", [13, 16, 19])
@@ -39,7 +41,10 @@ def test_traces_of_one_worker_are_runs_one_after_the_other(tmp_path, digits):
 
 
 def test_ranks_that_say_so_are_one_run(tmp_path):
-    write(tmp_path, {torch(f"node{r // 2}_{5000 + 7 * r}", 40 * r): trace(rank=r, world=4) for r in range(4)})
+    write(
+        tmp_path,
+        {torch(f"node{r // 2}_{5000 + 7 * r}", 40 * r): trace(rank=r, world=4) for r in range(4)},
+    )
     run = locate.find(tmp_path)
     assert len(run.files) == 4
     assert run.name == tmp_path.name
@@ -55,13 +60,21 @@ def test_ranks_of_two_jobs_are_two_runs(tmp_path):
 
 def test_cycles_of_several_ranks_are_successive_runs(tmp_path):
     cycles = [[torch(f"h_{r}9999", 100 * cycle + 90 * r) for r in range(3)] for cycle in range(4)]
-    write(tmp_path, {name: trace(rank=r, world=3) for cycle in cycles for r, name in enumerate(cycle)})
+    write(
+        tmp_path, {name: trace(rank=r, world=3) for cycle in cycles for r, name in enumerate(cycle)}
+    )
     # Rank 2 writes its first after rank 0 has written its second.
     assert found(tmp_path) == cycles
 
 
 def test_a_rank_that_missed_a_cycle_costs_only_that(tmp_path):
-    write(tmp_path, {torch(f"h_{r}9999", 100 * cycle + r): trace(rank=r, world=2) for r, cycle in [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2)]})
+    write(
+        tmp_path,
+        {
+            torch(f"h_{r}9999", 100 * cycle + r): trace(rank=r, world=2)
+            for r, cycle in [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2)]
+        },
+    )
     assert [len(run) for run in found(tmp_path)] == [1, 2, 2]
 
 
@@ -78,15 +91,28 @@ def test_processes_without_a_rank_are_one_run_only_when_near(tmp_path):
 
 
 def test_ranks_by_name_of_any_producer(tmp_path):
-    write(tmp_path, {f"step{step}_rank-{r}.json.gz": gz(trace(f"op{step}{r}")) for step in (100, 200) for r in range(2)}, at=99)
-    assert found(tmp_path) == [[f"step{step}_rank-{r}.json.gz" for r in range(2)] for step in (100, 200)]
+    write(
+        tmp_path,
+        {
+            f"step{step}_rank-{r}.json.gz": gz(trace(f"op{step}{r}"))
+            for step in (100, 200)
+            for r in range(2)
+        },
+        at=99,
+    )
+    assert found(tmp_path) == [
+        [f"step{step}_rank-{r}.json.gz" for r in range(2)] for step in (100, 200)
+    ]
     p = nbprof.load(tmp_path, run="step100")
     assert p.hosts == ["step100_rank-0", "step100_rank-1"]
 
 
 def test_a_rank_that_is_missing_by_the_names_of_the_others(tmp_path):
     write(tmp_path, {f"rank{r}.json": trace(f"op{r}") for r in (0, 1, 3)}, at=99)
-    assert any("rank2" in note.text and note.level == "warning" for note in nbprof.load(tmp_path).receipt.lines)
+    assert any(
+        "rank2" in note.text and note.level == "warning"
+        for note in nbprof.load(tmp_path).receipt.lines
+    )
 
 
 def test_ten_ranks_are_in_the_order_of_their_numbers(tmp_path):
@@ -107,7 +133,11 @@ def test_ranks_that_are_missing_are_said_once(tmp_path):
 
 
 def test_the_json_beside_an_xspace_is_named_and_left(tmp_path):
-    files = {"h.xplane.pb": space(), "h.trace.json.gz": gz(trace(exporter=True)), "perfetto_trace.json.gz": gz(trace(exporter=True))}
+    files = {
+        "h.xplane.pb": space(),
+        "h.trace.json.gz": gz(trace(exporter=True)),
+        "perfetto_trace.json.gz": gz(trace(exporter=True)),
+    }
     write(tmp_path, {f"{RUN}/r/{name}": data for name, data in files.items()})
     assert found(tmp_path) == [["h.xplane.pb"]]
     p = nbprof.load(tmp_path)
@@ -125,15 +155,24 @@ def test_a_trace_of_torch_beside_an_xspace_is_a_run_of_its_own(tmp_path):
 
 
 def test_hosts_of_a_run_folder_that_kept_only_json(tmp_path):
-    names = {f"{RUN}/2024/{host}.trace.json.gz": gz(trace(host, exporter=True)) for host in ("alpha", "beta")}
+    names = {
+        f"{RUN}/2024/{host}.trace.json.gz": gz(trace(host, exporter=True))
+        for host in ("alpha", "beta")
+    }
     write(tmp_path, {**names, f"{RUN}/2024/perfetto_trace.json.gz": gz(trace(exporter=True))})
     for at in (tmp_path, tmp_path / RUN / "2024"):
         run = locate.find(at)
-        assert (run.name, [piece.name for piece in run.files]) == ("2024", ["alpha.trace.json.gz", "beta.trace.json.gz"])
+        assert (run.name, [piece.name for piece in run.files]) == (
+            "2024",
+            ["alpha.trace.json.gz", "beta.trace.json.gz"],
+        )
 
 
 def test_a_recording_of_nbprof_is_named_after_its_folder(tmp_path):
-    write(tmp_path, {f"{RUN}/2024_05/host.pt.trace.json.gz": gz(trace()), f"{RUN}/2024_05/nbprof.json": b"{}"})
+    write(
+        tmp_path,
+        {f"{RUN}/2024_05/host.pt.trace.json.gz": gz(trace()), f"{RUN}/2024_05/nbprof.json": b"{}"},
+    )
     assert locate.find(tmp_path).name == "2024_05"
 
 
@@ -164,7 +203,12 @@ def test_a_gap_in_a_series_of_hosts(names, lacking):
 
 
 @settings(max_examples=60, deadline=None)
-@given(ranks=st.integers(1, 5), cycles=st.integers(1, 6), late=st.lists(st.floats(0, 50), min_size=30, max_size=30), order=st.randoms())
+@given(
+    ranks=st.integers(1, 5),
+    cycles=st.integers(1, 6),
+    late=st.lists(st.floats(0, 50), min_size=30, max_size=30),
+    order=st.randoms(),
+)
 def test_every_file_is_in_one_run_and_no_rank_twice(tmp_path_factory, ranks, cycles, late, order):
     root = tmp_path_factory.mktemp("logs")
     names = {}
@@ -177,4 +221,6 @@ def test_every_file_is_in_one_run_and_no_rank_twice(tmp_path_factory, ranks, cyc
         (root / name).write_bytes(trace(rank=names[name][0], world=ranks) if ranks > 1 else trace())
         os.utime(root / name, (99, 99))
     runs = found(root)
-    assert [[names[name] for name in run] for run in runs] == [[(rank, cycle) for rank in range(ranks)] for cycle in range(cycles)]
+    assert [[names[name] for name in run] for run in runs] == [
+        [(rank, cycle) for rank in range(ranks)] for cycle in range(cycles)
+    ]

@@ -69,23 +69,42 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server = self.server
         path = unquote(self.path.partition("?")[0]).lstrip("/")
         server.asked.append((self.command, path, self.headers.get("Range")))
-        if server.password and self.headers.get("Authorization") != server.password and "sig=right" not in self.path:
+        if (
+            server.password
+            and self.headers.get("Authorization") != server.password
+            and "sig=right" not in self.path
+        ):
             return self.reply(401, b"who are you, hunter2?", {}, body)
         data = server.files.get(path)
         if data is None:
             below = path.rstrip("/") + "/" if path else ""
             here = sorted(
-                {n[len(below) :].partition("/")[0] + ("/" if "/" in n[len(below) :] else "") for n in server.files if n.startswith(below)}
+                {
+                    n[len(below) :].partition("/")[0] + ("/" if "/" in n[len(below) :] else "")
+                    for n in server.files
+                    if n.startswith(below)
+                }
             )
             if not here or not server.lists:
                 return self.reply(404, b"no", {}, body)
             links = "".join(f'<a href="{name}">{name}</a>' for name in ["?C=N;O=D", "../", *here])
-            return self.reply(200, f"<html>{links}</html>".encode(), {"Content-Type": "text/html"}, body)
-        headers = {"Last-Modified": "Tue, 14 Nov 2023 22:13:20 GMT", "ETag": f'"{len(data)}"', **server.headers}
+            return self.reply(
+                200, f"<html>{links}</html>".encode(), {"Content-Type": "text/html"}, body
+            )
+        headers = {
+            "Last-Modified": "Tue, 14 Nov 2023 22:13:20 GMT",
+            "ETag": f'"{len(data)}"',
+            **server.headers,
+        }
         asked = re.match(r"bytes=(\d+)-(\d*)$", self.headers.get("Range", ""))
         if asked and server.ranges:
             start, stop = int(asked[1]), min(int(asked[2] or len(data)) + 1, len(data))
-            return self.reply(206, data[start:stop], {**headers, "Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"}, body)
+            return self.reply(
+                206,
+                data[start:stop],
+                {**headers, "Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"},
+                body,
+            )
         if server.breaks and body:
             self.reply(200, data, headers, False)
             self.wfile.write(data[: server.breaks])
@@ -138,7 +157,10 @@ def test_a_logdir_behind_a_url(memory, tmp_path):
     table = nbprof.runs(url)
     assert table["run"].tolist() == ["b", "a"]
     assert table["hosts"].tolist() == [2, 1]
-    assert table["bytes"].tolist() == [len(FILES[f"{RUN}/b/h0.xplane.pb"]) + len(FILES[f"{RUN}/b/h1.xplane.pb"]), len(space("one/X:X"))]
+    assert table["bytes"].tolist() == [
+        len(FILES[f"{RUN}/b/h0.xplane.pb"]) + len(FILES[f"{RUN}/b/h1.xplane.pb"]),
+        len(space("one/X:X")),
+    ]
     for run in ("a", "b"):
         far, near = nbprof.load(url, run=run), nbprof.load(tmp_path / "disk", run=run)
         assert far.hosts == near.hosts
@@ -163,7 +185,9 @@ def test_runs_that_came_since_are_seen(memory):
     assert nbprof.runs(url)["run"].tolist() == ["b", "a"]
 
 
-@pytest.mark.parametrize("pack", [zipped, tarred, lambda files: tarred(files, "w:gz")], ids=["zip", "tar", "tar.gz"])
+@pytest.mark.parametrize(
+    "pack", [zipped, tarred, lambda files: tarred(files, "w:gz")], ids=["zip", "tar", "tar.gz"]
+)
 def test_an_archive_behind_a_url(memory, pack):
     url = memory({"runs.bin": pack(FILES)})
     assert sorted(nbprof.runs(f"{url}/runs.bin")["run"]) == ["a", "b"]
@@ -175,7 +199,10 @@ def test_an_archive_behind_a_url(memory, pack):
 
 def test_files_from_several_places_are_one_run(memory, tmp_path):
     url = memory({"h0.xplane.pb": space("a/X:X")})
-    write(tmp_path, {"h1.xplane.pb": space("b/X:X"), "z.zip": zipped({"h2.xplane.pb": space("c/X:X")})})
+    write(
+        tmp_path,
+        {"h1.xplane.pb": space("b/X:X"), "z.zip": zipped({"h2.xplane.pb": space("c/X:X")})},
+    )
     p = nbprof.load([f"{url}/h0.xplane.pb", tmp_path / "h1.xplane.pb", tmp_path / "z.zip"])
     assert p.hosts == ["h0", "h1", "h2"]
     assert set(p.ops.frame["op"]) == {"a/X", "b/X", "c/X"}
@@ -185,7 +212,9 @@ def test_what_is_not_there(memory):
     url = memory({"a/readme.txt": b"x"})
     with pytest.raises(ReadError, match=rf"{url}/nothing: there is no such file or folder"):
         locate.find(f"{url}/nothing")
-    with pytest.raises(ReadError, match=r"there is no profile in this folder.*It holds readme\.txt"):
+    with pytest.raises(
+        ReadError, match=r"there is no profile in this folder.*It holds readme\.txt"
+    ):
         locate.find(f"{url}/a")
     assert nbprof.runs(f"{url}/a").empty
 
@@ -218,14 +247,21 @@ class Faulty(AsyncFileSystem):
             raise PermissionError(f"Forbidden for key AKIA-{self.storage_options.get('secret')}")
         path = self._strip_protocol(path)
         if path in self.store:
-            return {"name": path, "size": len(self.store[path]), "type": "file", "ETag": str(hash(self.store[path]))}
+            return {
+                "name": path,
+                "size": len(self.store[path]),
+                "type": "file",
+                "ETag": str(hash(self.store[path])),
+            }
         if any(name.startswith(path.rstrip("/") + "/") for name in self.store):
             return {"name": path, "size": 0, "type": "directory"}
         raise FileNotFoundError(path)
 
     async def _find(self, path, **_):
         path = self._strip_protocol(path).rstrip("/") + "/"
-        return {name: await self._info(name) for name in sorted(self.store) if name.startswith(path)}
+        return {
+            name: await self._info(name) for name in sorted(self.store) if name.startswith(path)
+        }
 
     def find(self, path, detail=False, **_):
         found = fsspec.asyn.sync(self.loop, self._find, path)
@@ -235,7 +271,9 @@ class Faulty(AsyncFileSystem):
         path = self._strip_protocol(path)
         self.requests.append((start, end))
         if self.fault == "fails" and start:
-            raise OSError(f"connection reset for https://me:hunter2@store.example/{path}?X-Amz-Signature=topsecret")
+            raise OSError(
+                f"connection reset for https://me:hunter2@store.example/{path}?X-Amz-Signature=topsecret"
+            )
         data = self.store[path][start:end]
         return data[:-1] if self.fault == "loses" and start else data
 
@@ -256,13 +294,18 @@ def test_a_large_file_comes_in_parts_at_a_time_and_says_how_far_it_is(faulty, mo
     run = locate.find("faulty://bucket/h.xplane.pb", ways=Ways(progress=said.append))
     faulty.requests.clear()
     assert bytes(run.files[0].read().data) == data
-    assert sorted(faulty.requests) == [(at, min(at + 1000, len(data))) for at in range(0, len(data), 1000)]
+    assert sorted(faulty.requests) == [
+        (at, min(at + 1000, len(data))) for at in range(0, len(data), 1000)
+    ]
     assert len(said) == -(-len(data) // 8000)
     assert re.fullmatch(r"downloading h\.xplane\.pb: [\d.]+ [KM]?i?B of [\d.]+ [KM]iB", said[-1])
     assert len(nbprof.load("faulty://bucket").steps.frame) == 200
 
 
-@pytest.mark.parametrize(("fault", "says"), [("loses", "only .* bytes arrived"), ("fails", "could not be read.*try again")])
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [("loses", "only .* bytes arrived"), ("fails", "could not be read.*try again")],
+)
 def test_a_connection_that_fails_in_between(faulty, monkeypatch, fault, says):
     monkeypatch.setattr(remote, "_PART", 1000)
     faulty.store, faulty.fault = {"bucket/h.xplane.pb": training_run(200)}, fault
@@ -308,7 +351,10 @@ def test_paths_that_carry_their_file_system(memory, tmp_path):
     fs, path = fsspec.core.url_to_fs(url)
     assert names(locate.find(UPath(fs, path, "memory"))) == ["h.xplane.pb"]
     write(tmp_path, {"g.xplane.pb": space()})
-    assert locate.find(UPath(fsspec.filesystem("file"), str(tmp_path), "")).files[0].path == tmp_path / "g.xplane.pb"
+    assert (
+        locate.find(UPath(fsspec.filesystem("file"), str(tmp_path), "")).files[0].path
+        == tmp_path / "g.xplane.pb"
+    )
     assert names(locate.find(fsspec.open(f"{url}/h.xplane.pb"))) == ["h.xplane.pb"]
 
 
@@ -354,7 +400,11 @@ def test_what_is_shown_of_a_url(url, shown):
 
 def test_a_message_of_a_backend_is_shown_without_secrets():
     url = "https://user:pw@host/x.json?sig=abcdef"
-    said = urls.scrubbed(f"404, url={url!r} with key TOPSECRET9 \n  at https://u2:p2@other/z?sig=q", url, {"client": {"key": "TOPSECRET9"}})
+    said = urls.scrubbed(
+        f"404, url={url!r} with key TOPSECRET9 \n  at https://u2:p2@other/z?sig=q",
+        url,
+        {"client": {"key": "TOPSECRET9"}},
+    )
     assert not re.search("pw|abcdef|TOPSECRET9|p2|sig=", said)
     assert "404" in said
 
@@ -379,7 +429,9 @@ def test_a_logdir_of_a_web_server(web):
     assert not any(".recording" in path for _, path, _ in web.asked)
 
 
-@pytest.mark.parametrize("pack", [zipped, tarred, lambda files: tarred(files, "w:gz")], ids=["zip", "tar", "tar.gz"])
+@pytest.mark.parametrize(
+    "pack", [zipped, tarred, lambda files: tarred(files, "w:gz")], ids=["zip", "tar", "tar.gz"]
+)
 def test_an_archive_of_a_web_server(web, pack):
     web.files = {"runs": pack({**FILES, "weights.bin": os.urandom(3_000_000)})}
     assert nbprof.load(web.url("runs"), run="b").hosts == ["h0", "h1"]
@@ -387,7 +439,11 @@ def test_an_archive_of_a_web_server(web, pack):
 
 @pytest.mark.parametrize("web", [True], ids=["with ranges"], indirect=True)
 def test_only_what_is_needed_of_a_zip_is_fetched(web):
-    web.files = {"runs.zip": zipped({"weights.bin": os.urandom(6_000_000), **FILES, "more.bin": os.urandom(6_000_000)})}
+    web.files = {
+        "runs.zip": zipped(
+            {"weights.bin": os.urandom(6_000_000), **FILES, "more.bin": os.urandom(6_000_000)}
+        )
+    }
     web.asked.clear()
     nbprof.load(web.url("runs.zip"), run="b")
     fetched = [re.match(r"bytes=(\d+)-(\d+)", asked) for _, _, asked in web.asked if asked]
@@ -398,7 +454,9 @@ def test_a_presigned_url(web):
     web.files, web.password = {"x/h.xplane.pb": space()}, "nobody has it"
     url = web.url("x/h.xplane.pb?sig=right")
     p = nbprof.load(url)
-    assert "sig" not in f"{p.path} {p.text()} {p.payload()['overview']} {nbprof.runs(url).to_html()}"
+    assert (
+        "sig" not in f"{p.path} {p.text()} {p.payload()['overview']} {nbprof.runs(url).to_html()}"
+    )
     secret = uuid.uuid4().hex
     with pytest.raises(ReadError, match=r"401.*storage_options") as caught:
         nbprof.load(web.url(f"x/h.xplane.pb?sig={secret}"))
@@ -435,7 +493,11 @@ def test_a_connection_that_breaks(web):
 
 def test_a_server_that_packs_on_the_way(web):
     data = training_run(30)
-    web.files, web.headers, web.ranges = {"h.xplane.pb": gzip.compress(data)}, {"Content-Encoding": "gzip"}, False
+    web.files, web.headers, web.ranges = (
+        {"h.xplane.pb": gzip.compress(data)},
+        {"Content-Encoding": "gzip"},
+        False,
+    )
     assert len(nbprof.load(web.url("h.xplane.pb")).steps.frame) == 30
 
 
@@ -458,7 +520,9 @@ def test_a_page_instead_of_a_profile(web):
 
 
 def test_nobody_listens():
-    with pytest.raises(ReadError, match=r"http://127\.0\.0\.1:9/x\.json: could not be read .*[Cc]onnect"):
+    with pytest.raises(
+        ReadError, match=r"http://127\.0\.0\.1:9/x\.json: could not be read .*[Cc]onnect"
+    ):
         nbprof.load("http://127.0.0.1:9/x.json")
 
 
@@ -472,7 +536,12 @@ def test_profiles_at_once_from_several_threads(memory):
     url = memory({f"{i}/h.xplane.pb": space(f"op{i}/X:X") for i in range(6)})
     out = {}
     threads = [
-        threading.Thread(target=lambda i=i: out.__setitem__(i, nbprof.load(f"{url}/{i}").ops.frame["op"].tolist())) for i in range(6)
+        threading.Thread(
+            target=lambda i=i: out.__setitem__(
+                i, nbprof.load(f"{url}/{i}").ops.frame["op"].tolist()
+            )
+        )
+        for i in range(6)
     ]
     for thread in threads:
         thread.start()

@@ -31,7 +31,9 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
 def drummed(profile: nbprof.Profile, count: int = 3) -> None:
     """The profile has the events of the track."""
     trace = profile.run.as_read
-    assert [str(trace.names[code]) for code in trace.events.name] == ["kick", "snare", "kick"] * (count // 3)
+    assert [str(trace.names[code]) for code in trace.events.name] == ["kick", "snare", "kick"] * (
+        count // 3
+    )
     assert trace.events.start.tolist()[:3] == [0, 20_000_000, 40_000_000]
     assert len(profile.trace.events()) == count
     assert profile.run.activity.framework.title == "a drummer"
@@ -54,7 +56,9 @@ def test_a_logdir_of_an_added_format(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "solo.beats").write_bytes(TRACK)
     (tmp_path / "a" / "notes.txt").write_text("no profile")
-    assert nbprof.runs(tmp_path)[["run", "hosts", "format"]].to_numpy().tolist() == [["solo", 1, "beats"]]
+    assert nbprof.runs(tmp_path)[["run", "hosts", "format"]].to_numpy().tolist() == [
+        ["solo", 1, "beats"]
+    ]
     drummed(nbprof.load(tmp_path))
 
 
@@ -90,9 +94,13 @@ def test_the_list_of_runs_has_an_added_format(tmp_path: Path) -> None:
 def test_errors_name_an_added_format(tmp_path: Path) -> None:
     (tmp_path / "solo.beats").write_bytes(TRACK)
     (tmp_path / "notes.txt").write_text("no profile")
-    with pytest.raises(ReadError, match=r"snapshots of PyTorch's allocator, .*and drum tracks \(\*\.beats\)\."):
+    with pytest.raises(
+        ReadError, match=r"snapshots of PyTorch's allocator, .*and drum tracks \(\*\.beats\)\."
+    ):
         nbprof.load(tmp_path / "notes.txt")
-    with pytest.raises(ReadError, match=r"\*\.xplane\.pb and drum tracks \(\*\.beats\) cannot be one run"):
+    with pytest.raises(
+        ReadError, match=r"\*\.xplane\.pb and drum tracks \(\*\.beats\) cannot be one run"
+    ):
         nbprof.load([DATA / "xspace" / "jax_cpu.xplane.pb", tmp_path / "solo.beats"])
 
 
@@ -116,8 +124,17 @@ print(*{name.split(".")[2] for name in set(sys.modules) - light if name.startswi
 """
 
 
-@pytest.mark.parametrize(("path", "room"), [("xspace/jax_cpu.xplane.pb", "xspace"), ("kineto/cpu_train.pt.trace.json.gz", "chrome")])
+@pytest.mark.parametrize(
+    ("path", "room"),
+    [("xspace/jax_cpu.xplane.pb", "xspace"), ("kineto/cpu_train.pt.trace.json.gz", "chrome")],
+)
 def test_readers_of_other_formats_are_not_imported(path: str, room: str) -> None:
     environment = {**os.environ, "NBPROF_CACHE": "0"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(DATA / path)], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(DATA / path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
     assert set(done.stdout.split()) == {room}

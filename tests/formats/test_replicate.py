@@ -33,12 +33,30 @@ def recorded() -> bytes:
         op = f"net/layer_{i}/MatMul:MatMul"
         common = {"correlation_id": UInt(1000 + i), "group_id": i // 20}
         unknown = b"\xaa\x06\x03new" if i == 3 else b""
-        kernels.append(gpu.event(f"gemm<{i}>(float*)", i * MS, MS // 2, unknown=unknown, tf_op=Ref(op), **common))
-        ops.append(host.event(op, i * MS, MS // 4, tf_op=op, _c=i + 1, id=5, fragmentation=0.5, raw=b"\0\xff", **common))
+        kernels.append(
+            gpu.event(
+                f"gemm<{i}>(float*)", i * MS, MS // 2, unknown=unknown, tf_op=Ref(op), **common
+            )
+        )
+        ops.append(
+            host.event(
+                op,
+                i * MS,
+                MS // 4,
+                tf_op=op,
+                _c=i + 1,
+                id=5,
+                fragmentation=0.5,
+                raw=b"\0\xff",
+                **common,
+            )
+        )
     ops.append(host.event("Iterator::Root", 3 * MS, MS, id=77))
     ops.append(host.event("train", 4 * MS, MS, step_num=0, step_name="train 500", _p=9))
     ops.append(host.event("counted", 0, 5, occurrences=3))
-    gpu.line("Steps", [gpu.event(str(i), i * 20 * MS, 20 * MS, group_id=i) for i in range(2)], line_id=-7)
+    gpu.line(
+        "Steps", [gpu.event(str(i), i * 20 * MS, 20 * MS, group_id=i) for i in range(2)], line_id=-7
+    )
     gpu.line("Stream #7", kernels, line_id=7, timestamp_ns=50)
     host.line("python", ops, line_id=1, timestamp_ns=20)
     return xspace(gpu, host, hostname="host-a", errors=("an error",))
@@ -64,7 +82,16 @@ def rows(space):
                     text = plane.stat_metadata[value].name if kind == "ref_value" else value
                     stats.append((plane.stat_metadata[stat.metadata_id].name, kind, text))
                 name = plane.event_metadata[event.metadata_id].name
-                yield plane.name, line.id, line.timestamp_ns, name, event.offset_ps, event.duration_ps, event.num_occurrences, stats
+                yield (
+                    plane.name,
+                    line.id,
+                    line.timestamp_ns,
+                    name,
+                    event.offset_ps,
+                    event.duration_ps,
+                    event.num_occurrences,
+                    stats,
+                )
 
 
 def test_replicas_of_an_xspace(tmp_path, replicate):
@@ -106,10 +133,14 @@ def test_what_numbers_a_launch_is_new_and_what_describes_it_is_not(tmp_path, rep
     found = list(rows(parsed(target.read_bytes())))
 
     def values(stat, plane="/host:CPU"):
-        return Counter(v for event in found if event[0] == plane for name, _, v in event[7] if name == stat)
+        return Counter(
+            v for event in found if event[0] == plane for name, _, v in event[7] if name == stat
+        )
 
     assert values("correlation_id") == Counter({1000 + i: 1 for i in range(280)})
-    assert values("correlation_id") == values("correlation_id", "/device:GPU:0"), "host and device still meet"
+    assert values("correlation_id") == values("correlation_id", "/device:GPU:0"), (
+        "host and device still meet"
+    )
     assert values("step_num") == Counter(range(7))
     assert set(values("group_id")) == set(range(14))
     assert len(values("_c")) == 280
@@ -130,8 +161,14 @@ def test_tables_of_names_and_strings_grow(tmp_path, replicate):
         space = parsed(target.read_bytes())
         assert written["names"] == sum(len(p.event_metadata) for p in space.planes)
         assert written["strings"] == sum(len(p.stat_metadata) for p in space.planes)
-        host = [event for event in rows(space) if event[0] == "/host:CPU" and event[3].startswith("net/")]
-        assert all({n: v for n, _, v in event[7]}["tf_op"] == event[3] for event in host), "an op has one name wherever it is written"
+        host = [
+            event
+            for event in rows(space)
+            if event[0] == "/host:CPU" and event[3].startswith("net/")
+        ]
+        assert all({n: v for n, _, v in event[7]}["tf_op"] == event[3] for event in host), (
+            "an op has one name wherever it is written"
+        )
         sizes.append((written["names"], written["strings"], len({event[3] for event in host})))
     assert all(more > less for less, more in zip(*sizes, strict=True))
 
@@ -156,7 +193,11 @@ def test_replicas_of_a_kineto_trace(tmp_path, replicate):
     written = replicate.make(str(seed), target, 43 * 5 + 1)
     big = json.loads(gzip.decompress(target.read_bytes()), parse_float=Decimal)
     events = big.pop("traceEvents")
-    assert big == {"schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000, "traceName": "a.json"}
+    assert big == {
+        "schemaVersion": 1,
+        "baseTimeNanoseconds": 1700000000000000000,
+        "traceName": "a.json",
+    }
     assert len(events) == written["events"] == 43 * 5 + 1
     assert sum(e["ph"] == "M" for e in events) == 1
 
@@ -167,11 +208,15 @@ def test_replicas_of_a_kineto_trace(tmp_path, replicate):
     assert gaps.pop() > 900, "replicas do not overlap"
     assert {e["ts"] % 1 for e in steps} == {Decimal("0.250")}, "what follows the point stays exact"
     launches = [e for e in events if e["name"] == "cudaLaunchKernel"]
-    assert all(e["args"]["text"] == '"ts": 5, 100%' for e in launches), "texts that look like fields are left alone"
+    assert all(e["args"]["text"] == '"ts": 5, 100%' for e in launches), (
+        "texts that look like fields are left alone"
+    )
     assert all(isinstance(e["ts"], str) for e in launches)
     kernels = [e for e in events if e.get("cat") == "kernel"]
     assert sorted(e["args"]["correlation"] for e in kernels) == list(range(11, 11 + 200))
-    assert [e["id"] for e in events if e["ph"] == "s"] == [e["args"]["correlation"] for e in launches]
+    assert [e["id"] for e in events if e["ph"] == "s"] == [
+        e["args"]["correlation"] for e in launches
+    ]
     assert 40 < len({e["name"] for e in kernels}) < 200
     assert all(e["name"].endswith("<float>(int)") for e in kernels)
 
@@ -183,6 +228,11 @@ def test_time_of_ops_grows_with_the_replicas(tmp_path, replicate, seed):
     once = load(source)
     written = replicate.make(str(source), target, 5 * once.receipt.events)
     by = ["where", "type"]
-    one, many = (p.ops.frame.groupby(by)[["occurrences", "total_us", "self_us"]].sum() for p in (once, load(target)))
+    one, many = (
+        p.ops.frame.groupby(by)[["occurrences", "total_us", "self_us"]].sum()
+        for p in (once, load(target))
+    )
     assert len(one) > 2
-    pd.testing.assert_frame_equal(many, one * written["replicas"], check_exact=False, rtol=1e-9, check_dtype=False)
+    pd.testing.assert_frame_equal(
+        many, one * written["replicas"], check_exact=False, rtol=1e-9, check_dtype=False
+    )

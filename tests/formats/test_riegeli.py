@@ -18,7 +18,14 @@ from tests.support.xspace import gpu_run, training_run
 
 NOISE = random.Random(5)
 TEXTS = [b"%d " % i * (i % 300) for i in range(400)]
-MIXED = [training_run(3), b"", b"no message \xff", NOISE.randbytes(90_000), gpu_run(), training_run(40)]
+MIXED = [
+    training_run(3),
+    b"",
+    b"no message \xff",
+    NOISE.randbytes(90_000),
+    gpu_run(),
+    training_run(40),
+]
 OPTIONS = [
     "group_size:1,uncompressed",
     "group_size:3,brotli:6",
@@ -28,7 +35,10 @@ OPTIONS = [
 
 
 def read(data: bytes, **more) -> list[bytes | Damage]:
-    return [one if isinstance(one, Damage) else bytes(one.buffer.data) for one in records(io.BytesIO(data), "a.riegeli", **more)]
+    return [
+        one if isinstance(one, Damage) else bytes(one.buffer.data)
+        for one in records(io.BytesIO(data), "a.riegeli", **more)
+    ]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -64,7 +74,8 @@ def test_transposed_records_are_an_error_that_says_what_to_do(tmp_path):
     pytest.importorskip("array_record", reason="array_record is not installed")
     data = riegeli.by_array_record(tmp_path / "a", TEXTS, "group_size:3,brotli:6,transpose:true")
     with pytest.raises(
-        ReadError, match=r"a.riegeli, byte 64: its records are transposed.*Write the file again without the option `transpose`"
+        ReadError,
+        match=r"a.riegeli, byte 64: its records are transposed.*Write the file again without the option `transpose`",
     ):
         read(data)
 
@@ -92,11 +103,16 @@ def test_content_that_cannot_be_unpacked_is_skipped_and_named(number, packed):
     assert not before
     assert (damage.begin, damage.end) == (begin, end)
     assert "unpacked" in damage.reason
-    assert [item for item in read(bytes(file.out)) if isinstance(item, bytes)] == contents[:number] + contents[number + 1 :]
+    assert [item for item in read(bytes(file.out)) if isinstance(item, bytes)] == contents[
+        :number
+    ] + contents[number + 1 :]
 
 
 @pytest.mark.parametrize("number", range(8))
-@pytest.mark.parametrize(("offset", "bit"), [(8, 3), (9, 6), (10, 1), (11, 7), (24, 0), (25, 1), (27, 1), (32, 0), (34, 5)])
+@pytest.mark.parametrize(
+    ("offset", "bit"),
+    [(8, 3), (9, 6), (10, 1), (11, 7), (24, 0), (25, 1), (27, 1), (32, 0), (34, 5)],
+)
 def test_a_damaged_bit_of_a_chunk_header_costs_no_more_than_its_neighbours(number, offset, bit):
     """Of the size, the type, the number of records and the size of the content."""
     data, begins = chunks()
@@ -151,7 +167,9 @@ def test_a_file_that_ends_early_is_read_to_there(length):
 
 def test_what_unpacks_to_too_much_is_refused():
     data = riegeli.written([bytes(40 << 20)], "zstd")
-    with pytest.raises(ReadError, match=r"a.riegeli: it decompresses to more than .* raise the limit"):
+    with pytest.raises(
+        ReadError, match=r"a.riegeli: it decompresses to more than .* raise the limit"
+    ):
         read(data)
     assert read(data, limit=50 << 20) == [bytes(40 << 20)]
 
@@ -161,8 +179,14 @@ def test_without_the_package_the_error_says_which(packed, monkeypatch):
     data = riegeli.written([b"text " * 20], packed)
     monkeypatch.delitem(sys.modules, "cramjam", raising=False)
     real = builtins.__import__
-    monkeypatch.setattr(builtins, "__import__", lambda name, *more: _missing() if name == "cramjam" else real(name, *more))
-    with pytest.raises(ReadError, match=r"a.riegeli, byte 64: it is packed with .*pip install nbprof\[riegeli\]"):
+    monkeypatch.setattr(
+        builtins,
+        "__import__",
+        lambda name, *more: _missing() if name == "cramjam" else real(name, *more),
+    )
+    with pytest.raises(
+        ReadError, match=r"a.riegeli, byte 64: it is packed with .*pip install nbprof\[riegeli\]"
+    ):
         read(data)
 
 
@@ -186,6 +210,8 @@ def test_content_that_does_not_fit_its_header_is_skipped():
     file.records(b"good")
     *found, good = read(bytes(file.out))
     assert good == b"good"
-    for one, said in zip(found, [*(said for *_, said in wrong), "its type, 119, is unknown"], strict=True):
+    for one, said in zip(
+        found, [*(said for *_, said in wrong), "its type, 119, is unknown"], strict=True
+    ):
         assert isinstance(one, Damage)
         assert said in one.reason

@@ -37,7 +37,9 @@ def _said(trace: Trace) -> str:
     return "\n".join(note.text for note in trace.receipt.lines)
 
 
-@pytest.mark.parametrize("name", ["717_results.json", "717_results.db", "717_kernel_trace.csv", "anything", "a.txt"])
+@pytest.mark.parametrize(
+    "name", ["717_results.json", "717_results.db", "717_kernel_trace.csv", "anything", "a.txt"]
+)
 def test_content_tells_what_a_file_is(name: str) -> None:
     run = rocprof.training(1)
     for data, what in (
@@ -45,7 +47,11 @@ def test_content_tells_what_a_file_is(name: str) -> None:
         (rocprof.as_db(run), "rocpd"),
         (rocprof.as_db(run, schema=4), "rocpd"),
         *((table, "table") for key, table in rocprof.as_csv(run).items() if "stats" not in key),
-        *((table, "table") for key, table in rocprof.as_csv(run, "6.2").items() if "stats" not in key),
+        *(
+            (table, "table")
+            for key, table in rocprof.as_csv(run, "6.2").items()
+            if "stats" not in key
+        ),
     ):
         kind = recognise(data[: 1 << 16], name)
         assert (kind.format, kind.sure) == ("rocprof", True)
@@ -59,10 +65,19 @@ def test_kernels_state_what_the_profiler_does(tmp_path: Path) -> None:
     trace = _trace(tmp_path, {"717_results.json": rocprof.as_json(rocprof.training(1))})
     kernels = [i for i, cat in enumerate(_arg(trace, "cat", text=True)) if cat == "kernel"]
     names = [str(trace.names[trace.events.name[i]]).partition("(")[0] for i in kernels]
-    assert names == ["Cijk_Ailk_Bljk_HHS_BH_MT128x128x16_SN"] * 3 + ["void add<float>", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
+    assert names == ["Cijk_Ailk_Bljk_HHS_BH_MT128x128x16_SN"] * 3 + [
+        "void add<float>",
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+    ]
     # 1024 x 1000 work-items in groups of 64 x 16: the last row of them is half filled.
-    assert [_arg(trace, "grid", text=True)[i] for i in kernels] == ["[16, 63, 1]"] * 3 + ["[4, 1, 1]", "[16, 1, 1]"]
-    assert [_arg(trace, "block", text=True)[i] for i in kernels] == ["[64, 16, 1]"] * 3 + ["[256, 1, 1]", "[512, 1, 1]"]
+    assert [_arg(trace, "grid", text=True)[i] for i in kernels] == ["[16, 63, 1]"] * 3 + [
+        "[4, 1, 1]",
+        "[16, 1, 1]",
+    ]
+    assert [_arg(trace, "block", text=True)[i] for i in kernels] == ["[64, 16, 1]"] * 3 + [
+        "[256, 1, 1]",
+        "[512, 1, 1]",
+    ]
     for name, values in {
         "device": [0, 0, 0, 0, 1], "stream": [1, 1, 1, 1, 2], "queue": [1, 1, 1, 1, 2], "shared memory": [16896] * 3 + [1024, 512],
         "scratch size": [0, 0, 0, 16, 0], "registers per thread": [128] * 3 + [8, 64], "AccVGPR count": [64] * 3 + [0, 0],
@@ -80,7 +95,10 @@ def test_copies_go_by_direction_and_bytes(tmp_path: Path) -> None:
     trace = _trace(tmp_path, {"717_results.db": rocprof.as_db(rocprof.training(1))})
     copies = [i for i, cat in enumerate(_arg(trace, "cat", text=True)) if cat == "gpu_memcpy"]
     assert [_arg(trace, "bytes")[i] for i in copies] == [4 << 20, 4]
-    assert [(_arg(trace, "source", text=True)[i], _arg(trace, "destination", text=True)[i]) for i in copies] == [
+    assert [
+        (_arg(trace, "source", text=True)[i], _arg(trace, "destination", text=True)[i])
+        for i in copies
+    ] == [
         ("CPU 0", "GPU 0"),
         ("GPU 0", "CPU 0"),
     ]
@@ -92,14 +110,29 @@ def test_copies_go_by_direction_and_bytes(tmp_path: Path) -> None:
 def test_times_are_exact_and_have_no_date(tmp_path: Path) -> None:
     run = rocprof.training(1)
     later = 9_400_000_000_000_001
-    for row in (*run.kernels, *run.copies, *run.calls, *run.markers, *run.allocations, *run.scratch):
+    for row in (
+        *run.kernels,
+        *run.copies,
+        *run.calls,
+        *run.markers,
+        *run.allocations,
+        *run.scratch,
+    ):
         # Beyond what a float64 counts exactly: the machine has run for a hundred days.
         row["start"] += later - rocprof.EPOCH
         row["end"] += later - rocprof.EPOCH
     begun = sorted(1000 * (k["start"] - later) for k in run.kernels)
     broken = rocprof.as_csv(run)
-    broken["717_kernel_trace.csv"] += b'"KERNEL_DISPATCH","Agent 1",1,1,717,99,1,"k",1,soon,later,0,0,0,0,0,1,1,1,1,1,1\n'
-    for i, files in enumerate(({"a_results.json": rocprof.as_json(run)}, {"a_results.db": rocprof.as_db(run, schema=4)}, broken)):
+    broken["717_kernel_trace.csv"] += (
+        b'"KERNEL_DISPATCH","Agent 1",1,1,717,99,1,"k",1,soon,later,0,0,0,0,0,1,1,1,1,1,1\n'
+    )
+    for i, files in enumerate(
+        (
+            {"a_results.json": rocprof.as_json(run)},
+            {"a_results.db": rocprof.as_db(run, schema=4)},
+            broken,
+        )
+    ):
         trace = _trace(tmp_path / str(i), files)
         assert trace.epoch_ns == later
         rows = [j for j, cat in enumerate(_arg(trace, "cat", text=True)) if cat == "kernel"]
@@ -132,10 +165,15 @@ def test_processes_of_a_folder_are_one_run(tmp_path: Path) -> None:
 def test_processes_in_one_file(tmp_path: Path) -> None:
     runs = [rocprof.training(1, pid=717), rocprof.training(1, pid=718)]
     runs[1].host = "other-node"
-    for files in ({"out_results.json": rocprof.as_json(*runs)}, {"out_results.db": rocprof.as_db(*runs)}):
+    for files in (
+        {"out_results.json": rocprof.as_json(*runs)},
+        {"out_results.db": rocprof.as_db(*runs)},
+    ):
         trace = _trace(tmp_path, files)
         assert len(trace.hosts) == 2
-        assert len(trace.events) == 2 * len(_trace(tmp_path / "one", {"x_results.json": rocprof.as_json(runs[0])}).events)
+        assert len(trace.events) == 2 * len(
+            _trace(tmp_path / "one", {"x_results.json": rocprof.as_json(runs[0])}).events
+        )
     assert trace.hosts == ["gpu-node process 717", "other-node process 718"]
     assert "clocks are unrelated" in _said(trace)
 
@@ -155,10 +193,22 @@ def test_agents_go_by_the_numbers_that_the_profiler_was_told_to_use(tmp_path: Pa
     run = rocprof.training(1)
     plain = rocprof.as_csv(run)
     for i, (old, new) in enumerate(((b'"Agent 1"', b'"GPU 0"'), (b'"Agent 1"', b'"Agent 2"'))):
-        files = {name: data.replace(b'"Agent 2"', b'"GPU 1"' if i == 0 else b'"Agent 3"').replace(old, new) for name, data in plain.items()}
-        files = {name: data.replace(b'"Agent 0"', b'"CPU 0"' if i == 0 else b'"Agent 0"') for name, data in files.items()}
+        files = {
+            name: data.replace(b'"Agent 2"', b'"GPU 1"' if i == 0 else b'"Agent 3"').replace(
+                old, new
+            )
+            for name, data in plain.items()
+        }
+        files = {
+            name: data.replace(b'"Agent 0"', b'"CPU 0"' if i == 0 else b'"Agent 0"')
+            for name, data in files.items()
+        }
         trace = _trace(tmp_path / str(i), files)
-        assert [d for d, cat in zip(_arg(trace, "device"), _arg(trace, "cat", text=True), strict=True) if cat == "kernel"] == [
+        assert [
+            d
+            for d, cat in zip(_arg(trace, "device"), _arg(trace, "cat", text=True), strict=True)
+            if cat == "kernel"
+        ] == [
             0,
             0,
             0,
@@ -173,7 +223,12 @@ def test_without_hip_there_are_queues(tmp_path: Path) -> None:
         row["stream"] = 0
     (tmp_path / "a_results.json").write_bytes(rocprof.as_json(run))
     lanes = nbprof.load(tmp_path).trace.lanes
-    assert [tuple(row) for row in lanes[lanes["kind"] == "device"][["process", "thread", "events"]].to_numpy().tolist()] == [
+    assert [
+        tuple(row)
+        for row in lanes[lanes["kind"] == "device"][["process", "thread", "events"]]
+        .to_numpy()
+        .tolist()
+    ] == [
         ("GPU 0", "Copies to the device", 1),
         ("GPU 0", "Copies from the device", 1),
         ("GPU 0", "Queue 1", 4),
@@ -187,11 +242,15 @@ def test_counters_alone_are_kernels(tmp_path: Path) -> None:
     trace = _trace(tmp_path, {name: rocprof.as_csv(run)[name]})
     assert (len(trace.events), len(trace.args["GRBM_COUNT"])) == (5, 5)
     # Before ROCm 6.4 they had no times.
-    with pytest.raises(ReadError, match=r"717_counter_collection\.csv: it has no kernel.*--kernel-trace"):
+    with pytest.raises(
+        ReadError, match=r"717_counter_collection\.csv: it has no kernel.*--kernel-trace"
+    ):
         _trace(tmp_path / "old", {name: rocprof.as_csv(run, "6.2")[name]})
     tree = rocprof.tree(run)
     tree["buffer_records"]["kernel_dispatch"] = []
-    trace = _trace(tmp_path / "json", {"a_results.json": json.dumps({"rocprofiler-sdk-tool": [tree]}).encode()})
+    trace = _trace(
+        tmp_path / "json", {"a_results.json": json.dumps({"rocprofiler-sdk-tool": [tree]}).encode()}
+    )
     assert _arg(trace, "cat", text=True).count("kernel") == 5
 
 
@@ -199,11 +258,15 @@ def test_work_that_states_a_call_of_hsa_goes_to_the_call_around_it(tmp_path: Pat
     run = rocprof.training(2)
     for copy in run.copies:
         hip = next(call for call in run.calls if call["correlation"] == copy["correlation"])
-        copy["correlation"] = run.call("HSA_CORE_API", "hsa_queue_create", hip["start"] + 500, 1_000)
+        copy["correlation"] = run.call(
+            "HSA_CORE_API", "hsa_queue_create", hip["start"] + 500, 1_000
+        )
     (tmp_path / "a_results.json").write_bytes(rocprof.as_json(run))
     profile = nbprof.load(tmp_path)
     launches = profile.run.activity.launches.frame()
-    names = profile.run.trace.names[profile.run.trace.events.name[launches["event"][launches["target"] >= 0]]]
+    names = profile.run.trace.names[
+        profile.run.trace.events.name[launches["event"][launches["target"] >= 0]]
+    ]
     assert sorted(set(names)) == ["hipLaunchKernel", "hipMemcpyAsync", "hipMemcpyWithStream"]
     assert not (launches["target"] < 0).any()
 
@@ -232,11 +295,17 @@ def test_records_that_lack_something_are_left_out_alone(tmp_path: Path) -> None:
     records["memory_copy"][0]["bytes"] = "many"
     records["hip_api"][0]["operation"] = 999
     tree["strings"]["buffer_records"][1] = "HSA"
-    trace = _trace(tmp_path, {"a_results.json": json.dumps({"rocprofiler-sdk-tool": tree}).encode()})
+    trace = _trace(
+        tmp_path, {"a_results.json": json.dumps({"rocprofiler-sdk-tool": tree}).encode()}
+    )
     categories = _arg(trace, "cat", text=True)
     assert categories.count("kernel") == 7
     assert "3 events left out: no valid begin or end" in _said(trace)
-    queues = [queue for queue, cat in zip(_arg(trace, "queue"), categories, strict=True) if cat == "kernel"]
+    queues = [
+        queue
+        for queue, cat in zip(_arg(trace, "queue"), categories, strict=True)
+        if cat == "kernel"
+    ]
     assert queues.count(None) == 1
     assert _arg(trace, "bytes").count(None) == len(trace.events) - 4
     assert "HIP_RUNTIME_API operation 999" in trace.names
@@ -269,13 +338,24 @@ def test_what_a_database_lacks_is_unknown(tmp_path: Path) -> None:
     run = rocprof.training(2)
     (tmp_path / "a_results.db").write_bytes(rocprof.as_db(run))
     with sqlite3.connect(tmp_path / "a_results.db") as base:
-        tables = [name for (name,) in base.execute("select name from sqlite_master where type = 'table'")]
-        for view in [name for (name,) in base.execute("select name from sqlite_master where type = 'view'")]:
+        tables = [
+            name for (name,) in base.execute("select name from sqlite_master where type = 'table'")
+        ]
+        for view in [
+            name for (name,) in base.execute("select name from sqlite_master where type = 'view'")
+        ]:
             base.execute(f"drop view {view}")
         for name in tables:
             if any(
                 part in name
-                for part in ("_info_agent_", "_info_kernel_symbol_", "_pmc_event_", "_event_0000", "_memory_copy_", "_info_node_")
+                for part in (
+                    "_info_agent_",
+                    "_info_kernel_symbol_",
+                    "_pmc_event_",
+                    "_event_0000",
+                    "_memory_copy_",
+                    "_info_node_",
+                )
             ):
                 base.execute(f'drop table "{name}"')
     base.close()
@@ -295,8 +375,12 @@ def _database(path: Path, **tables: str) -> bytes:
     return path.read_bytes()
 
 
-_V1_KERNELS = '"Index" INTEGER, "KernelName" TEXT, "gpu-id" INTEGER, "BeginNs" INTEGER, "EndNs" INTEGER'
-_V1_CALLS = '"BeginNs" INTEGER, "EndNs" INTEGER, "pid" INTEGER, "tid" INTEGER, "Name" TEXT, "args" TEXT'
+_V1_KERNELS = (
+    '"Index" INTEGER, "KernelName" TEXT, "gpu-id" INTEGER, "BeginNs" INTEGER, "EndNs" INTEGER'
+)
+_V1_CALLS = (
+    '"BeginNs" INTEGER, "EndNs" INTEGER, "pid" INTEGER, "tid" INTEGER, "Name" TEXT, "args" TEXT'
+)
 
 
 def test_files_of_the_predecessor_are_called_by_its_name(tmp_path: Path) -> None:
@@ -313,7 +397,15 @@ def test_files_of_the_predecessor_are_called_by_its_name(tmp_path: Path) -> None
 
 
 def test_databases_with_a_table_of_the_same_name_are_no_recordings(tmp_path: Path) -> None:
-    assert "not a profile" in recognise(_database(tmp_path / "a.db", COPY="id", A="id"), "a.db").what
-    data = _database(tmp_path / "b.rpd", rocpd_string="id, string", rocpd_api="id", rocpd_api_ops="id", rocpd_op="id")
+    assert (
+        "not a profile" in recognise(_database(tmp_path / "a.db", COPY="id", A="id"), "a.db").what
+    )
+    data = _database(
+        tmp_path / "b.rpd",
+        rocpd_string="id, string",
+        rocpd_api="id",
+        rocpd_api_ops="id",
+        rocpd_op="id",
+    )
     kind = recognise(data, "b.rpd")
     assert (kind.format, "rocmProfileData" in kind.what) == ("", True)

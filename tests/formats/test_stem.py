@@ -15,7 +15,9 @@ ROOM = Path(nbprof.formats.__file__).parent
 
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".bz2", ".xz", ".GZ"])
-@pytest.mark.parametrize("suffix", sorted({suffix for suffixes in SUFFIXES.values() for suffix in suffixes}))
+@pytest.mark.parametrize(
+    "suffix", sorted({suffix for suffixes in SUFFIXES.values() for suffix in suffixes})
+)
 def test_a_name_is_what_is_before_the_suffixes(suffix, packing):
     for name in ("host", "rank0.step 5", "a.b"):
         assert stem(f"{name}{suffix}{packing}") == name

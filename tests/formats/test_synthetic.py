@@ -18,7 +18,9 @@ def synthetic(monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["xspace", "kineto"])
-@pytest.mark.parametrize("more", [{"names": 200, "lanes": 2}, {"lanes": 100, "steps": 1}, {"steps": 200}])
+@pytest.mark.parametrize(
+    "more", [{"names": 200, "lanes": 2}, {"lanes": 100, "steps": 1}, {"steps": 200}]
+)
 def test_one_size_grows_and_the_others_stay(form, more, tmp_path, synthetic):
     sizes = {**SIZES, **more}
     path = tmp_path / {"xspace": "run.xplane.pb", "kineto": "run.json.gz"}[form]

@@ -67,14 +67,25 @@ def test_texts_of_python_2():
 
 
 def test_a_record_that_ends_with_the_file_anywhere_has_no_shape_and_is_no_error():
-    record = {"action": "alloc", "addr": 1 << 40, "size": 5, "pool_id": (0, 1), "name": "a text of its own", "frames": []}
+    record = {
+        "action": "alloc",
+        "addr": 1 << 40,
+        "size": 5,
+        "pool_id": (0, 1),
+        "name": "a text of its own",
+        "frames": [],
+    }
     data = pickle.dumps([list(record), dict(record)], 4)
     machine = Unpickler(io.BytesIO(data).read)
     machine.load()
     begin = data.rindex(b"}")
     assert torch_records.learn(data + bytes(20), begin, machine.memo) is not None
     stop = data.rindex(b"u")
-    assert [end for end in range(begin + 1, stop) if torch_records.learn(data[:end], begin, machine.memo) is not None] == []
+    assert [
+        end
+        for end in range(begin + 1, stop)
+        if torch_records.learn(data[:end], begin, machine.memo) is not None
+    ] == []
 
 
 def scalar(value: int) -> bytes:
@@ -98,7 +109,15 @@ def test_numbers_that_are_decoded_together_are_those_decoded_alone(bits):
 
 
 def test_short_and_very_long_numbers_and_other_values_are_decoded_one_by_one():
-    for one in (scalar(5), scalar(70_000), scalar(1 << 64), b"N", b"h\x01", b"\x88", scalar(1 << 40) + scalar(1 << 40)):
+    for one in (
+        scalar(5),
+        scalar(70_000),
+        scalar(1 << 64),
+        b"N",
+        b"h\x01",
+        b"\x88",
+        scalar(1 << 40) + scalar(1 << 40),
+    ):
         assert torch_records.numbers([one, one]) is None
 
 
@@ -203,7 +222,10 @@ def test_depth_is_bounded():
         (b"]" + b"Na" * 60_000, "parts"),
         (b"N" + b"\x85" * 60_000, "parts"),
         # Each leaves a gap in the memo: five bytes would take the room of a million slots.
-        (b"N" + b"".join(b"r" + struct.pack("<I", 1000 * slot) for slot in range(1, 9_000)), "memo"),
+        (
+            b"N" + b"".join(b"r" + struct.pack("<I", 1000 * slot) for slot in range(1, 9_000)),
+            "memo",
+        ),
     ],
     ids=["stack", "memo", "references", "items", "tuples", "gaps"],
 )
@@ -228,7 +250,9 @@ def test_a_record_is_not_taken_twice():
 
 
 def torch_memory_of(data):
-    machine = torch_machine.Machine(io.BytesIO(data if isinstance(data, bytes) else pickle.dumps(data)).read)
+    machine = torch_machine.Machine(
+        io.BytesIO(data if isinstance(data, bytes) else pickle.dumps(data)).read
+    )
     return torch_memory.result(machine, machine.load())
 
 
@@ -269,7 +293,9 @@ def test_a_snapshot_comes_out_as_it_went_in(tmp_path, protocol):
     for name, values in expected(taken).items():
         assert got.entries[name].tolist() == values, name
     entries = [entry for trace in taken["device_traces"] for entry in trace]
-    assert [torch_snapshot.ACTIONS[a] for a in got.entries["action"]] == [e["action"] for e in entries]
+    assert [torch_snapshot.ACTIONS[a] for a in got.entries["action"]] == [
+        e["action"] for e in entries
+    ]
     assert [[got.frames[f] for f in got.stacks[s]] for s in got.entries["stack"]] == [
         [(f["name"], f["filename"], f["line"]) for f in e["frames"]] for e in entries
     ]
@@ -277,7 +303,12 @@ def test_a_snapshot_comes_out_as_it_went_in(tmp_path, protocol):
     for name, key in (("size", "size"), ("address", "address"), ("requested", "requested_size")):
         assert got.blocks[name].tolist() == [b[key] for b in blocks]
     assert [torch_snapshot.STATES[s] for s in got.blocks["state"]] == [b["state"] for b in blocks]
-    for name, key in (("size", "total_size"), ("allocated", "allocated_size"), ("active", "active_size"), ("requested", "requested_size")):
+    for name, key in (
+        ("size", "total_size"),
+        ("allocated", "allocated_size"),
+        ("active", "active_size"),
+        ("requested", "requested_size"),
+    ):
         assert got.segments[name].tolist() == [s[key] for s in taken["segments"]]
     assert got.settings["expandable_segments"] is False
     assert not got.warnings
@@ -315,8 +346,13 @@ def test_what_is_whole_of_a_file_that_was_cut_short_is_kept(tmp_path):
         count = len(got.entries["size"])
         assert got.entries["size"].tolist() == expected(taken)["size"][:count]
         segments = len(got.segments["size"])
-        assert got.segments["size"].tolist() == [s["total_size"] for s in taken["segments"][:segments]]
-        assert (got.segments["size"] == [sum(b["size"] for b in s["blocks"]) for s in taken["segments"][:segments]]).all()
+        assert got.segments["size"].tolist() == [
+            s["total_size"] for s in taken["segments"][:segments]
+        ]
+        assert (
+            got.segments["size"]
+            == [sum(b["size"] for b in s["blocks"]) for s in taken["segments"][:segments]]
+        ).all()
         seen.append((segments, count))
     assert seen == sorted(seen)
     assert len({count for _, count in seen}) > 5
@@ -329,16 +365,37 @@ def test_the_oldest_files_have_segments_only(tmp_path):
         {
             "size": 1024,
             "state": "active_allocated",
-            "history": [{"addr": 4096, "real_size": 700, "frames": [{"name": "f", "filename": "a.py", "line": 3}]}],
+            "history": [
+                {
+                    "addr": 4096,
+                    "real_size": 700,
+                    "frames": [{"name": "f", "filename": "a.py", "line": 3}],
+                }
+            ],
         },
-        {"size": 1024, "state": "active_awaiting_free", "history": [{"addr": 5120, "real_size": 1000}]},
+        {
+            "size": 1024,
+            "state": "active_awaiting_free",
+            "history": [{"addr": 5120, "real_size": 1000}],
+        },
         {"size": 2048, "state": "inactive"},
     ]
-    segment = {"device": 0, "address": 4096, "total_size": 4096, "stream": 0, "segment_type": "small", "blocks": blocks}
+    segment = {
+        "device": 0,
+        "address": 4096,
+        "total_size": 4096,
+        "stream": 0,
+        "segment_type": "small",
+        "blocks": blocks,
+    }
     got = read(tmp_path, [segment])
     assert got.blocks["address"].tolist() == [4096, 5120, 6144]
     assert got.blocks["requested"].tolist() == [700, 1000, 0]
-    assert got.blocks["state"].tolist() == [torch_machine.ALLOCATED, torch_machine.PENDING, torch_snapshot.INACTIVE]
+    assert got.blocks["state"].tolist() == [
+        torch_machine.ALLOCATED,
+        torch_machine.PENDING,
+        torch_snapshot.INACTIVE,
+    ]
     assert got.frames == [("f", "a.py", 3)]
     assert not got.traced
 
@@ -346,13 +403,35 @@ def test_the_oldest_files_have_segments_only(tmp_path):
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_stacks_that_records_share_are_of_all_of_them(protocol):
     # PyTorch makes one list for each stack: a block, the entry that gave it out and those that took it back have the same.
-    stacks = [[{"name": f"f{i}{k}", "filename": "a.py", "line": k} for k in range(3)] for i in range(5)]
-    blocks = [
-        {"address": 512 * i, "size": 512, "requested_size": 9, "state": "active_allocated", "frames": stacks[i % 3]} for i in range(40)
+    stacks = [
+        [{"name": f"f{i}{k}", "filename": "a.py", "line": k} for k in range(3)] for i in range(5)
     ]
-    segment = {"device": 0, "address": 0, "total_size": 512 * 40, "frames": stacks[4], "blocks": blocks}
+    blocks = [
+        {
+            "address": 512 * i,
+            "size": 512,
+            "requested_size": 9,
+            "state": "active_allocated",
+            "frames": stacks[i % 3],
+        }
+        for i in range(40)
+    ]
+    segment = {
+        "device": 0,
+        "address": 0,
+        "total_size": 512 * 40,
+        "frames": stacks[4],
+        "blocks": blocks,
+    }
     entries = [
-        {"action": "alloc", "addr": 512 * i, "size": 9, "stream": 0, "time_us": i, "frames": stacks[i % 4] if i % 7 else []}
+        {
+            "action": "alloc",
+            "addr": 512 * i,
+            "size": 9,
+            "stream": 0,
+            "time_us": i,
+            "frames": stacks[i % 4] if i % 7 else [],
+        }
         for i in range(400)
     ]
     data = pickle.dumps({"segments": [segment], "device_traces": [entries]}, protocol)
@@ -361,16 +440,25 @@ def test_stacks_that_records_share_are_of_all_of_them(protocol):
     def names(code):
         return [got.frames[frame][0] for frame in got.stacks[code]]
 
-    assert [names(code) for code in got.blocks["stack"].tolist()] == [[f["name"] for f in block["frames"]] for block in blocks]
-    assert [names(code) for code in got.entries["stack"].tolist()] == [[f["name"] for f in entry["frames"]] for entry in entries]
+    assert [names(code) for code in got.blocks["stack"].tolist()] == [
+        [f["name"] for f in block["frames"]] for block in blocks
+    ]
+    assert [names(code) for code in got.entries["stack"].tolist()] == [
+        [f["name"] for f in entry["frames"]] for entry in entries
+    ]
     assert [names(code) for code in got.segments["stack"].tolist()] == [["f40", "f41", "f42"]]
 
 
 def test_a_block_holds_no_more_than_its_size(tmp_path):
     asked = (700, 1024, 1025, -3, None)
-    blocks = [{"address": 4096 + 1024 * i, "size": 1024, "requested_size": n, "state": "active_allocated"} for i, n in enumerate(asked)]
+    blocks = [
+        {"address": 4096 + 1024 * i, "size": 1024, "requested_size": n, "state": "active_allocated"}
+        for i, n in enumerate(asked)
+    ]
     segment = {"device": 0, "address": 4096, "total_size": 5120, "blocks": blocks}
-    assert read(tmp_path, {"segments": [segment], "device_traces": []}).blocks["requested"].tolist() == [700, 1024, 1024, 1024, 1024]
+    assert read(tmp_path, {"segments": [segment], "device_traces": []}).blocks[
+        "requested"
+    ].tolist() == [700, 1024, 1024, 1024, 1024]
 
 
 def test_records_that_were_put_away_are_held_no_more(monkeypatch):
@@ -379,9 +467,17 @@ def test_records_that_were_put_away_are_held_no_more(monkeypatch):
 
     def held(count):
         entry = [
-            {"action": "alloc", "addr": 512 * i, "size": i, "frames": [{"name": "f", "filename": "f", "line": i}]} for i in range(count)
+            {
+                "action": "alloc",
+                "addr": 512 * i,
+                "size": i,
+                "frames": [{"name": "f", "filename": "f", "line": i}],
+            }
+            for i in range(count)
         ]
-        machine = torch_machine.Machine(io.BytesIO(pickle.dumps({"segments": [], "device_traces": [entry]}, 0)).read)
+        machine = torch_machine.Machine(
+            io.BytesIO(pickle.dumps({"segments": [], "device_traces": [entry]}, 0)).read
+        )
         assert len(torch_memory.result(machine, machine.load()).entries["size"]) == count
         return machine.held
 
@@ -390,7 +486,17 @@ def test_records_that_were_put_away_are_held_no_more(monkeypatch):
 
 
 def test_values_that_are_no_numbers_are_unknown(tmp_path):
-    entries = [{"action": "alloc", "addr": "0x7f", "size": 2**70, "stream": None, "time_us": 1.5, "frames": None}, {"action": 7, "size": 3}]
+    entries = [
+        {
+            "action": "alloc",
+            "addr": "0x7f",
+            "size": 2**70,
+            "stream": None,
+            "time_us": 1.5,
+            "frames": None,
+        },
+        {"action": 7, "size": 3},
+    ]
     got = read(tmp_path, {"segments": [], "device_traces": [entries]})
     assert got.entries["address"].tolist() == [-1, -1]
     assert got.entries["size"].tolist() == [-1, 3]
@@ -398,12 +504,23 @@ def test_values_that_are_no_numbers_are_unknown(tmp_path):
 
 
 @pytest.mark.parametrize("expandable", [False, True])
-@pytest.mark.parametrize(("address", "size"), [(4095, 512), (3 << 20, 512), (1 << 62, 512), ((3 << 20) - 512, 513), (4096, 1 << 62)])
+@pytest.mark.parametrize(
+    ("address", "size"),
+    [(4095, 512), (3 << 20, 512), (1 << 62, 512), ((3 << 20) - 512, 513), (4096, 1 << 62)],
+)
 def test_blocks_outside_of_their_segment_are_left_out(address, size, expandable):
     inside = {"address": 1 << 20, "size": 2 << 20, "requested_size": 5, "state": "active_allocated"}
-    segment = {"device": 0, "address": 1 << 20, "total_size": 2 << 20, "segment_type": "small", "is_expandable": expandable}
+    segment = {
+        "device": 0,
+        "address": 1 << 20,
+        "total_size": 2 << 20,
+        "segment_type": "small",
+        "is_expandable": expandable,
+    }
     other = {"address": address, "size": size, "requested_size": 1, "state": "inactive"}
-    got = torch_memory_of({"segments": [{**segment, "blocks": [other, inside]}], "device_traces": []})
+    got = torch_memory_of(
+        {"segments": [{**segment, "blocks": [other, inside]}], "device_traces": []}
+    )
     assert got.blocks["address"].tolist() == [1 << 20]
     assert got.segments["blocks"].tolist() == [1]
     assert got.warnings == ["Blocks outside their segment were left out: 1."]

@@ -33,7 +33,13 @@ def field(item):
     no, value = item
     if value is None:
         return varint(no << 3 | 3) + number(no, 1) + varint(no << 3 | 4)
-    return number(no, value) if isinstance(value, int) else double(no, value) if isinstance(value, float) else chunk(no, value)
+    return (
+        number(no, value)
+        if isinstance(value, int)
+        else double(no, value)
+        if isinstance(value, float)
+        else chunk(no, value)
+    )
 
 
 NUMBERS = st.integers(1, 300) | st.just(2**29 - 1)
@@ -54,7 +60,9 @@ def test_columns_find_every_field_of_every_message(few, messages):
         columns = wire.columns(buf, starts, ends)
     assert len({(c.number, c.kind) for c in columns}) == len(columns)
     for column in columns:
-        for message, value, end in zip(column.message.tolist(), column.value.tolist(), column.end.tolist(), strict=True):
+        for message, value, end in zip(
+            column.message.tolist(), column.value.tolist(), column.end.tolist(), strict=True
+        ):
             if column.kind == wire.VARINT:
                 found[message].append((column.number, value))
             elif column.kind == wire.FIXED64:
@@ -67,7 +75,9 @@ def test_columns_find_every_field_of_every_message(few, messages):
         # Fields of one number and type keep their order.
         return sorted(fields, key=lambda f: (f[0], type(f[1]).__name__))
 
-    assert [by_number(f) for f in found] == [by_number([f for f in m if f[1] is not None]) for m in messages]
+    assert [by_number(f) for f in found] == [
+        by_number([f for f in m if f[1] is not None]) for m in messages
+    ]
 
 
 @pytest.mark.parametrize(
@@ -113,10 +123,23 @@ def test_damage_is_an_error_with_its_byte(few, data, says):
         (b"\x7b\x73\x00\x05\x74\x7c\x08\x07", [(1, 7)]),
         (b"\x0b" * 100 + b"\x0c" * 100, []),
     ],
-    ids=["long tag", "tag of five bytes", "largest field", "bits over 64", "bit 65", "group", "field 0 in a group", "100 groups"],
+    ids=[
+        "long tag",
+        "tag of five bytes",
+        "largest field",
+        "bits over 64",
+        "bit 65",
+        "group",
+        "field 0 in a group",
+        "100 groups",
+    ],
 )
 def test_what_is_odd_and_yet_valid(few, data, fields):
-    assert [(f, wire.signed(v)) for f, kind, v, _ in wire.fields(data, 0, len(data)) if kind == wire.VARINT] == fields
+    assert [
+        (f, wire.signed(v))
+        for f, kind, v, _ in wire.fields(data, 0, len(data))
+        if kind == wire.VARINT
+    ] == fields
     columns = wire.columns(wire.buffer(data), np.array([0]), np.array([len(data)]))
     assert [(c.number, v) for c in columns for v in c.value.tolist()] == fields
 
@@ -165,6 +188,10 @@ def test_a_message_of_many_splits_into_what_its_fields_are(seed):
                 wire.split(buf, 0, end)
             continue
         spans, others = wire.split(buf, 0, end)
-        got = [(number, 2, at, stop) for number, pair in spans.items() for at, stop in zip(*pair, strict=True)]
+        got = [
+            (number, 2, at, stop)
+            for number, pair in spans.items()
+            for at, stop in zip(*pair, strict=True)
+        ]
         assert sorted([*got, *others], key=lambda f: f[3]) == sorted(wanted, key=lambda f: f[3])
         assert others == [field for field in wanted if field[1] != 2]

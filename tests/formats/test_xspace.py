@@ -21,7 +21,17 @@ def test_every_event_field_and_stat_is_read(tmp_path):
     plane.line(
         "thread",
         [
-            plane.event("a", 5, 7, ints=-3, big=UInt(2**64 - 1), half=0.5, text="x", ref=Ref("shared"), raw=b"\x01"),
+            plane.event(
+                "a",
+                5,
+                7,
+                ints=-3,
+                big=UInt(2**64 - 1),
+                half=0.5,
+                text="x",
+                ref=Ref("shared"),
+                raw=b"\x01",
+            ),
             plane.event("b", -2, 1, unknown=chunk(99, b"later") + number(77, 5)),
             plane.event("total", 0, 9, occurrences=12),
         ],
@@ -68,7 +78,15 @@ def test_absolute_times_become_relative_without_loss(tmp_path):
 
 def test_nesting_gives_parent_depth_and_self_time(tmp_path):
     plane = PlaneWriter("/host:CPU")
-    plane.line("t", [plane.event("out", 0, 10), plane.event("in", 2, 3), plane.event("deep", 3, 1), plane.event("next", 10, 5)])
+    plane.line(
+        "t",
+        [
+            plane.event("out", 0, 10),
+            plane.event("in", 2, 3),
+            plane.event("deep", 3, 1),
+            plane.event("next", 10, 5),
+        ],
+    )
     events = read(tmp_path, write(plane)).events
     assert events.parent.tolist() == [-1, 0, 1, -1]
     assert events.depth.tolist() == [0, 1, 2, 0]
@@ -94,6 +112,8 @@ def test_every_truncation_is_an_error_or_loses_nothing_silently(tmp_path):
 
 
 def test_text_codec_damage_is_recognised(tmp_path):
-    damaged = (training_run(4) * 3).decode("latin-1").encode("utf-8").replace(b"\xc2", b"\xef\xbf\xbd")
+    damaged = (
+        (training_run(4) * 3).decode("latin-1").encode("utf-8").replace(b"\xc2", b"\xef\xbf\xbd")
+    )
     with pytest.raises(ReadError, match=r"text codec|damaged"):
         read(tmp_path, damaged)

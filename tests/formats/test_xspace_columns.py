@@ -59,19 +59,33 @@ def test_args_follow_their_events(read, monkeypatch):
         events = []
         for _ in range(200):
             at = chance.randrange(1000)
-            mixed = chance.choice([at, float(at), str(at), UInt(at), Ref(str(at)), str(at).encode()])
-            events.append(plane.event("e", at, chance.randrange(5), own=at, **({"mixed": mixed} if chance.random() < 0.7 else {})))
+            mixed = chance.choice(
+                [at, float(at), str(at), UInt(at), Ref(str(at)), str(at).encode()]
+            )
+            events.append(
+                plane.event(
+                    "e",
+                    at,
+                    chance.randrange(5),
+                    own=at,
+                    **({"mixed": mixed} if chance.random() < 0.7 else {}),
+                )
+            )
         plane.line(f"line {ident}", events, line_id=ident)
     trace = read(write(plane))
     events = trace.events
-    keys = list(zip(events.lane.tolist(), events.start.tolist(), (-events.duration).tolist(), strict=True))
+    keys = list(
+        zip(events.lane.tolist(), events.start.tolist(), (-events.duration).tolist(), strict=True)
+    )
     assert keys == sorted(keys)
     assert trace.lanes["events"].tolist() == [400, 200]
     own, mixed = trace.args["own"], trace.args["mixed"]
     assert own.values.tolist() == events.start.tolist()
     assert (np.diff(mixed.event) > 0).all()
     assert set(mixed.kinds.tolist()) == {INT, UINT, DOUBLE, TEXT, BYTES}
-    for event, kind, value in zip(mixed.event.tolist(), mixed.kinds.tolist(), mixed.values.tolist(), strict=True):
+    for event, kind, value in zip(
+        mixed.event.tolist(), mixed.kinds.tolist(), mixed.values.tolist(), strict=True
+    ):
         if kind == TEXT:
             value = int(trace.strings[value])
         elif kind == BYTES:
@@ -83,8 +97,18 @@ def test_args_follow_their_events(read, monkeypatch):
 
 def test_values_are_as_narrow_as_they_are_and_exact(read):
     plane = PlaneWriter("p")
-    rows = [(1, -1, 2**63, 2**40, 0.5), (200, 3, 2**64 - 1, -(2**40), -0.5), (7, 100, 1, 2**62, float("inf"))]
-    plane.line("t", [plane.event("e", i, 1, a=a, b=b, c=UInt(c), d=d, f=f) for i, (a, b, c, d, f) in enumerate(rows)])
+    rows = [
+        (1, -1, 2**63, 2**40, 0.5),
+        (200, 3, 2**64 - 1, -(2**40), -0.5),
+        (7, 100, 1, 2**62, float("inf")),
+    ]
+    plane.line(
+        "t",
+        [
+            plane.event("e", i, 1, a=a, b=b, c=UInt(c), d=d, f=f)
+            for i, (a, b, c, d, f) in enumerate(rows)
+        ],
+    )
     args = read(write(plane)).args
     assert {name: column.value.dtype.name for name, column in args.items()} == {
         "a": "uint8",
@@ -93,7 +117,9 @@ def test_values_are_as_narrow_as_they_are_and_exact(read):
         "d": "int64",
         "f": "int64",
     }
-    assert [args[name].value.tolist() for name in "abcd"] == [list(column) for column in list(zip(*rows, strict=True))[:4]]
+    assert [args[name].value.tolist() for name in "abcd"] == [
+        list(column) for column in list(zip(*rows, strict=True))[:4]
+    ]
     assert args["f"].floats().tolist() == [0.5, -0.5, float("inf")]
     assert args["c"].floats().tolist() == [2.0**63, 2.0**64, 1.0]
     assert args["a"].kind == INT
@@ -102,7 +128,14 @@ def test_values_are_as_narrow_as_they_are_and_exact(read):
 
 def test_unsigned_and_signed_numbers_of_one_arg_stay_exact(read):
     plane = PlaneWriter("p")
-    plane.line("t", [plane.event("e", 0, 1, x=UInt(2**64 - 1)), plane.event("e", 1, 1, x=-5), plane.event("e", 2, 1, x=2**62 + 1)])
+    plane.line(
+        "t",
+        [
+            plane.event("e", 0, 1, x=UInt(2**64 - 1)),
+            plane.event("e", 1, 1, x=-5),
+            plane.event("e", 2, 1, x=2**62 + 1),
+        ],
+    )
     column = read(write(plane)).args["x"]
     assert column.kinds.tolist() == [UINT, INT, INT]
     assert column.values.tolist() == [-1, -5, 2**62 + 1]
@@ -114,11 +147,17 @@ def test_two_stat_ids_of_one_name_are_one_arg_and_unnamed_ones_stay_apart(read):
 
     big = 2**63 + 11
     line = (
-        chunk(4, number(2, 1) + stat(1, 10)) + chunk(4, number(2, 2) + stat(2, 20)) + chunk(4, number(2, 3) + stat(big, 30) + stat(77, 40))
+        chunk(4, number(2, 1) + stat(1, 10))
+        + chunk(4, number(2, 2) + stat(2, 20))
+        + chunk(4, number(2, 3) + stat(big, 30) + stat(77, 40))
     )
-    names = b"".join(chunk(5, number(1, i) + chunk(2, number(1, i) + chunk(2, "x"))) for i in (1, 2))
+    names = b"".join(
+        chunk(5, number(1, i) + chunk(2, number(1, i) + chunk(2, "x"))) for i in (1, 2)
+    )
     args = read(chunk(1, chunk(3, line) + names)).args
-    assert {name: (column.event.tolist(), column.values.tolist()) for name, column in args.items()} == {
+    assert {
+        name: (column.event.tolist(), column.values.tolist()) for name, column in args.items()
+    } == {
         "x": ([0, 1], [10, 20]),
         f"stat {big - 2**64}": ([2], [30]),
         "stat 77": ([2], [40]),
@@ -127,25 +166,46 @@ def test_two_stat_ids_of_one_name_are_one_arg_and_unnamed_ones_stay_apart(read):
 
 def test_ids_of_any_number_find_their_names(read):
     idents = [0, 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1]
-    line = b"".join(chunk(4, number(1, ident) + number(2, i)) for i, ident in enumerate(idents * 40))
-    names = b"".join(chunk(4, number(1, ident) + chunk(2, number(1, ident) + chunk(2, f"n{ident}"))) for ident in idents[:-1])
+    line = b"".join(
+        chunk(4, number(1, ident) + number(2, i)) for i, ident in enumerate(idents * 40)
+    )
+    names = b"".join(
+        chunk(4, number(1, ident) + chunk(2, number(1, ident) + chunk(2, f"n{ident}")))
+        for ident in idents[:-1]
+    )
     trace = read(chunk(1, chunk(3, line) + names))
-    assert [trace.names[c] for c in trace.events.name] == [*(f"n{i}" for i in idents[:-1]), "event -1"] * 40
-    assert any("40 events in a plane without a name have no name there" in n.text for n in trace.receipt.notes)
+    assert [trace.names[c] for c in trace.events.name] == [
+        *(f"n{i}" for i in idents[:-1]),
+        "event -1",
+    ] * 40
+    assert any(
+        "40 events in a plane without a name have no name there" in n.text
+        for n in trace.receipt.notes
+    )
 
 
 def test_aggregated_events_are_kept_beside_the_timeline(read):
     plane = PlaneWriter("p")
-    plane.line("t", [plane.event("a", 1, 5), plane.event("sum", 0, 90, occurrences=12), plane.event("b", 3, 5)], line_id=4)
+    plane.line(
+        "t",
+        [plane.event("a", 1, 5), plane.event("sum", 0, 90, occurrences=12), plane.event("b", 3, 5)],
+        line_id=4,
+    )
     plane.line("u", [plane.event("sum", 0, 7, occurrences=0)], line_id=5)
     # The last one of fields that exclude each other counts.
     plane.lines.append(
-        number(1, 6) + chunk(4, number(1, 1) + number(5, 3) + number(2, 8)) + chunk(4, number(1, 1) + number(2, 8) + number(5, 3))
+        number(1, 6)
+        + chunk(4, number(1, 1) + number(5, 3) + number(2, 8))
+        + chunk(4, number(1, 1) + number(2, 8) + number(5, 3))
     )
     trace = read(write(plane))
     table = trace.aggregated
     assert [trace.names[c] for c in table["name"]] == ["sum", "sum", "a"]
-    assert table[["lane", "occurrences", "duration"]].to_numpy().tolist() == [[0, 12, 90], [1, 0, 7], [2, 3, 0]]
+    assert table[["lane", "occurrences", "duration"]].to_numpy().tolist() == [
+        [0, 12, 90],
+        [1, 0, 7],
+        [2, 3, 0],
+    ]
     assert trace.events.start.tolist() == [1, 3, 8]
     assert trace.receipt.dropped == 0
     assert any("3 aggregated events" in n.text for n in trace.receipt.notes)
@@ -153,7 +213,12 @@ def test_aggregated_events_are_kept_beside_the_timeline(read):
 
 def test_what_a_name_states_once_is_kept(read):
     plane = PlaneWriter("p")
-    extra = chunk(4, "short") + chunk(3, b"\x00opaque") + chunk(5, plane.stat("flops", 7)) + chunk(5, plane.stat("Hlo Proto", b"\x0a\x00"))
+    extra = (
+        chunk(4, "short")
+        + chunk(3, b"\x00opaque")
+        + chunk(5, plane.stat("flops", 7))
+        + chunk(5, plane.stat("Hlo Proto", b"\x0a\x00"))
+    )
     plane.event_extra["fusion"] = extra + number(6, 2) + chunk(6, b"\x03\x63")
     plane.line("t", [plane.event(name, i, 1) for i, name in enumerate(["fusion", "add", "mul"])])
     described = chunk(5, number(1, 50) + chunk(2, chunk(2, "x") + chunk(3, "what x is")))
@@ -162,14 +227,23 @@ def test_what_a_name_states_once_is_kept(read):
     assert trace.display.tolist() == ["short", "add", "mul"]
     assert trace.name_args == {"flops": {0: 7}}
     assert [(m.name, m.ident, m.data) for m in trace.modules] == [("fusion", 1, b"\x0a\x00")]
-    assert trace.metadata == {"event_metadata": {0: b"\x00opaque"}, "event_children": {0: [1, 2]}, "arg_descriptions": {"x": "what x is"}}
+    assert trace.metadata == {
+        "event_metadata": {0: b"\x00opaque"},
+        "event_children": {0: [1, 2]},
+        "arg_descriptions": {"x": "what x is"},
+    }
 
 
 def test_hosts_share_one_clock(read):
     files = []
     for host, late in (("b", 7), ("a", 0)):
         plane = PlaneWriter("/host:CPU")
-        plane.line("absolute", [plane.event(f"{host} absolute", 5, 1)], line_id=1, timestamp_ns=EPOCH + late)
+        plane.line(
+            "absolute",
+            [plane.event(f"{host} absolute", 5, 1)],
+            line_id=1,
+            timestamp_ns=EPOCH + late,
+        )
         plane.line("relative", [plane.event(f"{host} relative", 5, 1)], line_id=2, timestamp_ns=1)
         files.append(write(plane, hostname=host))
     told: list[str] = []
@@ -177,7 +251,9 @@ def test_hosts_share_one_clock(read):
     assert told == ["reading host-0.xplane.pb", "reading host-1.xplane.pb"]
     assert trace.epoch_ns == EPOCH
     assert trace.hosts == ["b", "a"]
-    starts = dict(zip((trace.names[c] for c in trace.events.name), trace.events.start.tolist(), strict=True))
+    starts = dict(
+        zip((trace.names[c] for c in trace.events.name), trace.events.start.tolist(), strict=True)
+    )
     assert starts == {"b absolute": 7005, "b relative": 1005, "a absolute": 5, "a relative": 1005}
 
 
@@ -216,7 +292,9 @@ def test_memory_is_given_back_as_batches_are_done(read, monkeypatch, threads):
     release = Buffer.release
     monkeypatch.setattr(xspace_batches, "_KEPT", 0)
     monkeypatch.setattr(xspace_batches, "_THREADS", threads)
-    monkeypatch.setattr(Buffer, "release", lambda self, a, b: given.append((a, b)) or release(self, a, b))
+    monkeypatch.setattr(
+        Buffer, "release", lambda self, a, b: given.append((a, b)) or release(self, a, b)
+    )
     plane = PlaneWriter("p")
     events = [plane.event("e", i, 1, x=i) for i in range(1000)]
     # One that has no common shape, in the middle.
@@ -225,7 +303,9 @@ def test_memory_is_given_back_as_batches_are_done(read, monkeypatch, threads):
     data = write(plane)
     trace = read(data)
     assert len(trace.events) == 100_000
-    assert trace.args["x"].values[:1000].tolist() == sorted(i for i in range(10) for _ in range(100))
+    assert trace.args["x"].values[:1000].tolist() == sorted(
+        i for i in range(10) for _ in range(100)
+    )
     given.sort()
     assert sum(b - a for a, b in given) > 0.9 * len(data)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(given))

@@ -22,12 +22,19 @@ UINT64 = st.integers(0, 2**64 - 1)
 def placed(events):
     ends = np.cumsum([len(e) for e in events])
     data = b"".join(events)
-    return wire.buffer(data), np.concatenate([[0], ends[:-1]]).astype(np.int64), ends.astype(np.int64)
+    return (
+        wire.buffer(data),
+        np.concatenate([[0], ends[:-1]]).astype(np.int64),
+        ends.astype(np.int64),
+    )
 
 
 @given(
     st.lists(
-        UINT64 | st.integers(0, 300) | st.sampled_from([2**k - d for k in range(1, 65) for d in (0, 1) if 2**k - d < 2**64]), min_size=1
+        UINT64
+        | st.integers(0, 300)
+        | st.sampled_from([2**k - d for k in range(1, 65) for d in (0, 1) if 2**k - d < 2**64]),
+        min_size=1,
     )
 )
 def test_varints_of_every_length(values):
@@ -49,15 +56,24 @@ def stat(chance, ident, kind):
     if kind == 2:
         return out + double(2, chance.random())
     if kind in (5, 6):
-        return out + chunk(kind, b"t" * chance.choice([0, 1, 5, 100, 200, 20_000] if chance.randrange(50) == 0 else [3, 4]))
-    return out + number(kind, chance.choice([0, 5, 127, 128, 16_383, 16_384, 2**40, 2**63, 2**64 - 1]))
+        return out + chunk(
+            kind,
+            b"t"
+            * chance.choice([0, 1, 5, 100, 200, 20_000] if chance.randrange(50) == 0 else [3, 4]),
+        )
+    return out + number(
+        kind, chance.choice([0, 5, 127, 128, 16_383, 16_384, 2**40, 2**63, 2**64 - 1])
+    )
 
 
 def kinds(chance):
     """A few kinds of events, each with its own stats."""
     made = []
     for _ in range(4):
-        stats = [(chance.choice([1, 127, 128, 20_000, 3_000_000]), chance.choice([2, 3, 4, 5, 6, 7])) for _ in range(chance.randrange(4))]
+        stats = [
+            (chance.choice([1, 127, 128, 20_000, 3_000_000]), chance.choice([2, 3, 4, 5, 6, 7]))
+            for _ in range(chance.randrange(4))
+        ]
         fields = chance.sample([1, 2, 3], chance.randrange(4))
         made.append((fields, stats))
     return made
@@ -77,7 +93,14 @@ def test_common_shapes_give_what_the_general_way_gives(seed, monkeypatch):
     events = [make(chance, chance.choice(made)) for _ in range(300)]
     if seed % 2:
         # Some that must be left: repeated fields, unknown ones, a value before its id, none.
-        odd = [number(5, 3), chunk(4, number(4, 1) + number(1, 2)), number(99, 1), chunk(4, b""), chunk(4, number(1, 1)), b"\x7b\x7c"]
+        odd = [
+            number(5, 3),
+            chunk(4, number(4, 1) + number(1, 2)),
+            number(99, 1),
+            chunk(4, b""),
+            chunk(4, number(1, 1)),
+            b"\x7b\x7c",
+        ]
         events = [e + chance.choice(odd) if chance.randrange(20) == 0 else e for e in events]
     buf, start, end = placed(events)
     got = decode(words_of(buf), start, end)
@@ -85,13 +108,19 @@ def test_common_shapes_give_what_the_general_way_gives(seed, monkeypatch):
     left = set(got.left.tolist())
     assert len(left) < 150
     rows = [i for i in range(len(events)) if i not in left]
-    for mine, theirs in ((got.meta, want.meta), (got.offset, want.offset), (got.duration, want.duration)):
+    for mine, theirs in (
+        (got.meta, want.meta),
+        (got.offset, want.offset),
+        (got.duration, want.duration),
+    ):
         assert mine[rows].tolist() == theirs[rows].tolist()
     assert not want.has_count[rows].any()
     mine = [
         (row, s.ident, s.tag, value, value + s.length[i] if s.length is not None else 0)
         for s in got.stats
-        for i, (row, value) in enumerate(zip(s.row.tolist(), s.value.view(np.int64).tolist(), strict=True))
+        for i, (row, value) in enumerate(
+            zip(s.row.tolist(), s.value.view(np.int64).tolist(), strict=True)
+        )
     ]
     stats = want.stats
     columns = (stats.owner, stats.ident, stats.tag, stats.value, stats.end)

@@ -42,7 +42,8 @@ def test_an_empty_file_alone_says_what_it_may_be(run):
     (run / "host-a.xplane.pb").write_bytes(b"")
     for path in (run, run / "host-a.xplane.pb"):
         with pytest.raises(
-            ReadError, match=r"host-a.xplane.pb: the file is empty: .*larger than 2 GiB.*In the latter case, record fewer steps"
+            ReadError,
+            match=r"host-a.xplane.pb: the file is empty: .*larger than 2 GiB.*In the latter case, record fewer steps",
         ):
             nbprof.load(path)
 
@@ -57,7 +58,11 @@ def test_an_empty_file_names_its_parts_where_they_are(run):
 
 def test_hosts_may_differ_in_how_they_were_written(run):
     plane = PlaneWriter("/host:CPU")
-    plane.line("python", [plane.event("train", 10 * i * MS, 9 * MS, step_num=i, _r=1) for i in range(3)], line_id=1)
+    plane.line(
+        "python",
+        [plane.event("train", 10 * i * MS, 9 * MS, step_num=i, _r=1) for i in range(3)],
+        line_id=1,
+    )
     (run / "host-b.xplane.pb").write_bytes(space_of(plane, hostname="host-b"))
     (run / "host-a.xplane.riegeli").write_bytes(written(parts()))
     assert len(nbprof.load(run).steps.frame) > 20
@@ -74,14 +79,20 @@ def test_a_damaged_part_is_left_out_and_named(run):
     for piece in pieces:
         begins.append(file.records(piece, packed="brotli"))
     sizes = [
-        len(piece) if any(line.events for plane in xspace_proto.parse(piece).planes for line in plane.lines) else 0 for piece in pieces
+        len(piece)
+        if any(line.events for plane in xspace_proto.parse(piece).planes for line in plane.lines)
+        else 0
+        for piece in pieces
     ]
     number = sizes.index(max(sizes))
     middle = (begins[number] + begins[number + 1]) // 2
     file.out[middle : middle + 64] = b"\xff" * 64
     trace = xspace.read([_placed(path, bytes(file.out))])
     assert 0 < len(trace.events) < len(complete.events)
-    assert f"host-a.xplane.riegeli: bytes {begins[number]:,} to {begins[number + 1]:,} were skipped: " in str(trace.receipt)
+    assert (
+        f"host-a.xplane.riegeli: bytes {begins[number]:,} to {begins[number + 1]:,} were skipped: "
+        in str(trace.receipt)
+    )
     assert "Their content is missing." in str(trace.receipt)
 
 
@@ -91,7 +102,9 @@ def test_a_record_that_is_no_xspace_is_left_out(run):
     whole = xspace.read([_placed(path, written(pieces))])
     trace = xspace.read([_placed(path, written([pieces[0], b"\x0a\xff", *pieces[1:]]))])
     assert len(trace.events) == len(whole.events)
-    assert "were skipped: the data ends inside a number (byte 2 of the record)." in str(trace.receipt)
+    assert "were skipped: the data ends inside a number (byte 2 of the record)." in str(
+        trace.receipt
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,11 +146,18 @@ def test_times_before_the_first_part_count_from_the_earliest(run):
     planes = []
     for number, stamp in enumerate(stamps):
         plane = PlaneWriter(f"/device:GPU:{number}")
-        plane.line("Stream", [plane.event("a", 1000 * i, 500) for i in range(3)], line_id=1, timestamp_ns=stamp)
+        plane.line(
+            "Stream",
+            [plane.event("a", 1000 * i, 500) for i in range(3)],
+            line_id=1,
+            timestamp_ns=stamp,
+        )
         planes.append(plane)
     whole = space_of(*planes)
     one = xspace.read([_placed(run / "a.xplane.pb", whole)])
-    other = xspace.read([_placed(run / "a.xplane.riegeli", written([space_of(plane) for plane in planes]))])
+    other = xspace.read(
+        [_placed(run / "a.xplane.riegeli", written([space_of(plane) for plane in planes]))]
+    )
     assert one.epoch_ns == other.epoch_ns
     for name in ("lane", "start", "duration"):
         assert np.array_equal(getattr(one.events, name), getattr(other.events, name)), name
@@ -145,12 +165,21 @@ def test_times_before_the_first_part_count_from_the_earliest(run):
 
 def test_planes_of_one_name_are_one_whatever_their_ids(run):
     """Parts that were recorded apart number their names anew, as a session that goes on does."""
-    first, second = PlaneWriter("/device:GPU:0", {"a": 1}), PlaneWriter("/device:GPU:0", {"a": 2, "b": 3})
+    first, second = (
+        PlaneWriter("/device:GPU:0", {"a": 1}),
+        PlaneWriter("/device:GPU:0", {"a": 2, "b": 3}),
+    )
     second.event("other", 0, 1)
     lines = [(first, ["gemm", "relu"], 0), (second, ["relu", "gemm"], 10)]
     for plane, names, at in lines:
-        plane.line("Stream", [plane.event(name, (at + i) * MS, MS, size=i) for i, name in enumerate(names)], line_id=7)
-    trace = xspace.read([_placed(run / "a.xplane.riegeli", written([space_of(first), space_of(second)]))])
+        plane.line(
+            "Stream",
+            [plane.event(name, (at + i) * MS, MS, size=i) for i, name in enumerate(names)],
+            line_id=7,
+        )
+    trace = xspace.read(
+        [_placed(run / "a.xplane.riegeli", written([space_of(first), space_of(second)]))]
+    )
     assert (len(trace.planes), len(trace.lanes)) == (1, 1)
     assert trace.planes[0].stats == {"a": 1, "b": 3}
     assert [trace.names[code] for code in trace.events.name] == ["gemm", "relu", "relu", "gemm"]
@@ -162,7 +191,9 @@ def test_lines_that_come_later_stand_with_their_plane(run):
     for number in range(3):
         first, second = PlaneWriter("/device:GPU:0"), PlaneWriter("/device:GPU:1")
         for plane in (first, second):
-            plane.line(f"Stream {number}", [plane.event(f"{number}", number * MS, MS)], line_id=number)
+            plane.line(
+                f"Stream {number}", [plane.event(f"{number}", number * MS, MS)], line_id=number
+            )
         pieces += [space_of(first), space_of(second)]
     trace = xspace.read([_placed(run / "a.xplane.riegeli", written(pieces))])
     assert trace.lanes["process"].tolist() == ["/device:GPU:0"] * 3 + ["/device:GPU:1"] * 3
@@ -189,5 +220,8 @@ def test_the_parts_are_those_of_the_recorder():
     pieces = in_parts(data, 1500)
     assert len(pieces) > 5
     assert max(map(len, pieces)) < len(data)
-    events = [sum(len(line.events) for plane in space.planes for line in plane.lines) for space in map(xspace_proto.parse, [data, *pieces])]
+    events = [
+        sum(len(line.events) for plane in space.planes for line in plane.lines)
+        for space in map(xspace_proto.parse, [data, *pieces])
+    ]
     assert events[0] == sum(events[1:])

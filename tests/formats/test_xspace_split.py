@@ -15,13 +15,22 @@ from nbprof.formats.xspace import split as xspace_split
 from tests.support.xspace import chunk, number
 
 CHANCE = random.Random(0)
-STATS = [chunk(4, number(1, CHANCE.randrange(100)) + number(4, CHANCE.randrange(10**6))) for _ in range(6000)]
+STATS = [
+    chunk(4, number(1, CHANCE.randrange(100)) + number(4, CHANCE.randrange(10**6)))
+    for _ in range(6000)
+]
 ENDS = list(itertools.accumulate(map(len, STATS)))
 
 
 @pytest.fixture(autouse=True)
 def _short_segments(monkeypatch):
-    for name, value in (("_ALONE", 200), ("_TOGETHER", 400), ("_SEGMENT", 300), ("_EVENT", 0), ("_WINDOW", 64)):
+    for name, value in (
+        ("_ALONE", 200),
+        ("_TOGETHER", 400),
+        ("_SEGMENT", 300),
+        ("_EVENT", 0),
+        ("_WINDOW", 64),
+    ):
         monkeypatch.setattr(xspace_split, name, value)
 
 
@@ -41,7 +50,14 @@ def line(seed, lengths):
         if chance.randrange(40) == 0:
             parts.append(
                 chance.choice(
-                    [number(9, 5), chunk(11, "shown"), chunk(4, b""), b"\x7b\x08\x01\x7c", number(77, 3), chunk(99, b"\x22\x06" * 9)]
+                    [
+                        number(9, 5),
+                        chunk(11, "shown"),
+                        chunk(4, b""),
+                        b"\x7b\x08\x01\x7c",
+                        number(77, 3),
+                        chunk(99, b"\x22\x06" * 9),
+                    ]
                 )
             )
     parts.append(chunk(11, "behind") + number(10, 3))
@@ -54,7 +70,9 @@ def walked(data, base):
 
 
 @pytest.mark.parametrize(
-    "lengths", [[10], [10, 40, 90], [30, 127, 128, 300], [20, 16_383, 17_000]], ids=["short", "mixed", "two bytes", "three bytes"]
+    "lengths",
+    [[10], [10, 40, 90], [30, 127, 128, 300], [20, 16_383, 17_000]],
+    ids=["short", "mixed", "two bytes", "three bytes"],
 )
 @pytest.mark.parametrize("seed", range(6))
 def test_chains_find_what_a_walk_finds(seed, lengths):

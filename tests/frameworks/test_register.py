@@ -10,10 +10,25 @@ import pytest
 
 import nbprof
 from nbprof.capture.windows import backend_class
-from nbprof.frameworks.register import CUDA, JAX, MINDSPORE, PYTHON, PYTORCH, RECORDED, UNKNOWN, named, of_module, titled
+from nbprof.frameworks.register import (
+    CUDA,
+    JAX,
+    MINDSPORE,
+    PYTHON,
+    PYTORCH,
+    RECORDED,
+    UNKNOWN,
+    named,
+    of_module,
+    titled,
+)
 
 ROOT = Path(nbprof.__file__).parent
-NAMES = {text for framework in (*RECORDED.values(), MINDSPORE) for text in (framework.name, framework.title)} | {PYTHON.title}
+NAMES = {
+    text
+    for framework in (*RECORDED.values(), MINDSPORE)
+    for text in (framework.name, framework.title)
+} | {PYTHON.title}
 
 
 def compared(tree: ast.AST) -> Iterator[str]:
@@ -29,7 +44,11 @@ def compared(tree: ast.AST) -> Iterator[str]:
                 sides = list(node.args)
         for side in sides:
             parts = side.keys if isinstance(side, ast.Dict) else getattr(side, "elts", [side])
-            yield from (part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
+            yield from (
+                part.value
+                for part in parts
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            )
 
 
 def test_a_comparison_with_a_text_is_seen():
@@ -41,7 +60,12 @@ def test_a_comparison_with_a_text_is_seen():
 ELSEWHERE = {("dialects/msprof/lanes.py", "Python")}
 
 
-@pytest.mark.parametrize("room", sorted(path.name for path in ROOT.iterdir() if path.is_dir() and (path / "__init__.py").is_file()))
+@pytest.mark.parametrize(
+    "room",
+    sorted(
+        path.name for path in ROOT.iterdir() if path.is_dir() and (path / "__init__.py").is_file()
+    ),
+)
 def test_nobody_compares_the_name_of_a_framework(room):
     found = set()
     for path in (ROOT / room).rglob("*.py"):
@@ -62,7 +86,13 @@ def test_each_framework_to_record_has_a_backend_of_its_name():
 
 @pytest.mark.parametrize(
     ("text", "framework"),
-    [("JAX", JAX), ("JAX 0.5.0, Keras 3.8.0", JAX), ("PyTorch 2.9.0+cu128, cuDNN 9.10.2", PYTORCH), ("CUDA", CUDA), ("", UNKNOWN)],
+    [
+        ("JAX", JAX),
+        ("JAX 0.5.0, Keras 3.8.0", JAX),
+        ("PyTorch 2.9.0+cu128, cuDNN 9.10.2", PYTORCH),
+        ("CUDA", CUDA),
+        ("", UNKNOWN),
+    ],
 )
 def test_a_text_leads_to_its_framework(text, framework):
     assert titled(text) is framework
@@ -72,6 +102,19 @@ def test_what_is_not_known_stays_unknown():
     assert named("mxnet") is UNKNOWN
     assert of_module("mxnet") is UNKNOWN
     stranger = titled("Tinygrad 0.10.0")
-    assert (stranger.title, stranger.known, stranger.machine_learning) == ("Tinygrad 0.10.0", False, True)
+    assert (stranger.title, stranger.known, stranger.machine_learning) == (
+        "Tinygrad 0.10.0",
+        False,
+        True,
+    )
     words = stranger.words
-    assert not any((words.mark_ranges, words.copy_ahead, words.list_gpus, words.record_python_calls, words.compile_step, words.compile_ops))
+    assert not any(
+        (
+            words.mark_ranges,
+            words.copy_ahead,
+            words.list_gpus,
+            words.record_python_calls,
+            words.compile_step,
+            words.compile_ops,
+        )
+    )

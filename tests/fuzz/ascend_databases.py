@@ -15,7 +15,26 @@ from tests.support import ascend_db, msprof
 _FOLDER = "x_ascend_pt/ASCEND_PROFILER_OUTPUT/"
 _BASE = "ascend_pytorch_profiler_0.db"
 _ODD = (
-    *(0, 1, -1, 2**31, 2**32 - 1, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 0.5, 1e300, float("inf"), None, "", "x", "N/A", "12", "1e9"),
+    *(
+        0,
+        1,
+        -1,
+        2**31,
+        2**32 - 1,
+        2**53 + 1,
+        2**62,
+        2**63 - 1,
+        -(2**63),
+        0.5,
+        1e300,
+        float("inf"),
+        None,
+        "",
+        "x",
+        "N/A",
+        "12",
+        "1e9",
+    ),
     *("9" * 30, b"\0\xff", "\x1b[31m<b>", "a" * 6000),
 )
 
@@ -28,7 +47,9 @@ def _whole(form: str) -> bytes:
         if form == "analysis":
             return ascend_db.analysis(path).read_bytes()
         more = {"steps": 2} if form == "torch" else {}
-        return ascend_db.main(path, tasks, memory=True, counters=True, page=512 if form == "small" else 4096, **more).read_bytes()
+        return ascend_db.main(
+            path, tasks, memory=True, counters=True, page=512 if form == "small" else 4096, **more
+        ).read_bytes()
 
 
 def draw(rng: Random) -> dict[str, bytes]:
@@ -58,7 +79,11 @@ def _pages(data: bytes, rng: Random) -> bytes:
     size = 512 if data[16:18] == b"\x02\0" else 4096
     for _ in range(rng.choice((1, 2, 6, 30))):
         page = rng.randrange(max(len(out) // size, 1)) * size
-        at = page + (100 if not page else 0) + rng.choice((0, 3, 4, 8, 11, rng.randrange(40), rng.randrange(size - 101)))
+        at = (
+            page
+            + (100 if not page else 0)
+            + rng.choice((0, 3, 4, 8, 11, rng.randrange(40), rng.randrange(size - 101)))
+        )
         out[at] = rng.choice((0, 1, 2, 5, 13, 127, 128, 255, rng.randrange(256)))
     return bytes(out)
 
@@ -70,11 +95,15 @@ def _by_sql(data: bytes, rng: Random) -> bytes:
         base = sqlite3.connect(path)
         base.execute("pragma journal_mode=off")
         base.execute("pragma synchronous=off")
-        names = [row[0] for row in base.execute("select name from sqlite_master where type = 'table'")]
+        names = [
+            row[0] for row in base.execute("select name from sqlite_master where type = 'table'")
+        ]
         for _ in range(rng.choice((1, 2, 5, 15))):
             table = rng.choice(names)
             try:
-                columns = [row[1] for row in base.execute(f"pragma table_info({table})")] or ["rowid"]
+                columns = [row[1] for row in base.execute(f"pragma table_info({table})")] or [
+                    "rowid"
+                ]
             except sqlite3.Error:
                 # A column more may have been called as another is.
                 break
@@ -89,7 +118,10 @@ def _by_sql(data: bytes, rng: Random) -> bytes:
                     (f"insert into {table} select * from {table}", ()),
                     (f"delete from {table} {few}", ()),
                     (f"alter table {table} drop column {column}", ()),
-                    (f"alter table {table} rename column {column} to {rng.choice(('a', 'startNs', 'timestampNs', 'deviceId'))}", ()),
+                    (
+                        f"alter table {table} rename column {column} to {rng.choice(('a', 'startNs', 'timestampNs', 'deviceId'))}",
+                        (),
+                    ),
                     (f"alter table {table} add column late default 'x'", ()),
                     (f"drop table {table}", ()),
                 )

@@ -51,9 +51,15 @@ def one(data: bytes) -> None:
         return
     slices = sum(isinstance(e, dict) and e.get("ph") == "X" for e in made)
     marks = sum(isinstance(e, dict) and e.get("ph") in ("i", "I", "R") for e in made)
-    others = sum(isinstance(e, dict) and e.get("ph") in ("B", "b", "S", "n", "T", "p") for e in made)
+    others = sum(
+        isinstance(e, dict) and e.get("ph") in ("B", "b", "S", "n", "T", "p") for e in made
+    )
     # Whatever is JSON is read whole: each slice is there, or counted.
-    told = len(events) + trace.receipt.dropped + sum("Trace-wide marks" in n.text for n in trace.receipt.notes) * marks
+    told = (
+        len(events)
+        + trace.receipt.dropped
+        + sum("Trace-wide marks" in n.text for n in trace.receipt.notes) * marks
+    )
     assert told >= slices + marks + others, (len(events), slices, marks, others, trace.receipt)
 
 
@@ -72,7 +78,12 @@ def seeds(folder: Path) -> None:
         {"ph": "i", "s": "g", "name": "mark", "ts": 3},
     ]
     for i, text in enumerate(
-        [kineto(*events, baseTimeNanoseconds=7), compact(*events), json.dumps(events, indent=1), *map(json.dumps, events)]
+        [
+            kineto(*events, baseTimeNanoseconds=7),
+            compact(*events),
+            json.dumps(events, indent=1),
+            *map(json.dumps, events),
+        ]
     ):
         (folder / f"seed{i}").write_bytes(text.encode())
     (folder / "packed").write_bytes(packed(compact(events[0])))

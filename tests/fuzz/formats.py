@@ -31,20 +31,43 @@ Files = dict[str, bytes]
 
 @cache
 def _spaces() -> list[bytes]:
-    return [training_run(2), gpu_run(), _pipeline(), _cores(), (_DATA / "xspace/jax_cpu.xplane.pb").read_bytes()]
+    return [
+        training_run(2),
+        gpu_run(),
+        _pipeline(),
+        _cores(),
+        (_DATA / "xspace/jax_cpu.xplane.pb").read_bytes(),
+    ]
 
 
 def _pipeline() -> bytes:
     """Steps that wait for a pipeline of tf.data, which states all that iterators state."""
     host, main, pool = PlaneWriter("/host:CPU"), [], []
-    of_map = {"parent_id": 11, "parallelism": 8, "shapes": "[64,64] []", "types": "float int64", "batch_size": 4, "buffer_size": 2}
+    of_map = {
+        "parent_id": 11,
+        "parallelism": 8,
+        "shapes": "[64,64] []",
+        "types": "float int64",
+        "batch_size": 4,
+        "buffer_size": 2,
+    }
     for step in range(4):
         at = 10 * step * MS
         main.append(host.event("train", at, 10 * MS, step_num=step, _r=1))
         main.append(host.event("IteratorGetNext", at, 8 * MS))
-        pool.append(host.event("Iterator::Root", at, 8 * MS, id=10, parent_id=0, ram_budget_megabytes=1000))
+        pool.append(
+            host.event("Iterator::Root", at, 8 * MS, id=10, parent_id=0, ram_budget_megabytes=1000)
+        )
         pool.append(host.event("Iterator::Root::Repeat", at, 8 * MS, id=11, parent_id=10))
-        pool.append(host.event(f"Iterator::Root::Repeat[{step // 2}]::ParallelMapV2", at, 7 * MS, id=20 + step // 2, **of_map))
+        pool.append(
+            host.event(
+                f"Iterator::Root::Repeat[{step // 2}]::ParallelMapV2",
+                at,
+                7 * MS,
+                id=20 + step // 2,
+                **of_map,
+            )
+        )
     host.line("python", main, line_id=1)
     host.line("tf_data_iterator_get_next/-8790653038117343132", pool, line_id=2)
     return xspace_of(host)
@@ -60,10 +83,24 @@ def _cores() -> bytes:
             "device_type_string": "TPU v4", "core_details": b"\x08\x01\x20\x01", "peak_teraflops_per_second": 275.0,
             "peak_hbm_bw_gigabytes_per_second": 1200.0, "has_megacore": 1, "_chip_id": number,
         })  # fmt: skip
-        steps = [plane.event(str(i), 10 * i * MS, 9 * MS, group_id=i, step_name=f"train {i}") for i in range(2)]
-        runs = [plane.event("jit_step(8)", 10 * i * MS, 9 * MS, run_id=i, program_id=8) for i in range(2)]
-        ops = [plane.event(fusion, 10 * i * MS, 4 * MS, hlo_category="fusion", flops=100, bytes_accessed=64) for i in range(2)]
-        ops += [plane.event(reduce, 10 * i * MS + 5 * MS, 2 * MS, hlo_category="all-reduce") for i in range(2)]
+        steps = [
+            plane.event(str(i), 10 * i * MS, 9 * MS, group_id=i, step_name=f"train {i}")
+            for i in range(2)
+        ]
+        runs = [
+            plane.event("jit_step(8)", 10 * i * MS, 9 * MS, run_id=i, program_id=8)
+            for i in range(2)
+        ]
+        ops = [
+            plane.event(
+                fusion, 10 * i * MS, 4 * MS, hlo_category="fusion", flops=100, bytes_accessed=64
+            )
+            for i in range(2)
+        ]
+        ops += [
+            plane.event(reduce, 10 * i * MS + 5 * MS, 2 * MS, hlo_category="all-reduce")
+            for i in range(2)
+        ]
         plane.line("Steps", steps, line_id=1)
         plane.line("XLA Modules", runs, line_id=2)
         plane.line("XLA Ops", ops, line_id=3)
@@ -97,17 +134,30 @@ def _in_parts() -> list[list[bytes]]:
 def riegeli(rng: Random) -> Files:
     """XSpace in parts: the file, the content of its chunks, and the records in them."""
     way = rng.randrange(10)
-    records = [mutations.perhaps(mutations.of_message, record or b"\x0a\0", rng, 0.1) for record in rng.choice(_in_parts())]
-    packed, together = rng.choice(("none", "none", "brotli", "zstd", "snappy")), rng.choice((1, 1, 2, 100))
+    records = [
+        mutations.perhaps(mutations.of_message, record or b"\x0a\0", rng, 0.1)
+        for record in rng.choice(_in_parts())
+    ]
+    packed, together = (
+        rng.choice(("none", "none", "brotli", "zstd", "snappy")),
+        rng.choice((1, 1, 2, 100)),
+    )
     if way < 5:
         data = written(records, packed, together)
-        return {"host.xplane.riegeli": mutations.perhaps(mutations.of_bytes, data.rstrip(b"\0") if way else data, rng, 0.8)}
+        return {
+            "host.xplane.riegeli": mutations.perhaps(
+                mutations.of_bytes, data.rstrip(b"\0") if way else data, rng, 0.8
+            )
+        }
     file = File()
     groups = [records[begin : begin + together] for begin in range(0, len(records), together)]
     for group in groups:
         data, count, decoded = simple(group, packed), len(group), sum(map(len, group))
         kind = rng.choice((RECORDS,) * 18 + (TRANSPOSED, rng.randrange(256)))
-        count, decoded = rng.choice(((count, decoded),) * 9 + ((count + 1, decoded), (count, decoded + 1), (1 << 40, 1 << 50)))
+        count, decoded = rng.choice(
+            ((count, decoded),) * 9
+            + ((count + 1, decoded), (count, decoded + 1), (1 << 40, 1 << 50))
+        )
         file.chunk(kind, mutations.perhaps(mutations.of_bytes, data, rng, 0.7), count, decoded)
     return {"host.xplane.riegeli": file.pad()}
 
@@ -154,8 +204,22 @@ def _cut(name: str) -> dict[str, Any]:
 def _training() -> dict[str, Any]:
     """Two steps of PyTorch on a GPU, with each kind of event that its reader knows."""
     events = [
-        {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "ts": 0, "args": {"name": "python"}},
-        {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "ts": 0, "args": {"labels": "GPU 0"}},
+        {
+            "ph": "M",
+            "name": "process_name",
+            "pid": 1,
+            "tid": 0,
+            "ts": 0,
+            "args": {"name": "python"},
+        },
+        {
+            "ph": "M",
+            "name": "process_labels",
+            "pid": 0,
+            "tid": 0,
+            "ts": 0,
+            "args": {"labels": "GPU 0"},
+        },
     ]
     for i in range(2):
         at, ident = 1000.5 + 100 * i, 10 * i
@@ -186,7 +250,14 @@ def _training() -> dict[str, Any]:
     facts = {
         "schemaVersion": 1,
         "deviceProperties": [
-            {"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 1 << 34, "computeMajor": 8, "computeMinor": 0, "numSms": 108}
+            {
+                "id": 0,
+                "name": "NVIDIA A100",
+                "totalGlobalMem": 1 << 34,
+                "computeMajor": 8,
+                "computeMinor": 0,
+                "numSms": 108,
+            }
         ],
         "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2},
         "baseTimeNanoseconds": 1_700_000_000_000_000_000,
@@ -197,7 +268,11 @@ def _training() -> dict[str, Any]:
 
 @cache
 def _long() -> list[bytes]:
-    names = ("kineto/cpu_train.pt.trace.json.gz", "torch/modules.pt.trace.json.gz", "torch/cpu_ops.pt.trace.json.gz")
+    names = (
+        "kineto/cpu_train.pt.trace.json.gz",
+        "torch/modules.pt.trace.json.gz",
+        "torch/cpu_ops.pt.trace.json.gz",
+    )
     return [gzip.decompress((_DATA / name).read_bytes()) for name in names]
 
 
@@ -207,7 +282,19 @@ def chrome(rng: Random) -> Files:
         # What takes time with the square of something shows in a long file only.
         text = rng.choice(_long())
         old = rng.choice(
-            (b'"ts": ', b'"dur": ', b'"name": ', b'"args": {', b"}", b'"', b",", b'"ph": "X"', b'"tid": ', b'"pid": ', b'"cat": "cpu_op"')
+            (
+                b'"ts": ',
+                b'"dur": ',
+                b'"name": ',
+                b'"args": {',
+                b"}",
+                b'"',
+                b",",
+                b'"ph": "X"',
+                b'"tid": ',
+                b'"pid": ',
+                b'"cat": "cpu_op"',
+            )
         )
         new = rng.choice(
             (
@@ -274,7 +361,10 @@ def _tables() -> Files:
          "Communication(Not Overlapped and Exclude Receive)", "Preparing"],
         [[0, i, 100, 20, 5, 25, 30, 150, 0, 20, 1] for i in range(3)],
     )  # fmt: skip
-    l2 = msprof.table(["Stream Id", "Task Id", "Hit Rate", "Victim Rate", "Op Name"], [[2, t.task, 0.5, 0.1, t.name] for t in tasks[:4]])
+    l2 = msprof.table(
+        ["Stream Id", "Task Id", "Hit Rate", "Victim Rate", "Op Name"],
+        [[2, t.task, 0.5, 0.1, t.name] for t in tasks[:4]],
+    )
     return {
         f"op_summary{at}.csv": msprof.op_summary(tasks),
         f"op_summary_0_2_1{at}.csv": msprof.op_summary(tasks, age="2022"),
@@ -296,12 +386,21 @@ def _tables() -> Files:
 def msprof_tables(rng: Random) -> Files:
     """Tables of Ascend's profilers, alone or several in the folder of a recording, most of them damaged."""
     tables = _tables()
-    torch = [name for name in tables if name in ("kernel_details.csv", "trace_view.json", "memory_record.csv", "operator_memory.csv")]
+    torch = [
+        name
+        for name in tables
+        if name
+        in ("kernel_details.csv", "trace_view.json", "memory_record.csv", "operator_memory.csv")
+    ]
     torch += ["step_trace_time.csv"]
     pool = torch if rng.random() < 0.3 else [name for name in tables if name not in torch]
     names = rng.sample(pool, rng.choice((1, 1, 2, min(3, len(pool)), len(pool) - 1)))
     out: Files = {}
-    folder = "x_ascend_pt/ASCEND_PROFILER_OUTPUT/" if pool is torch else "PROF_000001/mindstudio_profiler_output/"
+    folder = (
+        "x_ascend_pt/ASCEND_PROFILER_OUTPUT/"
+        if pool is torch
+        else "PROF_000001/mindstudio_profiler_output/"
+    )
     whole = rng.random() < 0.1
     for name in names:
         data = tables[name]
@@ -309,7 +408,11 @@ def msprof_tables(rng: Random) -> Files:
             data = _json(data, rng) if name.endswith(".json") else mutations.of_table(data, rng)
         out[(folder if len(names) > 1 or rng.random() < 0.3 else "") + name] = data
     if len(names) > 1 and rng.random() < 0.2:
-        info = {"rank_id": 0, "DeviceInfo": [{"id": 0, "ai_core_num": 32, "aic_frequency": "1000"}], "pid": 5}
+        info = {
+            "rank_id": 0,
+            "DeviceInfo": [{"id": 0, "ai_core_num": 32, "aic_frequency": "1000"}],
+            "pid": 5,
+        }
         out["PROF_000001/device_0/info.json.0"] = json.dumps(mutations.of_tree(info, rng)).encode()
     return out
 
@@ -323,12 +426,18 @@ def _json(data: bytes, rng: Random) -> bytes:
 @cache
 def _snapshots() -> list[dict[str, Any]]:
     few = caching_allocator.Allocator(64 << 20)
-    kept = [few.alloc(1 << 20, caching_allocator.ACTIVATION), few.alloc(300, caching_allocator.WEIGHT), few.alloc(5 << 20, [])]
+    kept = [
+        few.alloc(1 << 20, caching_allocator.ACTIVATION),
+        few.alloc(300, caching_allocator.WEIGHT),
+        few.alloc(5 << 20, []),
+    ]
     few.free(kept[0])
     return [
         caching_allocator.snapshot(few),
         caching_allocator.snapshot(caching_allocator.fragmented(capacity=64 << 20)),
-        caching_allocator.snapshot(caching_allocator.fragmented(capacity=64 << 20, expandable=True, device=1), few),
+        caching_allocator.snapshot(
+            caching_allocator.fragmented(capacity=64 << 20, expandable=True, device=1), few
+        ),
     ]
 
 
@@ -346,8 +455,14 @@ def torch_snapshot(rng: Random) -> Files:
 @cache
 def _packets() -> list[bytes]:
     story = Story.random(Random(1), 150)
-    ways: list[dict[str, bool]] = [{"interned": False}, {"interned": True}, {"interned": True, "forget": True}]
-    out = [story.perfetto(Random(2), **way) for way in [*ways, {"interned": True, "compressed": True}]]
+    ways: list[dict[str, bool]] = [
+        {"interned": False},
+        {"interned": True},
+        {"interned": True, "forget": True},
+    ]
+    out = [
+        story.perfetto(Random(2), **way) for way in [*ways, {"interned": True, "compressed": True}]
+    ]
     return [*out, perfetto_support.every_kind().bytes()]
 
 
@@ -368,7 +483,11 @@ def _export(rng: Random | None = None) -> nsys.Export:
     out.add("GPU_METRICS", timestamp=510_000, typeId=0, metricId=4, value=10)
     if rng is None:
         return out
-    values = [v for v in (*mutations.NUMBERS, *mutations.TEXTS, None, 2**40, 5 << 24) if not isinstance(v, str) or v.isprintable()]
+    values = [
+        v
+        for v in (*mutations.NUMBERS, *mutations.TEXTS, None, 2**40, 5 << 24)
+        if not isinstance(v, str) or v.isprintable()
+    ]
     values = [v for v in values if not isinstance(v, int) or -(2**63) <= v < 2**63]
     for _ in range(rng.choice((1, 2, 5, 40))):
         table = rng.choice(list(out.tables))
@@ -376,10 +495,19 @@ def _export(rng: Random | None = None) -> nsys.Export:
         if way == 0 and table != "StringIds":
             del out.tables[table]
         elif way == 1:
-            out.without.add(rng.choice([name for name in nsys.COLUMNS[table].split() if name not in ("id", "value")] or ["name"]))
+            out.without.add(
+                rng.choice(
+                    [name for name in nsys.COLUMNS[table].split() if name not in ("id", "value")]
+                    or ["name"]
+                )
+            )
         else:
             row = rng.choice(out.tables[table])
-            row[rng.choice([name for name in row if (table, name) != ("StringIds", "id")] or ["value"])] = rng.choice(values)
+            row[
+                rng.choice(
+                    [name for name in row if (table, name) != ("StringIds", "id")] or ["value"]
+                )
+            ] = rng.choice(values)
     return out
 
 
@@ -401,7 +529,10 @@ def nsight(rng: Random) -> Files:
     if way < 9:
         return {"report1.sqlite": mutations.of_bytes(rng.choice(_databases()), rng)}
     with tempfile.TemporaryDirectory() as folder:
-        files = {f"r_pqtdir/{file.name}": file.read_bytes() for file in _export().parquet(Path(folder) / "r_pqtdir").iterdir()}
+        files = {
+            f"r_pqtdir/{file.name}": file.read_bytes()
+            for file in _export().parquet(Path(folder) / "r_pqtdir").iterdir()
+        }
     name = rng.choice(sorted(files))
     return {**files, name: mutations.of_bytes(files[name], rng)}
 
@@ -422,13 +553,18 @@ def rocprof_files(rng: Random) -> Files:
     """Recordings of rocprofv3: trees and text of their JSON, tables, values and pages of their databases."""
     way = rng.randrange(10)
     if way < 3:
-        tree = mutations.of_tree({"rocprofiler-sdk-tool": [rocprof.tree(rocprof.training(rng.choice((1, 2))))]}, rng)
+        tree = mutations.of_tree(
+            {"rocprofiler-sdk-tool": [rocprof.tree(rocprof.training(rng.choice((1, 2))))]}, rng
+        )
         data = json.dumps(tree, indent=rng.choice((None, 1))).encode("utf-8", "surrogatepass")
         return {"717_results.json": mutations.perhaps(mutations.of_bytes, data, rng, 0.2)}
     if way < 6:
         tables = rocprof.as_csv(rocprof.training(2), rng.choice(("6.2", "7.0")))
         names = rng.sample(sorted(tables), rng.choice((1, 2, len(tables))))
-        return {name: mutations.of_table(tables[name], rng) if rng.random() < 0.7 else tables[name] for name in names}
+        return {
+            name: mutations.of_table(tables[name], rng) if rng.random() < 0.7 else tables[name]
+            for name in names
+        }
     if way < 8:
         return {"717_results.db": _changed(rng.choice(_recordings()[2:])[1], rng)}
     name, data = rng.choice(_recordings())
@@ -439,7 +575,12 @@ def _changed(data: bytes, rng: Random) -> bytes:
     """A database with other values, and without some columns and tables."""
     base = sqlite3.connect(":memory:")
     base.deserialize(data)
-    tables = [name for (name,) in base.execute("select name from sqlite_master where type = 'table' and name like 'rocpd%'")]
+    tables = [
+        name
+        for (name,) in base.execute(
+            "select name from sqlite_master where type = 'table' and name like 'rocpd%'"
+        )
+    ]
     for (view,) in base.execute("select name from sqlite_master where type = 'view'").fetchall():
         base.execute(f"drop view {view}")
     for _ in range(rng.choice((1, 2, 5, 40))):
@@ -452,21 +593,47 @@ def _changed(data: bytes, rng: Random) -> bytes:
         elif chosen == 1 and len(columns) > 2 and column != "id":
             base.execute(f'alter table "{table}" drop column "{column}"')
         elif column != "id":
-            value = rng.choice((*mutations.NUMBERS, "", "x", None, b"\xff", 2**40, -1, 0.5, '{"message": 5}', "[" * 50))
+            value = rng.choice(
+                (
+                    *mutations.NUMBERS,
+                    "",
+                    "x",
+                    None,
+                    b"\xff",
+                    2**40,
+                    -1,
+                    0.5,
+                    '{"message": 5}',
+                    "[" * 50,
+                )
+            )
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
                 value = -5
-            base.execute(f'update "{table}" set "{column}" = ? where rowid % ? = 0', (value, rng.choice((1, 2, 7))))
+            base.execute(
+                f'update "{table}" set "{column}" = ? where rowid % ? = 0',
+                (value, rng.choice((1, 2, 7))),
+            )
     base.commit()
     return base.serialize()
 
 
-_INSIDE: tuple[Callable[[Random], Files], ...] = (xspace, chrome, msprof_tables, torch_snapshot, perfetto)
+_INSIDE: tuple[Callable[[Random], Files], ...] = (
+    xspace,
+    chrome,
+    msprof_tables,
+    torch_snapshot,
+    perfetto,
+)
 
 
 @cache
 def _sound() -> list[Files]:
     tables = _tables()
-    kept = {name: tables[name] for name in tables if name.startswith(("op_summary_2", "op_statistic", "step_trace_2"))}
+    kept = {
+        name: tables[name]
+        for name in tables
+        if name.startswith(("op_summary_2", "op_statistic", "step_trace_2"))
+    }
     return [
         {"host.xplane.pb": _spaces()[0]},
         {"host.pt.trace.json": json.dumps(_traces()[1]).encode()},
@@ -485,7 +652,10 @@ def archives(rng: Random) -> Files:
     for level in range(rng.choice((1, 1, 1, 2, 2, 3))):
         kind = rng.choice((*mutations.PACKERS, *mutations.ARCHIVES, *mutations.ARCHIVES))
         if kind in mutations.PACKERS:
-            files = {f"{name}.{kind}": _hit(mutations.PACKERS[kind](data), rng, chance) for name, data in files.items()}
+            files = {
+                f"{name}.{kind}": _hit(mutations.PACKERS[kind](data), rng, chance)
+                for name, data in files.items()
+            }
         elif rng.random() < 0.1:
             files = {_strange(name, rng): data for name, data in files.items()}
         if kind in mutations.ARCHIVES:
@@ -499,7 +669,17 @@ def _hit(data: bytes, rng: Random, chance: float) -> bytes:
 
 
 def _strange(name: str, rng: Random) -> str:
-    return rng.choice(("../" + name, "/" + name, "a/" * 60 + name, name + "/x", "a\\" + name, "\u202e" + name, name.upper()))
+    return rng.choice(
+        (
+            "../" + name,
+            "/" + name,
+            "a/" * 60 + name,
+            name + "/x",
+            "a\\" + name,
+            "\u202e" + name,
+            name.upper(),
+        )
+    )
 
 
 FORMATS: dict[str, Callable[[Random], Files]] = {

@@ -204,10 +204,14 @@ class Interrupted:
                 message = client.get_iopub_msg(timeout=max(0.0, min(1.0, (due or now + 1.0) - now)))
             except Empty:
                 continue
-            if message["parent_header"].get("msg_id") == request and self._take(message, out, time.monotonic() - began):
+            if message["parent_header"].get("msg_id") == request and self._take(
+                message, out, time.monotonic() - began
+            ):
                 break
         try:
-            while (reply := client.get_shell_msg(timeout=10))["parent_header"].get("msg_id") != request:
+            while (reply := client.get_shell_msg(timeout=10))["parent_header"].get(
+                "msg_id"
+            ) != request:
                 pass
         except Empty:
             # IPython's own: a Ctrl-C between the end of the cell and the answer.
@@ -221,7 +225,9 @@ class Interrupted:
         if not waiting or (waiting[0].trained and out.trained is None):
             return None
         press = waiting[0]
-        return (out.trained or 0.0) + press.share * took[1] if press.trained else press.share * took[0]
+        return (
+            (out.trained or 0.0) + press.share * took[1] if press.trained else press.share * took[0]
+        )
 
     def _take(self, message: dict, out: Outcome, now: float) -> bool:
         kind, content = message["msg_type"], message["content"]
@@ -256,14 +262,26 @@ class Interrupted:
         if frames:
             yield f"the traceback has frames of nbprof: {frames}"
         # In a callback of `gc` Python itself loses a Ctrl-C that meets the training, and says so.
-        if "Error in callback" in out.stderr or ("Traceback" in out.stderr and str(PACKAGE) in out.stderr):
+        if "Error in callback" in out.stderr or (
+            "Traceback" in out.stderr and str(PACKAGE) in out.stderr
+        ):
             yield f"stderr has a traceback:\n{out.stderr}"
-        for wrong in ("could not be finished", "could not be shown", "could not be read", "did not start", "still running"):
+        for wrong in (
+            "could not be finished",
+            "could not be shown",
+            "could not be read",
+            "did not start",
+            "still running",
+        ):
             if wrong in said or wrong in out.stderr:
                 yield f"nbprof said: {[text for text in [*out.texts, out.stderr] if wrong in text]}"
         if out.status == "ok" and out.trained is not None and not out.dashboards and not out.told:
             yield f"neither a dashboard nor a sentence:\n{said}\n{out.stderr}"
-        if out.status == "ok" and out.trained is not None and self.kernel.ask("len(nbprof.runs('nbprof-results')) > 0") != "True":
+        if (
+            out.status == "ok"
+            and out.trained is not None
+            and self.kernel.ask("len(nbprof.runs('nbprof-results')) > 0") != "True"
+        ):
             yield "the recording was not kept"
         left = self.state()
         if left != self.before:
@@ -273,7 +291,9 @@ class Interrupted:
             yield f"the next recording: {after.status} {after.value}\n{after.traceback}\n{after.stderr}"
 
 
-def storm(framework: str, seed: int, numbers: range, folder: Path) -> Iterator[tuple[int, list[Press], Outcome, list[str]]]:
+def storm(
+    framework: str, seed: int, numbers: range, folder: Path
+) -> Iterator[tuple[int, list[Press], Outcome, list[str]]]:
     """Interrupt a cell for each number; gives what was pressed, what became of it, and what is wrong."""
     took, kernel, done = (0.5, 1.0), None, 0
     try:
@@ -283,7 +303,9 @@ def storm(framework: str, seed: int, numbers: range, folder: Path) -> Iterator[t
                 place.mkdir()
                 kernel = Interrupted(framework, place)
             presses = drawn(seed, framework, number)
-            out = kernel.run(presses, took if done % IN_A_KERNEL else (took[0], took[1] + IMPORTS_S))
+            out = kernel.run(
+                presses, took if done % IN_A_KERNEL else (took[0], took[1] + IMPORTS_S)
+            )
             wrong = list(kernel.judge(out))
             yield number, presses, out, wrong
             if wrong or (done + 1) % IN_A_KERNEL == 0:
@@ -300,14 +322,21 @@ def storm(framework: str, seed: int, numbers: range, folder: Path) -> Iterator[t
 def main() -> int:
     """Interrupt as many cells as are asked for; 1 where something is wrong."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--frameworks", default=",".join(name for name in FRAMEWORKS if find_spec(name)))
+    arguments.add_argument(
+        "--frameworks", default=",".join(name for name in FRAMEWORKS if find_spec(name))
+    )
     arguments.add_argument("--count", type=int, default=25)
     arguments.add_argument("--first", type=int, default=0)
     arguments.add_argument("--seed", type=int, default=int(time.time()))
     given = arguments.parse_args()
     # Whoever runs this in the background has Ctrl-C turned off, for every process started here too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return max([_report(framework, given.seed, range(given.first, given.first + given.count)) for framework in given.frameworks.split(",")])
+    return max(
+        [
+            _report(framework, given.seed, range(given.first, given.first + given.count))
+            for framework in given.frameworks.split(",")
+        ]
+    )
 
 
 def _report(framework: str, seed: int, numbers: range) -> int:
@@ -322,13 +351,24 @@ def _report(framework: str, seed: int, numbers: range) -> int:
                 if wrong:
                     finds += 1
                     print(
-                        f"FIND: --frameworks {framework} --seed {seed} --first {number} --count 1\n{presses}", *wrong, sep="\n", flush=True
+                        f"FIND: --frameworks {framework} --seed {seed} --first {number} --count 1\n{presses}",
+                        *wrong,
+                        sep="\n",
+                        flush=True,
                     )
     finally:
-        print(f"{framework}: {len(outcomes)} cells from {numbers.start} with seed {seed}, {finds} finds")
+        print(
+            f"{framework}: {len(outcomes)} cells from {numbers.start} with seed {seed}, {finds} finds"
+        )
         for became, count in Counter(out.became for out in outcomes.values()).most_common():
-            number = max((n for n, out in outcomes.items() if out.became == became), key=lambda n: outcomes[n].answer_s)
-            print(f"  {count:4} {became}; slowest answer {outcomes[number].answer_s:.2f} s (cell {number})", flush=True)
+            number = max(
+                (n for n, out in outcomes.items() if out.became == became),
+                key=lambda n: outcomes[n].answer_s,
+            )
+            print(
+                f"  {count:4} {became}; slowest answer {outcomes[number].answer_s:.2f} s (cell {number})",
+                flush=True,
+            )
     return 1 if finds else 0
 
 

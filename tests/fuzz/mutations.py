@@ -18,7 +18,21 @@ from tests.support.xspace import chunk, varint
 
 INTERESTING = (0, 1, 0x7F, 0x80, 0xFF, 0x0A, 0x22, 0x2C, 0x5B, 0x5D, 0x7B, 0x7D, 0x30, 0x2D)
 NUMBERS: tuple[Any, ...] = (
-    *(0, -1, 1, 2**31, 2**32 - 1, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**64), 10**30, 10**400),
+    *(
+        0,
+        -1,
+        1,
+        2**31,
+        2**32 - 1,
+        2**53 + 1,
+        2**63 - 1,
+        2**63,
+        2**64,
+        -(2**63),
+        -(2**64),
+        10**30,
+        10**400,
+    ),
     *(0.5, -0.0, 1e-320, 1e308, -1e308, float("nan"), float("inf"), float("-inf")),
 )
 TEXTS: tuple[Any, ...] = (
@@ -38,10 +52,52 @@ TEXTS: tuple[Any, ...] = (
     "[",
     "%s",
 )
-OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], [None], {"": None}, [[1, 2], []], {"a": {"b": [1]}})
+OTHERS: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    [[1, 2], []],
+    {"a": {"b": [1]}},
+)
 CELLS = (
-    *("", "N/A", "NaN", "inf", "-inf", "-1", "0", "1e308", "1e999", "18446744073709551615", "9" * 40, "0x10", "1,2", '"', '"a', "\t12\t"),
-    *("text", "\x00", "µ", "1.5", "2026-01-01", "True", " ", "4294967295", "-9223372036854775808", "1e-320", ";;", "a" * 3000, "1_000"),
+    *(
+        "",
+        "N/A",
+        "NaN",
+        "inf",
+        "-inf",
+        "-1",
+        "0",
+        "1e308",
+        "1e999",
+        "18446744073709551615",
+        "9" * 40,
+        "0x10",
+        "1,2",
+        '"',
+        '"a',
+        "\t12\t",
+    ),
+    *(
+        "text",
+        "\x00",
+        "µ",
+        "1.5",
+        "2026-01-01",
+        "True",
+        " ",
+        "4294967295",
+        "-9223372036854775808",
+        "1e-320",
+        ";;",
+        "a" * 3000,
+        "1_000",
+    ),
 )
 
 
@@ -58,14 +114,21 @@ def of_bytes(data: bytes, rng: Random) -> bytes:
         elif way == 2:
             del out[at : at + rng.choice((1, 2, 4, 16, 200))]
         elif way == 3:
-            out[at:at] = bytes(rng.choice((*INTERESTING, rng.randrange(256))) for _ in range(rng.choice((1, 1, 2, 8))))
+            out[at:at] = bytes(
+                rng.choice((*INTERESTING, rng.randrange(256)))
+                for _ in range(rng.choice((1, 1, 2, 8)))
+            )
         elif way == 4:
-            out[at:at] = out[(begin := rng.randrange(len(out) + 1)) : begin + rng.choice((1, 4, 30, 300))]
+            out[at:at] = out[
+                (begin := rng.randrange(len(out) + 1)) : begin + rng.choice((1, 4, 30, 300))
+            ]
         elif way == 5:
             part = out[(begin := rng.randrange(len(out) + 1)) : begin + rng.choice((1, 4, 30, 300))]
             out[at : at + len(part)] = part
         elif way == 6 and at < len(out):
-            out[at : at + 4] = rng.choice((b"\xff\xff\xff\xff", b"\0\0\0\0", b"\xff\xff\xff\x7f", b"\x80\x80\x80\x80"))
+            out[at : at + 4] = rng.choice(
+                (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\xff\xff\xff\x7f", b"\x80\x80\x80\x80")
+            )
         elif way == 7 and rng.random() < 0.3:
             del out[at:]
     return bytes(out)
@@ -88,13 +151,37 @@ def of_tree(tree: Any, rng: Random) -> Any:
             other, its = rng.choice(places)
             inside[key] = copy.deepcopy(other[its])
         elif way == 3 and isinstance(inside, dict):
-            inside[rng.choice(("", "ts", "dur", "args", "pid", "name", key * 2 if isinstance(key, str) else key))] = inside.pop(key)
+            inside[
+                rng.choice(
+                    (
+                        "",
+                        "ts",
+                        "dur",
+                        "args",
+                        "pid",
+                        "name",
+                        key * 2 if isinstance(key, str) else key,
+                    )
+                )
+            ] = inside.pop(key)
         elif way == 3:
             inside.insert(key, copy.deepcopy(inside[rng.randrange(len(inside))]))
-        elif way == 4 and isinstance(inside[key], (int, float)) and not isinstance(inside[key], bool):
-            inside[key] = rng.choice((-inside[key], inside[key] * 10**9, str(inside[key]), _half(inside[key]), [inside[key]]))
+        elif (
+            way == 4 and isinstance(inside[key], (int, float)) and not isinstance(inside[key], bool)
+        ):
+            inside[key] = rng.choice(
+                (
+                    -inside[key],
+                    inside[key] * 10**9,
+                    str(inside[key]),
+                    _half(inside[key]),
+                    [inside[key]],
+                )
+            )
         elif way == 4 and isinstance(inside[key], str):
-            inside[key] = of_bytes(inside[key].encode("utf-8", "surrogatepass"), rng).decode("utf-8", "replace")
+            inside[key] = of_bytes(inside[key].encode("utf-8", "surrogatepass"), rng).decode(
+                "utf-8", "replace"
+            )
         elif way == 5:
             inside[key] = _deep(rng)
         elif way == 6 and isinstance(inside, list):
@@ -179,10 +266,15 @@ def of_table(data: bytes, rng: Random) -> bytes:
         elif way == 9:
             rows = rows[1:] if rng.random() < 0.5 else []
         elif way == 10:
-            rows[row] = rows[row][:at] if rng.random() < 0.5 else rows[row] + ["1"] * rng.choice((1, 30))
+            rows[row] = (
+                rows[row][:at] if rng.random() < 0.5 else rows[row] + ["1"] * rng.choice((1, 30))
+            )
         else:
             rows[0] = [
-                c if rng.random() > 0.2 else rng.choice((c.lower(), c.split("(")[0], c.replace("us", "ms"), "", "x")) for c in rows[0]
+                c
+                if rng.random() > 0.2
+                else rng.choice((c.lower(), c.split("(")[0], c.replace("us", "ms"), "", "x"))
+                for c in rows[0]
             ]
     out = io.StringIO()
     csv.writer(out, lineterminator=rng.choice(("\n", "\n", "\r\n", "\r"))).writerows(rows)
@@ -210,15 +302,32 @@ def of_message(data: bytes, rng: Random, depth: int = 0) -> bytes:
         other = rng.randrange(len(raw))
         raw[at], raw[other] = raw[other], raw[at]
     elif way == 3:
-        raw[at] = _field(rng.choice((number + 1, max(number - 1, 1), 0, 1, 2, 3, 4, 15, 16, 2**29 - 1)), wire, value)
+        raw[at] = _field(
+            rng.choice((number + 1, max(number - 1, 1), 0, 1, 2, 3, 4, 15, 16, 2**29 - 1)),
+            wire,
+            value,
+        )
     elif way == 4:
-        raw[at] = varint(number << 3) + varint(rng.choice((0, 1, 2**31, 2**32, 2**62, 2**63, 2**64 - 1, -1, rng.randrange(2**40))))
+        raw[at] = varint(number << 3) + varint(
+            rng.choice((0, 1, 2**31, 2**32, 2**62, 2**63, 2**64 - 1, -1, rng.randrange(2**40)))
+        )
     elif way == 5:
-        raw[at] = chunk(number, rng.choice((b"", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"a" * 300, b"None", b"\0", bytes(9))))
+        raw[at] = chunk(
+            number,
+            rng.choice(
+                (b"", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"a" * 300, b"None", b"\0", bytes(9))
+            ),
+        )
     elif way == 6:
-        raw[at] = varint(number << 3 | rng.choice((1, 3, 4, 5, 6, 7))) + bytes(rng.randrange(256) for _ in range(rng.choice((0, 4, 8))))
+        raw[at] = varint(number << 3 | rng.choice((1, 3, 4, 5, 6, 7))) + bytes(
+            rng.randrange(256) for _ in range(rng.choice((0, 4, 8)))
+        )
     else:
-        raw[at] = varint(number << 3 | 2) + varint(rng.choice((0, 1, len(value) + 1, 2**31 - 1, 2**31, 2**35, 2**63))) + value
+        raw[at] = (
+            varint(number << 3 | 2)
+            + varint(rng.choice((0, 1, len(value) + 1, 2**31 - 1, 2**31, 2**35, 2**63)))
+            + value
+        )
     return b"".join(raw)
 
 
@@ -272,7 +381,9 @@ def archive(files: dict[str, bytes], kind: str) -> bytes:
     if kind == "zip":
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
             for name, data in files.items():
-                made.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+                made.writestr(
+                    zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED
+                )
         return out.getvalue()
     with tarfile.open(fileobj=out, mode="w") as made:
         for name, data in files.items():
@@ -283,7 +394,9 @@ def archive(files: dict[str, bytes], kind: str) -> bytes:
     return PACKERS[packing](out.getvalue()) if packing in PACKERS else out.getvalue()
 
 
-def perhaps(damage: Callable[[bytes, Random], bytes], data: bytes, rng: Random, chance: float) -> bytes:
+def perhaps(
+    damage: Callable[[bytes, Random], bytes], data: bytes, rng: Random, chance: float
+) -> bytes:
     """Damaged with that probability."""
     return damage(data, rng) if rng.random() < chance else data
 
@@ -304,11 +417,17 @@ def bomb(rng: Random) -> tuple[str, bytes]:
         )
     )
     data = begin + fill * (100 * 10**6 // len(fill))
-    kind = rng.choice(("gz", "gz", "xz", "bz2", "zip", "tar.gz", "tar.xz", "zip of gz", "tar of gz", "gz of gz"))
+    kind = rng.choice(
+        ("gz", "gz", "xz", "bz2", "zip", "tar.gz", "tar.xz", "zip of gz", "tar of gz", "gz of gz")
+    )
     if kind in PACKERS:
         return f"{name}.{kind}", PACKERS[kind](data)
     if " of " in kind:
         inner = gzip.compress(data, 6, mtime=0)
         outer = kind.partition(" ")[0]
-        return (f"{name}.gz.gz", gzip.compress(inner, mtime=0)) if outer == "gz" else (f"a.{outer}", archive({f"{name}.gz": inner}, outer))
+        return (
+            (f"{name}.gz.gz", gzip.compress(inner, mtime=0))
+            if outer == "gz"
+            else (f"a.{outer}", archive({f"{name}.gz": inner}, outer))
+        )
     return f"a.{kind}", archive({name: data}, kind)

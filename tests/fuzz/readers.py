@@ -120,7 +120,11 @@ def _forget_peak() -> int:
 
 def _peak() -> int:
     try:
-        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+        line = next(
+            line
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
         return int(line.split()[1]) << 10
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
@@ -139,7 +143,9 @@ def _work(form: str, seed: int, numbers: range, look: int, state: mmap.mmap, res
         one(form, seed, 0, Path(folder) / "input", look=True)
         for number in numbers:
             state[: _STATE.size] = _STATE.pack(number, time.process_time())
-            out = one(form, seed, number, Path(folder) / "input", look=bool(look) and number % look == 0)
+            out = one(
+                form, seed, number, Path(folder) / "input", look=bool(look) and number % look == 0
+            )
             results.send((number, out))
     results.send(None)
 
@@ -169,7 +175,9 @@ class Tally:
         )
 
 
-def run(form: str, seed: int, numbers: range, *, look: int, keep: Path | None, until: float) -> Tally:
+def run(
+    form: str, seed: int, numbers: range, *, look: int, keep: Path | None, until: float
+) -> Tally:
     """Opens inputs until they have all been, or the time is over."""
     tally, at = Tally(form), numbers.start
     while at < numbers.stop and time.monotonic() < until:
@@ -183,13 +191,17 @@ def run(form: str, seed: int, numbers: range, *, look: int, keep: Path | None, u
     return tally
 
 
-def _results(form: str, seed: int, numbers: range, look: int, until: float) -> Iterator[tuple[int, Outcome]]:
+def _results(
+    form: str, seed: int, numbers: range, look: int, until: float
+) -> Iterator[tuple[int, Outcome]]:
     """Outcomes of one worker: it ends with its numbers or the time, or with an input that takes too long or ends the process."""
     state = mmap.mmap(-1, _STATE.size)
     state[: _STATE.size] = _STATE.pack(-1, 0.0)
     context = get_context("fork")
     results, sender = context.Pipe(duplex=False)
-    worker = context.Process(target=_work, args=(form, seed, numbers, look, state, sender), daemon=True)
+    worker = context.Process(
+        target=_work, args=(form, seed, numbers, look, state, sender), daemon=True
+    )
     worker.start()
     sender.close()
     try:
@@ -202,7 +214,10 @@ def _results(form: str, seed: int, numbers: range, look: int, until: float) -> I
                     worker.join()
                     if worker.exitcode:
                         number, _ = _STATE.unpack(state[: _STATE.size])
-                        yield number, Outcome("profile", find=f"the process ended with {worker.exitcode}")
+                        yield (
+                            number,
+                            Outcome("profile", find=f"the process ended with {worker.exitcode}"),
+                        )
                 if got is None:
                     return
                 yield got
@@ -210,7 +225,14 @@ def _results(form: str, seed: int, numbers: range, look: int, until: float) -> I
             number, began = _STATE.unpack(state[: _STATE.size])
             used = _cpu(worker.pid) - began
             if number >= 0 and used > READ_S + LOOK_S:
-                yield number, Outcome("profile", find=f"no end after {READ_S + LOOK_S:.0f} s of CPU time", seconds=used)
+                yield (
+                    number,
+                    Outcome(
+                        "profile",
+                        find=f"no end after {READ_S + LOOK_S:.0f} s of CPU time",
+                        seconds=used,
+                    ),
+                )
                 return
     finally:
         worker.kill()
@@ -240,13 +262,27 @@ def _tell(form: str, seed: int, number: int, out: Outcome, keep: Path | None) ->
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the formats that are asked for; 1 where one of them has a find."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("formats", nargs="*", help=", ".join(formats.FORMATS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
-    parser.add_argument("--count", type=int, default=0, help="inputs of each format; as many as the time allows when left out")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="for all formats together")
-    parser.add_argument("--look", type=int, default=20, help="compute all that can be seen of every N-th profile; 0 for none")
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=0,
+        help="inputs of each format; as many as the time allows when left out",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="for all formats together"
+    )
+    parser.add_argument(
+        "--look",
+        type=int,
+        default=20,
+        help="compute all that can be seen of every N-th profile; 0 for none",
+    )
     parser.add_argument("--keep", type=Path, help="folder for the inputs that failed")
     chosen = parser.parse_args(arguments)
     names = chosen.formats or list(formats.FORMATS)
@@ -259,12 +295,27 @@ def main(arguments: list[str] | None = None) -> int:
     for place, name in enumerate(names):
         left = chosen.seconds - sum(t for _, t in tallies)
         began = time.monotonic()
-        tally = run(name, chosen.seed, numbers, look=chosen.look, keep=chosen.keep, until=began + left / (len(names) - place))
+        tally = run(
+            name,
+            chosen.seed,
+            numbers,
+            look=chosen.look,
+            keep=chosen.keep,
+            until=began + left / (len(names) - place),
+        )
         tallies.append((tally, time.monotonic() - began))
         print(f"seed {chosen.seed}, from {chosen.first}: {tally}", flush=True)
         for find, count in tally.finds.most_common():
             print(f"  {count:,} times {find}", flush=True)
-    print(json.dumps({tally.form: {"inputs": tally.inputs, "finds": sum(tally.finds.values())} for tally, _ in tallies}), flush=True)
+    print(
+        json.dumps(
+            {
+                tally.form: {"inputs": tally.inputs, "finds": sum(tally.finds.values())}
+                for tally, _ in tallies
+            }
+        ),
+        flush=True,
+    )
     return int(any(tally.finds for tally, _ in tallies))
 
 

@@ -53,7 +53,11 @@ class Figures:
 
 def recording(rank: int | None = None) -> Kineto:
     """A training of which every step is like the others."""
-    k = Kineto() if rank is None else Kineto(distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2})
+    k = (
+        Kineto()
+        if rank is None
+        else Kineto(distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2})
+    )
     length = KERNELS * SPACE_US
     for step in range(STEPS):
         begin = BEGIN_US + step * length
@@ -61,7 +65,9 @@ def recording(rank: int | None = None) -> Kineto:
         for i in range(KERNELS):
             at = begin + i * SPACE_US
             name = ("aten::mm", "aten::add")[i % 2]
-            k.launched(("gemm", "elementwise")[i % 2], at + 3, at + 8, KERNEL_US, k.op(name, at + 1, 9))
+            k.launched(
+                ("gemm", "elementwise")[i % 2], at + 3, at + 8, KERNEL_US, k.op(name, at + 1, 9)
+            )
     k.call("cudaDeviceSynchronize", BEGIN_US + STEPS * length, 5)
     return k
 
@@ -172,16 +178,24 @@ def _sqlite(out: nsys.Export) -> bytes:
 
 def jax_loop(long: dict[int, float] | None = None, later: dict[int, float] | None = None) -> bytes:
     """An XSpace file of marked steps of 10 ms with 10 kernels of 0.8 ms; some state another duration, or begin later, by ms."""
-    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
+    host, gpu = (
+        PlaneWriter("/host:CPU"),
+        PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9}),
+    )
     main, kernels = [], []
     for step in range(STEPS):
         at = 10 * step * MS
         main.append(host.event("train", at, 10 * MS, step_num=step, _r=1))
         for i in range(10):
             launch = 10 * step + i + 1
-            main.append(host.event("cuLaunchKernel", at + i * MS // 4, MS // 8, correlation_id=launch))
+            main.append(
+                host.event("cuLaunchKernel", at + i * MS // 4, MS // 8, correlation_id=launch)
+            )
             took = int((long or {}).get(launch - 1, 0.8) * MS)
-            stated = {"correlation_id": launch, "kernel_details": "regs:32 grid:4,1,1 block:128,1,1"}
+            stated = {
+                "correlation_id": launch,
+                "kernel_details": "regs:32 grid:4,1,1 block:128,1,1",
+            }
             begin = at + MS // 10 + 99 * i * MS // 100 + int((later or {}).get(launch - 1, 0) * MS)
             kernels.append(gpu.event("gemm" if i % 2 else "fusion", begin, took, **stated))
     host.line("python", main, line_id=1)
@@ -192,7 +206,9 @@ def jax_loop(long: dict[int, float] | None = None, later: dict[int, float] | Non
 def of_xspace(rng: Random) -> tuple[dict[str, bytes], str]:
     """A corrupt XSpace file."""
     chosen = rng.sample(range(10 * STEPS), rng.randint(1, 4))
-    return {"run.xplane.pb": jax_loop({nth: _long(rng) / 1e3 for nth in chosen})}, "kernels_too_long"
+    return {
+        "run.xplane.pb": jax_loop({nth: _long(rng) / 1e3 for nth in chosen})
+    }, "kernels_too_long"
 
 
 def of_tpu(rng: Random) -> tuple[dict[str, bytes], str]:
@@ -212,7 +228,9 @@ def of_ascend(rng: Random) -> tuple[dict[str, bytes], str]:
     return _ascend(form, lengths), f"tasks_too_long of {form.__name__.removeprefix('npu_')}"
 
 
-def _ascend(form: Callable[[Path, dict[int, int], dict[int, int]], Path], lengths: dict[int, int]) -> dict[str, bytes]:
+def _ascend(
+    form: Callable[[Path, dict[int, int], dict[int, int]], Path], lengths: dict[int, int]
+) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         form(Path(folder), lengths, {})
         files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
@@ -276,7 +294,9 @@ def faults(sound: Figures, changed: Figures) -> list[str]:
         if not math.isnan(said) and not math.isclose(said, expected, rel_tol=TOLERANCE):
             out.append(f"{name} is {said:g} where the sound part says {expected:g}")
     if changed.verdict != sound.verdict and not warned:
-        out.append(f"the verdict is {changed.verdict!r} instead of {sound.verdict!r}, and nothing warns")
+        out.append(
+            f"the verdict is {changed.verdict!r} instead of {sound.verdict!r}, and nothing warns"
+        )
     if changed.steps != sound.steps and not warned:
         out.append(f"{changed.steps} steps instead of {sound.steps}, and nothing warns")
     if more := changed.findings - sound.findings:
@@ -300,12 +320,21 @@ def one(form: str, seed: int, number: int, sound: Figures, folder: Path) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the formats that are asked for; 1 where one of them has a find."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("formats", nargs="*", help=", ".join(FORMATS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
-    parser.add_argument("--count", type=int, default=0, help="inputs of each format; as many as the time allows when left out")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="for all formats together")
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=0,
+        help="inputs of each format; as many as the time allows when left out",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="for all formats together"
+    )
     chosen = parser.parse_args(arguments)
     names = chosen.formats or list(FORMATS)
     if unknown := [name for name in names if name not in FORMATS]:

@@ -24,8 +24,16 @@ def asked(*arguments):
     ("options", "status", "text"),
     [
         (["--kernels-max", "3"], 0, "pass: kernels per step: 3, at most 3 allowed"),
-        (["--kernels-max", "2", "--flops-max", "1"], 1, "fail: kernels per step: 3, at most 2 allowed"),
-        (["--kernels-max", "3", "--flops-max", "1"], 3, "unknown: FLOPs per step: at most 1 allowed"),
+        (
+            ["--kernels-max", "2", "--flops-max", "1"],
+            1,
+            "fail: kernels per step: 3, at most 2 allowed",
+        ),
+        (
+            ["--kernels-max", "3", "--flops-max", "1"],
+            3,
+            "unknown: FLOPs per step: at most 1 allowed",
+        ),
         (["--kernels-max", "many"], 2, "is not a limit"),
         (["--kernels-max", "baseline"], 2, "nor a baseline"),
         ([], 2, "nothing to check"),
@@ -64,7 +72,18 @@ def test_a_baseline_alone_asks_for_what_it_has(path, tmp_path):
     result = asked(path, "--against", baseline, "--json")
     found = {one["check"]: one["outcome"] for one in json.loads(result.output)["checks"]}
     assert result.exit_code == 0
-    assert found == dict.fromkeys(["kernels", "launches", "syncs", "recompiles", "pageable_copies", "collective_bytes", "dropped"], "pass")
+    assert found == dict.fromkeys(
+        [
+            "kernels",
+            "launches",
+            "syncs",
+            "recompiles",
+            "pageable_copies",
+            "collective_bytes",
+            "dropped",
+        ],
+        "pass",
+    )
     trained(tmp_path / "after", kernels=4)
     result = asked(str(tmp_path / "after" / "step.pt.trace.json"), "--against", baseline)
     assert result.exit_code == 1
@@ -99,7 +118,13 @@ def test_step_times_of_other_code_are_not_added(path, tmp_path):
     asked(path, "--against", str(baseline), "--update")
     again.write_text(baseline.read_text())
     trained(tmp_path / "after", kernels=4)
-    result = asked(str(tmp_path / "after" / "step.pt.trace.json"), "--against", str(again), "--add", "--same-machine")
+    result = asked(
+        str(tmp_path / "after" / "step.pt.trace.json"),
+        "--against",
+        str(again),
+        "--add",
+        "--same-machine",
+    )
     assert result.exit_code == 1
     assert "step time: not added to the baseline, since another check failed" in result.output
     assert again.read_text() == baseline.read_text()

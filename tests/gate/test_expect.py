@@ -33,7 +33,9 @@ def timed(folder, means, *, machine=HERE, seed=0, **more):
         profile = trained(folder / str(i), **more)
         steps = profile.run.steps
         frame = pd.concat([steps] * 5, ignore_index=True)
-        profile.run.memo.values["steps"] = frame.assign(step_time_ms=mean * (1 + 0.01 * rng.standard_normal(len(frame))), counted=True)
+        profile.run.memo.values["steps"] = frame.assign(
+            step_time_ms=mean * (1 + 0.01 * rng.standard_normal(len(frame))), counted=True
+        )
         profile.run.capture = CaptureInfo(machine=dict(machine))
         profiles.append(profile)
     return Repeated(profiles)
@@ -48,7 +50,9 @@ def test_it_is_in_the_package():
 
 
 def test_all_that_failed_is_said_at_once(tmp_path):
-    chain = expect(trained(tmp_path, kernels=3, syncs=2)).kernels(max=2).launches(max=3).syncs(max=0)
+    chain = (
+        expect(trained(tmp_path, kernels=3, syncs=2)).kernels(max=2).launches(max=3).syncs(max=0)
+    )
     with pytest.raises(ExpectationFailed) as caught:
         chain.verify()
     assert str(caught.value).splitlines() == [
@@ -59,18 +63,33 @@ def test_all_that_failed_is_said_at_once(tmp_path):
 
 
 def test_what_is_met_passes(tmp_path):
-    chain = expect(trained(tmp_path)).kernels(max=3).launches(max=3).syncs(max=0).recompiles(max=0).pageable_copies(max=0).dropped(max=0)
+    chain = (
+        expect(trained(tmp_path))
+        .kernels(max=3)
+        .launches(max=3)
+        .syncs(max=0)
+        .recompiles(max=0)
+        .pageable_copies(max=0)
+        .dropped(max=0)
+    )
     assert [one.outcome for one in chain.verify()] == ["pass"] * 6
 
 
 @pytest.mark.parametrize(
     ("check", "more"),
-    [("kernels", {"extra": "stray"}), ("launches", {"extra": "stray"}), ("syncs", {"syncs": 1}), ("recompiles", {"compiled_in": 2})],
+    [
+        ("kernels", {"extra": "stray"}),
+        ("launches", {"extra": "stray"}),
+        ("syncs", {"syncs": 1}),
+        ("recompiles", {"compiled_in": 2}),
+    ],
 )
 def test_one_more_than_the_baseline_has_is_caught(tmp_path, check, more):
     path = tmp_path / "step.json"
     expect(trained(tmp_path / "before"), update="new").against(path).kernels().verify()
-    assert outcomes(getattr(expect(trained(tmp_path / "same")).against(path), check)()) == {check: "pass"}
+    assert outcomes(getattr(expect(trained(tmp_path / "same")).against(path), check)()) == {
+        check: "pass"
+    }
     with pytest.raises(ExpectationFailed):
         getattr(expect(trained(tmp_path / "after", **more)).against(path), check)().verify()
 
@@ -78,7 +97,9 @@ def test_one_more_than_the_baseline_has_is_caught(tmp_path, check, more):
 def test_a_failure_names_the_kernels_that_changed(tmp_path):
     path = tmp_path / "step.json"
     expect(trained(tmp_path / "before"), update="new").against(path).kernels().verify()
-    with pytest.raises(ExpectationFailed, match=r"stray: 0 → 0\.25 calls per step \(new\)") as caught:
+    with pytest.raises(
+        ExpectationFailed, match=r"stray: 0 → 0\.25 calls per step \(new\)"
+    ) as caught:
         expect(trained(tmp_path / "after", extra="stray")).against(path).kernels().verify()
     assert "gemm" not in str(caught.value)
 
@@ -113,12 +134,17 @@ def test_doubts_make_what_is_within_its_limit_unknown_and_nothing_else(tmp_path)
 
 
 def test_a_baseline_that_is_missing_fails_and_says_how_to_write_it(tmp_path):
-    with pytest.raises(ExpectationFailed, match=r"there is no baseline .*step\.json: pytest --nbprof-update"):
+    with pytest.raises(
+        ExpectationFailed, match=r"there is no baseline .*step\.json: pytest --nbprof-update"
+    ):
         expect(trained(tmp_path)).against(tmp_path / "step.json").kernels().verify()
 
 
 def test_a_check_that_needs_a_baseline_without_one_is_bad_use(tmp_path):
-    for chain in (expect(trained(tmp_path)).kernels(), expect(trained(tmp_path)).step_time(slower="5 %")):
+    for chain in (
+        expect(trained(tmp_path)).kernels(),
+        expect(trained(tmp_path)).step_time(slower="5 %"),
+    ):
         with pytest.raises(NbprofError, match=r"add \.against\(path\) to the chain"):
             chain.verify()
 
@@ -160,10 +186,14 @@ def baseline(tmp_path):
 
     def write(levels=(10.0, 10.03, 9.97, 10.02, 9.99) * 2):
         path = tmp_path / "step.json"
-        expect(timed(tmp_path / "first", levels[:1]), update="new").against(path).step_time(slower="5 %").verify()
+        expect(timed(tmp_path / "first", levels[:1]), update="new").against(path).step_time(
+            slower="5 %"
+        ).verify()
         held = Baseline.read(path)
         for level in levels[1:]:
-            held.add(Baseline(runs=[[one._replace(mean=level, typical=level) for one in held.runs[0]]]))
+            held.add(
+                Baseline(runs=[[one._replace(mean=level, typical=level) for one in held.runs[0]]])
+            )
         held.write(path)
         policy.current().written.clear()
         return path
@@ -173,15 +203,21 @@ def baseline(tmp_path):
 
 def test_a_slowdown_fails_and_names_both_times(tmp_path, baseline):
     path = baseline()
-    assert outcomes(expect(timed(tmp_path / "b", [10.05] * 2, seed=1)).against(path).step_time(slower="5 %")) == {"step_time": "pass"}
+    assert outcomes(
+        expect(timed(tmp_path / "b", [10.05] * 2, seed=1)).against(path).step_time(slower="5 %")
+    ) == {"step_time": "pass"}
     said = r"typical step time: 10\.[67]\d* ms, \d+\.?\d* ms in the baseline: \+[567]\.\d ± \d\.\d % \(99 %; 10 runs in the baseline\)"
     with pytest.raises(ExpectationFailed, match=said):
-        expect(timed(tmp_path / "c", [10.6] * 2, seed=2)).against(path).step_time(slower="5 %").verify()
+        expect(timed(tmp_path / "c", [10.6] * 2, seed=2)).against(path).step_time(
+            slower="5 %"
+        ).verify()
 
 
 def test_noise_that_is_too_large_is_unknown(tmp_path, baseline):
     path = baseline((9.0, 10.0, 11.0, 12.0, 10.5) * 2)
-    (one,) = expect(timed(tmp_path / "b", [9.0, 12.5])).against(path).step_time(slower="5 %").judge()
+    (one,) = (
+        expect(timed(tmp_path / "b", [9.0, 12.5])).against(path).step_time(slower="5 %").judge()
+    )
     assert one.outcome == "unknown"
     assert "noise between runs is too large" in one.text
 
@@ -192,7 +228,9 @@ def test_times_of_another_machine_are_unknown_and_not_passed(tmp_path, baseline)
     (one,) = expect(elsewhere).against(path).step_time(slower="5 %").judge()
     assert one.outcome == "unknown"
     assert "cpu Some CPU there, Another CPU here" in one.text
-    assert outcomes(expect(elsewhere).against(path, same_machine=True).step_time(slower="5 %")) == {"step_time": "pass"}
+    assert outcomes(expect(elsewhere).against(path, same_machine=True).step_time(slower="5 %")) == {
+        "step_time": "pass"
+    }
     nowhere = timed(tmp_path / "c", [10.0] * 2, machine={})
     (one,) = expect(nowhere).against(path).step_time(slower="5 %").judge()
     assert one.outcome == "unknown"
@@ -217,7 +255,9 @@ def test_a_run_that_is_added_changes_no_count(tmp_path):
     # Each recorded step stands for five there.
     policy.current().written.clear()
     with pytest.raises(ExpectationFailed, match=r"0\.8, 0\.6 in the baseline"):
-        expect(timed(tmp_path / "b", [10.0] * 2, kernels=4), update="add").against(path).kernels().verify()
+        expect(timed(tmp_path / "b", [10.0] * 2, kernels=4), update="add").against(
+            path
+        ).kernels().verify()
     assert Baseline.read(path).counts == counts
     assert len(Baseline.read(path).runs) == 1, "these are step times of other code"
     expect(timed(tmp_path / "c", [10.0] * 2), update="add").against(path).kernels().verify()
@@ -236,7 +276,9 @@ def test_times_of_a_recording_in_doubt_are_not_compared_nor_kept(tmp_path):
     path = tmp_path / "step.json"
     doubtful = timed(tmp_path / "a", [10.0] * 5)
     doubtful.repeats[3].run.as_read.receipt.skip("left out: no time (ts).", 7)
-    assert outcomes(expect(doubtful, update="new").against(path).step_time(slower="5 %")) == {"step_time": "unknown"}
+    assert outcomes(expect(doubtful, update="new").against(path).step_time(slower="5 %")) == {
+        "step_time": "unknown"
+    }
     assert Baseline.read(path).runs == []
     assert "kernels" not in Baseline.read(path).counts
 
@@ -267,7 +309,16 @@ def test_only_the_largest_names_are_kept(tmp_path):
     assert found.changes(profile.run, "kernels", "calls") == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"nbprof_baseline": 1, "counts": {"kernels": "x"}}', '{"nbprof_baseline": 9}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"nbprof_baseline": 1, "counts": {"kernels": "x"}}',
+        '{"nbprof_baseline": 9}',
+    ],
+)
 def test_a_damaged_baseline_says_so(tmp_path, text):
     path = tmp_path / "step.json"
     path.write_text(text)
@@ -288,7 +339,10 @@ def test_machines_are_the_same_only_if_all_that_is_known_is():
 
 
 def test_limits_are_read_as_people_write_them():
-    assert [amount(text, "peak_memory") for text in ("1.2 GB", "1 GiB", "512MiB", "410", 410, "1e9", "2 TFLOP", "1,200,000")] == [
+    assert [
+        amount(text, "peak_memory")
+        for text in ("1.2 GB", "1 GiB", "512MiB", "410", 410, "1e9", "2 TFLOP", "1,200,000")
+    ] == [
         *(1.2e9, 2**30, 2**29, 410, 410, 1e9, 2e12, 1.2e6),
     ]
     assert fraction("5 %", "step_time") == fraction("5%", "step_time") == 0.05
@@ -329,11 +383,16 @@ def test_recordings_that_other_processes_disturbed_count_for_nothing(tmp_path, b
         profile.run.capture.contention = dict(BUSY)
     (one,) = expect(after).against(path).step_time(slower="5 %").judge()
     assert one.outcome == "unknown"
-    assert "other processes interfered with 2 of 2 recordings: other processes used 0.5 of the 2 cores" in one.text
+    assert (
+        "other processes interfered with 2 of 2 recordings: other processes used 0.5 of the 2 cores"
+        in one.text
+    )
 
 
 def test_a_baseline_that_is_much_too_slow_is_said_to_hide_slowdowns(tmp_path, baseline):
-    (one,) = expect(timed(tmp_path / "b", [8.0] * 2)).against(baseline()).step_time(slower="5 %").judge()
+    (one,) = (
+        expect(timed(tmp_path / "b", [8.0] * 2)).against(baseline()).step_time(slower="5 %").judge()
+    )
     assert one.outcome == "pass"
     assert "write the baseline again" in one.text
 

@@ -64,7 +64,13 @@ def test_bytes_of_collectives_are_counted_per_rank_and_step(tmp_path):
         for number in range(3):
             at = 1000 + 100 * number
             trace.step(number + 1, at, 90)
-            args = {"Collective name": "allreduce", "In msg nelems": size, "Out msg nelems": size, "dtype": "Float", "Group size": 2}
+            args = {
+                "Collective name": "allreduce",
+                "In msg nelems": size,
+                "Out msg nelems": size,
+                "dtype": "Float",
+                "Group size": 2,
+            }
             trace.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL()", at + 1, at + 5, 20, **args)
         (tmp_path / str(size)).mkdir()
         return kineto.profile(tmp_path / str(size), trace, names=("rank0.pt.trace.json",))

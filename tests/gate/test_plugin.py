@@ -30,7 +30,9 @@ def session(pytester, monkeypatch):
 
     def run(text, *options):
         pytester.makepyfile(USES + text)
-        return pytester.runpytest_inprocess("-p", "no:nbprof", "-p", "nbprof.gate.plugin", "-p", "no:cacheprovider", *options)
+        return pytester.runpytest_inprocess(
+            "-p", "no:nbprof", "-p", "nbprof.gate.plugin", "-p", "no:cacheprovider", *options
+        )
 
     return run
 
@@ -41,7 +43,9 @@ def test_a_chain_without_an_end_fails_its_test(session):
         nbprof.expect(trained(tmp_path, kernels=3)).kernels(max=2).syncs(max=0)
     """)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["1 of 2 expectations not met", "*fail: kernels per step: 3, at most 2 allowed"])
+    result.stdout.fnmatch_lines(
+        ["1 of 2 expectations not met", "*fail: kernels per step: 3, at most 2 allowed"]
+    )
     result.stdout.fnmatch_lines(["*nbprof: 1 pass, 1 fail*"])
     result.stdout.no_fnmatch_line("*traceback entries are hidden*")
 
@@ -52,10 +56,14 @@ def test_what_is_met_passes_and_unknown_is_said(session):
         nbprof.expect(trained(tmp_path, kernels=3)).kernels(max=3).flops(max=1)
     """)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*nbprof: 1 pass, 1 unknown*", "unknown: *::test_step FLOPs per step:*"])
+    result.stdout.fnmatch_lines(
+        ["*nbprof: 1 pass, 1 unknown*", "unknown: *::test_step FLOPs per step:*"]
+    )
 
 
-@pytest.mark.parametrize(("how", "outcome"), [("fail", "failed"), ("warn", "passed"), ("skip", "skipped")])
+@pytest.mark.parametrize(
+    ("how", "outcome"), [("fail", "failed"), ("warn", "passed"), ("skip", "skipped")]
+)
 def test_what_is_unknown_does_what_was_said(session, how, outcome):
     text = """
     def test_step(tmp_path):
@@ -136,7 +144,9 @@ def test_a_baseline_is_written_then_held(session, pytester):
     session(text.format(kernels=3)).assert_outcomes(passed=1)
     result = session(text.format(kernels=4))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*kernels per step: 4, 3 in the baseline", "*gemm_3: 0 → 1 calls per step (new)"])
+    result.stdout.fnmatch_lines(
+        ["*kernels per step: 4, 3 in the baseline", "*gemm_3: 0 → 1 calls per step (new)"]
+    )
 
 
 def test_junit_and_the_summary_have_every_check(session, pytester, monkeypatch):
@@ -204,7 +214,13 @@ def test_paths_need_not_be_profiles_of_this_process(session, tmp_path):
 
 def test_a_session_that_asks_nothing_of_it_imports_next_to_nothing():
     code = "import sys, nbprof.gate.plugin; print(*sorted({'numpy', 'pandas', 'IPython', 'click'} & set(sys.modules)))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
     assert out.stdout.strip() == ""
 
 

@@ -23,7 +23,11 @@ def verdicts(count, between, slower, seed):
     """Of so many runs; each baseline has four of them, as making it takes longest."""
     rng = np.random.default_rng(seed)
     baselines = [[recorded(rng, between) for _ in range(RUNS)] for _ in range(count // 4)]
-    return Counter(slowdown(before, recorded(rng, between, slower=slower), 0.05).kind for before in baselines for _ in range(4))
+    return Counter(
+        slowdown(before, recorded(rng, between, slower=slower), 0.05).kind
+        for before in baselines
+        for _ in range(4)
+    )
 
 
 @pytest.mark.parametrize("between", [0.007, 0.05])
@@ -53,14 +57,23 @@ def test_a_slowdown_in_few_steps_is_found_by_the_mean():
         times[:stalls] *= 3
         return repeat(rng.permutation(times))
 
-    found = slowdown([[one(0) for _ in range(REPEATS)] for _ in range(RUNS)], [one(2) for _ in range(REPEATS)], 0.05)
+    found = slowdown(
+        [[one(0) for _ in range(REPEATS)] for _ in range(RUNS)],
+        [one(2) for _ in range(REPEATS)],
+        0.05,
+    )
     assert (found.kind, found.of) == (SLOWER, "mean")
     assert found.change == pytest.approx(0.2, abs=0.01)
 
 
 def test_few_runs_do_not_show_the_noise_between_runs():
     one = repeat(np.full(20, 10.0))
-    for before, after in (([[one] * 10] * 9, [one] * 10), ([[one]] * 9 + [[]], [one]), ([], [one]), ([[one]] * 10, [])):
+    for before, after in (
+        ([[one] * 10] * 9, [one] * 10),
+        ([[one]] * 9 + [[]], [one]),
+        ([], [one]),
+        ([[one]] * 10, []),
+    ):
         found = slowdown(before, after, 0.05)
         assert found.kind == UNKNOWN
         assert math.isnan(found.margin)
@@ -76,9 +89,15 @@ def test_a_run_that_is_noisier_than_the_baseline_is_as_uncertain_as_itself():
 
 def test_runs_that_agree_by_chance_are_no_surer_than_their_steps():
     vague = Repeat(10.0, 10.0, 1.0, 1.0, 20)
-    assert slowdown([[vague] * 5] * 10, [vague._replace(mean=10.5, typical=10.5)] * 5, 0.05).kind == UNKNOWN
+    assert (
+        slowdown([[vague] * 5] * 10, [vague._replace(mean=10.5, typical=10.5)] * 5, 0.05).kind
+        == UNKNOWN
+    )
     sure = Repeat(10.0, 10.0, 0.01, 0.01, 20)
-    assert slowdown([[sure] * 5] * 10, [sure._replace(mean=10.5, typical=10.5)] * 5, 0.05).kind == SLOWER
+    assert (
+        slowdown([[sure] * 5] * 10, [sure._replace(mean=10.5, typical=10.5)] * 5, 0.05).kind
+        == SLOWER
+    )
 
 
 def test_what_does_not_vary_is_told_exactly():

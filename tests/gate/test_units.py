@@ -32,7 +32,9 @@ def test_messages_follow_the_unit(kind):
     (few, many) = judged(profile_of(kind, GPU)).kernels(max=1).kernels(max=1e6).judge()
     assert (few.outcome, many.outcome) == (FAIL, PASS)
     assert few.text.startswith(f"kernels {unit.per}: ")
-    assert FIGURES["recompiles"].title(unit) == ("compilations" if unit.whole else "compilations after warm-up")
+    assert FIGURES["recompiles"].title(unit) == (
+        "compilations" if unit.whole else "compilations after warm-up"
+    )
     assert FIGURES["peak_memory"].title(unit) == "peak memory"
     assert set(OF_UNITS) < set(FIGURES)
 
@@ -43,7 +45,9 @@ def test_counts_of_a_recording_are_of_all_of_it():
     assert whole == pytest.approx(5 * each)
 
 
-@pytest.mark.parametrize(("kind", "time"), [(CALL, "call time"), (RECORDING, "duration of the recording")])
+@pytest.mark.parametrize(
+    ("kind", "time"), [(CALL, "call time"), (RECORDING, "duration of the recording")]
+)
 def test_times_are_named_by_the_unit(tmp_path, kind, time):
     path = tmp_path / "base.json"
     (first,) = judged(profile_of(kind, GPU), path, update="new").step_time(slower="5 %").judge()
@@ -57,13 +61,23 @@ def test_a_baseline_knows_its_unit(tmp_path):
     path = tmp_path / "base.json"
     judged(profile_of(CALL, GPU), path, update="new").kernels().dropped().judge()
     assert Baseline.read(path).unit == CALL
-    assert [one.outcome for one in judged(profile_of(CALL, GPU), path).kernels().dropped().judge()] == [PASS, PASS]
-    kernels, dropped, time = judged(profile_of(RECORDING, GPU), path).kernels().dropped().step_time(slower="5 %").judge()
+    assert [
+        one.outcome for one in judged(profile_of(CALL, GPU), path).kernels().dropped().judge()
+    ] == [PASS, PASS]
+    kernels, dropped, time = (
+        judged(profile_of(RECORDING, GPU), path).kernels().dropped().step_time(slower="5 %").judge()
+    )
     assert (kernels.outcome, dropped.outcome, time.outcome) == (UNKNOWN, PASS, UNKNOWN)
-    assert "figures of the baseline are per call, those of the profile of the recording" in kernels.text
+    assert (
+        "figures of the baseline are per call, those of the profile of the recording"
+        in kernels.text
+    )
     other = tmp_path / "other.json"
     Baseline(unit=CALL).write(other)
-    with pytest.raises(NbprofError, match="the durations of this run were not added: figures of the baseline are per call"):
+    with pytest.raises(
+        NbprofError,
+        match="the durations of this run were not added: figures of the baseline are per call",
+    ):
         judged(profile_of(RECORDING, GPU), other, update="add").step_time(slower="5 %").judge()
 
 

@@ -49,12 +49,20 @@ class Result:
     @property
     def displays(self) -> list[dict]:
         """What was displayed, but for the line that the live status leaves."""
-        return [data for data in self.shown if isinstance(data, dict) and not data["text/plain"].startswith(LEFT)]
+        return [
+            data
+            for data in self.shown
+            if isinstance(data, dict) and not data["text/plain"].startswith(LEFT)
+        ]
 
     @property
     def order(self) -> list[str]:
         """`line`, `dashboard`, `display`, `stdout`, `result`, `error`, each once where it is repeated; frameworks warn on stderr at any time."""
-        kinds = [kind if isinstance(kind, str) else _kind(kind) for kind in self.shown if kind != "stderr"]
+        kinds = [
+            kind if isinstance(kind, str) else _kind(kind)
+            for kind in self.shown
+            if kind != "stderr"
+        ]
         return [kind for before, kind in zip([None, *kinds], kinds, strict=False) if kind != before]
 
     @property
@@ -63,7 +71,9 @@ class Result:
 
     @property
     def sentences(self) -> str:
-        return self.stderr + "\n".join(data["text/plain"] for data in self.displays if data not in self.dashboards)
+        return self.stderr + "\n".join(
+            data["text/plain"] for data in self.displays if data not in self.dashboards
+        )
 
 
 KERNEL = "from ipykernel import kernelapp\nkernelapp.launch_new_instance()"
@@ -92,7 +102,12 @@ class Kernel:
 
     def __init__(self, folder: Path, *modules: str) -> None:
         self.folder = folder
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "IPYTHONDIR": str(folder / ".ipython")}
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "IPYTHONDIR": str(folder / ".ipython"),
+        }
         self.manager = KernelManager(kernel_name="python3")
         with pytest.MonkeyPatch.context() as patch:
             if modules and FORKS:
@@ -147,7 +162,9 @@ class Kernel:
                 result.errors += 1
                 result.shown.append("error")
         # On a busy machine replies to what was asked while the kernel started may come first.
-        while (answer := self.client.get_shell_msg(timeout=20))["parent_header"].get("msg_id") != request:
+        while (answer := self.client.get_shell_msg(timeout=20))["parent_header"].get(
+            "msg_id"
+        ) != request:
             pass
         reply = answer["content"]
         result.status = reply["status"]
@@ -167,7 +184,10 @@ class Kernel:
 
     def idle(self) -> bool:
         """True if nothing is being recorded."""
-        return self.ask("__import__('nbprof.capture.session', fromlist=['active']).active() is None") == "True"
+        return (
+            self.ask("__import__('nbprof.capture.session', fromlist=['active']).active() is None")
+            == "True"
+        )
 
 
 WITH_MODEL = ("tensorflow", "keras")

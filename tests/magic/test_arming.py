@@ -49,7 +49,9 @@ class Front:
             "allow_stdin": False,
             "stop_on_error": not silent,
         }
-        message = self.client.session.msg("execute_request", content, metadata={"cellId": cell} if cell else {})
+        message = self.client.session.msg(
+            "execute_request", content, metadata={"cellId": cell} if cell else {}
+        )
         self.client.shell_channel.send(message)
         return message["header"]["msg_id"]
 
@@ -73,8 +75,12 @@ class Front:
 
     def begun(self):
         """What has begun; a kernel drops what it is asked right behind a cell that failed, so then once more."""
-        ask = "__import__('nbprof.notebook.profile_button').notebook.profile_button.Answer(all=begun)"
-        while (reply := self.replies(self.send("", ask=ask, silent=True))[0])["status"] == "aborted":
+        ask = (
+            "__import__('nbprof.notebook.profile_button').notebook.profile_button.Answer(all=begun)"
+        )
+        while (reply := self.replies(self.send("", ask=ask, silent=True))[0])[
+            "status"
+        ] == "aborted":
             pass
         return json.loads(reply["user_expressions"]["it"]["data"]["text/plain"])["all"]
 
@@ -104,7 +110,12 @@ def test_the_next_cell_with_the_text_is_recorded_once(front):
     (reply,) = front.replies(front.run("x = 41\nx + 1"))
     assert reply["status"] == "ok"
     (said,) = front.begun()
-    assert (said["source"], said["steps"], said["stacks"], said["ended"]) == ("x = 41\nx + 1", [2, 3], True, True)
+    assert (said["source"], said["steps"], said["stacks"], said["ended"]) == (
+        "x = 41\nx + 1",
+        [2, 3],
+        True,
+        True,
+    )
     assert said["notes"] == ["recorded by the Profile button, with --steps 2:3 --stacks"]
     front.replies(front.run("x = 41\nx + 1"))
     assert len(front.begun()) == 1
@@ -125,7 +136,9 @@ def test_arming_leaves_no_trace_in_the_notebook(front):
         )
     )
     assert after["n"] == before["n"] + 1
-    assert {name for name in after["names"] if not name.startswith("_")} == {name for name in before["names"] if not name.startswith("_")}
+    assert {name for name in after["names"] if not name.startswith("_")} == {
+        name for name in before["names"] if not name.startswith("_")
+    }
     assert front.begun() == []
 
 
@@ -152,7 +165,9 @@ def test_another_cell_that_comes_instead_disarms(front):
 
 
 def test_the_same_text_in_another_cell_is_another_cell(front):
-    front.replies(front.arm("1", cell="one"), front.run("1", cell="two"), front.run("1", cell="one"))
+    front.replies(
+        front.arm("1", cell="one"), front.run("1", cell="two"), front.run("1", cell="one")
+    )
     assert front.begun() == []
     front.replies(front.arm("1", cell="one"), front.run("1", cell="one"))
     assert len(front.begun()) == 1
@@ -170,7 +185,11 @@ def test_what_an_extension_runs_beside_the_cells_does_not_count(front):
 
 
 def test_a_queue_that_is_aborted_takes_the_arming_with_it(front):
-    failed, armed, mine = front.run("import time; time.sleep(0.3); 1 / 0"), front.arm("'mine'"), front.run("'mine'")
+    failed, armed, mine = (
+        front.run("import time; time.sleep(0.3); 1 / 0"),
+        front.arm("'mine'"),
+        front.run("'mine'"),
+    )
     replies = front.replies(failed, armed, mine)
     assert [reply["status"] for reply in replies] == ["error", "aborted", "aborted"]
     time.sleep(0.2)
@@ -209,7 +228,9 @@ def test_an_error_in_the_cell_ends_the_recording_with_it(front):
     reply = front.replies(front.arm(text), front.run(text))[1]
     assert (reply["status"], reply["ename"]) == ("error", "ZeroDivisionError")
     # The lines of the cell are counted as ever.
-    assert "2 1 / 0" in " ".join("\n".join(reply["traceback"]).replace("\x1b", "").split()) or "line 2" in "\n".join(reply["traceback"])
+    assert "2 1 / 0" in " ".join(
+        "\n".join(reply["traceback"]).replace("\x1b", "").split()
+    ) or "line 2" in "\n".join(reply["traceback"])
     assert front.begun()[0]["ended"] == "ZeroDivisionError"
 
 
@@ -230,25 +251,38 @@ def test_async_cells_and_other_magics_are_recorded_whole(front, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["%%nbprof --steps 5:6\n1 + 1", "%%time\n%%nbprof --steps 5:6\n1 + 1", "%%nbprof --steps 5:6\n%%time\n1 + 1"]
+    "text",
+    [
+        "%%nbprof --steps 5:6\n1 + 1",
+        "%%time\n%%nbprof --steps 5:6\n1 + 1",
+        "%%nbprof --steps 5:6\n%%time\n1 + 1",
+    ],
 )
 def test_a_cell_that_says_so_itself_is_recorded_once_and_its_options_win(front, text):
     reply = front.replies(front.arm(text, options="--stacks --steps 1:2"), front.run(text))[1]
     assert reply["status"] == "ok", reply
     (said,) = front.begun()
     assert (said["steps"], said["stacks"], said["ended"]) == ([5, 6], True, True)
-    assert said["notes"] == ["recorded by the Profile button, with --stacks --steps 1:2 --steps 5:6"]
+    assert said["notes"] == [
+        "recorded by the Profile button, with --stacks --steps 1:2 --steps 5:6"
+    ]
     front.replies(front.run(text))
     assert front.begun()[1]["notes"] == []
 
 
 def test_selected_lines_say_which(front):
     front.replies(front.arm("b = 2", lines=[3, 5]), front.run("b = 2"))
-    assert front.begun()[0]["notes"] == ["recorded by Profile Selected Lines (lines 3 to 5 of the cell), with the default options"]
+    assert front.begun()[0]["notes"] == [
+        "recorded by Profile Selected Lines (lines 3 to 5 of the cell), with the default options"
+    ]
 
 
 def test_options_that_make_no_sense_are_told_at_once(front):
-    for options, says in (("--nonsense", "--nonsense"), ("--steps 9:3", "is an empty range"), ('--logdir "x', "No closing quotation")):
+    for options, says in (
+        ("--nonsense", "--nonsense"),
+        ("--steps 9:3", "is an empty range"),
+        ('--logdir "x', "No closing quotation"),
+    ):
         answer = front.answer(front.arm("1", options=options))
         assert not answer["ok"]
         assert says in answer["error"]
@@ -329,7 +363,10 @@ def test_defaults_hold_where_nothing_is_typed(shell, monkeypatch, capsys):
     assert seen.pop()[:3] == ((2, 4), False, 500)
     capsys.readouterr()
     shell.run_cell("%nbprof defaults")
-    assert capsys.readouterr().out == "%nbprof defaults --stacks --events 500 --steps 2:4 --no-stacks\n"
+    assert (
+        capsys.readouterr().out
+        == "%nbprof defaults --stacks --events 500 --steps 2:4 --no-stacks\n"
+    )
     shell.run_cell("%nbprof defaults none")
     assert defaults.words() == ["--stacks", "--events", "500"]
 
@@ -362,7 +399,8 @@ def test_a_variable_named_defaults_is_still_a_statement(shell):
 def test_defaults_hold_for_sampled_workers_too(shell, monkeypatch):
     seen = {}
     monkeypatch.setattr(
-        "nbprof.notebook.sampling_magic._sample", lambda shell, workers, sampling, show: seen.update(sampling=sampling, show=show)
+        "nbprof.notebook.sampling_magic._sample",
+        lambda shell, workers, sampling, show: seen.update(sampling=sampling, show=show),
     )
     shell.run_cell("%nbprof defaults --logdir here --events 9 --stacks")
     shell.run_cell("%nbprof capture grpc://h:1 --events 10")
@@ -373,7 +411,9 @@ def test_a_trained_model_shows_its_dashboard_below_the_cell(kernel):
     """The whole way, with a framework."""
     assert kernel.client.is_alive()
     front = Front(kernel)
-    answer = front.answer(front.arm(TRAIN, options=f"--steps 2:5 --logdir {os.fspath('with-button')}"))
+    answer = front.answer(
+        front.arm(TRAIN, options=f"--steps 2:5 --logdir {os.fspath('with-button')}")
+    )
     assert answer["ok"], answer
     result = kernel.run(TRAIN)
     assert result.status == "ok", result.traceback
@@ -399,7 +439,9 @@ def test_a_front_end_can_ask_first(front):
 
 def test_without_options_those_of_the_environment_hold(front):
     front.kernel.run("import os; os.environ['NBPROF_OPTIONS'] = '--steps 3:4'")
-    front.replies(front.arm("'a'"), front.run("'a'"), front.arm("'b'", options="--stacks"), front.run("'b'"))
+    front.replies(
+        front.arm("'a'"), front.run("'a'"), front.arm("'b'", options="--stacks"), front.run("'b'")
+    )
     front.kernel.run("del os.environ['NBPROF_OPTIONS']")
     first, second = front.begun()
     assert (first["steps"], first["stacks"]) == ([3, 4], False)

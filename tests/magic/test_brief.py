@@ -30,7 +30,9 @@ def test_the_cell_holds_the_brief_of_the_last_run_as_markdown_and_as_text(shell)
         shell.display_pub = CapturingDisplayPublisher()
         assert shell.run_cell(f"%nbprof {line}").success
         text = nbprof.brief(profile, tokens=tokens)
-        assert [each["data"] for each in shell.display_pub.outputs] == [{"text/markdown": text, "text/plain": text}]
+        assert [each["data"] for each in shell.display_pub.outputs] == [
+            {"text/markdown": text, "text/plain": text}
+        ]
 
 
 def test_what_cannot_be_said_is_a_usage_error(shell):

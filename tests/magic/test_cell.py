@@ -13,11 +13,17 @@ MIMES = {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain
 
 
 def test_the_dashboard_takes_the_place_of_the_live_status(kernel):
-    result = kernel.run("%%nbprof -o p\nhistory = model.fit(data, epochs=3, verbose=0, callbacks=[Slow()])")
+    result = kernel.run(
+        "%%nbprof -o p\nhistory = model.fit(data, epochs=3, verbose=0, callbacks=[Slow()])"
+    )
     assert result.status == "ok", result.traceback
     assert len(result.displays) == 1
     assert set(result.displays[0]) == MIMES
-    steps = [int(match[1]) for line in result.lines if (match := re.search(r"recording · step (\d+) · .*\d s$", line))]
+    steps = [
+        int(match[1])
+        for line in result.lines
+        if (match := re.search(r"recording · step (\d+) · .*\d s$", line))
+    ]
     assert steps == sorted(steps)
     assert len(steps) > 3
     assert kernel.ask("len(history.history['loss']), p is nbprof.last") == "(3, True)"
@@ -34,7 +40,9 @@ def test_the_dashboard_takes_the_place_of_the_live_status(kernel):
 def test_what_the_cell_shows_stands_before_the_dashboard(kernel):
     result = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\nprint('lost')\ndisplay(1)\n6 * 7")
     assert result.order == ["line", "stdout", "display", "result", "dashboard"]
-    printed = kernel.run("%%nbprof\nmodel.fit(data, verbose=0);\nfor i in range(3):\n    print(i, flush=i < 2)")
+    printed = kernel.run(
+        "%%nbprof\nmodel.fit(data, verbose=0);\nfor i in range(3):\n    print(i, flush=i < 2)"
+    )
     assert printed.order == ["line", "stdout", "dashboard"]
     assert printed.stdout == "0\n1\n2\n"
     failed = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\nprint('before')\n1 / 0")
@@ -56,13 +64,18 @@ def test_an_exception_that_cannot_be_printed_ends_the_recording_too(kernel):
 def test_against_a_run_from_before_shows_the_comparison_first(kernel):
     kernel.run("%%nbprof -o earlier\nmodel.fit(data, epochs=2, verbose=0, callbacks=[Slow()])")
     # The cell may put its own profile into that variable.
-    result = kernel.run("%%nbprof -o earlier --against earlier\nmodel.fit(data, epochs=2, verbose=0)")
+    result = kernel.run(
+        "%%nbprof -o earlier --against earlier\nmodel.fit(data, epochs=2, verbose=0)"
+    )
     assert result.status == "ok", result.traceback
     assert len(result.dashboards) == 1
     assert "nbprof compare · " in result.dashboards[0]["text/plain"]
     assert "Advice before and after" in result.dashboards[0]["text/html"]
     assert kernel.ask("len(earlier.steps.frame), earlier is nbprof.last") == "(16, True)"
-    for against, said in (("nowhere", "no variable or file with that name. `%%nbprof -o nowhere`"), ("model", "neither, but Sequential")):
+    for against, said in (
+        ("nowhere", "no variable or file with that name. `%%nbprof -o nowhere`"),
+        ("model", "neither, but Sequential"),
+    ):
         refused = kernel.run(f"%%nbprof --against {against}\nran = True")
         assert refused.status == "error"
         assert said in refused.message
@@ -100,11 +113,21 @@ def test_a_semicolon_silences_the_value(kernel):
     ids=["exit", "megabytes", "run"],
 )
 def test_a_cell_that_ends_with_an_error_shows_it_as_without_the_magic(kernel, code, told):
-    (kernel.folder / "fails.py").write_text("print('begins')\ndef fail():\n    raise ValueError('a bad script')\nfail()\n")
+    (kernel.folder / "fails.py").write_text(
+        "print('begins')\ndef fail():\n    raise ValueError('a bad script')\nfail()\n"
+    )
     body = f"import sys\nx = tf.ones(3) + 1\n{code}"
     plain, profiled = kernel.run(body), kernel.run(f"%%nbprof -o p\n{body}")
-    assert (profiled.status, profiled.error, profiled.message) == (plain.status, plain.error, plain.message)
-    assert (profiled.stdout, profiled.stderr, profiled.errors) == (plain.stdout, plain.stderr, plain.errors)
+    assert (profiled.status, profiled.error, profiled.message) == (
+        plain.status,
+        plain.error,
+        plain.message,
+    )
+    assert (profiled.stdout, profiled.stderr, profiled.errors) == (
+        plain.stdout,
+        plain.stderr,
+        plain.errors,
+    )
     assert frames(profiled.traceback, kernel.folder) == frames(plain.traceback, kernel.folder)
     assert profiled.order == ["line", *plain.order, "dashboard"]
     assert kernel.capture("p")["error"] == told
@@ -112,13 +135,22 @@ def test_a_cell_that_ends_with_an_error_shows_it_as_without_the_magic(kernel, co
 
 
 def test_an_exception_at_step_three_fails_the_cell_and_shows_what_was_recorded(kernel):
-    result = kernel.run("%%nbprof\nbefore = 1\nmodel.fit(data, verbose=0, callbacks=[Fails(3)])\nafter = 1")
-    assert (result.status, result.error, result.message) == ("error", "ValueError", "the third batch is bad")
+    result = kernel.run(
+        "%%nbprof\nbefore = 1\nmodel.fit(data, verbose=0, callbacks=[Fails(3)])\nafter = 1"
+    )
+    assert (result.status, result.error, result.message) == (
+        "error",
+        "ValueError",
+        "the third batch is bad",
+    )
     assert result.errors == 1
     assert own(result.traceback, kernel.folder) == []
     assert "3 model.fit" in re.sub(r"\x1b\[[0-9;]*m", "", result.traceback)
     info = kernel.capture()
-    assert info["error"] == "cell failed in step 3, after 2 complete steps: ValueError: the third batch is bad"
+    assert (
+        info["error"]
+        == "cell failed in step 3, after 2 complete steps: ValueError: the third batch is bad"
+    )
     assert (info["steps_seen"], info["failed_at_step"]) == (2, 3)
     assert len(result.dashboards) == 1
     assert "cell failed in step 3" in result.dashboards[0]["text/html"]
@@ -127,7 +159,10 @@ def test_an_exception_at_step_three_fails_the_cell_and_shows_what_was_recorded(k
 
 
 def test_ctrl_c_in_fit_fails_the_cell_and_shows_what_was_recorded(kernel):
-    result = kernel.run("%%nbprof\nmodel.fit(data, epochs=99, verbose=0, callbacks=[Slow()])", interrupt_at="batch 2;")
+    result = kernel.run(
+        "%%nbprof\nmodel.fit(data, epochs=99, verbose=0, callbacks=[Slow()])",
+        interrupt_at="batch 2;",
+    )
     assert (result.status, result.error, result.errors) == ("error", "KeyboardInterrupt", 1)
     assert own(result.traceback, kernel.folder) == []
     assert len(result.dashboards) == 1
@@ -139,7 +174,9 @@ def test_ctrl_c_in_fit_fails_the_cell_and_shows_what_was_recorded(kernel):
 
 
 def test_top_level_await_works(kernel):
-    result = kernel.run("%%nbprof\nimport asyncio\nawait asyncio.sleep(0.01)\nmodel.fit(data, verbose=0)\nawait asyncio.sleep(0, 'done')")
+    result = kernel.run(
+        "%%nbprof\nimport asyncio\nawait asyncio.sleep(0.01)\nmodel.fit(data, verbose=0)\nawait asyncio.sleep(0, 'done')"
+    )
     assert (result.status, result.value) == ("ok", "'done'"), result.traceback
     assert len(result.dashboards) == 1
 
@@ -159,7 +196,9 @@ def test_a_syntax_error_is_the_plain_one_and_nothing_is_recorded(kernel):
     result = kernel.run("%%nbprof\nx = 1\nfor in y:\n    pass")
     plain = kernel.run("x = 1\nfor in y:\n    pass")
     assert (result.status, result.error) == (plain.status, plain.error) == ("error", "SyntaxError")
-    assert re.sub(r"\w+\.py, line 3", "", result.message) == re.sub(r"\w+\.py, line 2", "", plain.message)
+    assert re.sub(r"\w+\.py, line 3", "", result.message) == re.sub(
+        r"\w+\.py, line 2", "", plain.message
+    )
     assert not result.displays
     assert kernel.idle()
 
@@ -204,23 +243,32 @@ def test_a_second_magic_inside_takes_over(kernel):
 def test_a_recording_left_open_is_stopped_by_the_next_cell(kernel):
     kernel.run("from nbprof.capture.session import Session\nleft = Session().start()")
     result = kernel.run("%%nbprof -o p\nmodel.fit(data, verbose=0)")
-    assert "an earlier recording was still running and has been stopped; its files are in " in result.stderr
+    assert (
+        "an earlier recording was still running and has been stopped; its files are in "
+        in result.stderr
+    )
     assert kernel.ask("len(p.steps.frame), left.recording.path.exists()") == "(8, True)"
 
 
 def test_a_cell_that_runs_another_cell_is_recorded_to_its_end(kernel):
-    result = kernel.run("%%nbprof -o p\nget_ipython().run_cell('1 + 1')\nmodel.fit(data, verbose=0)")
+    result = kernel.run(
+        "%%nbprof -o p\nget_ipython().run_cell('1 + 1')\nmodel.fit(data, verbose=0)"
+    )
     assert len(result.dashboards) == 1
     assert kernel.ask("len(p.steps.frame)") == "8"
 
 
 def test_a_cell_that_clears_its_output_still_shows_the_dashboard(kernel):
-    result = kernel.run("%%nbprof\nfrom IPython.display import clear_output\nmodel.fit(data, verbose=0)\nclear_output()")
+    result = kernel.run(
+        "%%nbprof\nfrom IPython.display import clear_output\nmodel.fit(data, verbose=0)\nclear_output()"
+    )
     assert len(result.displays) == len(result.dashboards) == 1
 
 
 def test_future_imports_are_allowed_on_the_first_line_of_the_body(kernel):
-    result = kernel.run("%%nbprof -o p\nfrom __future__ import annotations\nmodel.fit(data, verbose=0)\n1")
+    result = kernel.run(
+        "%%nbprof -o p\nfrom __future__ import annotations\nmodel.fit(data, verbose=0)\n1"
+    )
     assert (result.status, result.value, len(result.dashboards)) == ("ok", "1", 1), result.traceback
 
 
@@ -232,7 +280,9 @@ def test_no_steps_is_no_error(kernel):
 
 
 def test_a_fault_of_nbprof_is_one_sentence_and_masks_nothing(kernel):
-    kernel.run("import nbprof.profiles.load as room\nkept, room.open_recording = room.open_recording, lambda *a, **k: 1 / 0")
+    kernel.run(
+        "import nbprof.profiles.load as room\nkept, room.open_recording = room.open_recording, lambda *a, **k: 1 / 0"
+    )
     fine = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\n6 * 7")
     failed = kernel.run("%%nbprof\nmodel.fit(data, verbose=0, callbacks=[Fails(3)])")
     kernel.run("room.open_recording = kept")
@@ -244,7 +294,9 @@ def test_a_fault_of_nbprof_is_one_sentence_and_masks_nothing(kernel):
 
 def test_a_read_only_working_directory_is_no_obstacle(kernel):
     # A file in the way of the folder fails for root, too, whom permissions don't bind.
-    kernel.run("os.makedirs('locked', exist_ok=True); os.chdir('locked'); open('nbprof-results', 'w').close()")
+    kernel.run(
+        "os.makedirs('locked', exist_ok=True); os.chdir('locked'); open('nbprof-results', 'w').close()"
+    )
     result = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)")
     kernel.run("os.chdir('..')")
     assert (result.status, len(result.dashboards)) == ("ok", 1)
@@ -267,7 +319,9 @@ def test_each_line_of_the_cell_has_its_time(kernel):
     assert float(kernel.ask("float(lined.lines.frame.set_index('line').host_us[4])")) >= 100_000
     # As it was written, and in the output.
     assert (
-        kernel.ask("lined.payload()['overview']['code']['cells'][0]['table']['data']['code']['values'][0]")
+        kernel.ask(
+            "lined.payload()['overview']['code']['cells'][0]['table']['data']['code']['values'][0]"
+        )
         == "'%%nbprof --stacks -o lined'"
     )
     assert kernel.ask("__import__('sys').gettrace()") == "None"
@@ -278,12 +332,27 @@ def test_python_is_sampled_in_each_recorded_cell(kernel):
     result = kernel.run(text)
     assert result.status == "ok", result.traceback
     line = "sampled.python.lines.query('function == \"pause\"').iloc[0]"
-    assert kernel.ask(f"{line}['file'] == sampled.lines.frame.file[0] and {line}['file'].startswith('Cell [')") == "True"
-    assert kernel.ask(f"(int({line}.line), {line}.code.strip(), {line}.call)") == "(4, 'time.sleep(0.4)', 'time.sleep')"
+    assert (
+        kernel.ask(
+            f"{line}['file'] == sampled.lines.frame.file[0] and {line}['file'].startswith('Cell [')"
+        )
+        == "True"
+    )
+    assert (
+        kernel.ask(f"(int({line}.line), {line}.code.strip(), {line}.call)")
+        == "(4, 'time.sleep(0.4)', 'time.sleep')"
+    )
     assert float(kernel.ask(f"float({line}.self_ms)")) > 100
     # Neither what led to the cell nor threads of the kernel.
-    assert kernel.ask("[name for name in sampled.python.modules.module if name in ('IPython', 'ipykernel', 'tornado', 'zmq')]") == "[]"
+    assert (
+        kernel.ask(
+            "[name for name in sampled.python.modules.module if name in ('IPython', 'ipykernel', 'tornado', 'zmq')]"
+        )
+        == "[]"
+    )
     assert kernel.ask("sampled.python.threads.thread[0]") == "'MainThread'"
-    assert "sampled" in kernel.ask("sampled.payload()['overview']['code']['cells'][0]['table']['columns'][-1]['label']")
+    assert "sampled" in kernel.ask(
+        "sampled.payload()['overview']['code']['cells'][0]['table']['columns'][-1]['label']"
+    )
     kernel.run("%%nbprof -o plain --no-sampling\nmodel.fit(data, verbose=0)")
     assert kernel.ask("len(plain.python.functions)") == "0"

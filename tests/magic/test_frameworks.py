@@ -18,15 +18,23 @@ sys.meta_path.insert(0, Hide())
 def test_nothing_to_record_is_one_sentence_and_the_cell_runs(bare_kernel):
     result = bare_kernel.run("%%nbprof --backend jax\nvalue = 6 * 7\nvalue")
     assert (result.status, result.value) == ("ok", "42")
-    assert "nothing to record: JAX is imported neither by this cell nor before it" in result.sentences
+    assert (
+        "nothing to record: JAX is imported neither by this cell nor before it" in result.sentences
+    )
     assert len(result.displays) == 1
 
 
 def test_a_cell_without_a_framework_is_recorded(bare_kernel):
     result = bare_kernel.run("%%nbprof -o p\nvalue = 6 * 7\nvalue")
     assert (result.status, result.value) == ("ok", "42")
-    assert bare_kernel.ask("(p.run.capture.backend, p.overview['framework'].split()[0])") == "('python', 'Python')"
-    assert bare_kernel.ask("[name for name in ('tensorflow', 'jax', 'torch') if name in sys.modules]") == "[]"
+    assert (
+        bare_kernel.ask("(p.run.capture.backend, p.overview['framework'].split()[0])")
+        == "('python', 'Python')"
+    )
+    assert (
+        bare_kernel.ask("[name for name in ('tensorflow', 'jax', 'torch') if name in sys.modules]")
+        == "[]"
+    )
 
 
 def test_a_framework_that_is_not_installed(bare_kernel):
@@ -60,7 +68,9 @@ def test_loading_the_extension_imports_little_and_no_framework():
         "shell.run_line_magic('load_ext', 'nbprof')\n"
         "print(*sorted(set(sys.modules) - before))\n"
     )
-    imported = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    imported = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
     assert not {"tensorflow", "jax", "torch", "bokeh", "pandas", "numpy", "keras"} & set(imported)
     # Each costs about a millisecond of every notebook that has the extension in its settings.
     assert len(imported) <= 30, imported
@@ -79,6 +89,8 @@ def test_what_the_live_status_needs_is_imported_before_the_recording():
         "shell.run_cell('%%nbprof --no-save\\nimport sys, torch; more = sorted(set(sys.modules) - set(seen)); torch.ones(3).sum()')\n"
         "print('MORE', *shell.user_ns['more'])\n"
     )
-    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
     (more,) = (line for line in out.splitlines() if line.startswith("MORE"))
     assert not [name for name in more.split() if name.startswith(("nbprof", "pandas"))], more

@@ -84,7 +84,9 @@ def ctrl_c_at(shell, at, text, files):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     shield._shields.clear()
     shown = [Path(frame.f_code.co_filename).resolve() for frame, _ in walk_tb(trace)]
-    return [file for file in shown if file != Path(__file__) and "IPython" not in file.parts], presses.left <= 0
+    return [
+        file for file in shown if file != Path(__file__) and "IPython" not in file.parts
+    ], presses.left <= 0
 
 
 def at_each_bytecode(shell, text, files):
@@ -95,7 +97,9 @@ def at_each_bytecode(shell, text, files):
         seen, reached = ctrl_c_at(shell, at, text, files)
         shown += bool(seen)
         # Those of cells have names that lie below a folder of their own, or none.
-        assert not [file for file in seen if file.is_relative_to(PACKAGE) or file.is_relative_to(STANDARD)], at
+        assert not [
+            file for file in seen if file.is_relative_to(PACKAGE) or file.is_relative_to(STANDARD)
+        ], at
     return at, shown
 
 
@@ -109,7 +113,9 @@ def test_at_each_bytecode_of_the_beginning_of_a_cell(shell, monkeypatch, pressed
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(magic.NbprofMagics, "_prepare", prepare)
-    at, shown = at_each_bytecode(shell, "get_ipython().run_line_magic('nbprof_begin', '')", (magic.__file__, shield.__file__))
+    at, shown = at_each_bytecode(
+        shell, "get_ipython().run_line_magic('nbprof_begin', '')", (magic.__file__, shield.__file__)
+    )
     assert at > 60
     assert shown > 20
     assert len(prepared) > 20
@@ -128,7 +134,9 @@ def test_at_each_bytecode_of_a_hook_that_begins_or_ends_a_window(shell, method):
 
 def test_what_the_user_called_is_shown(shell, capsys):
     shell.InteractiveTB.set_mode("Context")
-    shell.run_cell("import signal\ndef wait():\n    signal.raise_signal(signal.SIGINT)\n%nbprof defaults none\n")
+    shell.run_cell(
+        "import signal\ndef wait():\n    signal.raise_signal(signal.SIGINT)\n%nbprof defaults none\n"
+    )
     capsys.readouterr()
     shell.run_cell("def train():\n    wait()\ntrain()")
     shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)

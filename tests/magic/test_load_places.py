@@ -23,7 +23,9 @@ def shell():
 
 def test_paths_archives_and_urls(shell, tmp_path):
     write(tmp_path / "my logs", {"h.xplane.pb": space()})
-    write(tmp_path, {"my runs.zip": zipped({"a/h.xplane.pb": space(), "b {x}/h.xplane.pb": space()})})
+    write(
+        tmp_path, {"my runs.zip": zipped({"a/h.xplane.pb": space(), "b {x}/h.xplane.pb": space()})}
+    )
     url = f"memory://{uuid.uuid4().hex}/$HOME {{x}}"
     fsspec.filesystem("memory").pipe_file(f"{url}/h.xplane.pb", space())
     for said, path in {
@@ -38,7 +40,9 @@ def test_paths_archives_and_urls(shell, tmp_path):
         assert shell.user_ns["p"].path == path
 
 
-@pytest.mark.parametrize("path", ["s4://bucket/x", "https://me:hunter2@127.0.0.1:9/x?sig=hunter3", "nowhere.zip!/a"])
+@pytest.mark.parametrize(
+    "path", ["s4://bucket/x", "https://me:hunter2@127.0.0.1:9/x?sig=hunter3", "nowhere.zip!/a"]
+)
 def test_a_place_that_is_not_there_is_a_usage_error(shell, path, capsys):
     result = shell.run_cell(f"%nbprof load {path}")
     assert isinstance(result.error_in_exec, UsageError)

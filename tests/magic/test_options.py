@@ -82,9 +82,14 @@ def test_steps_records_only_the_range(kernel):
 def test_a_range_that_never_comes_is_said(kernel):
     result = kernel.run("%%nbprof --steps 50:60\nmodel.fit(data, verbose=0)")
     assert result.status == "ok"
-    assert "--steps asked for step 50, but the cell ended after step 8: nothing was recorded" in result.sentences
+    assert (
+        "--steps asked for step 50, but the cell ended after step 8: nothing was recorded"
+        in result.sentences
+    )
     kernel.run("%%nbprof -q -o p --steps 6:60\nmodel.fit(data, verbose=0)")
-    assert "--steps asked for 6 to 60, but the cell ended after step 8" in kernel.capture("p")["notes"]
+    assert (
+        "--steps asked for 6 to 60, but the cell ended after step 8" in kernel.capture("p")["notes"]
+    )
 
 
 def test_waiting_for_a_range_is_said_while_it_lasts(kernel):
@@ -107,13 +112,19 @@ def test_a_logdir_with_a_blank(kernel):
 
 def test_one_line_is_profiled_and_gives_its_value(kernel):
     result = kernel.run("%nbprof -o p len(model.fit(data, verbose=0).history['loss']) + 41")
-    assert (result.status, result.value, len(result.dashboards)) == ("ok", "42", 1), result.traceback
+    assert (result.status, result.value, len(result.dashboards)) == ("ok", "42", 1), (
+        result.traceback
+    )
     assert kernel.ask("len(p.steps.frame)") == "8"
 
 
 def test_the_cell_magic_can_be_called_by_api(kernel):
-    result = kernel.run("get_ipython().run_cell_magic('nbprof', '-o p', 'model.fit(data, verbose=0)\\n41 + 1')")
-    assert (result.status, result.value, len(result.dashboards)) == ("ok", "42", 1), result.traceback
+    result = kernel.run(
+        "get_ipython().run_cell_magic('nbprof', '-o p', 'model.fit(data, verbose=0)\\n41 + 1')"
+    )
+    assert (result.status, result.value, len(result.dashboards)) == ("ok", "42", 1), (
+        result.traceback
+    )
     assert kernel.ask("len(p.steps.frame)") == "8"
 
 
@@ -134,7 +145,9 @@ def test_an_output_holds_as_many_events_as_asked_for(kernel):
     assert held("%%nbprof --events 0 --logdir budget\nmodel.fit(data, verbose=0)") == 0
     lanes = int(kernel.ask("len(nbprof.last.run.timeline.tracks.lanes)"))
     assert 0 < held("%nbprof --events 50 load budget") <= 50 + lanes
-    assert held("%nbprof --events 1,000,000") == int(kernel.ask("nbprof.last.payload(1_000_000)['trace']['total']"))
+    assert held("%nbprof --events 1,000,000") == int(
+        kernel.ask("nbprof.last.payload(1_000_000)['trace']['total']")
+    )
     assert held("display(nbprof.last)") <= 20_000 + lanes
 
 
@@ -146,14 +159,18 @@ def test_load_of_an_empty_folder_is_a_sentence(kernel):
 
 
 def test_a_block_is_profiled_without_the_magic(kernel):
-    result = kernel.run("with nbprof.profile(save=False) as run:\n    model.fit(data, verbose=0)\nlen(run.steps.frame)")
+    result = kernel.run(
+        "with nbprof.profile(save=False) as run:\n    model.fit(data, verbose=0)\nlen(run.steps.frame)"
+    )
     assert (result.status, result.value) == ("ok", "8"), result.traceback
     assert kernel.ask("run.result is nbprof.last") == "True"
     assert len(kernel.run("run").value) > 20
 
 
 def test_a_block_that_fails_keeps_its_exception_and_its_profile(kernel):
-    result = kernel.run("with nbprof.profile(save=False) as run:\n    model.fit(data, verbose=0, callbacks=[Fails(3)])")
+    result = kernel.run(
+        "with nbprof.profile(save=False) as run:\n    model.fit(data, verbose=0, callbacks=[Fails(3)])"
+    )
     assert (result.status, result.error) == ("error", "ValueError")
     assert kernel.capture("run")["failed_at_step"] == 3
 
@@ -161,7 +178,9 @@ def test_a_block_that_fails_keeps_its_exception_and_its_profile(kernel):
 def test_marked_steps_win_over_found_ones(kernel):
     code = "%%nbprof -q -o p\nfor batch in nbprof.steps(data):\n    with nbprof.step('inner'):\n        model.fit(*batch, verbose=0)"
     assert kernel.run(code).status == "ok"
-    assert kernel.ask("','.join(p.steps.frame['name'])") == repr(",".join(f"train {n}" for n in range(1, 9)))
+    assert kernel.ask("','.join(p.steps.frame['name'])") == repr(
+        ",".join(f"train {n}" for n in range(1, 9))
+    )
 
 
 def test_loading_twice_and_unloading(kernel):

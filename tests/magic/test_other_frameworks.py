@@ -30,7 +30,10 @@ def step(n):
     print(f"step {n};", flush=True)
 """
 CELLS = {"torch": TORCH, "jax": JAX}
-STEPS = {"torch": [f"ProfilerStep#{n}" for n in (1, 2, 3, 4)], "jax": [f"train_step {n}" for n in (1, 2, 3, 4)]}
+STEPS = {
+    "torch": [f"ProfilerStep#{n}" for n in (1, 2, 3, 4)],
+    "jax": [f"train_step {n}" for n in (1, 2, 3, 4)],
+}
 
 
 @pytest.fixture(scope="module", params=["torch", "jax"])
@@ -65,7 +68,9 @@ def test_a_function_of_an_earlier_cell_says_what_to_record(kernel):
 
 
 def test_a_cell_that_imports_its_framework_has_its_steps_in_the_notebook(kernel):
-    result = kernel.run(f"%%nbprof -o p\n{CELLS[kernel.framework]}\nfor n in range(1, 5):\n    step(n)\nn")
+    result = kernel.run(
+        f"%%nbprof -o p\n{CELLS[kernel.framework]}\nfor n in range(1, 5):\n    step(n)\nn"
+    )
     assert (result.status, result.value) == ("ok", "4"), result.traceback + result.sentences
     text, payload = saved(result)
     assert "4 steps" in text.splitlines()[0]
@@ -75,7 +80,10 @@ def test_a_cell_that_imports_its_framework_has_its_steps_in_the_notebook(kernel)
 
 def test_ctrl_c_fails_the_cell_and_shows_the_steps_until_then(kernel):
     kernel.run(CELLS[kernel.framework])
-    result = kernel.run("%%nbprof -o p\nfor n in range(1, 600):\n    step(n); time.sleep(0.1)", interrupt_at="step 4;")
+    result = kernel.run(
+        "%%nbprof -o p\nfor n in range(1, 600):\n    step(n); time.sleep(0.1)",
+        interrupt_at="step 4;",
+    )
     assert (result.status, result.error) == ("error", "KeyboardInterrupt")
     text, _ = saved(result)
     assert "interrupted" in text
@@ -88,11 +96,11 @@ def test_ctrl_c_fails_the_cell_and_shows_the_steps_until_then(kernel):
 
 def test_steps_of_a_range_and_the_wait_for_input(kernel):
     kernel.run(CELLS[kernel.framework])
-    code = (
-        "def batches():\n    for n in range(8):\n        time.sleep(0.03)\n        yield n\nfor n in nbprof.steps(batches()):\n    step(n)"
-    )
+    code = "def batches():\n    for n in range(8):\n        time.sleep(0.03)\n        yield n\nfor n in nbprof.steps(batches()):\n    step(n)"
     result = kernel.run(f"%%nbprof -o p --steps 3:5\n{code}")
     assert result.status == "ok", result.traceback
     saved(result)
     assert kernel.capture()["window"] == [3, 5]
-    assert kernel.ask("[bool(ms >= 30) for ms in p.steps.frame['input_ms']]") == "[True, True, True]"
+    assert (
+        kernel.ask("[bool(ms >= 30) for ms in p.steps.frame['input_ms']]") == "[True, True, True]"
+    )

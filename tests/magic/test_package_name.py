@@ -47,7 +47,9 @@ def test_unloading_takes_it_away_again(shell):
     assert shell.user_ns["nbprof"] is nbprof
 
 
-@pytest.mark.parametrize("text", ["nbprof = 1", "import nbprof", "if True:\n    import json, nbprof"])
+@pytest.mark.parametrize(
+    "text", ["nbprof = 1", "import nbprof", "if True:\n    import json, nbprof"]
+)
 def test_unloading_leaves_what_the_user_bound_since(shell, text):
     ran(shell, "%load_ext nbprof")
     ran(shell, text)

@@ -46,7 +46,9 @@ def test_a_step_without_input_is_measured_beside_what_was_predicted(kernel):
     result = kernel.run(
         "%%nbprof --probe input -o p\nprint('once')\nhistory = model.fit(slow, verbose=0)\nkept = model.get_weights()\nrun_of = again()"
     )
-    assert (result.status, len(result.dashboards), result.stdout) == ("ok", 1, "once\n"), result.traceback
+    assert (result.status, len(result.dashboards), result.stdout) == ("ok", 1, "once\n"), (
+        result.traceback
+    )
     probe = told(kernel, "p")
     step = float(kernel.ask("float(p.overview['step_time_ms'])"))
     waiting = float(kernel.ask("float(p.steps.summary.set_index('category')['mean_ms']['input'])"))
@@ -74,7 +76,9 @@ def test_quietly_and_for_one_statement(kernel):
 
 def test_a_magic_in_the_cell_may_train_any_model(kernel):
     kernel.run("weights = model.get_weights()")
-    result = kernel.run("%%nbprof --probe input\n%time history = model.fit(slow, verbose=0)\nkept = model.get_weights()")
+    result = kernel.run(
+        "%%nbprof --probe input\n%time history = model.fit(slow, verbose=0)\nkept = model.get_weights()"
+    )
     assert (result.status, told(kernel)["measured_ms"] > 0) == ("ok", True), told(kernel)
     assert kernel.ask("all((a == b).all() for a, b in zip(kept, model.get_weights()))") == "True"
     assert kernel.ask("all((a == b).all() for a, b in zip(weights, kept))") == "False"
@@ -95,12 +99,19 @@ def test_what_cannot_be_put_back_has_to_be_asked_for(kernel):
     kernel.run(f"%%nbprof --probe-in-place\n{cell}")
     probe = told(kernel)
     assert probe["measured_ms"] > 0
-    assert "What it changed stays changed in lock (lock); everything else was restored." in probe["detail"]
+    assert (
+        "What it changed stays changed in lock (lock); everything else was restored."
+        in probe["detail"]
+    )
 
 
 def test_an_iterator_that_the_first_run_has_used_up(kernel):
     kernel.run("left = batches()")
-    kernel.run("%%nbprof --probe input\nfor x in nbprof.steps(left):\n    model.predict_on_batch(x_)".replace("x_", "np.ones((8, 4))"))
+    kernel.run(
+        "%%nbprof --probe input\nfor x in nbprof.steps(left):\n    model.predict_on_batch(x_)".replace(
+            "x_", "np.ones((8, 4))"
+        )
+    )
     assert told(kernel)["text"] == (
         "The input was not probed: the first run has used up left. Make the iterator in the cell itself. The cell was not run again."
     )
@@ -109,8 +120,14 @@ def test_an_iterator_that_the_first_run_has_used_up(kernel):
 @pytest.mark.parametrize(
     ("happens", "says"),
     [
-        ("raise ValueError('twice\\nno')", "the second run failed: ValueError: twice. What it changed was put back."),
-        ("os.kill(os.getpid(), 2); time.sleep(5)", "the second run was interrupted. What it changed was put back."),
+        (
+            "raise ValueError('twice\\nno')",
+            "the second run failed: ValueError: twice. What it changed was put back.",
+        ),
+        (
+            "os.kill(os.getpid(), 2); time.sleep(5)",
+            "the second run was interrupted. What it changed was put back.",
+        ),
         ("raise SystemExit", "the second run failed: SystemExit. What it changed was put back."),
     ],
 )
@@ -121,19 +138,37 @@ def test_a_second_run_that_fails_leaves_nothing(kernel, happens, says):
     )
     assert (result.status, len(result.dashboards), result.errors) == ("ok", 1, 0), result.traceback
     assert told(kernel)["text"] == f"The input was not probed: {says}"
-    assert kernel.ask("kept, all((a == b).all() for a, b in zip(weights, model.get_weights()))") == "([1], True)"
-    assert kernel.ask("tf.data.Dataset.__iter__.__module__") == "'tensorflow.python.data.ops.dataset_ops'"
+    assert (
+        kernel.ask("kept, all((a == b).all() for a, b in zip(weights, model.get_weights()))")
+        == "([1], True)"
+    )
+    assert (
+        kernel.ask("tf.data.Dataset.__iter__.__module__")
+        == "'tensorflow.python.data.ops.dataset_ops'"
+    )
     assert kernel.idle()
 
 
 @pytest.mark.parametrize(
     ("cell", "says"),
     [
-        ("for x in nbprof.steps([1, 2, 3]):\n    tf.ones(1)", "the cell reads no dataset of tf.data and no DataLoader"),
+        (
+            "for x in nbprof.steps([1, 2, 3]):\n    tf.ones(1)",
+            "the cell reads no dataset of tf.data and no DataLoader",
+        ),
         ("for x in slow:\n    tf.ones(1)", "the second run still waits for input, "),
-        ("for x in nbprof.steps(slow.take(1)):\n    tf.ones(1)", "each step of the second run read the first batch of an input"),
-        ("for x in nbprof.steps(slow.take(1 - again())):\n    pass", "a dataset of tf.data yielded no batch in the second run."),
-        ("for x in nbprof.steps(zip(slow, batches())):\n    pass", "the second run still waits for input, "),
+        (
+            "for x in nbprof.steps(slow.take(1)):\n    tf.ones(1)",
+            "each step of the second run read the first batch of an input",
+        ),
+        (
+            "for x in nbprof.steps(slow.take(1 - again())):\n    pass",
+            "a dataset of tf.data yielded no batch in the second run.",
+        ),
+        (
+            "for x in nbprof.steps(zip(slow, batches())):\n    pass",
+            "the second run still waits for input, ",
+        ),
         (
             "import asyncio\nawait asyncio.sleep(0)\nfor x in nbprof.steps(slow):\n    pass",
             "a cell with a top-level await cannot be run again.",
@@ -149,7 +184,9 @@ def test_why_there_is_no_figure(kernel, cell, says):
 
 
 def test_a_cell_that_fails_is_not_run_again(kernel):
-    result = kernel.run("%%nbprof --probe input\nfor x in nbprof.steps(slow):\n    n = again()\n    raise ValueError")
+    result = kernel.run(
+        "%%nbprof --probe input\nfor x in nbprof.steps(slow):\n    n = again()\n    raise ValueError"
+    )
     assert (result.status, kernel.ask("n")) == ("error", "False")
     assert told(kernel)["text"] == "The input was not probed: the cell did not finish."
 
@@ -170,7 +207,9 @@ def test_a_loop_in_jax_and_one_in_pytorch(kernel):
         "    def __getitem__(self, at):\n        time.sleep(0.02)\n        return torch.ones(4)\n"
         "loader = torch.utils.data.DataLoader(Rows(), batch_size=2)\n"
     )
-    result = kernel.run("%%nbprof --probe input --backend jax\nfor x in nbprof.steps(batches()):\n    state = update(state, x)")
+    result = kernel.run(
+        "%%nbprof --probe input --backend jax\nfor x in nbprof.steps(batches()):\n    state = update(state, x)"
+    )
     assert (result.status, told(kernel)["measured_ms"] > 0) == ("ok", True), told(kernel)
     assert "the items of nbprof.steps, 6 batches" in told(kernel)["detail"]
     assert kernel.ask("float(state['w'][0])") == "7.0"

@@ -36,7 +36,9 @@ def test_good_choices_are_taken():
 def test_sentences_about_a_recording_are_redacted_too(capsys):
     for redact in (False, True):
         cell = Cell(SimpleNamespace(user_ns={}), Options(), Show(quiet=True, redact=redact))
-        cell._say("the run could not be read: /srv/zorblatt/run: there is no profile in this folder")
+        cell._say(
+            "the run could not be read: /srv/zorblatt/run: there is no profile in this folder"
+        )
         said = capsys.readouterr().err
         assert ("zorblatt" in said) is not redact
         assert said.endswith(": there is no profile in this folder\n")
@@ -56,13 +58,25 @@ def test_help_is_printed_once(capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("0", 0), ("100000", 100_000), ("100,000", 100_000), ("1_000_000", 1_000_000), (str(10**17), 10**17), (None, None)]
+    ("text", "count"),
+    [
+        ("0", 0),
+        ("100000", 100_000),
+        ("100,000", 100_000),
+        ("1_000_000", 1_000_000),
+        (str(10**17), 10**17),
+        (None, None),
+    ],
 )
 def test_numbers_of_events_are_taken_as_people_write_them(text, count):
     assert _count(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "-5", "1.5", "1e5", "many", "1,00", "10,00,00", ",", "²", "9" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", "-5", "1.5", "1e5", "many", "1,00", "10,00,00", ",", "²", "9" * 5000]
+)
 def test_what_is_no_number_of_events_is_refused(text):
-    with pytest.raises(CaptureError, match=re.escape(f"--events takes a number of 0 or more, not {text}")):
+    with pytest.raises(
+        CaptureError, match=re.escape(f"--events takes a number of 0 or more, not {text}")
+    ):
         _count(text)

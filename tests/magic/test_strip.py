@@ -39,7 +39,9 @@ def subshell(client):
     """A thread of the kernel that answers while a cell runs, as JupyterLab makes one for comms."""
     message = client.session.msg("create_subshell_request", {})
     client.control_channel.send(message)
-    while (reply := client.control_channel.get_msg(timeout=LIMIT_S))["parent_header"].get("msg_id") != message["msg_id"]:
+    while (reply := client.control_channel.get_msg(timeout=LIMIT_S))["parent_header"].get(
+        "msg_id"
+    ) != message["msg_id"]:
         pass
     return reply["content"]["subshell_id"]
 
@@ -80,14 +82,20 @@ def pictures(kernel, code, act):
 
 
 def step_of(strip):
-    return next((int(item["value"].replace(",", "")) for item in strip["items"] if item["name"] == "step"), 0)
+    return next(
+        (int(item["value"].replace(",", "")) for item in strip["items"] if item["name"] == "step"),
+        0,
+    )
 
 
 def test_the_strip_leaves_a_line_and_its_second_place_becomes_the_dashboard(kernel):
     seen = pictures(kernel, "%%nbprof\nloop(60)", lambda _: None)
     assert [message["msg_type"] for message in seen].count("display_data") == 2
     places = list(dict.fromkeys(message["content"]["transient"]["display_id"] for message in seen))
-    first, second = ([m["content"]["data"] for m in seen if m["content"]["transient"]["display_id"] == place] for place in places)
+    first, second = (
+        [m["content"]["data"] for m in seen if m["content"]["transient"]["display_id"] == place]
+        for place in places
+    )
     assert first[-1]["text/plain"].startswith("nbprof: the cell ran 60 steps in ")
     stages = [data[STRIP] for data in second[:-1]]
     assert stages[0]["head"] == "TensorFlow writes the recording"
@@ -96,7 +104,12 @@ def test_the_strip_leaves_a_line_and_its_second_place_becomes_the_dashboard(kern
     strips = [data[STRIP] for data in first if STRIP in data]
     assert len(strips) >= 3
     assert {strip["id"] for strip in strips} == {strips[0]["id"]}
-    assert set(seen[-1]["content"]["data"]) == {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
+    assert set(seen[-1]["content"]["data"]) == {
+        "application/vnd.nbprof.v1+json",
+        "text/html",
+        "image/png",
+        "text/plain",
+    }
     last = {item["name"]: item for item in strips[-1]["items"]}
     assert {"step", "step time", "input", "memory", "buffer", ""} <= set(last)
     assert last["input"]["value"] == "0 %"
@@ -115,8 +128,16 @@ mark(logs / ".recording-old", {"pid": process.pid, "display": "of-the-old-kernel
 
 def test_the_status_of_a_kernel_that_was_killed_is_closed_by_the_next_recording(kernel):
     assert kernel.run(f"import pathlib\n{LEFT}").status == "ok"
-    seen = pictures(kernel, "%%nbprof --logdir left-logs\nloop(5)\nmine = unfinished(logs)[0].facts['display']", lambda _: None)
-    closed = [m["content"]["data"] for m in seen if m["content"]["transient"]["display_id"] == "of-the-old-kernel"]
+    seen = pictures(
+        kernel,
+        "%%nbprof --logdir left-logs\nloop(5)\nmine = unfinished(logs)[0].facts['display']",
+        lambda _: None,
+    )
+    closed = [
+        m["content"]["data"]
+        for m in seen
+        if m["content"]["transient"]["display_id"] == "of-the-old-kernel"
+    ]
     assert len(closed) == 1
     assert " was not finished: its process, " in closed[0]["text/plain"]
     shown = {m["content"]["transient"]["display_id"] for m in seen}
@@ -140,7 +161,9 @@ def test_a_large_run_shows_its_first_picture_in_the_place_of_the_whole(kernel):
     kernel.run(LARGE.format(""))
     seen = pictures(kernel, "%%nbprof\nloop(10)", lambda _: None)
     last = seen[-1]["content"]["transient"]["display_id"]
-    *stages, first, whole = (m["content"]["data"] for m in seen if m["content"]["transient"]["display_id"] == last)
+    *stages, first, whole = (
+        m["content"]["data"] for m in seen if m["content"]["transient"]["display_id"] == last
+    )
     assert all(STRIP in stage for stage in stages)
     assert first[MIME]["early"] is True
     # It cannot be asked for more, as the kernel has no more yet.
@@ -161,15 +184,28 @@ def test_ctrl_c_after_the_first_picture_leaves_the_sentence_in_its_place(kernel)
 
 def names(seen):
     """What the strips of a cell said once there were some steps."""
-    return {item["name"] for m in seen if step_of(came := m["content"]["data"].get(STRIP, {"items": []})) > 9 for item in came["items"]}
+    return {
+        item["name"]
+        for m in seen
+        if step_of(came := m["content"]["data"].get(STRIP, {"items": []})) > 9
+        for item in came["items"]
+    }
 
 
 def test_waiting_for_input_is_said_where_it_is_seen(kernel):
     batches = "%%nbprof\nimport time\nfor x, y in data.repeat(10):\n    with nbprof.step():\n        time.sleep(0.02)"
     assert "input" in names(pictures(kernel, batches, lambda _: None))
     # The graph takes the batches of `fit`: nothing of it is seen while it runs.
-    kernel.run("class Rest(keras.callbacks.Callback):\n    on_train_batch_end = lambda *_, **__: __import__('time').sleep(0.02)")
-    fit = names(pictures(kernel, "%%nbprof\nmodel.fit(data, epochs=10, verbose=0, callbacks=[Rest()])", lambda _: None))
+    kernel.run(
+        "class Rest(keras.callbacks.Callback):\n    on_train_batch_end = lambda *_, **__: __import__('time').sleep(0.02)"
+    )
+    fit = names(
+        pictures(
+            kernel,
+            "%%nbprof\nmodel.fit(data, epochs=10, verbose=0, callbacks=[Rest()])",
+            lambda _: None,
+        )
+    )
     assert "step" in fit
     assert "input" not in fit
 
@@ -182,7 +218,12 @@ def test_the_button_is_answered_while_the_cell_runs(kernel):
     def act(came):
         if "items" in came and not heard and step_of(came) > 5:
             heard.append(came["id"])
-            send(client, shell, "comm_open", {"comm_id": "button", "target_name": "nbprof-strip", "data": {"id": came["id"]}})
+            send(
+                client,
+                shell,
+                "comm_open",
+                {"comm_id": "button", "target_name": "nbprof-strip", "data": {"id": came["id"]}},
+            )
         elif "items" in came:
             # What comes after the cell is no matter of the recording.
             kernel.over = came if came["kind"] == "over" else kernel.over
@@ -193,9 +234,7 @@ def test_the_button_is_answered_while_the_cell_runs(kernel):
 
     # The cell ends when it finds that its recording has ended.
     over = "lambda i: not session().active().windows.recording and i > 10"
-    code = (
-        f"%%nbprof -o p\nsession = lambda: __import__('nbprof.capture.session', fromlist=['active'])\nran = loop(2000, {over}) + loop(50)"
-    )
+    code = f"%%nbprof -o p\nsession = lambda: __import__('nbprof.capture.session', fromlist=['active'])\nran = loop(2000, {over}) + loop(50)"
     seen = pictures(kernel, code, act)
     assert heard[1:] == [{"ready": True}, {"stopping": True}]
     assert kernel.over["head"].startswith("recorded steps 1 to ")
@@ -204,7 +243,10 @@ def test_the_button_is_answered_while_the_cell_runs(kernel):
     info = kernel.capture("p")
     assert info["steps_seen"] == int(kernel.ask("ran"))
     assert 0 < info["steps_marked"] < info["steps_seen"] < 2000
-    assert f"Stop and analyse was pressed: recording ended after step {info['steps_marked']:,}" in info["notes"]
+    assert (
+        f"Stop and analyse was pressed: recording ended after step {info['steps_marked']:,}"
+        in info["notes"]
+    )
     assert kernel.ask("len(p.steps.frame)") == str(info["steps_marked"])
     assert kernel.idle()
 
@@ -213,9 +255,18 @@ def test_nothing_comes_after_the_cell(kernel):
     for code in ("%%nbprof\nloop(30)", "%%nbprof\nloop(30)\n1 / 0"):
         result = kernel.run(code)
         assert len(result.dashboards) == len(result.displays) == 1
-        after = pictures(kernel, "import time; time.sleep(0.8)", lambda came: pytest.fail(f"a strip came after its cell: {came}"))
+        after = pictures(
+            kernel,
+            "import time; time.sleep(0.8)",
+            lambda came: pytest.fail(f"a strip came after its cell: {came}"),
+        )
         assert after == []
-    assert kernel.ask("[t.name for t in __import__('threading').enumerate() if t.name == 'nbprof-strip']") == "[]"
+    assert (
+        kernel.ask(
+            "[t.name for t in __import__('threading').enumerate() if t.name == 'nbprof-strip']"
+        )
+        == "[]"
+    )
 
 
 def test_quiet_has_no_strip(kernel):
@@ -225,7 +276,9 @@ def test_quiet_has_no_strip(kernel):
 
 
 def test_steps_of_another_thread(kernel):
-    result = kernel.run("%%nbprof\nimport threading\nt = threading.Thread(target=loop, args=(40,))\nt.start()\nt.join()")
+    result = kernel.run(
+        "%%nbprof\nimport threading\nt = threading.Thread(target=loop, args=(40,))\nt.start()\nt.join()"
+    )
     assert result.status == "ok"
     assert any("step 2" in line or "step 3" in line for line in result.lines)
     assert len(result.dashboards) == len(result.displays) == 1
@@ -247,14 +300,20 @@ def test_a_cell_that_clears_its_output_has_it_for_itself_for_a_while(kernel):
     assert result.status == "ok"
     assert len(result.dashboards) == 1
     # What the person shows comes first after it was cleared, and no strip in between.
-    cleared = kernel.run(code.replace("range(20)", "range(3)").replace("display('mine')", "display('mine'); loop(70)"))
+    cleared = kernel.run(
+        code.replace("range(20)", "range(3)").replace(
+            "display('mine')", "display('mine'); loop(70)"
+        )
+    )
     kinds = ["nbprof: " in line for line in cleared.lines]
     assert True in kinds[kinds.index(False) :]
     assert len(cleared.dashboards) == 1
 
 
 def test_a_fault_of_the_strip_is_a_note_and_harms_nothing(kernel):
-    kernel.run("import nbprof.notebook.live_status as room\nkept, room.items = room.items, lambda *a: 1 / 0")
+    kernel.run(
+        "import nbprof.notebook.live_status as room\nkept, room.items = room.items, lambda *a: 1 / 0"
+    )
     result = kernel.run("%%nbprof\nloop(60)\n6 * 7")
     kernel.run("room.items = kept")
     assert (result.status, result.value) == ("ok", "42")
@@ -269,7 +328,14 @@ def test_extension_unloaded_by_the_cell_leaves_no_strip_behind(kernel):
     try:
         result = kernel.run("%%nbprof\nloop(20)\n%unload_ext nbprof")
         assert result.status == "ok", result.traceback
-        assert pictures(kernel, "import time; time.sleep(0.8)", lambda came: pytest.fail(f"a strip came after its cell: {came}")) == []
+        assert (
+            pictures(
+                kernel,
+                "import time; time.sleep(0.8)",
+                lambda came: pytest.fail(f"a strip came after its cell: {came}"),
+            )
+            == []
+        )
     finally:
         kernel.run("%load_ext nbprof")
     assert kernel.idle()
@@ -283,7 +349,9 @@ def test_whatever_a_page_says_the_kernel_prints_nothing(kernel):
     waiting = {}
 
     def open_comm(name, target, data, *asks):
-        came = send(client, shell, "comm_open", {"comm_id": name, "target_name": target, "data": data})
+        came = send(
+            client, shell, "comm_open", {"comm_id": name, "target_name": target, "data": data}
+        )
         waiting[came] = [(name, ask) for ask in asks]
 
     def listen(code):
@@ -295,9 +363,13 @@ def test_whatever_a_page_says_the_kernel_prints_nothing(kernel):
                 printed.append(content["text"])
             elif kind == "comm_msg":
                 heard.append(content["data"])
-            elif STRIP in content.get("data", ()) and not ids and step_of(content["data"][STRIP]) > 3:
+            elif (
+                STRIP in content.get("data", ()) and not ids and step_of(content["data"][STRIP]) > 3
+            ):
                 ids.append(content["data"][STRIP]["id"])
-                open_comm("own", "nbprof-strip", {"id": ids[0]}, {}, [1], {"ask": "stop"}, {"ask": "stop"})
+                open_comm(
+                    "own", "nbprof-strip", {"id": ids[0]}, {}, [1], {"ask": "stop"}, {"ask": "stop"}
+                )
                 open_comm("strange", "nbprof-strip", {"id": "of a page that was loaded again"})
                 open_comm("trace", "nbprof", {}, None, *TRACE)
             elif kind == "status" and content["execution_state"] == "idle":
@@ -313,7 +385,9 @@ def test_whatever_a_page_says_the_kernel_prints_nothing(kernel):
         return len([came for came in heard if "ok" in came])
 
     # It ends when it finds that its recording has ended.
-    listen("%%nbprof\nfrom nbprof.capture.session import active\nran = loop(2000, lambda i: not active().windows.recording and i > 10)")
+    listen(
+        "%%nbprof\nfrom nbprof.capture.session import active\nran = loop(2000, lambda i: not active().windows.recording and i > 10)"
+    )
     assert {"stopping": True} in heard
     for _ in range(600):
         if answers() == len(TRACE):

@@ -74,7 +74,11 @@ def still(monkeypatch):
     def cannot(_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", lambda thread: cannot(thread) if thread.name == "nbprof-strip" else STARTED(thread))
+    monkeypatch.setattr(
+        threading.Thread,
+        "start",
+        lambda thread: cannot(thread) if thread.name == "nbprof-strip" else STARTED(thread),
+    )
 
 
 STARTED = threading.Thread.start
@@ -98,30 +102,50 @@ def test_what_is_said_of_a_run(record, monkeypatch):
     session = record(limit_gb=2)
     step(session, 1234)
     session.windows._bounds.grown = 240_000_000
-    pace = types.SimpleNamespace(step_ms=lambda: 12.4, waiting_share=lambda: 0.34, waits_now=lambda: False)
-    said = items(session, pace, Reading(1.94, 1_210_000_000, Gpu(1, 0.87, 12_300_000_000, 80_000_000_000)), 14.2)
+    pace = types.SimpleNamespace(
+        step_ms=lambda: 12.4, waiting_share=lambda: 0.34, waits_now=lambda: False
+    )
+    said = items(
+        session,
+        pace,
+        Reading(1.94, 1_210_000_000, Gpu(1, 0.87, 12_300_000_000, 80_000_000_000)),
+        14.2,
+    )
     assert room.line("recording", said) == (
         "nbprof: recording · step 1,234 · 12.40 ms per step · 34 % waiting for input · CPU 194 % · 1.13 GiB memory"
         " · GPU 87 %, 11.46 GiB of 74.51 GiB · buffer 12 % full · 14.2 s"
     )
     assert [(item.name, item.value) for item in said][-2:] == [("buffer", "12 %"), ("", "14.2 s")]
-    assert {item.name: item.share for item in said if item.share is not None} == {"input": 0.34, "buffer": 0.12}
+    assert {item.name: item.share for item in said if item.share is not None} == {
+        "input": 0.34,
+        "buffer": 0.12,
+    }
     assert all(item.about for item in said)
 
 
 def test_what_is_not_known_is_not_said(record):
     session = record()
     session.windows._bounds.limit = 0
-    pace = types.SimpleNamespace(step_ms=lambda: None, waiting_share=lambda: None, waits_now=lambda: False)
-    assert room.line("recording", items(session, pace, Reading(), 0.5)) == "nbprof: recording · 500 ms"
+    pace = types.SimpleNamespace(
+        step_ms=lambda: None, waiting_share=lambda: None, waits_now=lambda: False
+    )
+    assert (
+        room.line("recording", items(session, pace, Reading(), 0.5)) == "nbprof: recording · 500 ms"
+    )
     several = items(session, pace, Reading(gpu=Gpu(4, None, 49 * 10**9, 320 * 10**9)), 0.5)
     assert several[0].text == "4 GPUs 45.63 GiB of 298.02 GiB"
 
 
 def test_a_wait_that_lasts_is_said(record):
-    pace = types.SimpleNamespace(step_ms=lambda: 10, waiting_share=lambda: 0.1, waits_now=lambda: True)
+    pace = types.SimpleNamespace(
+        step_ms=lambda: 10, waiting_share=lambda: 0.1, waits_now=lambda: True
+    )
     said = {item.name: item for item in items(record(), pace, Reading(), 1)}
-    assert (said["input"].text, said["input"].value, said["input"].share) == ("waiting for input", "now", 1.0)
+    assert (said["input"].text, said["input"].value, said["input"].share) == (
+        "waiting for input",
+        "now",
+        1.0,
+    )
 
 
 def test_the_phases_of_a_window(record):
@@ -177,7 +201,9 @@ def test_the_output_carries_text_for_every_front_end():
     assert data["text/plain"] == "nbprof: recording · step <1>"
     assert "<1>" not in data["text/html"]
     assert "<script" not in data["text/html"]
-    assert data[MIME_TYPE]["items"] == [{"name": "step", "value": "<1>", "about": "about", "share": 0.5}]
+    assert data[MIME_TYPE]["items"] == [
+        {"name": "step", "value": "<1>", "about": "about", "share": 0.5}
+    ]
 
 
 def test_it_shows_and_stops_from_a_thread(record):
@@ -264,7 +290,11 @@ def test_stop_ends_the_recording_after_the_step_and_not_the_cell(record):
         session.clock.root_ends("train")
         assert not session.windows.recording
         step(session, 4)
-        until(lambda: page.last.startswith("nbprof: recorded steps 1 to 3; the cell continues · step 7"))
+        until(
+            lambda: page.last.startswith(
+                "nbprof: recorded steps 1 to 3; the cell continues · step 7"
+            )
+        )
         assert "full" not in page.last
     finally:
         strip.end()

@@ -23,11 +23,31 @@ _BY_UNIT = "dialects/test_units.py::test_a_recording_in_which_nothing_repeats_is
 UNITS = [
     *(
         Deviation("overview_page", "diagnostics", XPROF, (name,), _UNIT, _BY_UNIT)
-        for name in ("tf-cpu/prefetch-example", "jax/gtx1080ti-reactant", "jax/mi300-jax08_attention")
+        for name in (
+            "tf-cpu/prefetch-example",
+            "jax/gtx1080ti-reactant",
+            "jax/mi300-jax08_attention",
+        )
     ),
-    Deviation("overview_page", "compute_16bit_percent", XPROF, ("jax/mi300-jax08_attention",), _UNIT, _BY_UNIT),
-    Deviation("input_pipeline_analyzer", "level", XPROF, ("tf-cpu/prefetch-example",), _UNIT, _BY_UNIT),
-    Deviation("input_pipeline_analyzer", "input_percent", GUIDE, ("tf-cpu/prefetch-example",), _UNIT, _BY_UNIT),
+    Deviation(
+        "overview_page",
+        "compute_16bit_percent",
+        XPROF,
+        ("jax/mi300-jax08_attention",),
+        _UNIT,
+        _BY_UNIT,
+    ),
+    Deviation(
+        "input_pipeline_analyzer", "level", XPROF, ("tf-cpu/prefetch-example",), _UNIT, _BY_UNIT
+    ),
+    Deviation(
+        "input_pipeline_analyzer",
+        "input_percent",
+        GUIDE,
+        ("tf-cpu/prefetch-example",),
+        _UNIT,
+        _BY_UNIT,
+    ),
 ]
 
 KERNELS = [
@@ -508,9 +528,18 @@ HLO = [
     ),
     *(
         Deviation("hlo_stats", column, XPROF, _JAX_AMD, _MISCOUNTED, _HLO)
-        for column in ("occurrences", "flops_per_second", "bytes_per_second", "operational_intensity", "bound_by")
+        for column in (
+            "occurrences",
+            "flops_per_second",
+            "bytes_per_second",
+            "operational_intensity",
+            "bound_by",
+        )
     ),
-    *(Deviation("hlo_stats", column, XPROF, (_TPU,), _RUSHED, _HLO) for column in ("bytes_per_second", "bound_by")),
+    *(
+        Deviation("hlo_stats", column, XPROF, (_TPU,), _RUSHED, _HLO)
+        for column in ("bytes_per_second", "bound_by")
+    ),
     Deviation(
         "op_profile",
         "bandwidth_utilization",
@@ -551,7 +580,17 @@ HLO = [
         for column in ("flops_utilization", "bandwidth_utilization")
     ),
 ]
-DEVIATIONS: list[Deviation] = [*STEPS, *UNITS, *OVERVIEW, *INPUT, *KERNELS, *MEMORY, *MEMORY_VIEWER, *OPS, *HLO]
+DEVIATIONS: list[Deviation] = [
+    *STEPS,
+    *UNITS,
+    *OVERVIEW,
+    *INPUT,
+    *KERNELS,
+    *MEMORY,
+    *MEMORY_VIEWER,
+    *OPS,
+    *HLO,
+]
 
 
 def known(tool: str, column: str, peer: str, profile: str) -> Deviation | None:

@@ -62,7 +62,10 @@ def tables(answer: Any) -> list[pd.DataFrame]:
     """The tables of what XProf's converter gave: one, or a list of several."""
     if isinstance(answer, (str, bytes)):
         answer = json.loads(answer)
-    return [table(t) if t and "cols" in t else pd.DataFrame() for t in (answer if isinstance(answer, list) else [answer])]
+    return [
+        table(t) if t and "cols" in t else pd.DataFrame()
+        for t in (answer if isinstance(answer, list) else [answer])
+    ]
 
 
 def guide(name: str, tool: str) -> Any:
@@ -104,7 +107,9 @@ def same(ours: Any, theirs: Any, what: str, rel: float = 1e-6, absolute: float =
         if isinstance(b, (bool, np.bool_, str)) or b is None:
             assert a == b, f"{what}, row {row}: {a!r}, the peer has {b!r}"
         else:
-            assert a == pytest.approx(b, rel=rel, abs=absolute), f"{what}, row {row}: {a!r}, the peer has {b!r}"
+            assert a == pytest.approx(b, rel=rel, abs=absolute), (
+                f"{what}, row {row}: {a!r}, the peer has {b!r}"
+            )
 
 
 def there() -> bool:

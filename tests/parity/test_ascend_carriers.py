@@ -44,28 +44,75 @@ def carry(path: Path, kind: str) -> Path:
     with sqlite3.connect(path) as db:
         core, cpu = _text(db, "AI_CORE"), _text(db, "AI_CPU")
         none = msprof.NONE
-        ops = db.execute("select startNs, endNs, connectionId, opId from COMMUNICATION_OP").fetchall()
-        db.execute("create table COMMUNICATION_SCHEDULE_TASK_INFO (name, globalTaskId, taskType, opType)")
+        ops = db.execute(
+            "select startNs, endNs, connectionId, opId from COMMUNICATION_OP"
+        ).fetchall()
+        db.execute(
+            "create table COMMUNICATION_SCHEDULE_TASK_INFO (name, globalTaskId, taskType, opType)"
+        )
         for i, (start, end, connection, _) in enumerate(ops):
             connection = none if kind in ("time", "parts") else connection
             # What has parts need not end with the collective.
             late = 40_000 if kind == "parts" else 1_500
             typed = cpu if kind == "schedule" else core
-            row = [start - 2_000, end + late, 0, connection, CARRIER + i, 1000, typed, none, 4, 800 + i, none]
+            row = [
+                start - 2_000,
+                end + late,
+                0,
+                connection,
+                CARRIER + i,
+                1000,
+                typed,
+                none,
+                4,
+                800 + i,
+                none,
+            ]
             _insert(db, [row])
             if kind == "parts":
-                part = [start + 100, end - 100, 0, none, CARRIER + 100 + i, 1000, _text(db, "SDMA"), 0, 4, 800 + i, none]
+                part = [
+                    start + 100,
+                    end - 100,
+                    0,
+                    none,
+                    CARRIER + 100 + i,
+                    1000,
+                    _text(db, "SDMA"),
+                    0,
+                    4,
+                    800 + i,
+                    none,
+                ]
                 _insert(db, [part])
             if kind == "schedule":
-                names = [_text(db, "RunAicpuRpcSrvLaunch"), CARRIER + i, _text(db, "HCCL_AI_CPU"), _text(db, "N/A")]
-                db.execute("insert into COMMUNICATION_SCHEDULE_TASK_INFO values (?, ?, ?, ?)", names)
+                names = [
+                    _text(db, "RunAicpuRpcSrvLaunch"),
+                    CARRIER + i,
+                    _text(db, "HCCL_AI_CPU"),
+                    _text(db, "N/A"),
+                ]
+                db.execute(
+                    "insert into COMMUNICATION_SCHEDULE_TASK_INFO values (?, ?, ?, ?)", names
+                )
         products = db.execute(
             "select t.startNs, t.endNs, t.connectionId, t.streamId, t.taskId, t.globalTaskId from TASK t "
             "join COMPUTE_TASK_INFO i using (globalTaskId) join STRING_IDS s on s.id = i.opType where s.value = 'MatMulV2'"
         ).fetchall()
         for i, (start, end, connection, stream, task, number) in enumerate(products):
             db.execute("update TASK set contextId = 0 where globalTaskId = ?", [number])
-            row = [start, end, 0, connection, CARRIER + 200 + i, 1000, core, none, stream, task, none]
+            row = [
+                start,
+                end,
+                0,
+                connection,
+                CARRIER + 200 + i,
+                1000,
+                core,
+                none,
+                stream,
+                task,
+                none,
+            ]
             _insert(db, [row])
     return path
 
@@ -81,7 +128,10 @@ def _covered(spans: Iterable[tuple[Decimal, Decimal]]) -> Decimal:
 
 def totals(tasks: list[msprof.Task]) -> dict[str, float]:
     """The totals that the exporter states of a run of one step, in µs."""
-    spans = {shared: [(t.start, t.start + t.length) for t in tasks if (t.stream is None) == shared] for shared in (False, True)}
+    spans = {
+        shared: [(t.start, t.start + t.length) for t in tasks if (t.stream is None) == shared]
+        for shared in (False, True)
+    }
     computing, communication = _covered(spans[False]), _covered(spans[True])
     exposed = _covered([*spans[False], *spans[True]]) - computing
     return {
@@ -110,7 +160,9 @@ def _without_carriers(frame: pd.DataFrame) -> pd.DataFrame:
     columns = [name for name in ("name", "slice") if name in frame]
     for name in columns:
         frame = frame[~frame[name].astype(str).str.fullmatch(names)]
-    return frame.drop(columns=["depth", "self_us", "percent"], errors="ignore").reset_index(drop=True)
+    return frame.drop(columns=["depth", "self_us", "percent"], errors="ignore").reset_index(
+        drop=True
+    )
 
 
 def test_every_frame_is_that_of_the_text(pair):
@@ -120,7 +172,10 @@ def test_every_frame_is_that_of_the_text(pair):
         if frame in ("trace.tracks", "trace.lanes"):
             # The stream of the carriers has a track and lanes.
             continue
-        a, b = (public(p, frame).drop(columns=UNSTATED.get(frame, []), errors="ignore") for p in (text, base))
+        a, b = (
+            public(p, frame).drop(columns=UNSTATED.get(frame, []), errors="ignore")
+            for p in (text, base)
+        )
         if frame.startswith("trace."):
             a, b = (ordered(_without_carriers(each)) for each in (a, b))
         pd.testing.assert_frame_equal(a, b, obj=frame)
@@ -133,7 +188,9 @@ def test_both_forms_have_the_totals_of_the_run(pair):
     for p in forms:
         (step,) = p.steps.frame.to_dict("records")
         assert step["device_compute_ms"] * 1000 == pytest.approx(stated["computing"])
-        assert step["device_collectives_ms"] * 1000 == pytest.approx(stated["communication_not_overlapped"])
+        assert step["device_collectives_ms"] * 1000 == pytest.approx(
+            stated["communication_not_overlapped"]
+        )
         assert p.kernels.frame["total_us"].sum() == pytest.approx(stated["computing"])
         assert p.ascend.op_types.frame["total_us"].sum() == pytest.approx(stated["computing"])
         collectives = p.run.activity.collectives.frame()["event"].to_numpy()
@@ -153,7 +210,19 @@ def test_a_kernel_without_an_operator_counts(tmp_path):
     path = ascend_db.main(tmp_path / BASE, tasks, steps=1)
     with sqlite3.connect(path) as db:
         end = int(db.execute("select max(endNs) from TASK").fetchone()[0]) + 50_000
-        row = [end, end + 70_000, 0, 9_000, CARRIER, 1000, _text(db, "AI_CORE"), msprof.NONE, 2, 900, 2]
+        row = [
+            end,
+            end + 70_000,
+            0,
+            9_000,
+            CARRIER,
+            1000,
+            _text(db, "AI_CORE"),
+            msprof.NONE,
+            2,
+            900,
+            2,
+        ]
         _insert(db, [row])
     p = nbprof.load(path)
     assert p.kernels.frame["total_us"].sum() == pytest.approx(totals(tasks)["computing"] + 70)

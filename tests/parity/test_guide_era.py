@@ -25,7 +25,12 @@ MEMORY = {
     "rtx5000-cnn-batch64": (2650, 12383488, 45504512, 16, 0.000255615),
     "rtx5000-cnn-batch512": (2710, 80176384, 110070016, 18, 0.000867016),
 }
-INPUT = {"rtx5000-cnn-batch8": 941.631, "rtx5000-cnn-batch64": 1435.612, "rtx5000-cnn-batch512": 3017.349, "t4-one-step": 132.654}
+INPUT = {
+    "rtx5000-cnn-batch8": 941.631,
+    "rtx5000-cnn-batch64": 1435.612,
+    "rtx5000-cnn-batch512": 3017.349,
+    "t4-one-step": 132.654,
+}
 
 
 def profile(name):
@@ -60,7 +65,11 @@ def test_memory(name):
     events, peak, lifetime, step, fragmentation = MEMORY[name]
     row = profile(name).run.memory_summary.set_index("memory_id").loc["GPU_0_bfc"]
     assert (row["allocations"], row["deallocations"]) == (events, events)
-    assert (row["peak_bytes"], row["lifetime_peak_bytes"], row["peak_group"]) == (peak, lifetime, step)
+    assert (row["peak_bytes"], row["lifetime_peak_bytes"], row["peak_group"]) == (
+        peak,
+        lifetime,
+        step,
+    )
     assert row["peak_fragmentation"] == pytest.approx(fragmentation, abs=1e-9)
 
 

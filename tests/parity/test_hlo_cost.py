@@ -67,9 +67,16 @@ def asked(programs, folder):
         program = Program(data)
         entry = program.computation(program.entry_ident)
         for op in program.names[entry.first : entry.first + entry.count]:
-            stats = {"hlo_op": op, "hlo_module": name, "program_id": ident, "correlation_id": len(events) + 1}
+            stats = {
+                "hlo_op": op,
+                "hlo_module": name,
+                "program_id": ident,
+                "correlation_id": len(events) + 1,
+            }
             detail = "regs:32 static_shared:16 dynamic_shared:0 grid:4,1,1 block:128,1,1 occ_pct:75"
-            events.append(gpu.event(f"kernel_{op}", len(events) * US, US, kernel_details=detail, **stats))
+            events.append(
+                gpu.event(f"kernel_{op}", len(events) * US, US, kernel_details=detail, **stats)
+            )
     gpu.line("Stream #7(Compute)", events, line_id=7)
     named = {f"p{ident}({ident})": (ident, data) for ident, data in enumerate(programs.values(), 1)}
     path = folder / "ops.xplane.pb"
@@ -89,7 +96,10 @@ def asked(programs, folder):
             row["hbm_bw"] * GIB / 1e6,
             row["normalized_flop_rate"] * 1e3,
         )
-        found[names[int(row["program_id"]) - 1], row["hlo_op_name"]] = [rate * us for rate in rates], row["category"]
+        found[names[int(row["program_id"]) - 1], row["hlo_op_name"]] = (
+            [rate * us for rate in rates],
+            row["category"],
+        )
     return found
 
 
@@ -99,7 +109,12 @@ def held_against(programs, folder, least):
     found = asked(programs, folder)
     for (name, op), (theirs, category) in found.items():
         cost = costs[name].of(op)
-        ours = [cost.xprof_flops, cost.bytes, cost.memory_bytes, cost.normalized_flops + (cost.xprof_flops - cost.flops)]
+        ours = [
+            cost.xprof_flops,
+            cost.bytes,
+            cost.memory_bytes,
+            cost.normalized_flops + (cost.xprof_flops - cost.flops),
+        ]
         if category == "custom-call" and np.isnan(ours).all():
             # XProf has 0 for what nobody knows.
             ours = [0.0] * 4
@@ -119,7 +134,9 @@ def test_every_elementwise_op_of_every_type(tmp_path):
 
 def test_ops_and_fusions(tmp_path):
     texts = {name: hlo_programs.single(*one) for name, one in hlo_programs.OPS.items()}
-    texts |= {f"fused {name}": hlo_programs.fusion(*one) for name, one in hlo_programs.FUSIONS.items()}
+    texts |= {
+        f"fused {name}": hlo_programs.fusion(*one) for name, one in hlo_programs.FUSIONS.items()
+    }
     held_against({name: hlo_programs.program(text) for name, text in texts.items()}, tmp_path, 250)
 
 
@@ -134,6 +151,14 @@ def test_matrix_products_of_the_older_interface_are_counted():
     dims = '{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]}'
     config = f'{{"gemm_backend_config":{{"alpha_real":1,"beta":0,"dot_dimension_numbers":{dims}}}}}'
     text = f'(bf16[20,6],s8[100]) custom-call(a,b), custom_call_target="__cublas$gemm", backend_config={config}'
-    program = Program(hlo_programs.program(hlo_programs.single("a = bf16[20,8]; b = bf16[8,6]", text)))
-    cost = Costs(program).of(next(name for name, opcode in zip(program.names, program.opcodes, strict=True) if opcode == "custom-call"))
+    program = Program(
+        hlo_programs.program(hlo_programs.single("a = bf16[20,8]; b = bf16[8,6]", text))
+    )
+    cost = Costs(program).of(
+        next(
+            name
+            for name, opcode in zip(program.names, program.opcodes, strict=True)
+            if opcode == "custom-call"
+        )
+    )
     assert (cost.flops, cost.bytes) == (2 * 20 * 6 * 8, 2 * (20 * 8 + 8 * 6 + 20 * 6))

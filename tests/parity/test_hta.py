@@ -21,7 +21,10 @@ from tests.support.profiles import real
 PYTHON = os.environ.get("NBPROF_HTA_PYTHON", sys.executable)
 FILES = {
     "v100": ("kineto/v100-resnet50-workers0/worker0.1623143089861.pt.trace.json.gz",),
-    "a100": ("kineto/a100-nccl-ranks/sampled_rank-0.json.gz", "kineto/a100-nccl-ranks/sampled_rank-1.json.gz"),
+    "a100": (
+        "kineto/a100-nccl-ranks/sampled_rank-0.json.gz",
+        "kineto/a100-nccl-ranks/sampled_rank-1.json.gz",
+    ),
 }
 ASK = """
 import json, logging, sys, warnings
@@ -49,7 +52,10 @@ print(json.dumps({
 
 @cache
 def installed():
-    return subprocess.run([PYTHON, "-c", "import hta"], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run([PYTHON, "-c", "import hta"], capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 @cache
@@ -57,7 +63,13 @@ def both(name):
     if not installed():
         pytest.skip("HTA is not installed; NBPROF_HTA_PYTHON may name a Python that has it")
     paths = [real(file) for file in FILES[name]]
-    done = subprocess.run([PYTHON, "-c", ASK, *map(str, paths)], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [PYTHON, "-c", ASK, *map(str, paths)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     p = load(*paths)
     return p, json.loads(done.stdout.splitlines()[-1]), p.hosts
@@ -72,7 +84,9 @@ def test_temporal_breakdown(name):
         assert 1000 * ours["time_ms"] == pytest.approx(row["kernel_time(us)"])
         assert 1000 * ours["idle_ms"] == pytest.approx(row["idle_time(us)"])
         assert 1000 * ours["compute_ms"] == pytest.approx(row["compute_time(us)"])
-        assert 1000 * (ours["communication_ms"] + ours["memory_ms"]) == pytest.approx(row["non_compute_time(us)"])
+        assert 1000 * (ours["communication_ms"] + ours["memory_ms"]) == pytest.approx(
+            row["non_compute_time(us)"]
+        )
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -80,12 +94,16 @@ def test_idle_time_by_stream(name):
     p, said, hosts = both(name)
     ours = p.device_time.idle.set_index(["host", "stream", "category"])["idle_ms"]
     for row in said["idle"]:
-        assert 1000 * ours[hosts[row["rank"]], f"Stream {row['stream']}", row["idle_category"]] == pytest.approx(row["idle_time"])
+        assert 1000 * ours[
+            hosts[row["rank"]], f"Stream {row['stream']}", row["idle_category"]
+        ] == pytest.approx(row["idle_time"])
 
 
 def test_overlap_of_communication():
     p, said, hosts = both("a100")
-    ours = p.device_time.overlap[lambda f: f["step"].isna()].set_index("host")["communication_overlap_percent"]
+    ours = p.device_time.overlap[lambda f: f["step"].isna()].set_index("host")[
+        "communication_overlap_percent"
+    ]
     for row in said["overlap"]:
         assert ours[hosts[row["rank"]]] == pytest.approx(row["comp_comm_overlap_pctg"], abs=0.005)
 
@@ -107,10 +125,14 @@ def test_every_launch(name):
     p, said, hosts = both(name)
     ours = p.device_time.each_launch
     for rank, rows in said["launches"].items():
-        mine = ours[ours["host"] == hosts[int(rank)]][["call_us", "kernel_us", "delay_us"]].to_numpy(np.float64)
+        mine = ours[ours["host"] == hosts[int(rank)]][
+            ["call_us", "kernel_us", "delay_us"]
+        ].to_numpy(np.float64)
         theirs = np.array(rows, np.float64)
         assert len(mine) == len(theirs)
-        np.testing.assert_allclose(mine[np.lexsort(mine.T)], theirs[np.lexsort(theirs.T)], atol=1e-6)
+        np.testing.assert_allclose(
+            mine[np.lexsort(mine.T)], theirs[np.lexsort(theirs.T)], atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -125,7 +147,12 @@ def test_queues(name):
 @pytest.mark.parametrize("name", FILES)
 def test_bandwidth_of_copies(name):
     p, said, hosts = both(name)
-    kinds = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "within the device", "Memset": "fill"}
+    kinds = {
+        "HtoD": "host to device",
+        "DtoH": "device to host",
+        "DtoD": "within the device",
+        "Memset": "fill",
+    }
     ours = p.device_time.bandwidth.set_index(["host", "copy"])["peak_gb_per_second"]
     for rank, copy, most in said["copies"]:
         assert ours[hosts[rank], kinds[copy.split()[-1]]] == pytest.approx(most)

@@ -76,7 +76,9 @@ def test_the_class_is_xprofs_on_its_own_steps(name):
         waits = other = None
     else:
         whole = table["stepTimeMs"].astype(float).sum()
-        waits, other = (100 * table[key].astype(float).sum() / whole for key in ("infeedTimeMs", "otherTimeMs"))
+        waits, other = (
+            100 * table[key].astype(float).sum() / whole for key in ("infeedTimeMs", "otherTimeMs")
+        )
     assert checks.input_class(waits, other)[1] == says
     if says in ("high", "moderate", "potential"):
         shown = f"{other if says == 'potential' else waits:.1f}%"
@@ -86,42 +88,69 @@ def test_the_class_is_xprofs_on_its_own_steps(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_our_class_is_xprofs_or_a_known_deviation(name):
-    says, ours = level_of(xprof(name, TOOL)[1].attrs["input_conclusion"]), profile(name).input_pipeline.summary["level"]
+    says, ours = (
+        level_of(xprof(name, TOOL)[1].attrs["input_conclusion"]),
+        profile(name).input_pipeline.summary["level"],
+    )
     deviation = known(TOOL, "level", XPROF, name)
     assert (says == ours) is (deviation is None)
 
 
 @pytest.mark.parametrize("name", GUIDE_NAMES)
 def test_the_input_ops_are_the_guides(name):
-    theirs, ours = pd.DataFrame(guide(name, "input_pipeline").get("input_op_details", [])), profile(name).input_pipeline.frame
-    numbers = theirs[["count", "time_in_ms", "time_in_percent", "self_time_in_ms", "self_time_in_percent"]].astype(float)
+    theirs, ours = (
+        pd.DataFrame(guide(name, "input_pipeline").get("input_op_details", [])),
+        profile(name).input_pipeline.frame,
+    )
+    numbers = theirs[
+        ["count", "time_in_ms", "time_in_percent", "self_time_in_ms", "self_time_in_percent"]
+    ].astype(float)
     same(ours["op"], theirs["op_name"], "op")
     same(ours["occurrences"], numbers["count"], "count")
     same(ours["total_ms"], numbers["time_in_ms"], "total")
     same(ours["total_percent"], numbers["time_in_percent"], "share of total")
     same(ours["self_ms"], numbers["self_time_in_ms"], "self")
     same(ours["self_percent"], numbers["self_time_in_percent"], "share of self")
-    assert ours["category"].map(LABELS).str.lower().tolist() == theirs["category"].str.lower().tolist()
+    assert (
+        ours["category"].map(LABELS).str.lower().tolist() == theirs["category"].str.lower().tolist()
+    )
 
 
 @pytest.mark.parametrize("name", GUIDE_NAMES)
 def test_the_summary_is_the_guides(name):
     theirs, ours = guide(name, "input_pipeline"), profile(name).input_pipeline.summary
     parts = ours["breakdown"].set_index("category")["us"]
-    stated = {key: theirs["input_time_breakdown"].get(f"{key}_us", 0.0) for key in parts.index if key != "other"}
+    stated = {
+        key: theirs["input_time_breakdown"].get(f"{key}_us", 0.0)
+        for key in parts.index
+        if key != "other"
+    }
     assert parts.drop("other").to_dict() == pytest.approx(stated, rel=1e-6, abs=1e-9)
-    assert parts["other"] == pytest.approx(theirs["input_time_breakdown"].get("unclassified_non_enqueue_us", 0.0), abs=1e-9)
+    assert parts["other"] == pytest.approx(
+        theirs["input_time_breakdown"].get("unclassified_non_enqueue_us", 0.0), abs=1e-9
+    )
     deviation = known(TOOL, "input_percent", GUIDE, name)
     measured = theirs.get("input_percent")
-    equal = ours["input_percent"] is None if measured is None else ours["input_percent"] == pytest.approx(measured, rel=1e-6)
+    equal = (
+        ours["input_percent"] is None
+        if measured is None
+        else ours["input_percent"] == pytest.approx(measured, rel=1e-6)
+    )
     assert equal is (deviation is None)
 
 
 def guide_steps(name):
     """The steps of the guide's tool as a frame of ours."""
     rows = guide(name, "input_pipeline").get("step_details", [])
-    keys = {"step_time_ms": "step_time_ms", "input_ms": "host_wait_input_ms", "copies": "host_to_device_ms", "other_ms": "unknown_time_ms"}
-    frame = pd.DataFrame({ours: [float(row.get(key, 0.0)) for row in rows] for ours, key in keys.items()})
+    keys = {
+        "step_time_ms": "step_time_ms",
+        "input_ms": "host_wait_input_ms",
+        "copies": "host_to_device_ms",
+        "other_ms": "unknown_time_ms",
+    }
+    frame = pd.DataFrame(
+        {ours: [float(row.get(key, 0.0)) for row in rows] for ours, key in keys.items()}
+    )
     return frame.assign(input_ms=frame["input_ms"] + frame["copies"], counted=True)
 
 
@@ -131,7 +160,10 @@ def test_shares_of_the_guides_steps_are_the_guides(name):
     ours, over = input_pipeline._shares_of_steps(steps), theirs["input_percent_summary"]
     says = theirs["recommendation"]["bottleneck_analysis"]
     waits, other = (input_pipeline._ratio(steps, key) for key in ("input_ms", "other_ms"))
-    assert checks.input_class(waits, other) == (says["input_classification"], level_of(says["input_statement"]))
+    assert checks.input_class(waits, other) == (
+        says["input_classification"],
+        level_of(says["input_statement"]),
+    )
     if not over:
         assert set(ours.values()) == {None}
         return
@@ -153,16 +185,24 @@ def test_our_share_of_input_is_the_guides_and_the_copies_to_the_device(name):
     for row, waits in zip(ours.itertuples(), theirs["input_ms"], strict=True):
         begin, end = row.start_ms * 1000, (row.start_ms + row.step_time_ms) * 1000
         inside = (copies["start_us"] < end) & (copies["start_us"] + copies["duration_us"] > begin)
-        assert waits - 1e-9 <= row.input_ms <= waits + copies.loc[inside, "duration_us"].sum() / 1000 + 1e-9
+        assert (
+            waits - 1e-9
+            <= row.input_ms
+            <= waits + copies.loc[inside, "duration_us"].sum() / 1000 + 1e-9
+        )
     assert ours["input_ms"].sum() > theirs["input_ms"].sum()
-    assert p.input_pipeline.summary["input_percent"] == pytest.approx(100 * ours["input_ms"].sum() / ours["step_time_ms"].sum())
+    assert p.input_pipeline.summary["input_percent"] == pytest.approx(
+        100 * ours["input_ms"].sum() / ours["step_time_ms"].sum()
+    )
 
 
 def test_the_host_waits_for_input_in_steps_of_a_gpu():
     p = profile("tf-gpu/v100x8-collectives")
     (row,) = p.steps.frame.itertuples()
     assert xprof("tf-gpu/v100x8-collectives", TOOL)[1]["infeedTimeMs"].tolist() == [0.0]
-    gets = p.trace.events(name="IteratorGetNext", between=(row.start_ms, row.start_ms + row.step_time_ms))
+    gets = p.trace.events(
+        name="IteratorGetNext", between=(row.start_ms, row.start_ms + row.step_time_ms)
+    )
     assert 0 < row.input_ms <= gets["duration_us"].sum() / 1000
     assert p.input_pipeline.summary["level"] == "moderate"
 
@@ -173,7 +213,9 @@ def test_steps_of_the_host_count_where_the_device_ran_nothing():
     s = p.input_pipeline.summary
     used = p.steps.frame[p.steps.frame["counted"]]
     assert s["steps"] == len(used) > 10
-    assert s["input_percent"] == pytest.approx(100 * used["input_ms"].sum() / used["step_time_ms"].sum())
+    assert s["input_percent"] == pytest.approx(
+        100 * used["input_ms"].sum() / used["step_time_ms"].sum()
+    )
     assert s["level"] == "potential"
     assert p.overview["device_busy_percent"] is None
 
@@ -183,7 +225,10 @@ def enqueues(tmp_path, *extra):
     host = PlaneWriter("/host:CPU")
     events = [host.event("feed:InfeedEnqueueTuple", at * 10 * MS, 2 * MS) for at in range(3)]
     host.line("feeder", events, line_id=1)
-    read = [host.event("Iterator::Root::TFRecord", 0, 3 * MS, id=1), host.event("Iterator::Root::Map", 5 * MS, MS, id=2)]
+    read = [
+        host.event("Iterator::Root::TFRecord", 0, 3 * MS, id=1),
+        host.event("Iterator::Root::Map", 5 * MS, MS, id=2),
+    ]
     host.line("reader", [*read, *[host.event(*e[:3], **e[3]) for e in extra]], line_id=2)
     return made(tmp_path, xspace(host))
 
@@ -193,24 +238,41 @@ def test_time_between_enqueues_is_shared_out(tmp_path):
     p = enqueues(tmp_path)
     s = p.input_pipeline.summary
     assert (s["enqueue_ratio"], s["enqueue_ratio_from"]) == (0.2, "enqueue starts")
-    assert dict(zip(s["breakdown"]["category"], s["breakdown"]["us"], strict=True)) == pytest.approx(
-        {"enqueue": 6000.0, "demanded_file_read": 18000.0, "advanced_file_read": 0.0, "preprocessing": 6000.0, "other": 0.0}
+    assert dict(
+        zip(s["breakdown"]["category"], s["breakdown"]["us"], strict=True)
+    ) == pytest.approx(
+        {
+            "enqueue": 6000.0,
+            "demanded_file_read": 18000.0,
+            "advanced_file_read": 0.0,
+            "preprocessing": 6000.0,
+            "other": 0.0,
+        }
     )
     assert s["copy_percent"] == pytest.approx(20.0)
     assert s["copy_level"] == "significant"
-    assert s["breakdown"]["us_per_step"].tolist() == s["breakdown"]["us"].tolist(), "the recording is the unit"
+    assert s["breakdown"]["us_per_step"].tolist() == s["breakdown"]["us"].tolist(), (
+        "the recording is the unit"
+    )
     assert p.input_pipeline.categories.set_index("category").loc["enqueue", "time_ms"] == 6.0
 
 
 def test_what_no_input_op_explains_is_other(tmp_path):
     host = PlaneWriter("/host:CPU")
-    host.line("feeder", [host.event("feed:InfeedEnqueueTuple", at * 10 * MS, 2 * MS) for at in range(3)])
-    parts = made(tmp_path, xspace(host)).input_pipeline.summary["breakdown"].set_index("category")["us"]
+    host.line(
+        "feeder", [host.event("feed:InfeedEnqueueTuple", at * 10 * MS, 2 * MS) for at in range(3)]
+    )
+    parts = (
+        made(tmp_path, xspace(host)).input_pipeline.summary["breakdown"].set_index("category")["us"]
+    )
     assert parts["other"] == pytest.approx(24000.0)
     assert parts["enqueue"] == 6000.0
 
 
-@pytest.mark.parametrize(("enqueue", "says"), [(9.0, "dominant"), (8.9, "significant"), (1.0, "significant"), (0.9, "small")])
+@pytest.mark.parametrize(
+    ("enqueue", "says"),
+    [(9.0, "dominant"), (8.9, "significant"), (1.0, "significant"), (0.9, "small")],
+)
 def test_shares_of_copies_at_their_bounds(enqueue, says):
     parts = input_pipeline.scaled({"enqueue": enqueue, "preprocessing": 10.0 - enqueue}, 0.0)
     share = 100 * parts["enqueue"] / sum(parts.values())
@@ -220,7 +282,9 @@ def test_shares_of_copies_at_their_bounds(enqueue, says):
 def test_copies_of_a_step_stand_in_for_enqueues():
     steps = pd.DataFrame({"step_time_ms": [8.0, 12.0], "host_to_device_ms": [1.0, 4.0]})
     assert input_pipeline._ratio(steps, "host_to_device_ms") == 25.0
-    assert input_pipeline.scaled({"enqueue": 5.0, "preprocessing": 1.0}, 0.25)["preprocessing"] == pytest.approx(15.0)
+    assert input_pipeline.scaled({"enqueue": 5.0, "preprocessing": 1.0}, 0.25)[
+        "preprocessing"
+    ] == pytest.approx(15.0)
 
 
 def test_copies_on_the_device_alone_scale_nothing(tmp_path):
@@ -283,22 +347,38 @@ def test_stages_of_other_pipelines_are_input_ops(tmp_path):
     p = made(tmp_path, xspace(host))
     frame = p.input_pipeline.frame.set_index("op")
     assert frame["self_ms"].to_dict() == {"load (stage 1)": 6.0, "load (stage 2)": 5.0, "tune": 2.0}
-    assert frame["category"].tolist() == ["demanded_file_read", "demanded_file_read", "preprocessing"]
+    assert frame["category"].tolist() == [
+        "demanded_file_read",
+        "demanded_file_read",
+        "preprocessing",
+    ]
     assert "load (stage 1)" in p.ops.frame["op"].tolist()
 
 
 def test_loops_over_a_dataset_inside_a_function_are_input(tmp_path):
     host = PlaneWriter("/host:CPU")
-    events = [host.event("ReduceIterator::Root", 0, 9 * MS, id=1), host.event("ReduceIterator::Root::Map", 0, 8 * MS, id=2, parent_id=1)]
+    events = [
+        host.event("ReduceIterator::Root", 0, 9 * MS, id=1),
+        host.event("ReduceIterator::Root::Map", 0, 8 * MS, id=2, parent_id=1),
+    ]
     host.line("main", events)
     p = made(tmp_path, xspace(host))
-    assert p.input_pipeline.frame["op"].tolist() == ["ReduceIterator::Root::Map", "ReduceIterator::Root"]
+    assert p.input_pipeline.frame["op"].tolist() == [
+        "ReduceIterator::Root::Map",
+        "ReduceIterator::Root",
+    ]
     assert p.input_pipeline.frame["self_ms"].tolist() == [8.0, 1.0]
 
 
 def test_one_step_has_no_deviation(tmp_path):
     host = PlaneWriter("/host:CPU")
-    host.line("t", [host.event("train", 0, 10 * MS, step_num=1, _r=1), host.event("dense/MatMul:MatMul", 0, 5 * MS)])
+    host.line(
+        "t",
+        [
+            host.event("train", 0, 10 * MS, step_num=1, _r=1),
+            host.event("dense/MatMul:MatMul", 0, 5 * MS),
+        ],
+    )
     host.line("loader", [host.event("Iterator::Batch", 20 * MS, 5 * MS)])
     p = made(tmp_path, xspace(host))
     s = p.input_pipeline.summary

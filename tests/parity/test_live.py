@@ -74,7 +74,14 @@ for path in sorted(Path(sys.argv[1]).rglob("*.xplane.pb")):
         answer, _ = raw_to_tool_data.xspace_to_tool_data([str(path)], tool, {})
         path.with_name(tool + ".json").write_bytes(answer if isinstance(answer, bytes) else answer.encode())
 """
-TOOLS = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats", "memory_profile", "pod_viewer")
+TOOLS = (
+    "overview_page",
+    "input_pipeline_analyzer",
+    "framework_op_stats",
+    "kernel_stats",
+    "memory_profile",
+    "pod_viewer",
+)
 RUNS = ("tf-steps", "tf-plain", "jax-steps", "jax-plain")
 STEP_COLUMNS = {
     "stepnum": "name",
@@ -152,7 +159,12 @@ class Live:
         self.profile: Profile = load(path)
         self.folder = path.parent
         planes = xspace_proto.parse(path.read_bytes()).planes
-        stamps = [line.timestamp_ns for plane in planes if plane.name == "/host:CPU" for line in plane.lines]
+        stamps = [
+            line.timestamp_ns
+            for plane in planes
+            if plane.name == "/host:CPU"
+            for line in plane.lines
+        ]
         self.first_ms = min(stamps, default=0) / 1e6
 
     def answer(self, tool: str) -> object:
@@ -164,7 +176,11 @@ class Live:
 
 @pytest.fixture(scope="module", params=RUNS)
 def live(request, recorded) -> Live:
-    found = [path for path in (recorded / request.param).rglob("*.xplane.pb") if path.parent.name != "together"]
+    found = [
+        path
+        for path in (recorded / request.param).rglob("*.xplane.pb")
+        if path.parent.name != "together"
+    ]
     if not found:
         needed(f"{request.param.partition('-')[0]} is not installed")
     return Live(found[0])
@@ -172,13 +188,21 @@ def live(request, recorded) -> Live:
 
 def found_by_program(live) -> bool:
     """Whether the steps are runs of a compiled program, or calls of a function, which XProf does not look for."""
-    return "steps: runs of the program" in str(live.profile.receipt) or live.profile.overview["unit"]["kind"] == "call"
+    return (
+        "steps: runs of the program" in str(live.profile.receipt)
+        or live.profile.overview["unit"]["kind"] == "call"
+    )
 
 
 def test_the_runs_hold_what_is_compared(live):
     """Else all the tables below could be empty."""
     p, kind = live.profile, live.folder.relative_to(live.folder.parents[3]).parts[0]
-    assert len(p.steps.frame) == {"tf-steps": 10, "tf-plain": 10, "jax-steps": 8, "jax-plain": 8}.get(kind, 0)
+    assert len(p.steps.frame) == {
+        "tf-steps": 10,
+        "tf-plain": 10,
+        "jax-steps": 8,
+        "jax-plain": 8,
+    }.get(kind, 0)
     assert p.overview["framework"] == ("TensorFlow" if kind.startswith("tf") else "JAX")
     if kind.startswith("tf"):
         assert len(p.ops.frame) > 10
@@ -258,10 +282,20 @@ def test_ops(live, idle):
     assert len(ours) == len(theirs)
     if not len(theirs):
         return
-    assert ours["where"].str.capitalize().tolist() == theirs["host_or_device"].tolist() == ["Host"] * len(theirs)
+    assert (
+        ours["where"].str.capitalize().tolist()
+        == theirs["host_or_device"].tolist()
+        == ["Host"] * len(theirs)
+    )
     for key, column in OP_COLUMNS.items():
-        same(ours[column].fillna(0.0) if column.startswith("avg") else ours[column], theirs[key], column)
-    assert ["Eager" if e else "Function" for e in ours["eager"]] == [e.removesuffix(" ") for e in theirs["eager"]]
+        same(
+            ours[column].fillna(0.0) if column.startswith("avg") else ours[column],
+            theirs[key],
+            column,
+        )
+    assert ["Eager" if e else "Function" for e in ours["eager"]] == [
+        e.removesuffix(" ") for e in theirs["eager"]
+    ]
 
 
 def test_kernels(live):
@@ -275,13 +309,19 @@ def test_input_pipeline(live):
     for key, column in INPUT_COLUMNS.items():
         share = column.endswith("percent")
         same(ours[column] / 100 if share else ours[column], theirs[key], column, absolute=1e-9)
-    kinds = {"Preprocessing": "preprocessing", "Advanced file read": "advanced_file_read", "Demanded file read": "demanded_file_read"}
+    kinds = {
+        "Preprocessing": "preprocessing",
+        "Advanced file read": "advanced_file_read",
+        "Demanded file read": "demanded_file_read",
+    }
     assert ours["category"].tolist() == [kinds.get(k, "enqueue") for k in theirs["category"]]
     five = live.profile.input_pipeline.categories.set_index("category")["time_ms"]
     for key, category in INPUT_CATEGORIES.items():
         # XProf has 0 for kinds of input work that JAX does not record.
         unknown = live.profile.overview["framework"] == "JAX" and pd.isna(five[category])
-        assert float(theirs.attrs[key]) == (0.0 if unknown else pytest.approx(five[category] * 1000, abs=6e-4)), key
+        assert float(theirs.attrs[key]) == (
+            0.0 if unknown else pytest.approx(five[category] * 1000, abs=6e-4)
+        ), key
 
 
 def test_memory_profile(live):
@@ -296,7 +336,10 @@ def test_memory_profile(live):
         assert one["capacity_bytes"] == int(told["memoryCapacity"])
         for key, column in (("peakBytesInUse", "peak"), ("stackReservedBytes", "peak_stack")):
             assert one[f"{column}_bytes"] == int(peak[key])
-        assert (one["peak_heap_bytes"], one["peak_free_bytes"]) == (int(peak["heapAllocatedBytes"]), int(peak["freeMemoryBytes"]))
+        assert (one["peak_heap_bytes"], one["peak_free_bytes"]) == (
+            int(peak["heapAllocatedBytes"]),
+            int(peak["freeMemoryBytes"]),
+        )
         assert one["peak_fragmentation"] == pytest.approx(peak["fragmentation"], rel=1e-6)
         rows = p.run.memory_timeline
         rows = rows[rows["memory_id"] == one["memory_id"]]
@@ -306,8 +349,15 @@ def test_memory_profile(live):
         of = [s["activityMetadata"] for s in points]
         state = [s["aggregationStats"] for s in points]
         begin = live.first_ms
-        same(rows["time_ms"] - begin, [int(s["timeOffsetPs"]) / 1e9 for s in points], "time", absolute=1e-9)
-        assert one["peak_time_ms"] - begin == pytest.approx(int(told["peakStatsTimePs"]) / 1e9, abs=1e-9)
+        same(
+            rows["time_ms"] - begin,
+            [int(s["timeOffsetPs"]) / 1e9 for s in points],
+            "time",
+            absolute=1e-9,
+        )
+        assert one["peak_time_ms"] - begin == pytest.approx(
+            int(told["peakStatsTimePs"]) / 1e9, abs=1e-9
+        )
         assert [x["memoryActivity"].lower() for x in of] == rows["event"].tolist()
         same(rows["requested_bytes"], [int(x["requestedBytes"]) for x in of], "requested")
         same(rows["allocated_bytes"].abs(), [int(x["allocationBytes"]) for x in of], "allocated")
@@ -322,7 +372,10 @@ def test_memory_profile(live):
         alive = p.memory.peak[p.memory.peak["memory_id"] == one["memory_id"]]
         assert (alive["allocated_bytes"] * alive["occurrences"]).sum() == one["peak_bytes"]
         # Of equal peaks in two steps XProf takes the figures of one and lists the blocks of the other's step; ours are of one moment.
-        if rows.loc[rows["in_use_bytes"] == one["peak_bytes"], "group"].iloc[-1] != one["peak_group"]:
+        if (
+            rows.loc[rows["in_use_bytes"] == one["peak_bytes"], "group"].iloc[-1]
+            != one["peak_group"]
+        ):
             continue
         blocks = [
             peer["memoryProfileSnapshots"][int(a["snapshotIndex"])]["activityMetadata"]
@@ -333,7 +386,11 @@ def test_memory_profile(live):
         counts = [int(a["numOccurrences"]) for a in peer["activeAllocations"]]
         same(alive["occurrences"], counts, f"occurrences of {alive.to_dict('records')}, {blocks}")
         same(alive["op"], [b["tfOpName"] for b in blocks], "op at the peak")
-        same(alive["allocated_bytes"], [int(b["allocationBytes"]) for b in blocks], "bytes at the peak")
+        same(
+            alive["allocated_bytes"],
+            [int(b["allocationBytes"]) for b in blocks],
+            "bytes at the peak",
+        )
         same(alive["region_type"], [b["regionType"] for b in blocks], "region at the peak")
         same(alive["data_type"], [b["dataType"] for b in blocks], "data type at the peak")
         same(alive["shape"], [b["tensorShape"] for b in blocks], "shape at the peak")
@@ -346,7 +403,9 @@ def test_overview(live):
     for side in ("host", "device"):
         theirs = float(analysis.attrs[f"{side}_tf_op_percent"].rstrip("%"))
         rounded(str(theirs), told[f"{side}_op_percent"] or 0.0)
-    rounded(analysis.attrs["host_op_time_eager_percent"].rstrip("%"), told["eager_host_percent"] or 0.0)
+    rounded(
+        analysis.attrs["host_op_time_eager_percent"].rstrip("%"), told["eager_host_percent"] or 0.0
+    )
     assert len(analysis) == 0, "the ten ops are those of a device"
     times = p.steps.as_xprof()["step_time_ms"].astype(float)
     rounded(steps.attrs["steptime_ms_average"], times.mean() if len(times) else 0.0)

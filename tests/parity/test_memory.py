@@ -36,7 +36,9 @@ BLOCK = {
 
 def answers(name: str, peer: str) -> dict[str, Any]:
     """By allocator."""
-    data = expected(name, XPROF, "memory_profile") if peer == XPROF else guide(name, "memory_profile")
+    data = (
+        expected(name, XPROF, "memory_profile") if peer == XPROF else guide(name, "memory_profile")
+    )
     assert int(data["numHosts"]) == 1
     by_id = dict(data.get("memoryProfilePerAllocator", {}))
     assert sorted(by_id) == sorted(data.get("memoryIds", []))
@@ -45,9 +47,19 @@ def answers(name: str, peer: str) -> dict[str, Any]:
 
 def events(snapshots: list[dict[str, Any]]) -> pd.DataFrame:
     """Snapshots as a frame, one row each: the state of the allocator, and what the event says of its block."""
-    flat = [{"time": s["timeOffsetPs"], **s["aggregationStats"], **s["activityMetadata"]} for s in snapshots]
+    flat = [
+        {"time": s["timeOffsetPs"], **s["aggregationStats"], **s["activityMetadata"]}
+        for s in snapshots
+    ]
     out = pd.DataFrame(flat)
-    numbers = ["time", "address", "stepId", "requestedBytes", "allocationBytes", *(k for k in STATE if k != "fragmentation")]
+    numbers = [
+        "time",
+        "address",
+        "stepId",
+        "requestedBytes",
+        "allocationBytes",
+        *(k for k in STATE if k != "fragmentation"),
+    ]
     return out.astype(dict.fromkeys(numbers, "int64")) if len(out) else out
 
 
@@ -61,7 +73,10 @@ def begins(name: str) -> dict[int, int]:
     (host,) = (plane for plane in space.planes if plane.name == "/host:CPU")
     by_id = {line.id: (line.timestamp_ns - first) * 1000 for line in host.lines}
     on_host = trace.lanes[trace.lanes["plane_name"] == "/host:CPU"]
-    return {int(lane): by_id[int(line)] for lane, line in zip(on_host["lane"], on_host["line_id"], strict=True)}
+    return {
+        int(lane): by_id[int(line)]
+        for lane, line in zip(on_host["lane"], on_host["line_id"], strict=True)
+    }
 
 
 def rows(name: str) -> pd.DataFrame:
@@ -75,9 +90,19 @@ def rows(name: str) -> pd.DataFrame:
     lanes = begins(name)
     a = run.activity.allocations
     begin = np.array([lanes[int(lane)] for lane in run.trace.events.lane[a["event"].to_numpy()]])
-    table = a.assign(time=a["time"] - begin).sort_values("event", kind="stable").sort_values("time", kind="stable", ignore_index=True)
+    table = (
+        a.assign(time=a["time"] - begin)
+        .sort_values("event", kind="stable")
+        .sort_values("time", kind="stable", ignore_index=True)
+    )
     made = run.activity
-    seen = SimpleNamespace(allocations=table, texts=made.texts, ops=made.ops, memory_capacity={}, memory_added_up=made.memory_added_up)
+    seen = SimpleNamespace(
+        allocations=table,
+        texts=made.texts,
+        ops=made.ops,
+        memory_capacity={},
+        memory_added_up=made.memory_added_up,
+    )
     return memory.timeline(seen)
 
 
@@ -97,14 +122,27 @@ def same_events(mine: pd.DataFrame, theirs: pd.DataFrame, what: str, sizes: bool
     same(mine["group"], theirs["stepId"], f"{what} step")
     same(mine["address"], theirs["address"], f"{what} address")
     for key, column in STATE.items():
-        same(mine[column].fillna(0), theirs[key], f"{what} {column}", rel=1e-5 if key == "fragmentation" else 0)
+        same(
+            mine[column].fillna(0),
+            theirs[key],
+            f"{what} {column}",
+            rel=1e-5 if key == "fragmentation" else 0,
+        )
     for key, column in BLOCK.items():
         other = theirs[key]
         if column == "allocated_bytes":
             # Ours are negative where a block is freed.
             other = other.where(theirs["memoryActivity"] == "ALLOCATION", -other)
-        stated = theirs[key] > 0 if key.endswith("Bytes") and not sizes else np.ones(len(theirs), np.bool_)
-        same(mine[column].fillna(0)[np.asarray(stated)], other[np.asarray(stated)], f"{what} {column}")
+        stated = (
+            theirs[key] > 0
+            if key.endswith("Bytes") and not sizes
+            else np.ones(len(theirs), np.bool_)
+        )
+        same(
+            mine[column].fillna(0)[np.asarray(stated)],
+            other[np.asarray(stated)],
+            f"{what} {column}",
+        )
 
 
 def shift(name: str, peer: str) -> float:
@@ -117,7 +155,9 @@ def shift(name: str, peer: str) -> float:
     return min(found)
 
 
-@pytest.mark.parametrize(("name", "peer"), [*((n, XPROF) for n in NAMES), *((n, GUIDE) for n in GUIDE_NAMES)])
+@pytest.mark.parametrize(
+    ("name", "peer"), [*((n, XPROF) for n in NAMES), *((n, GUIDE) for n in GUIDE_NAMES)]
+)
 def test_allocators_and_their_peaks(name, peer):
     theirs = answers(name, peer)
     table = memory.summary(rows(name)).set_index("memory_id")
@@ -137,13 +177,19 @@ def test_allocators_and_their_peaks(name, peer):
             assert row["lifetime_peak_bytes"] >= max(lifetime, int(peak["peakBytesInUse"]))
         else:
             assert row["lifetime_peak_bytes"] == lifetime
-        assert round(row["peak_time_ms"] * 1e9) - int(total["peakStatsTimePs"]) == pytest.approx(shift(name, peer), abs=1)
+        assert round(row["peak_time_ms"] * 1e9) - int(total["peakStatsTimePs"]) == pytest.approx(
+            shift(name, peer), abs=1
+        )
 
 
 def test_the_lifetime_peak_is_no_lower_than_a_peak_that_was_seen():
     theirs = answers("tf-gpu/v100x8-collectives", XPROF)["GPU_4_bfc"]["profileSummary"]
     table = profile("tf-gpu/v100x8-collectives").memory.summary.set_index("memory_id")
-    assert int(theirs["peakBytesUsageLifetime"]) < int(theirs["peakStats"]["peakBytesInUse"]) == 6208853760
+    assert (
+        int(theirs["peakBytesUsageLifetime"])
+        < int(theirs["peakStats"]["peakBytesInUse"])
+        == 6208853760
+    )
     assert table.loc["GPU_4_bfc", "lifetime_peak_bytes"] == 6208853760
     tpu = profile("jax/tpu-v6e-inference").memory.summary
     assert (tpu["lifetime_peak_bytes"] >= tpu["peak_bytes"]).all()
@@ -156,7 +202,12 @@ def test_the_sampled_timeline(name):
         theirs = events(answer["sampledTimelineSnapshots"])
         full = ours(name, ident)
         mine = full.iloc[sample(full["in_use_bytes"].to_numpy(np.float64))]
-        same_events(mine, theirs, f"{name} {ident}", sizes=known("memory_profile", "allocated_bytes", XPROF, name) is None)
+        same_events(
+            mine,
+            theirs,
+            f"{name} {ident}",
+            sizes=known("memory_profile", "allocated_bytes", XPROF, name) is None,
+        )
         clock = np.round(mine["time_ms"].to_numpy() * 1e9) - theirs["time"].to_numpy()
         assert np.abs(clock - shift(name, XPROF)).max() <= 1
 
@@ -170,20 +221,28 @@ def test_the_timeline_of_the_guide(name):
         if len(full) <= 1000:
             mine = full
         else:
-            assert (-theirs["heapAllocatedBytes"] - theirs["stackReservedBytes"]).is_monotonic_increasing
+            assert (
+                -theirs["heapAllocatedBytes"] - theirs["stackReservedBytes"]
+            ).is_monotonic_increasing
             at = np.round(full["time_ms"] * 1e9).astype("int64") - int(shift(name, GUIDE))
             mine = full.assign(at=at).merge(
-                theirs.assign(place=np.arange(len(theirs)))[["time", "address", "memoryActivity", "place"]],
+                theirs.assign(place=np.arange(len(theirs)))[
+                    ["time", "address", "memoryActivity", "place"]
+                ],
                 left_on=["at", "address"],
                 right_on=["time", "address"],
             )
-            mine = mine[mine["event"].str.upper() == mine["memoryActivity"]].sort_values("place", ignore_index=True)
+            mine = mine[mine["event"].str.upper() == mine["memoryActivity"]].sort_values(
+                "place", ignore_index=True
+            )
             least = full["in_use_bytes"].nlargest(1000).min()
             assert theirs["heapAllocatedBytes"].min() == least
         same_events(mine, theirs, f"{name} {ident}")
 
 
-@pytest.mark.parametrize(("name", "peer"), [*((n, XPROF) for n in NAMES), *((n, GUIDE) for n in GUIDE_NAMES)])
+@pytest.mark.parametrize(
+    ("name", "peer"), [*((n, XPROF) for n in NAMES), *((n, GUIDE) for n in GUIDE_NAMES)]
+)
 def test_blocks_alive_at_the_peak(name, peer):
     table = peaks(name)
     for ident, answer in answers(name, peer).items():
@@ -194,7 +253,10 @@ def test_blocks_alive_at_the_peak(name, peer):
             snapshot, special = int(active["snapshotIndex"]), int(active["specialIndex"])
             if special >= 0:
                 block = answer["specialAllocations"][special]
-                block = {**block, "tfOpName": block["tfOpName"].replace("preallocated/unknown", UNUSED)}
+                block = {
+                    **block,
+                    "tfOpName": block["tfOpName"].replace("preallocated/unknown", UNUSED),
+                }
             elif peer == GUIDE:
                 # An index into all events in time order, of which the file has only some.
                 event = full.iloc[snapshot]
@@ -203,7 +265,10 @@ def test_blocks_alive_at_the_peak(name, peer):
                 block = snapshots[snapshot]["activityMetadata"]
             sizes = {key: int(block[key]) for key in BLOCK if key.endswith("Bytes")}
             found.append(
-                {**{column: sizes.get(key, block[key]) for key, column in BLOCK.items()}, "occurrences": int(active["numOccurrences"])}
+                {
+                    **{column: sizes.get(key, block[key]) for key, column in BLOCK.items()},
+                    "occurrences": int(active["numOccurrences"]),
+                }
             )
         theirs = pd.DataFrame(found, columns=[*BLOCK.values(), "occurrences"])
         used = full["in_use_bytes"].max()
@@ -212,9 +277,18 @@ def test_blocks_alive_at_the_peak(name, peer):
             # The peer counts a block twice whose deallocation belongs to another step, and so too little as unused.
             assert known("memory_profile", "unused preallocated device memory", peer, name)
             mine, theirs = (
-                f.assign(**{c: f[c].where(f["op"] != UNUSED, 0) for c in ("allocated_bytes", "requested_bytes")}) for f in (mine, theirs)
+                f.assign(
+                    **{
+                        c: f[c].where(f["op"] != UNUSED, 0)
+                        for c in ("allocated_bytes", "requested_bytes")
+                    }
+                )
+                for f in (mine, theirs)
             )
-            mine, theirs = (f.sort_values(["allocated_bytes", "op"], kind="stable", ascending=[False, True]) for f in (mine, theirs))
+            mine, theirs = (
+                f.sort_values(["allocated_bytes", "op"], kind="stable", ascending=[False, True])
+                for f in (mine, theirs)
+            )
         elif theirs["op"].tolist() == [UNUSED] and len(mine) > 1:
             # The peer shows the time of one peak and looks for the blocks of another's step: it finds none.
             assert known("memory_profile", "peak", peer, name)
@@ -236,7 +310,9 @@ def test_times_count_from_the_start_of_the_profile(name):
     differ = known("memory_profile", "time_ms", XPROF, name) is not None
     assert (len(set(begin.tolist())) > 1) == differ
     if differ:
-        again = clock.assign(time_ms=clock["time_ms"] + begin / 1e9).sort_values(["time_ms", "order"], kind="stable")
+        again = clock.assign(time_ms=clock["time_ms"] + begin / 1e9).sort_values(
+            ["time_ms", "order"], kind="stable"
+        )
         assert again["time_ms"].to_numpy() == pytest.approx(table["time_ms"].to_numpy())
 
 
@@ -248,7 +324,10 @@ def test_any_moment_adds_up_as_the_peak_does(name):
         ident = row["memory_id"]
         full = of(p.run.memory_timeline, ident)
         table = p.memory.peak
-        pd.testing.assert_frame_equal(p.memory.at(row["peak_time_ms"], ident), table[table["memory_id"] == ident].reset_index(drop=True))
+        pd.testing.assert_frame_equal(
+            p.memory.at(row["peak_time_ms"], ident),
+            table[table["memory_id"] == ident].reset_index(drop=True),
+        )
         for at in np.linspace(0, len(full) - 1, 7).astype(int):
             moment = full["time_ms"].iloc[at]
             last = full.iloc[np.searchsorted(full["time_ms"], moment, side="right") - 1]
@@ -264,6 +343,10 @@ def test_a_deallocation_without_a_size_has_that_of_its_block():
     assert (freed["allocated_bytes"] < 0).all()
     for ident, group in table.groupby("memory_id"):
         # Heap after each event is the heap before with the block.
-        assert (group["heap_bytes"].diff().iloc[1:] == group["allocated_bytes"].iloc[1:]).mean() > 0.5, ident
+        assert (
+            group["heap_bytes"].diff().iloc[1:] == group["allocated_bytes"].iloc[1:]
+        ).mean() > 0.5, ident
         theirs = events(answers(name, XPROF)[ident]["sampledTimelineSnapshots"])
-        assert (theirs.loc[theirs["memoryActivity"] == "DEALLOCATION", "allocationBytes"] == 0).all()
+        assert (
+            theirs.loc[theirs["memoryActivity"] == "DEALLOCATION", "allocationBytes"] == 0
+        ).all()

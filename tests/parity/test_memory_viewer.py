@@ -67,7 +67,9 @@ def held_against(ours, theirs, retaken):
     """Every number that both have."""
     mib = ours.timeline["allocated_bytes"] / MIB
     assert mib.tolist() == pytest.approx(theirs.get("heapSizes", []), rel=1e-9)
-    assert (ours.timeline["unpadded_bytes"] / MIB).tolist() == pytest.approx(theirs.get("unpaddedHeapSizes", []), rel=1e-9)
+    assert (ours.timeline["unpadded_bytes"] / MIB).tolist() == pytest.approx(
+        theirs.get("unpaddedHeapSizes", []), rel=1e-9
+    )
     assert ours.timeline["instruction"].tolist() == theirs.get("hloInstructionNames", [])
     for key, value in (
         ("peakHeapMib", ours.peak_bytes),
@@ -85,18 +87,26 @@ def held_against(ours, theirs, retaken):
         # XProf counts what lives throughout in the peak of every memory space, and lists it in the main memory alone.
         bars = bars[bars["category"] == memory_viewer.TEMPORARY]
     shown = [bar for bar in theirs.get("maxHeap", []) if bar.get("logicalBufferId", 0) != -1]
-    assert (bars["size_bytes"] / MIB).tolist() == pytest.approx([bar["logicalBufferSizeMib"] for bar in shown], rel=1e-9)
+    assert (bars["size_bytes"] / MIB).tolist() == pytest.approx(
+        [bar["logicalBufferSizeMib"] for bar in shown], rel=1e-9
+    )
     assert bars["buffer_id"].tolist() == [int(bar.get("logicalBufferId", 0)) for bar in shown]
     assert bars["category"].tolist() == [bar["groupName"] for bar in shown]
-    assert (bars["unpadded_bytes"] / MIB).tolist() == pytest.approx([bar.get("unpaddedShapeMib", 0) for bar in shown], rel=1e-9)
+    assert (bars["unpadded_bytes"] / MIB).tolist() == pytest.approx(
+        [bar.get("unpaddedShapeMib", 0) for bar in shown], rel=1e-9
+    )
     assert bars["shape"].tolist() == [bar.get("shapeString", "") for bar in shown]
     assert bars["framework_op"].tolist() == [bar.get("tfOpName", "") for bar in shown]
-    assert bars["opcode"].tolist() == [bar.get("opCode", "").removesuffix(" operation") for bar in shown]
+    assert bars["opcode"].tolist() == [
+        bar.get("opCode", "").removesuffix(" operation") for bar in shown
+    ]
     spans = theirs.get("logicalBufferSpans", {})
     temporary = ours.at_peak[ours.at_peak["category"] == memory_viewer.TEMPORARY]
     # What is never given back ends for XProf with the last event of the heap, for us after it.
     last = len(ours.timeline) - 2
-    ours_spans = {str(row.buffer_id): (row.start, min(row.end, last)) for row in temporary.itertuples()}
+    ours_spans = {
+        str(row.buffer_id): (row.start, min(row.end, last)) for row in temporary.itertuples()
+    }
     for ident, (start, end) in ours_spans.items():
         assert start == spans[ident].get("start", 0), ident
         # Memory that was given back, taken up again, and then shared: XProf ends it with the one that took it up, we with the last of them.
@@ -110,8 +120,12 @@ def taken_up_again(program):
     found = set()
     for trace in hlo_buffers.read(program).traces:
         users, root = {}, {}
-        for kind, ident, other in zip(trace.kind.tolist(), trace.buffer.tolist(), trace.shared.tolist(), strict=True):
-            home = root.setdefault(ident, root.get(other, other) if kind == hlo_buffers.SHARE else ident)
+        for kind, ident, other in zip(
+            trace.kind.tolist(), trace.buffer.tolist(), trace.shared.tolist(), strict=True
+        ):
+            home = root.setdefault(
+                ident, root.get(other, other) if kind == hlo_buffers.SHARE else ident
+            )
             users[home] = users.get(home, 0) + (-1 if kind == hlo_buffers.FREE else 1)
             if kind == hlo_buffers.SHARE and users[home] == 1:
                 found.add(str(ident))
@@ -125,7 +139,9 @@ def compare(folder, space=0):
     assert set(by_name) == set(theirs)
     compared = 0
     for name, said in theirs.items():
-        compared += held_against(memory_viewer.view(by_name[name], space), said, taken_up_again(by_name[name]))
+        compared += held_against(
+            memory_viewer.view(by_name[name], space), said, taken_up_again(by_name[name])
+        )
     return len(theirs), compared
 
 
@@ -137,7 +153,9 @@ def test_a_loop_of_jax(tmp_path):
     assert bars > 4, "the loop has buffers of 16 KiB and more"
 
 
-@pytest.mark.parametrize("name", ["jax/tpu-v6e-inference", "jax/mi300-jax_conv_minimal_08", "jax/mi300-jax08_attention"])
+@pytest.mark.parametrize(
+    "name", ["jax/tpu-v6e-inference", "jax/mi300-jax_conv_minimal_08", "jax/mi300-jax08_attention"]
+)
 def test_real_profiles(name, tmp_path):
     (path,) = real(name).glob("*.xplane.pb")
     (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -155,10 +173,18 @@ def random_program(seed):
         sizes = [rng.choice([1, 3, 8, 100, 128, 200]) for _ in range(rng.randint(0, 3))]
         tiles = rng.choice([(), ((8, 128),), ((8, 128), (2, 1))]) if len(sizes) > 1 else ()
         shapes.append(hlo.shape(rng.choice([1, 2, 4, 5, 10, 11, 12, 16]), *sizes, tiles=tiles))
-    lines = [hlo.instruction(f"op.{i}", "add", f"scope/op{i}", ident=i + 1, extra=hlo.chunk(3, shapes[i])) for i in range(count)]
+    lines = [
+        hlo.instruction(
+            f"op.{i}", "add", f"scope/op{i}", ident=i + 1, extra=hlo.chunk(3, shapes[i])
+        )
+        for i in range(count)
+    ]
     size = [rng.choice([8, 512, SMALL - 1, SMALL, 1 << 20, 123_456]) for _ in range(count)]
     colour = [int(rng.random() < 0.15) for _ in range(count)]
-    kinds = [rng.choice(["temporary"] * 4 + ["parameter", "live_out", "constant", "thread_local"]) for _ in range(count)]
+    kinds = [
+        rng.choice(["temporary"] * 4 + ["parameter", "live_out", "constant", "thread_local"])
+        for _ in range(count)
+    ]
     buffers = [hlo.buffer(i, size[i], i + 1, colour=colour[i]) for i in range(count)]
     allocations, temporary = [], {0: [], 1: []}
     for i, kind in enumerate(kinds):
@@ -166,7 +192,9 @@ def random_program(seed):
             temporary[colour[i]].append(i)
             continue
         flags = {"parameter": i} if kind == "parameter" else {kind: True}
-        allocations.append(hlo.allocation(len(allocations), size[i], (i, 0, size[i]), colour=colour[i], **flags))
+        allocations.append(
+            hlo.allocation(len(allocations), size[i], (i, 0, size[i]), colour=colour[i], **flags)
+        )
     heaps = []
     for space, members in temporary.items():
         if not members:
@@ -189,10 +217,14 @@ def random_program(seed):
                 events.append((1, gone, name))
         index = len(allocations)
         parts = [(i, at * 64, size[i]) for at, i in enumerate(members)]
-        allocations.append(hlo.allocation(index, sum(size[i] for i in members), *parts, colour=space))
+        allocations.append(
+            hlo.allocation(index, sum(size[i] for i in members), *parts, colour=space)
+        )
         heaps.append(hlo.heap(*events, allocation=index if rng.random() < 0.8 else -1))
     main = hlo.computation("main", *lines, ident=1, root=count)
-    return hlo.program(f"jit_{seed}", main, ident=seed) + hlo.assignment(buffers, allocations, heaps)
+    return hlo.program(f"jit_{seed}", main, ident=seed) + hlo.assignment(
+        buffers, allocations, heaps
+    )
 
 
 def test_random_heaps(tmp_path):

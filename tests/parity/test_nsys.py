@@ -37,7 +37,9 @@ def asked(path: Path, sql: str) -> list[tuple[object, ...]]:
         return db.execute(sql).fetchall()
 
 
-def test_each_kernel_has_the_time_and_count_of_the_table(made: tuple[Path, Path], profile: nbprof.Profile) -> None:
+def test_each_kernel_has_the_time_and_count_of_the_table(
+    made: tuple[Path, Path], profile: nbprof.Profile
+) -> None:
     want = asked(
         made[0],
         "SELECT s.value, count(*), sum(end - start) / 1000.0, min(end - start) / 1000.0, max(end - start) / 1000.0, max(gridX || ',' || "
@@ -59,23 +61,36 @@ def test_each_kernel_has_the_time_and_count_of_the_table(made: tuple[Path, Path]
     assert [(name, *values) for name, *values in rows.itertuples()] == sorted(want)
 
 
-def test_each_copy_and_fill_has_the_bytes_and_time_of_the_table(made: tuple[Path, Path], profile: nbprof.Profile) -> None:
+def test_each_copy_and_fill_has_the_bytes_and_time_of_the_table(
+    made: tuple[Path, Path], profile: nbprof.Profile
+) -> None:
     names = {1: "H2D", 2: "D2H"}
     want = {
         names[kind]: (count, size, time * 1000)
         for kind, count, size, time in asked(
-            made[0], "SELECT copyKind, count(*), sum(bytes), sum(end - start) FROM CUPTI_ACTIVITY_KIND_MEMCPY GROUP BY 1"
+            made[0],
+            "SELECT copyKind, count(*), sum(bytes), sum(end - start) FROM CUPTI_ACTIVITY_KIND_MEMCPY GROUP BY 1",
         )
     }
-    (fills,) = asked(made[0], "SELECT count(*), sum(bytes), sum(end - start) * 1000 FROM CUPTI_ACTIVITY_KIND_MEMSET")
+    (fills,) = asked(
+        made[0],
+        "SELECT count(*), sum(bytes), sum(end - start) * 1000 FROM CUPTI_ACTIVITY_KIND_MEMSET",
+    )
     activity = profile.run.activity
-    table = activity.transfers.frame().assign(kind=activity.texts.values[activity.transfers.frame()["kind"]])
+    table = activity.transfers.frame().assign(
+        kind=activity.texts.values[activity.transfers.frame()["kind"]]
+    )
     table["time"] = table["end"] - table["start"]
-    found = {kind: (len(rows), rows["bytes"].sum(), rows["time"].sum()) for kind, rows in table.groupby("kind")}
+    found = {
+        kind: (len(rows), rows["bytes"].sum(), rows["time"].sum())
+        for kind, rows in table.groupby("kind")
+    }
     assert found == {**want, "memset": fills}
 
 
-def test_each_call_has_the_time_of_the_table(made: tuple[Path, Path], profile: nbprof.Profile) -> None:
+def test_each_call_has_the_time_of_the_table(
+    made: tuple[Path, Path], profile: nbprof.Profile
+) -> None:
     want = asked(
         made[0],
         "SELECT s.value, count(*), sum(end - start) * 1000 FROM CUPTI_ACTIVITY_KIND_RUNTIME JOIN StringIds s ON s.id = nameId GROUP BY 1",
@@ -84,12 +99,18 @@ def test_each_call_has_the_time_of_the_table(made: tuple[Path, Path], profile: n
     rows = np.flatnonzero(trace.arg("correlation") >= 0)
     on_host = trace.lanes["kind"].eq("host").to_numpy()[trace.events.lane[rows]]
     rows = rows[on_host]
-    frame = pd.DataFrame({"name": trace.names[trace.events.name[rows]], "time": trace.events.duration[rows]})
+    frame = pd.DataFrame(
+        {"name": trace.names[trace.events.name[rows]], "time": trace.events.duration[rows]}
+    )
     found = frame.groupby("name")["time"].agg(["size", "sum"])
-    assert [(name.split("_v")[0], *rest) for name, *rest in sorted(want)] == list(found.itertuples(name=None))
+    assert [(name.split("_v")[0], *rest) for name, *rest in sorted(want)] == list(
+        found.itertuples(name=None)
+    )
 
 
-def test_each_range_has_the_time_and_domain_of_the_table(made: tuple[Path, Path], profile: nbprof.Profile) -> None:
+def test_each_range_has_the_time_and_domain_of_the_table(
+    made: tuple[Path, Path], profile: nbprof.Profile
+) -> None:
     want = asked(
         made[0],
         "SELECT coalesce(n.text, s.value), n.domainId, count(*), sum(end - start) * 1000 FROM NVTX_EVENTS n LEFT JOIN StringIds s ON "
@@ -98,13 +119,23 @@ def test_each_range_has_the_time_and_domain_of_the_table(made: tuple[Path, Path]
     trace = profile.run.trace
     rows = np.flatnonzero(np.array(trace.texts(trace.text_arg("cat"))) == "user_annotation")
     domain = np.array(trace.texts(trace.text_arg("domain", rows)), object)
-    frame = pd.DataFrame({"name": trace.names[trace.events.name[rows]], "domain": domain, "time": trace.events.duration[rows]})
+    frame = pd.DataFrame(
+        {
+            "name": trace.names[trace.events.name[rows]],
+            "domain": domain,
+            "time": trace.events.duration[rows],
+        }
+    )
     found = frame.groupby(["name", "domain"])["time"].agg(["size", "sum"]).reset_index()
     titles = {0: "", 2: "NCCL"}
-    assert [tuple(row) for row in found.itertuples(index=False)] == sorted((name, titles[d], *rest) for name, d, *rest in want)
+    assert [tuple(row) for row in found.itertuples(index=False)] == sorted(
+        (name, titles[d], *rest) for name, d, *rest in want
+    )
 
 
-def test_steps_are_the_ranges_that_count_with_the_work_launched_in_them(made: tuple[Path, Path], profile: nbprof.Profile) -> None:
+def test_steps_are_the_ranges_that_count_with_the_work_launched_in_them(
+    made: tuple[Path, Path], profile: nbprof.Profile
+) -> None:
     for name, pid in zip(profile.run.trace.hosts, (4321, 4400), strict=True):
         ranges = asked(
             made[0],
@@ -123,11 +154,17 @@ def test_steps_are_the_ranges_that_count_with_the_work_launched_in_them(made: tu
                 f"AND k.globalPid = {HARDWARE | pid << 24}",
             )
             ends.append(max(last, end))
-        starts = [max(start, before) for (_, start, _), before in zip(ranges, [0, *ends], strict=False)]
-        assert frame["step_time_ms"].tolist() == pytest.approx([(end - start) / 1e6 for start, end in zip(starts, ends, strict=True)])
+        starts = [
+            max(start, before) for (_, start, _), before in zip(ranges, [0, *ends], strict=False)
+        ]
+        assert frame["step_time_ms"].tolist() == pytest.approx(
+            [(end - start) / 1e6 for start, end in zip(starts, ends, strict=True)]
+        )
 
 
-def test_a_folder_of_parquet_gives_the_frames_of_the_database(made: tuple[Path, Path], profile: nbprof.Profile) -> None:
+def test_a_folder_of_parquet_gives_the_frames_of_the_database(
+    made: tuple[Path, Path], profile: nbprof.Profile
+) -> None:
     pytest.importorskip("pyarrow")
     other = nbprof.load(made[1])
     for name in ("steps", "kernels", "ops"):

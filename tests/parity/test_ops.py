@@ -27,7 +27,10 @@ SHARES = {
 }
 RATES = {
     "measured_flop_rate": ("flops_per_second", 1e9),
-    "model_flop_rate": ("flops_per_second", 1e9),  # Model FLOPs are those of the device in these files.
+    "model_flop_rate": (
+        "flops_per_second",
+        1e9,
+    ),  # Model FLOPs are those of the device in these files.
     "measured_memory_bw": ("bytes_per_second", 2**30),
     "operational_intensity": ("operational_intensity", 1.0),
 }
@@ -50,7 +53,15 @@ def test_as_xprof_has_its_rows_in_its_order(name, idle):
     theirs = xprof(name, TOOL)[0 if idle else 1]
     ours = profile(name).ops.as_xprof(with_idle=idle)
     sides = [key for keys in SHARES.values() for key in keys]
-    compared = {"host_or_device", "eager", "bound_by", "gpu_tensorcore_utilization", *COLUMNS, *sides, *RATES}
+    compared = {
+        "host_or_device",
+        "eager",
+        "bound_by",
+        "gpu_tensorcore_utilization",
+        *COLUMNS,
+        *sides,
+        *RATES,
+    }
     assert set(theirs.columns) <= compared, "every column is compared"
     same(ours["where"], theirs["host_or_device"].str.lower(), f"{name} side")
     for key, column in COLUMNS.items():
@@ -58,9 +69,18 @@ def test_as_xprof_has_its_rows_in_its_order(name, idle):
     same(np.where(ours["eager"], "Eager", "Function"), theirs["eager"], f"{name} eager")
     shares(theirs, ours, name)
     for key, (column, unit) in RATES.items():
-        same(ours.get(column, pd.Series(0.0, ours.index)) / unit, theirs[key], f"{name} {column}", absolute=1e-12)
+        same(
+            ours.get(column, pd.Series(0.0, ours.index)) / unit,
+            theirs[key],
+            f"{name} {column}",
+            absolute=1e-12,
+        )
     if len(ours):
-        same(ours.get("bound_by", pd.Series("Unknown", ours.index)), theirs["bound_by"], f"{name} bound by")
+        same(
+            ours.get("bound_by", pd.Series("Unknown", ours.index)),
+            theirs["bound_by"],
+            f"{name} bound by",
+        )
     if "gpu_tensorcore_utilization" in theirs:
         fraction = ours.get("tensor_core_fraction", pd.Series(0.0, ours.index))
         same(fraction, theirs["gpu_tensorcore_utilization"], f"{name} Tensor Cores")
@@ -81,9 +101,18 @@ def test_the_frame_is_xprofs_but_for_what_is_known(name):
         shares(other, mine, f"{name} {where}", {where: SHARES[where]})
         for key, (column, unit) in RATES.items():
             if not known(TOOL, column, XPROF, name):
-                same(mine.get(column, pd.Series(0.0, mine.index)).fillna(0.0) / unit, other[key], f"{name} {column}", absolute=1e-12)
+                same(
+                    mine.get(column, pd.Series(0.0, mine.index)).fillna(0.0) / unit,
+                    other[key],
+                    f"{name} {column}",
+                    absolute=1e-12,
+                )
         if "gpu_tensorcore_utilization" in other and "tensor_core_fraction" in mine:
-            same(mine["tensor_core_fraction"].fillna(0.0), other["gpu_tensorcore_utilization"], f"{name} Tensor Cores")
+            same(
+                mine["tensor_core_fraction"].fillna(0.0),
+                other["gpu_tensorcore_utilization"],
+                f"{name} Tensor Cores",
+            )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if known(TOOL, "host rows", XPROF, name)])
@@ -96,14 +125,20 @@ def test_calls_that_name_an_op_are_no_ops(name):
     timed = theirs[(theirs["total_time"] > 0) & (theirs.index != "XlaModule")]
     mine = ours[ours["self_us"] > 0].head(len(timed))
     assert sorted(mine.index) == sorted(timed.index)
-    for key, column in (("total_time", "total_us"), ("total_self_time", "self_us"), ("type", "type")):
+    for key, column in (
+        ("total_time", "total_us"),
+        ("total_self_time", "self_us"),
+        ("type", "type"),
+    ):
         same(mine[column], timed.loc[mine.index, key], f"{name} {column}")
     tagged = p.run.activity.tagged_calls.frame()
     calls = np.bincount(tagged["op"], minlength=len(p.run.activity.ops.values))
     more = dict(zip(p.run.activity.ops.values, calls, strict=True))
     # What XProf has beside these are those calls.
     for op, count in theirs["occurrences"].items():
-        assert count == more.get(op, 0) + (ours.loc[op, "occurrences"] if op in ours.index else 0), op
+        assert count == more.get(op, 0) + (
+            ours.loc[op, "occurrences"] if op in ours.index else 0
+        ), op
     assert len(tagged)
 
 
@@ -154,7 +189,15 @@ def test_top_ops_of_the_overview(name):
     p = profile(name)
     ours = p.ops.as_xprof()
     ours = ours[ours["where"] == "device"].head(10).reset_index(drop=True)
-    columns = {"selfTimePercent", "cumulativeTimePercent", "category", "operation", "flopRate", "tcEligibility", "tcUtilization"}
+    columns = {
+        "selfTimePercent",
+        "cumulativeTimePercent",
+        "category",
+        "operation",
+        "flopRate",
+        "tcEligibility",
+        "tcUtilization",
+    }
     assert set(theirs.columns) <= columns, "every column is compared"
     same(ours["op"], theirs["operation"], f"{name} op")
     same(ours["type"], theirs["category"], f"{name} type")
@@ -162,7 +205,11 @@ def test_top_ops_of_the_overview(name):
     same(ours["cumulative_fraction"], theirs["cumulativeTimePercent"], f"{name} running share")
     same(ours["flops_per_second"] / 1e9, theirs["flopRate"], f"{name} FLOP/s", absolute=1e-12)
     if "tcEligibility" in theirs:
-        kernels = p.kernels.as_xprof().groupby("op")[["op_tensor_core_eligible", "uses_tensor_core"]].any()
+        kernels = (
+            p.kernels.as_xprof()
+            .groupby("op")[["op_tensor_core_eligible", "uses_tensor_core"]]
+            .any()
+        )
         mine = kernels.reindex(ours["op"]).fillna(False).astype(bool)
         same(mine["op_tensor_core_eligible"], theirs["tcEligibility"], f"{name} eligible")
         same(mine["uses_tensor_core"], theirs["tcUtilization"], f"{name} Tensor Cores")
@@ -171,7 +218,11 @@ def test_top_ops_of_the_overview(name):
     same(top["op"], theirs["operation"], f"{name} overview")
     same(top["type"], theirs["category"], f"{name} overview type")
     shown = overview_tab.payload(p.run)["top_ops"]["data"]["type"]
-    same(pd.Series(shown["values"])[shown["codes"][: len(theirs)]], theirs["category"], f"{name} type on screen")
+    same(
+        pd.Series(shown["values"])[shown["codes"][: len(theirs)]],
+        theirs["category"],
+        f"{name} type on screen",
+    )
     same(top["percent"] / 100, theirs["selfTimePercent"], f"{name} overview share", absolute=1e-9)
 
 
@@ -198,7 +249,11 @@ GUIDE_COLUMNS = {
     "is_eager": "eager",
 }
 GUIDE_SHARES = {
-    where: (f"{where}_total_self_time_as_fraction", f"{where}_cumulative_total_self_time_as_fraction") for where in ("device", "host")
+    where: (
+        f"{where}_total_self_time_as_fraction",
+        f"{where}_cumulative_total_self_time_as_fraction",
+    )
+    for where in ("device", "host")
 }
 
 
@@ -207,14 +262,23 @@ GUIDE_SHARES = {
 def test_the_frame_is_the_guides(name, table):
     theirs = guide_rows(name, table)
     ours = profile(name).ops.with_idle if table == "with_idle" else profile(name).ops.frame
-    shown = {*GUIDE_COLUMNS, *(key for keys in GUIDE_SHARES.values() for key in keys), "host_or_device", "bound_by"}
+    shown = {
+        *GUIDE_COLUMNS,
+        *(key for keys in GUIDE_SHARES.values() for key in keys),
+        "host_or_device",
+        "bound_by",
+    }
     assert set(theirs.columns) <= shown, "every column is compared"
     assert set(theirs["bound_by"]) == {"Unknown"}
     if known("tensorflow_stats", "op", GUIDE, name):
         dashed = theirs["op_name"].str.contains("-") & theirs["op_name"].str.contains(":")
         assert dashed.any(), "the deviation is gone: strike it off the table"
-        theirs["op_type"] = theirs["op_type"].where(~dashed, theirs["op_name"].str.rpartition(":")[2])
-        theirs["op_name"] = theirs["op_name"].where(~dashed, theirs["op_name"].str.partition(":")[0])
+        theirs["op_type"] = theirs["op_type"].where(
+            ~dashed, theirs["op_name"].str.rpartition(":")[2]
+        )
+        theirs["op_name"] = theirs["op_name"].where(
+            ~dashed, theirs["op_name"].str.partition(":")[0]
+        )
     same(ours["where"], theirs["host_or_device"].str.lower(), f"{name} side")
     idle_overflows = known("tensorflow_stats", "idle", GUIDE, name) and table == "with_idle"
     for key, column in GUIDE_COLUMNS.items():
@@ -232,4 +296,9 @@ def test_the_frame_is_the_guides(name, table):
             rows = (ours["where"] == where).to_numpy()
             for key, column in zip(keys, ("self_fraction", "cumulative_fraction"), strict=True):
                 if key in theirs:
-                    same(ours.loc[rows, column], theirs.loc[rows, key], f"{name} {key}", absolute=1e-12)
+                    same(
+                        ours.loc[rows, column],
+                        theirs.loc[rows, key],
+                        f"{name} {key}",
+                        absolute=1e-12,
+                    )

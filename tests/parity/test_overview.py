@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.activity.activity import CATEGORIES, COMPUTE_OF_BITS, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32
+from nbprof.activity.activity import (
+    CATEGORIES,
+    COMPUTE_OF_BITS,
+    DEVICE_COMPUTE_16,
+    DEVICE_COMPUTE_32,
+)
 from nbprof.analysis import overview
 from nbprof.analysis.advice import checks
 from nbprof.analysis.steps.steps import flatten
@@ -48,12 +53,24 @@ GUIDE_COLUMN = {
     "other": ("unknown_time_ms",),
 }
 NO_FUNCTIONS = pd.DataFrame(
-    {"function": [], "calls": [], "tracings": [], "self_us": [], "expensive_percent": [], "expensive_ms_per_step": []}
+    {
+        "function": [],
+        "calls": [],
+        "tracings": [],
+        "self_us": [],
+        "expensive_percent": [],
+        "expensive_ms_per_step": [],
+    }
 )
 
 
 def of(percent, half=None, tf_data=True):
-    facts = {"compute_16bit_percent": half, "eager_host_percent": None, "eager_device_percent": None, "outside_compilation_percent": None}
+    facts = {
+        "compute_16bit_percent": half,
+        "eager_host_percent": None,
+        "eager_device_percent": None,
+        "outside_compilation_percent": None,
+    }
     return checks.checks(percent, facts, NO_FUNCTIONS, tf_data=tf_data).set_index("check")
 
 
@@ -62,29 +79,50 @@ def xprof_shares(name):
     if not len(table) or "otherTimeMs" not in table:
         return {}
     whole = table["stepTimeMs"].astype(float).sum()
-    return {ours: 100 * table[theirs].astype(float).sum() / whole for ours, theirs in XPROF_COLUMN.items()}
+    return {
+        ours: 100 * table[theirs].astype(float).sum() / whole
+        for ours, theirs in XPROF_COLUMN.items()
+    }
 
 
 def guide_shares(name):
     rows = guide(name, TOOL)["input_analysis"].get("step_details", [])
     whole = sum(row["step_time_ms"] for row in rows)
-    return {c: 100 * sum(row.get(k, 0.0) for row in rows for k in keys) / whole for c, keys in GUIDE_COLUMN.items()} if rows else {}
+    return (
+        {
+            c: 100 * sum(row.get(k, 0.0) for row in rows for k in keys) / whole
+            for c, keys in GUIDE_COLUMN.items()
+        }
+        if rows
+        else {}
+    )
 
 
 def is_class(found, says, name):
     """The class of each part, and the sentences with their numbers, against those of a peer."""
     as_input = found.loc["all_others_as_input", "level"] == "moderate"
-    assert level_of(says["statement"]) == ("potential" if as_input else found.loc["input", "level"]), name
-    for ours, theirs in (("device_collectives", "device_collectives"), ("kernel_launch", "kernel_launch"), ("all_others", "all_other")):
+    assert level_of(says["statement"]) == (
+        "potential" if as_input else found.loc["input", "level"]
+    ), name
+    for ours, theirs in (
+        ("device_collectives", "device_collectives"),
+        ("kernel_launch", "kernel_launch"),
+        ("all_others", "all_other"),
+    ):
         level = found.loc[ours, "level"]
-        assert says.get(f"{theirs}_bottleneck", "no") == ("no" if level == "unknown" else level), (name, ours)
+        assert says.get(f"{theirs}_bottleneck", "no") == ("no" if level == "unknown" else level), (
+            name,
+            ours,
+        )
         sentence = says.get(f"{theirs}_statement", "")
         assert bool(sentence) is (level in ("high", "moderate")), (name, ours)
         if sentence:
             shown = f"{found.loc[ours, 'percent']:.1f}"
             assert shown in sentence
             assert shown in found.loc[ours, "statement"]
-            assert ("TF_GPU_THREAD_MODE" in sentence) is ("TF_GPU_THREAD_MODE" in found.loc[ours, "statement"])
+            assert ("TF_GPU_THREAD_MODE" in sentence) is (
+                "TF_GPU_THREAD_MODE" in found.loc[ours, "statement"]
+            )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,14 +148,23 @@ def test_checks_of_the_guides_steps_are_the_guides(name):
     half = analysis.get("device_compute_16bit_percent", 0.0) if shares else None
     found = of(shares, half)
     is_class(found, {**says["recommendation"], "statement": says["statement"]}, name)
-    assert bool(says["recommendation"].get("precision_statement")) is (found.loc["precision", "level"] == "moderate")
+    assert bool(says["recommendation"].get("precision_statement")) is (
+        found.loc["precision", "level"] == "moderate"
+    )
     assert says["bottleneck"] == checks.input_class(shares.get("input"), shares.get("other"))[0]
 
 
 @pytest.mark.parametrize("name", GUIDE_NAMES)
 def test_our_checks_are_the_guides_or_a_known_deviation(name):
-    says, ours = guide(name, TOOL)["recommendation"]["recommendation"], profile(name).overview["checks"].set_index("check")
-    for mine, theirs in (("device_collectives", "device_collectives"), ("kernel_launch", "kernel_launch"), ("all_others", "all_other")):
+    says, ours = (
+        guide(name, TOOL)["recommendation"]["recommendation"],
+        profile(name).overview["checks"].set_index("check"),
+    )
+    for mine, theirs in (
+        ("device_collectives", "device_collectives"),
+        ("kernel_launch", "kernel_launch"),
+        ("all_others", "all_other"),
+    ):
         level = ours.loc[mine, "level"]
         equal = says.get(f"{theirs}_bottleneck", "no") == ("no" if level == "unknown" else level)
         assert equal is (known(TOOL, f"checks: {mine}", GUIDE, name) is None), mine
@@ -127,12 +174,20 @@ def test_our_checks_are_the_guides_or_a_known_deviation(name):
 def test_op_shares_are_the_guides(name):
     theirs, ours = guide(name, TOOL)["analysis"], profile(name).overview
     assert ours["host_op_percent"] == pytest.approx(theirs["host_tf_op_percent"], rel=1e-9)
-    assert ours["device_op_percent"] == pytest.approx(theirs.get("device_tf_op_percent", 0.0), rel=1e-9)
-    assert ours["eager_host_percent"] == pytest.approx(theirs["host_op_time_eager_percent"], rel=1e-9)
+    assert ours["device_op_percent"] == pytest.approx(
+        theirs.get("device_tf_op_percent", 0.0), rel=1e-9
+    )
+    assert ours["eager_host_percent"] == pytest.approx(
+        theirs["host_op_time_eager_percent"], rel=1e-9
+    )
     if theirs.get("device_tf_op_percent"):
-        assert ours["eager_device_percent"] == pytest.approx(theirs["device_op_time_eager_percent"], rel=1e-9)
+        assert ours["eager_device_percent"] == pytest.approx(
+            theirs["device_op_time_eager_percent"], rel=1e-9
+        )
     else:
-        assert ours["eager_device_percent"] is None, "no op ran on a device, so no share of their time is eager"
+        assert ours["eager_device_percent"] is None, (
+            "no op ran on a device, so no share of their time is eager"
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,7 +199,9 @@ def test_op_shares_are_xprofs_by_its_rules(name):
         assert f"{100 * count.get(side, 0) / count.sum():.1f}%" == theirs[f"{side}_tf_op_percent"]
         mine = ops[ops["where"] == side]
         whole = mine["self_us"].sum()
-        eager = 100 * mine.loc[mine["eager"].astype(bool), "self_us"].sum() / whole if whole else 0.0
+        eager = (
+            100 * mine.loc[mine["eager"].astype(bool), "self_us"].sum() / whole if whole else 0.0
+        )
         assert f"{eager:.1f}%" == theirs[f"{side}_op_time_eager_percent"]
 
 
@@ -163,13 +220,21 @@ def half_by_their_rule(name):
     trace, work = profile(name).run.trace, activity.work.frame()
     work = work[work["device"] >= 0]
     names = trace.names[trace.events.name[work["event"].to_numpy()]]
-    copies = np.array([str(n).startswith(("MemcpyH2D", "MemcpyD2H", "MemcpyD2D")) for n in names], bool)
+    copies = np.array(
+        [str(n).startswith(("MemcpyH2D", "MemcpyD2H", "MemcpyD2D")) for n in names], bool
+    )
     half = np.array(["half" in str(n) or "fp16" in str(n) for n in names], bool)
     narrow = half & (work["cls"] == DEVICE_COMPUTE_16)
-    cls = np.where(work["cls"].isin(COMPUTE_OF_BITS.values()) & ~narrow | copies, DEVICE_COMPUTE_32, work["cls"])
+    cls = np.where(
+        work["cls"].isin(COMPUTE_OF_BITS.values()) & ~narrow | copies,
+        DEVICE_COMPUTE_32,
+        work["cls"],
+    )
     time = {DEVICE_COMPUTE_16: 0, DEVICE_COMPUTE_32: 0}
     for rows in work.groupby(["host", "group"]).indices.values():
-        start, end, found = flatten(work["start"].to_numpy()[rows], work["end"].to_numpy()[rows], cls[rows].astype(np.int16))
+        start, end, found = flatten(
+            work["start"].to_numpy()[rows], work["end"].to_numpy()[rows], cls[rows].astype(np.int16)
+        )
         for value in time:
             time[value] += int((end - start)[found == value].sum())
     whole = sum(time.values())
@@ -182,7 +247,9 @@ def test_the_share_of_16_bit_is_xprofs_by_its_rule(name):
     ours = half_by_their_rule(name)
     assert f"{ours or 0.0:.1f}%" == theirs
     own = profile(name).overview["compute_16bit_percent"]
-    assert (f"{own or 0.0:.1f}%" == theirs) is (known(TOOL, "compute_16bit_percent", XPROF, name) is None)
+    assert (f"{own or 0.0:.1f}%" == theirs) is (
+        known(TOOL, "compute_16bit_percent", XPROF, name) is None
+    )
 
 
 def test_the_width_of_numbers_is_that_of_the_programs():
@@ -198,7 +265,9 @@ def test_the_share_of_16_bit_is_the_guides_by_its_rule(name):
     theirs = guide(name, TOOL)["analysis"].get("device_compute_16bit_percent", 0.0)
     assert (half_by_their_rule(name) or 0.0) == pytest.approx(theirs, rel=1e-9)
     own = profile(name).overview["compute_16bit_percent"]
-    assert ((own or 0.0) == pytest.approx(theirs, rel=1e-6)) is (known(TOOL, "compute_16bit_percent", GUIDE, name) is None)
+    assert ((own or 0.0) == pytest.approx(theirs, rel=1e-6)) is (
+        known(TOOL, "compute_16bit_percent", GUIDE, name) is None
+    )
 
 
 def test_copies_are_no_compute_of_any_width():
@@ -209,8 +278,12 @@ def test_copies_are_no_compute_of_any_width():
     assert not any(str(n).startswith(("MemcpyH2D", "MemcpyD2H", "MemcpyD2D")) for n in names)
     time = (compute["end"] - compute["start"]).groupby(compute["cls"]).sum()
     share = 100 * time[DEVICE_COMPUTE_16] / time.sum()
-    assert p.overview["compute_16bit_percent"] == pytest.approx(share, abs=0.5), "kernels hardly overlap here"
-    assert p.overview["compute_16bit_percent"] + p.overview["compute_32bit_percent"] == pytest.approx(100)
+    assert p.overview["compute_16bit_percent"] == pytest.approx(share, abs=0.5), (
+        "kernels hardly overlap here"
+    )
+    assert p.overview["compute_16bit_percent"] + p.overview[
+        "compute_32bit_percent"
+    ] == pytest.approx(100)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("jax/")])
@@ -218,12 +291,17 @@ def test_use_of_tensor_cores_and_rates_of_the_top_ops_are_xprofs(name):
     theirs, ours = xprof(name, TOOL)[0], profile(name).overview["top_ops"]
     assert len(theirs)
     same(ours["op"], theirs["operation"], "op")
-    for mine, other in (("op_tensor_core_eligible", "tcEligibility"), ("uses_tensor_core", "tcUtilization")):
+    for mine, other in (
+        ("op_tensor_core_eligible", "tcEligibility"),
+        ("uses_tensor_core", "tcUtilization"),
+    ):
         assert (mine in ours) is (other in theirs), "TPUs have none"
         if other in theirs:
             same(ours[mine].astype(bool), theirs[other].astype(bool), mine)
     if not known(TOOL, "flopRate", XPROF, name):
-        same(ours["flops_per_second"] / 1e9, theirs["flopRate"].astype(float), "rate", absolute=1e-9)
+        same(
+            ours["flops_per_second"] / 1e9, theirs["flopRate"].astype(float), "rate", absolute=1e-9
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -240,7 +318,9 @@ def test_the_environment_is_xprofs(name):
         shown = text.partition("(")[2].rstrip(")") or text
         if "gfx" in shown:
             # The file states 9.4; that this means gfx942 is XProf's guess.
-            assert shown.startswith(f"AMD GPU - gfx{env['devices'][0]['compute_capability'].replace('.', '')}")
+            assert shown.startswith(
+                f"AMD GPU - gfx{env['devices'][0]['compute_capability'].replace('.', '')}"
+            )
             assert "gfx94" in env["devices"][0]["name"]
         else:
             assert shown in kinds
@@ -298,13 +378,27 @@ def test_classes_of_input_at_their_bounds(waits, other, place, how):
 @pytest.mark.parametrize(
     ("check", "share", "level"),
     [
-        *[(c, s, v) for c in ("kernel_launch", "device_collectives", "all_others") for s, v in ((15.0, "high"), (14.99, "moderate"))],
-        *[(c, s, v) for c in ("kernel_launch", "device_collectives", "all_others") for s, v in ((3.0, "moderate"), (2.99, "no"))],
-        *[("output", s, v) for s, v in ((20.0, "high"), (19.99, "moderate"), (5.0, "moderate"), (4.99, "no"))],
+        *[
+            (c, s, v)
+            for c in ("kernel_launch", "device_collectives", "all_others")
+            for s, v in ((15.0, "high"), (14.99, "moderate"))
+        ],
+        *[
+            (c, s, v)
+            for c in ("kernel_launch", "device_collectives", "all_others")
+            for s, v in ((3.0, "moderate"), (2.99, "no"))
+        ],
+        *[
+            ("output", s, v)
+            for s, v in ((20.0, "high"), (19.99, "moderate"), (5.0, "moderate"), (4.99, "no"))
+        ],
     ],
 )
 def test_parts_of_the_step_at_their_bounds(check, share, level):
-    shares = dict.fromkeys(CATEGORIES, 0.0) | {"input": 6.0, {"all_others": "other"}.get(check, check): share}
+    shares = dict.fromkeys(CATEGORIES, 0.0) | {
+        "input": 6.0,
+        {"all_others": "other"}.get(check, check): share,
+    }
     row = of(shares).loc[check]
     assert (row["level"], row["percent"]) == (level, share)
     assert f"{share:.1f}%" in row["statement"]
@@ -332,7 +426,9 @@ def test_what_was_not_measured_is_unknown_and_no_share_of_0():
     assert "Not measured" in cpu.loc["kernel_launch", "statement"]
 
 
-@pytest.mark.parametrize(("half", "level"), [(9.99, "moderate"), (10.0, "no"), (0.0, "moderate"), (None, "unknown")])
+@pytest.mark.parametrize(
+    ("half", "level"), [(9.99, "moderate"), (10.0, "no"), (0.0, "moderate"), (None, "unknown")]
+)
 def test_little_16_bit_compute(half, level):
     assert of({}, half).loc["precision", "level"] == level
 
@@ -347,7 +443,9 @@ def test_much_eager_time(eager, level):
 
 @pytest.mark.parametrize(("outside", "level"), [(5.0, "no"), (5.01, "moderate")])
 def test_time_outside_of_compiled_programs(outside, level):
-    found = checks.checks({}, {"outside_compilation_percent": outside}, NO_FUNCTIONS, tf_data=False).set_index("check")
+    found = checks.checks(
+        {}, {"outside_compilation_percent": outside}, NO_FUNCTIONS, tf_data=False
+    ).set_index("check")
     assert found.loc["outside_compilation", "level"] == level
 
 
@@ -365,8 +463,15 @@ def test_functions_that_are_traced_again_are_named(tmp_path):
     host.line("python", events)
     o = made(tmp_path, xspace(host)).overview
     functions = o["tf_functions"].set_index("function")
-    assert functions["expensive_percent"].to_dict() == pytest.approx({"test": 100.0, "train": 20.0, "rarely": 100 / 6, "inner": 0.0})
-    assert functions["self_us"].to_dict() == {"test": 1000.0, "train": 10000.0, "rarely": 6000.0, "inner": 5000.0}
+    assert functions["expensive_percent"].to_dict() == pytest.approx(
+        {"test": 100.0, "train": 20.0, "rarely": 100 / 6, "inner": 0.0}
+    )
+    assert functions["self_us"].to_dict() == {
+        "test": 1000.0,
+        "train": 10000.0,
+        "rarely": 6000.0,
+        "inner": 5000.0,
+    }
     assert functions["tracings"].to_dict() == {"test": 0, "train": 2, "rarely": 3, "inner": 1}
     row = o["checks"].set_index("check").loc["tf_function"]
     assert row["level"] == "moderate"
@@ -390,7 +495,9 @@ def test_a_device_is_busy_while_any_stream_runs(tmp_path):
     gpu.line("Stream #2(Compute)", two, line_id=2)
     host.line("python", main, line_id=3)
     o = made(tmp_path, xspace(gpu, idle, host)).overview
-    assert o["device_busy_percent"] == pytest.approx(60.0), "and a device that ran nothing is not in the mean"
+    assert o["device_busy_percent"] == pytest.approx(60.0), (
+        "and a device that ran nothing is not in the mean"
+    )
     assert o["device_idle_percent"] == pytest.approx(40.0)
 
 
@@ -398,22 +505,37 @@ SPAN = st.tuples(st.integers(0, 60), st.integers(0, 25), st.integers(0, 1))
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.lists(SPAN, max_size=12), st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=4))
+@given(
+    st.lists(SPAN, max_size=12),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=4),
+)
 def test_busy_time_counts_each_instant_of_the_steps_once(spans, steps):
     """Against a count of whole picoseconds, one by one."""
     work = pd.DataFrame(
-        [{"host": 0, "device": d, "group": 0, "start": s, "end": s + n, "cls": DEVICE_COMPUTE_32} for s, n, d in spans],
+        [
+            {"host": 0, "device": d, "group": 0, "start": s, "end": s + n, "cls": DEVICE_COMPUTE_32}
+            for s, n, d in spans
+        ],
         columns=["host", "device", "group", "start", "end", "cls"],
     ).astype(np.int64)
     frame = pd.DataFrame(
-        {"host": "h", "start_ms": [s / 1e9 for s, _ in steps], "step_time_ms": [n / 1e9 for _, n in steps], "counted": True}
+        {
+            "host": "h",
+            "start_ms": [s / 1e9 for s, _ in steps],
+            "step_time_ms": [n / 1e9 for _, n in steps],
+            "counted": True,
+        }
     )
     inside = {at for s, n in steps for at in range(s, s + n)}
     shares = []
     for device in (0, 1):
         ran = {at for s, n, d in spans if d == device for at in range(s, s + n)}
         shares.append(100 * len(ran & inside) / len(inside))
-    busy = overview.busy(overview.busy_shares(SimpleNamespace(hosts=["h"], work=SimpleNamespace(frame=lambda: work)), frame))
+    busy = overview.busy(
+        overview.busy_shares(
+            SimpleNamespace(hosts=["h"], work=SimpleNamespace(frame=lambda: work)), frame
+        )
+    )
     if not spans:
         assert busy is None
     else:
@@ -422,7 +544,13 @@ def test_busy_time_counts_each_instant_of_the_steps_once(spans, steps):
 
 def test_one_step_has_no_deviation(tmp_path):
     host = PlaneWriter("/host:CPU")
-    host.line("t", [host.event("train", 0, 10 * MS, step_num=1, _r=1), host.event("dense/MatMul:MatMul", 0, 5 * MS)])
+    host.line(
+        "t",
+        [
+            host.event("train", 0, 10 * MS, step_num=1, _r=1),
+            host.event("dense/MatMul:MatMul", 0, 5 * MS),
+        ],
+    )
     o = made(tmp_path, xspace(host)).overview
     assert o["step_time_ms"] == 10.0
     assert o["step_time_sd_ms"] is None
@@ -432,8 +560,15 @@ def test_when_and_how_long_a_run_was_recorded(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line("t", [host.event("a:A", 0, MS)])
     begin = 1_755_000_000 * 10**9
-    task = PlaneWriter("Task Environment", {"profile_start_time": begin, "profile_stop_time": begin + 1_500_000_000})
-    task.stats |= {"cuda_version": 12040, "hip_runtime_version": 70253211, "libtpu_version": "0.0.9"}
+    task = PlaneWriter(
+        "Task Environment",
+        {"profile_start_time": begin, "profile_stop_time": begin + 1_500_000_000},
+    )
+    task.stats |= {
+        "cuda_version": 12040,
+        "hip_runtime_version": 70253211,
+        "libtpu_version": "0.0.9",
+    }
     env = made(tmp_path, xspace(host, task)).overview["environment"]
     assert env["start_time"] == "2025-08-12T12:00:00+00:00"
     assert env["duration_s"] == 1.5
@@ -445,7 +580,10 @@ def test_when_a_run_was_recorded_is_told_by_the_clock_of_the_file(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line("t", [host.event("a:A", 0, MS)])
     begin = 1_755_000_000
-    clock = made(tmp_path, xspace(host, PlaneWriter("Task Environment", {"profile_start_time": begin * 10**9})))
+    clock = made(
+        tmp_path,
+        xspace(host, PlaneWriter("Task Environment", {"profile_start_time": begin * 10**9})),
+    )
     facts = dict(clock.overview["run_facts"])
     assert facts["Recorded"] == "2025-08-12 12:00:00 UTC"
     assert facts["File written"] == clock.run.source.created.replace("T", " ")
@@ -470,15 +608,25 @@ def test_without_steps_the_time_of_top_ops_is_that_of_the_recording(tmp_path):
     assert [p.run.activity.unit.reword(label) for label in labels] == ["ms"]
 
 
-@pytest.mark.parametrize(("framework", "word"), [("JAX", "jax.jit"), ("PyTorch", "torch.compile"), ("TensorFlow", "tf.function")])
+@pytest.mark.parametrize(
+    ("framework", "word"),
+    [("JAX", "jax.jit"), ("PyTorch", "torch.compile"), ("TensorFlow", "tf.function")],
+)
 def test_what_makes_one_program_of_eager_ops_has_the_frameworks_word(framework, word):
     facts = {"eager_host_percent": 40.0, "eager_device_percent": None}
-    found = checks.checks({}, facts, NO_FUNCTIONS, tf_data=False, framework=titled(framework)).set_index("check")
+    found = checks.checks(
+        {}, facts, NO_FUNCTIONS, tf_data=False, framework=titled(framework)
+    ).set_index("check")
     said = found.loc["eager_host", "statement"]
     assert [w for w in ("jax.jit", "torch.compile", "tf.function") if w in said] == [word]
 
 
 def test_what_the_file_does_not_say_is_absent(tmp_path):
     env = made(tmp_path, training_run(3)).overview["environment"]
-    assert (env["versions"], env["start_time"], env["devices"], env["device_count"]) == ({}, None, [], 0)
+    assert (env["versions"], env["start_time"], env["devices"], env["device_count"]) == (
+        {},
+        None,
+        [],
+        0,
+    )
     assert env["duration_s"] == pytest.approx(0.05, rel=0.5)

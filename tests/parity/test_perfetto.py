@@ -12,7 +12,12 @@ from nbprof.core.trace import Trace
 from tests.support import chrome, perfetto
 from tests.support.perfetto import Story, events_of
 
-WAYS = [{"interned": False}, {"interned": True}, {"interned": True, "forget": True}, {"interned": True, "compressed": True}]
+WAYS = [
+    {"interned": False},
+    {"interned": True},
+    {"interned": True, "forget": True},
+    {"interned": True, "compressed": True},
+]
 
 
 def plain(trace: Trace) -> list[dict[str, Any]]:
@@ -22,7 +27,10 @@ def plain(trace: Trace) -> list[dict[str, Any]]:
         for key, value in one["args"].items():
             if isinstance(value, str) and value.startswith("["):
                 one["args"][key] = json.loads(value)
-    return sorted(out, key=lambda e: (e["pid"], e["tid"], e["start"], -e["duration"], e["name"], str(e["args"])))
+    return sorted(
+        out,
+        key=lambda e: (e["pid"], e["tid"], e["start"], -e["duration"], e["name"], str(e["args"])),
+    )
 
 
 def arrows(trace: Trace) -> list[tuple[int, int, int, str]]:
@@ -33,7 +41,13 @@ def arrows(trace: Trace) -> list[tuple[int, int, int, str]]:
     assert flows.enclosing.all()
     return sorted(
         (i, p, t, str(threads[lane]))
-        for i, p, t, lane in zip(flows.id.tolist(), flows.phase.tolist(), flows.time.tolist(), flows.lane.tolist(), strict=True)
+        for i, p, t, lane in zip(
+            flows.id.tolist(),
+            flows.phase.tolist(),
+            flows.time.tolist(),
+            flows.lane.tolist(),
+            strict=True,
+        )
     )
 
 
@@ -48,7 +62,9 @@ def test_the_twin_in_json_says_the_same(seed: int, way: dict[str, bool]) -> None
     assert len(ours.events) == len(story.slices)
     assert not ours.receipt.lines
     columns = ["host", "process", "thread", "line_id", "events", "pid", "tid", "labels"]
-    assert sorted(ours.lanes[columns].to_numpy().tolist()) == sorted(theirs.lanes[columns].to_numpy().tolist())
+    assert sorted(ours.lanes[columns].to_numpy().tolist()) == sorted(
+        theirs.lanes[columns].to_numpy().tolist()
+    )
     assert arrows(ours) == arrows(theirs)
     for one, other in zip(ours.counters.itertuples(), theirs.counters.itertuples(), strict=True):
         assert (one.series, one.time, one.value) == (other.series, other.time, other.value)

@@ -52,7 +52,12 @@ def test_events_of_a_tpu(tmp_path):
     (path,) = real("jax/tpu-v6e-inference").glob("*.xplane.pb")
     target = tmp_path / "a.xplane.riegeli"
     cut(path, 5, target)
-    assert xspace_proto.differences(xspace_proto.parse(path.read_bytes()), xspace.read([LocalFile(target)])) == []
+    assert (
+        xspace_proto.differences(
+            xspace_proto.parse(path.read_bytes()), xspace.read([LocalFile(target)])
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", ["jax_loop", "tf_cpu", "tf_slow"])
@@ -96,4 +101,9 @@ def test_as_the_library_writes_it(options, tmp_path):
     parts = cut(path, 5, tmp_path / "ours.xplane.riegeli")
     target = tmp_path / "theirs.xplane.riegeli"
     target.write_bytes(by_array_record(tmp_path / "a", parts, options))
-    assert xspace_proto.differences(xspace_proto.parse(path.read_bytes()), xspace.read([LocalFile(target)])) == []
+    assert (
+        xspace_proto.differences(
+            xspace_proto.parse(path.read_bytes()), xspace.read([LocalFile(target)])
+        )
+        == []
+    )

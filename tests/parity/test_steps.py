@@ -73,7 +73,11 @@ def test_every_row_and_column_of_xprof(name, tool):
     for row, tooltip in zip(ours.to_dict("records"), theirs["tooltip"], strict=True):
         values = [row[c] for c in list(COLUMNS.values())[8::-1]]
         text = f"Step {row['name']}, duration: {row['step_time_ms']:.2f} ms"
-        assert text + "".join(f"\n-{label}: {v:.2f} ms" for label, v in zip(LABELS, values, strict=True)) == tooltip
+        assert (
+            text
+            + "".join(f"\n-{label}: {v:.2f} ms" for label, v in zip(LABELS, values, strict=True))
+            == tooltip
+        )
 
 
 @pytest.mark.parametrize("tool", ["input_pipeline_analyzer", "overview_page"])
@@ -115,7 +119,12 @@ def test_every_step_of_the_guides_tools(name, tool):
     # Undone is this alone: their tools did not know the copies of their time (MemcpyH2D) for copies, and counted them as compute.
     ours = analysis.frame(activity, activity.xprof_work.frame())
     same(ours["group"], [d.get("step_number", 0) for d in details], "group")
-    assert {key for d in details for key in d} <= {*GUIDE_FIELDS, "@type", "step_number", "step_name"}
+    assert {key for d in details for key in d} <= {
+        *GUIDE_FIELDS,
+        "@type",
+        "step_number",
+        "step_name",
+    }
     for field, value in GUIDE_FIELDS.items():
         same(
             [0.0 if np.isnan(v := value(row)) else v for row in ours.to_dict("records")],
@@ -127,7 +136,10 @@ def test_every_step_of_the_guides_tools(name, tool):
     deviation = times.std() if len(times) > 1 else 0.0
     same(
         [times.mean(), deviation, times.min(), times.max()],
-        [summary[k] if k != "standard_deviation" else summary.get(k, 0.0) for k in ("average", "standard_deviation", "minimum", "maximum")],
+        [
+            summary[k] if k != "standard_deviation" else summary.get(k, 0.0)
+            for k in ("average", "standard_deviation", "minimum", "maximum")
+        ],
         "summary",
     )
 
@@ -151,13 +163,19 @@ def test_host_work_is_part_of_the_steps_of_a_gpu(tmp_path):
     p = made(tmp_path, gpu_run())
     ours, theirs = p.steps.frame.iloc[0], p.steps.as_xprof().iloc[0]
     assert (ours["kernel_launch_ms"], ours["step_time_ms"], ours["other_ms"]) == (2.0, 10.0, 2.0)
-    assert (theirs["kernel_launch_ms"], theirs["step_time_ms"], theirs["other_ms"]) == (0.0, 8.0, 2.0)
+    assert (theirs["kernel_launch_ms"], theirs["step_time_ms"], theirs["other_ms"]) == (
+        0.0,
+        8.0,
+        2.0,
+    )
     assert (ours["name"], theirs["name"]) == ("train 5", "1")
 
 
 def test_steps_of_the_host_where_a_gpu_recorded_nothing():
     steps = profile("tf-cpu/prefetch-128-empty-gpu-plane").steps.frame
-    assert steps["name"].tolist() == [f"train {n}" for n in range(109, 128)], "before and after them are eager ops that no mark is around"
+    assert steps["name"].tolist() == [f"train {n}" for n in range(109, 128)], (
+        "before and after them are eager ops that no mark is around"
+    )
     assert steps[["device_compute_ms", "kernel_launch_ms", "output_ms"]].isna().all(axis=None)
     assert (steps["host_compute_ms"] > 0).all()
 
@@ -175,7 +193,9 @@ def test_stored_groups_come_back_when_they_are_recomputed(name):
     trace = xspace.read([LocalFile(next(real(name).glob("*.xplane.pb")))])
     _name_lanes(trace)
     stored, step_name = trace.arg("group_id"), trace.text_arg("step_name")
-    trace.args = {key: column for key, column in trace.args.items() if key not in ("group_id", "step_name")}
+    trace.args = {
+        key: column for key, column in trace.args.items() if key not in ("group_id", "step_name")
+    }
     again = group(trace, trace.names)
     raw = np.isin(trace.lanes["kind"].to_numpy(), ["host", "device"])[trace.events.lane]
     found = raw & (again.group >= 0)
@@ -187,18 +207,26 @@ def test_stored_groups_come_back_when_they_are_recomputed(name):
     launched = trace.arg("correlation_id")[lost] > 0
     assert (launched | np.isin(above, lost) | (names[lost] == "EagerKernelExecute")).all()
     assert len(lost) == 13
-    told = {int(stored[e]): trace.strings[step_name[e]] for e in np.flatnonzero((step_name >= 0) & (stored >= 0)).tolist()}
+    told = {
+        int(stored[e]): trace.strings[step_name[e]]
+        for e in np.flatnonzero((step_name >= 0) & (stored >= 0)).tolist()
+    }
     assert told == {ident: text for (_, ident), text in again.names.items()}
 
 
 IDLE_STEP = [(g, 10 * g + 2, 10 * g + 6) for g in (0, 1, 3)]
 FIRST, SECOND = [(0, 0, 10), (1, 10, 20)], [(0, 0, 6), (1, 10, 24), (2, 24, 30)]
 ODD = {
-    "two GPUs with unequal steps": lambda: write(gpu_plane(0, FIRST, FIRST), gpu_plane(1, SECOND, SECOND)),
-    "a step without device work": lambda: write(
-        gpu_plane(0, IDLE_STEP, IDLE_STEP), marked_host([(g, 10 * g, 10 * g + 10) for g in range(4)])
+    "two GPUs with unequal steps": lambda: write(
+        gpu_plane(0, FIRST, FIRST), gpu_plane(1, SECOND, SECOND)
     ),
-    "stored groups without a Steps line": lambda: write(gpu_plane(0, [(0, 0, 4), (1, 5, 6), (0, 7, 9)])),
+    "a step without device work": lambda: write(
+        gpu_plane(0, IDLE_STEP, IDLE_STEP),
+        marked_host([(g, 10 * g, 10 * g + 10) for g in range(4)]),
+    ),
+    "stored groups without a Steps line": lambda: write(
+        gpu_plane(0, [(0, 0, 4), (1, 5, 6), (0, 7, 9)])
+    ),
     "no stored groups and no Steps line": gpu_without_steps_line,
     "an empty GPU": lambda: write(gpu_plane(0, []), marked_host([(0, 0, 10)])),
     "steps on the host with gaps": lambda: host_steps((0, 10), (10, 10), (25, 10)),

@@ -32,12 +32,26 @@ class Walk:
         below, rows, names = {}, [], trace.names[trace.events.name]
         values = {key: trace.arg(key, -1) for key in ("id", "parent_id", "element_id")}
         lanes = trace.lanes
-        mine = [h == host and kind == "host" for h, kind in zip(lanes["host"], lanes["kind"], strict=True)]
+        mine = [
+            h == host and kind == "host"
+            for h, kind in zip(lanes["host"], lanes["kind"], strict=True)
+        ]
         for at in range(len(trace.events)):
-            if mine[trace.events.lane[at]] and (ITERATOR.match(names[at]) or names[at].endswith(("Produce", "Consume"))):
+            if mine[trace.events.lane[at]] and (
+                ITERATOR.match(names[at]) or names[at].endswith(("Produce", "Consume"))
+            ):
                 begin = int(trace.events.start[at])
                 facts = {key: int(column[at]) for key, column in values.items()}
-                rows.append((int(trace.events.lane[at]), begin, begin + int(trace.events.duration[at]), at, names[at], facts))
+                rows.append(
+                    (
+                        int(trace.events.lane[at]),
+                        begin,
+                        begin + int(trace.events.duration[at]),
+                        at,
+                        names[at],
+                        facts,
+                    )
+                )
         above, made_by = {}, {}
         for lane in {row[0] for row in rows}:
             open_ = []
@@ -79,13 +93,26 @@ class Walk:
 
     def own(self, at):
         begin, end = self.calls[at][:2]
-        cuts = sorted({begin, end, *(min(max(t, begin), end) for c in self.below.get(at, []) for t in self.calls[c][:2])})
+        cuts = sorted(
+            {
+                begin,
+                end,
+                *(
+                    min(max(t, begin), end)
+                    for c in self.below.get(at, [])
+                    for t in self.calls[c][:2]
+                ),
+            }
+        )
         spans = [self.calls[c][:2] for c in self.below.get(at, [])]
         return sum(b - a for a, b in pairwise(cuts) if not any(x <= a and b <= y for x, y in spans))
 
     def own_by_sum(self, at):
         begin, end = self.calls[at][:2]
-        inner = [max(0, min(self.calls[c][1], end) - max(self.calls[c][0], begin)) for c in self.below.get(at, [])]
+        inner = [
+            max(0, min(self.calls[c][1], end) - max(self.calls[c][0], begin))
+            for c in self.below.get(at, [])
+        ]
         return end - begin - sum(inner)
 
     def pipelines(self):
@@ -96,7 +123,10 @@ class Walk:
             above_of.setdefault(ident, parent)
         out, count = {}, {}
         for root in sorted(i for i, name in name_of.items() if len(name.split("::")) == 2):
-            device = any(above_of[i] == root and name.startswith("Iterator::Prefetch::Generator") for i, name in name_of.items())
+            device = any(
+                above_of[i] == root and name.startswith("Iterator::Prefetch::Generator")
+                for i, name in name_of.items()
+            )
             side = "Device" if device else "Host"
             label = f"{side}:{count.get(side, 0)}"
             count[side] = count.get(side, 0) + 1
@@ -111,14 +141,23 @@ class Walk:
         for at in self.visit(root, {}, only_overlapping=False):
             begin, end, ident = self.calls[at][:3]
             total, own, count, first, blocks = parts.get(ident, (0, 0, 0, 2**62, False))
-            parts[ident] = (total + end - begin, own + self.own(at), count + 1, min(first, begin), blocks or at in blocking)
+            parts[ident] = (
+                total + end - begin,
+                own + self.own(at),
+                count + 1,
+                min(first, begin),
+                blocks or at in blocking,
+            )
         return parts
 
 
 def compare(p):
     """Every figure of our frames against the walk; gives how many calls were compared."""
     compared = 0
-    pipelines, nodes, calls = (frame.set_index(["host", "pipeline"]) for frame in (p.tf_data.pipelines, p.tf_data.nodes, p.tf_data.calls))
+    pipelines, nodes, calls = (
+        frame.set_index(["host", "pipeline"])
+        for frame in (p.tf_data.pipelines, p.tf_data.nodes, p.tf_data.calls)
+    )
     labels = set()
     for host in p.hosts:
         walk = Walk(p.run.trace, host)
@@ -131,7 +170,9 @@ def compare(p):
             assert mine["rank"].tolist() == list(range(len(time)))
             assert (row["calls"], row["slow_calls"]) == (len(time), sum(t > 50 * US for t in time))
             figures = (sum(time) / len(time) / 1e6, min(time) / 1e6, max(time) / 1e6)
-            assert (row["mean_us"], row["min_us"], row["max_us"]) == pytest.approx(figures, rel=1e-12)
+            assert (row["mean_us"], row["min_us"], row["max_us"]) == pytest.approx(
+                figures, rel=1e-12
+            )
             together = {}
             for rank, (_, parts) in enumerate(listed):
                 compared += 1
@@ -145,7 +186,10 @@ def compare(p):
                     together[ident] = (*sums, min(old[3], part[3]), old[4] or part[4])
                 if rank in (0, len(listed) // 2, len(listed) - 1):
                     nodes_are(p.tf_data.call(label, rank=rank, host=host), parts, name_of)
-            assert (row["bottleneck_path"], row["bottleneck_us"]) == (mine["bottleneck_path"].iloc[0], mine["bottleneck_us"].iloc[0])
+            assert (row["bottleneck_path"], row["bottleneck_us"]) == (
+                mine["bottleneck_path"].iloc[0],
+                mine["bottleneck_us"].iloc[0],
+            )
             nodes_are(nodes.loc[[(host, label)]], together, name_of)
     assert labels == set(pipelines.index)
     return compared
@@ -184,7 +228,13 @@ PART = st.tuples(
     st.sampled_from([1, 2, 3, 4, 5, "Produce", "Consume"]),
     st.integers(1, 3),  # element
 )
-NAME = {1: "Iterator::Root", 2: "Iterator::Root::A", 3: "Iterator::Root::A::B", 4: "Iterator::Root::C", 5: "ReduceIterator::Model"}
+NAME = {
+    1: "Iterator::Root",
+    2: "Iterator::Root::A",
+    3: "Iterator::Root::A::B",
+    4: "Iterator::Root::C",
+    5: "ReduceIterator::Model",
+}
 ABOVE = {1: 0, 2: 1, 3: 2, 4: 1, 5: 0}
 
 
@@ -199,11 +249,16 @@ def test_random_calls(tmp_path_factory, parts):
                 facts = {"id": kind, "parent_id": ABOVE[kind]}
                 events.append(host.event(NAME[kind], start * US, length * US, **facts))
             else:
-                events.append(host.event(f"Prefetch{kind}", start * US, length * US, element_id=element))
+                events.append(
+                    host.event(f"Prefetch{kind}", start * US, length * US, element_id=element)
+                )
         host.line(f"thread {lane}", events, line_id=lane + 1)
     p = made(tmp_path_factory.mktemp("random"), xspace(host))
     compare(p)
-    for frame in (p.tf_data.nodes, *(p.tf_data.call(c.pipeline, rank=c.rank) for c in p.tf_data.calls.itertuples())):
+    for frame in (
+        p.tf_data.nodes,
+        *(p.tf_data.call(c.pipeline, rank=c.rank) for c in p.tf_data.calls.itertuples()),
+    ):
         assert (frame["self_ms"] >= 0).all()
         assert (frame["self_ms"] <= frame["total_ms"]).all()
 
@@ -213,7 +268,15 @@ def pipeline(*extra, root=100):
     host = PlaneWriter("/host:CPU")
     main = [
         host.event("Iterator::Root", 0, root * US, id=1),
-        host.event("Iterator::Root::ParallelBatch", 5 * US, (root - 15) * US, id=2, parent_id=1, parallelism=2, batch_size=2),
+        host.event(
+            "Iterator::Root::ParallelBatch",
+            5 * US,
+            (root - 15) * US,
+            id=2,
+            parent_id=1,
+            parallelism=2,
+            batch_size=2,
+        ),
         host.event("ParallelBatchConsume", 6 * US, US, element_id=7),
         *[host.event(*event) for event in extra],
     ]
@@ -221,7 +284,9 @@ def pipeline(*extra, root=100):
     for lane, begin in ((2, 10), (3, 20)):
         events = [
             host.event("ParallelBatchProduce", begin * US, 52 * US, element_id=7),
-            host.event("Iterator::Root::ParallelBatch::Map", (begin + 1) * US, 50 * US, id=3, parent_id=2),
+            host.event(
+                "Iterator::Root::ParallelBatch::Map", (begin + 1) * US, 50 * US, id=3, parent_id=2
+            ),
         ]
         host.line(f"pool {lane}", events, line_id=lane)
     return xspace(host)
@@ -231,7 +296,9 @@ def test_time_in_which_several_inputs_ran_is_taken_off_once(tmp_path):
     """Of ParallelBatch's 85 us, 60 (11 to 71) are covered by its two inputs of 50 us; a sum of the overlaps would leave -15."""
     p = made(tmp_path, pipeline())
     nodes = p.tf_data.nodes.set_index("iterator")
-    assert nodes["self_ms"].to_dict() == pytest.approx({"Root": 0.015, "ParallelBatch": 0.025, "Map": 0.1})
+    assert nodes["self_ms"].to_dict() == pytest.approx(
+        {"Root": 0.015, "ParallelBatch": 0.025, "Map": 0.1}
+    )
     assert nodes.loc["Map", "calls"] == 2
     walk = Walk(p.run.trace, "host-a")
     assert min(walk.own_by_sum(at) for at in walk.calls) == -15 * US
@@ -246,7 +313,9 @@ def test_what_was_made_before_it_was_asked_for_blocks_nothing(tmp_path):
         "main",
         [
             host.event("Iterator::Root", 500 * US, 60 * US, id=1),
-            host.event("Iterator::Root::Prefetch", 501 * US, 10 * US, id=2, parent_id=1, buffer_size=2),
+            host.event(
+                "Iterator::Root::Prefetch", 501 * US, 10 * US, id=2, parent_id=1, buffer_size=2
+            ),
             host.event("PrefetchConsume", 502 * US, US, element_id=3),
         ],
         line_id=1,
@@ -270,7 +339,13 @@ def test_what_was_made_before_it_was_asked_for_blocks_nothing(tmp_path):
 @pytest.mark.parametrize(("us", "bound"), [(50, False), (51, True)])
 def test_a_call_of_50_us_is_no_bottleneck(tmp_path, us, bound):
     host = PlaneWriter("/host:CPU")
-    host.line("main", [host.event("Iterator::Root", 0, us * US, id=1), host.event("Iterator::Root", 90 * US, 10 * US, id=1)])
+    host.line(
+        "main",
+        [
+            host.event("Iterator::Root", 0, us * US, id=1),
+            host.event("Iterator::Root", 90 * US, 10 * US, id=1),
+        ],
+    )
     p = made(tmp_path, xspace(host))
     summary = p.tf_data.summary
     assert summary["input_bound"] is bound
@@ -312,17 +387,26 @@ def test_hosts_are_combined_the_slowest_first(tmp_path):
     for name, us in (("a", 60), ("b", 700)):
         host = PlaneWriter("/host:CPU")
         host.line(
-            "main", [host.event("Iterator::Root", 0, us * US, id=1), host.event("Iterator::Root::Map", 0, us * US, id=2, parent_id=1)]
+            "main",
+            [
+                host.event("Iterator::Root", 0, us * US, id=1),
+                host.event("Iterator::Root::Map", 0, us * US, id=2, parent_id=1),
+            ],
         )
         (tmp_path / f"{name}.xplane.pb").write_bytes(xspace(host, hostname=name))
     p = load(tmp_path)
-    assert p.tf_data.pipelines[["host", "pipeline", "max_us"]].to_numpy().tolist() == [["b", "Host:0", 700.0], ["a", "Host:0", 60.0]]
+    assert p.tf_data.pipelines[["host", "pipeline", "max_us"]].to_numpy().tolist() == [
+        ["b", "Host:0", 700.0],
+        ["a", "Host:0", 60.0],
+    ]
     assert p.tf_data.summary["host"] == "b"
     with pytest.raises(NbprofError, match="rank"):
         p.tf_data.call("Host:0", rank=1, host="a")
     with pytest.raises(NbprofError, match="Host:3"):
         p.tf_data.call("Host:3")
-    assert p.tf_data.call("Host:0")["total_ms"].tolist() == [0.7, 0.7], "of pipelines of one name that of the slowest call"
+    assert p.tf_data.call("Host:0")["total_ms"].tolist() == [0.7, 0.7], (
+        "of pipelines of one name that of the slowest call"
+    )
 
 
 def test_a_loop_over_a_dataset_inside_a_function_is_read(tmp_path):

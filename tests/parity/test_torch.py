@@ -30,7 +30,9 @@ def run(request, tmp_path_factory) -> tuple[Profile, pd.DataFrame]:
         programs.run(KEY_AVERAGES, folder / "run", needs="torch")
     table = next(folder.glob("*.key_averages.json"))
     said = pd.DataFrame(json.loads(table.read_text()))
-    return load(next(folder.glob(f"{table.name.partition('.')[0]}.pt.trace.json*"))), said.set_index("key").sort_index()
+    return load(
+        next(folder.glob(f"{table.name.partition('.')[0]}.pt.trace.json*"))
+    ), said.set_index("key").sort_index()
 
 
 def ours(p: Profile) -> pd.DataFrame:
@@ -54,7 +56,13 @@ def test_every_op_has_its_count_and_its_times(run):
 def test_the_shares_are_of_the_time_in_ops(run):
     p, said = run
     table, ops = ours(p), said[~said["annotation"] & (said.index != OUTSIDE)]
-    same(table["self_fraction"], (ops["self_us"] / ops["self_us"].sum()).tolist(), "share", rel=1e-4, absolute=1e-6)
+    same(
+        table["self_fraction"],
+        (ops["self_us"] / ops["self_us"].sum()).tolist(),
+        "share",
+        rel=1e-4,
+        absolute=1e-6,
+    )
 
 
 def test_what_is_no_op_is_an_annotation_of_the_program(run):
@@ -74,11 +82,17 @@ def test_every_byte_counts_for_the_op_that_took_it_or_gave_it_back(run):
     p, said = run
     rows = p.run.activity.allocations
     signed = np.where(rows["allocation"], rows["allocated"], -rows["allocated"])
-    by_op = pd.Series(signed, p.run.activity.ops.values[rows["op"].to_numpy(np.int64)]).groupby(level=0).sum()
+    by_op = (
+        pd.Series(signed, p.run.activity.ops.values[rows["op"].to_numpy(np.int64)])
+        .groupby(level=0)
+        .sum()
+    )
     assert len(rows) > 50
     ops = said[~said["annotation"] & (said.index != OUTSIDE)]["self_bytes"]
     assert (ops != 0).sum() > 5
-    assert {op: int(size) for op, size in by_op.items() if op and size} == {op: int(size) for op, size in ops.items() if size}
+    assert {op: int(size) for op, size in by_op.items() if op and size} == {
+        op: int(size) for op, size in ops.items() if size
+    }
     # In annotations, and outside of all.
     assert by_op.get("", 0) == said["self_bytes"].sum() - ops.sum()
 
@@ -102,8 +116,18 @@ def test_the_timeline_has_every_allocation_with_its_op(run):
     timeline, rows = p.memory.timeline, p.run.activity.allocations
     taken = timeline[timeline["event"] == "allocation"].groupby("op")["allocated_bytes"].sum()
     mine = rows[rows["allocation"]]
-    by_op = pd.Series(mine["allocated"].to_numpy(), p.run.activity.ops.values[mine["op"].to_numpy(np.int64)]).groupby(level=0).sum()
+    by_op = (
+        pd.Series(
+            mine["allocated"].to_numpy(), p.run.activity.ops.values[mine["op"].to_numpy(np.int64)]
+        )
+        .groupby(level=0)
+        .sum()
+    )
     assert taken.to_dict() == by_op.to_dict()
-    assert timeline["allocated_bytes"].sum() == int(np.where(rows["allocation"], rows["allocated"], -rows["allocated"]).sum())
+    assert timeline["allocated_bytes"].sum() == int(
+        np.where(rows["allocation"], rows["allocated"], -rows["allocated"]).sum()
+    )
     held = timeline["in_use_bytes"].to_numpy()
-    assert np.array_equal(np.diff(held), timeline["allocated_bytes"].to_numpy()[1:]), "bytes in use go by what is taken and given back"
+    assert np.array_equal(np.diff(held), timeline["allocated_bytes"].to_numpy()[1:]), (
+        "bytes in use go by what is taken and given back"
+    )

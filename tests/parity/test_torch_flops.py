@@ -24,7 +24,11 @@ class Model(torch.nn.Module):
         self.stem = torch.nn.Conv2d(3, 16, 5, stride=2, padding=1)
         self.up = torch.nn.ConvTranspose2d(16, 8, 2, stride=2)
         self.norm = torch.nn.LayerNorm(8)
-        self.qkv, self.out, self.head = torch.nn.Linear(8, 24), torch.nn.Linear(8, 8), torch.nn.Linear(8, 5)
+        self.qkv, self.out, self.head = (
+            torch.nn.Linear(8, 24),
+            torch.nn.Linear(8, 8),
+            torch.nn.Linear(8, 5),
+        )
 
     def block(self, x):
         q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
@@ -34,7 +38,11 @@ class Model(torch.nn.Module):
     def forward(self, x):
         x = self.up(torch.relu(self.stem(x))).flatten(2).transpose(1, 2)
         # Stopped early, the last op is in the recording although it was given up.
-        x = checkpoint(self.block, x, use_reentrant=False, early_stop=False) if self.again else self.block(x)
+        x = (
+            checkpoint(self.block, x, use_reentrant=False, early_stop=False)
+            if self.again
+            else self.block(x)
+        )
         return self.head(x.mean(1))
 
 
@@ -68,7 +76,9 @@ def test_a_model_and_one_that_computes_again(tmp_path):
     assert plain.roofline.total["recomputed_flops"] == 0
     steps = plain.roofline.steps
     assert steps["model_flops"].tolist() == [flops] * STEPS
-    assert steps["mfu_fraction"].tolist() == pytest.approx([flops / (ms / 1e3) / 1e12 for ms in steps["step_time_ms"]])
+    assert steps["mfu_fraction"].tolist() == pytest.approx(
+        [flops / (ms / 1e3) / 1e12 for ms in steps["step_time_ms"]]
+    )
     # PyTorch counts what runs; what ran again is not of the model.
     total = again.roofline.total
     assert total["model_flops"] == STEPS * flops
@@ -76,4 +86,6 @@ def test_a_model_and_one_that_computes_again(tmp_path):
     assert total["recomputed_flops"] > 0
     frame = plain.roofline.frame
     assert frame["flops"].sum() > STEPS * flops, "elementwise ops and norms compute, too"
-    assert frame["self_us"].sum() == pytest.approx(plain.torch_ops.frame.query("kind == 'op'")["host_self_us"].sum(), rel=1e-6)
+    assert frame["self_us"].sum() == pytest.approx(
+        plain.torch_ops.frame.query("kind == 'op'")["host_self_us"].sum(), rel=1e-6
+    )

@@ -58,15 +58,25 @@ def test_modules_are_a_tree_in_the_order_of_their_calls():
     assert table["device_total_us"].isna().all()
     host = table.set_index("module")
     children = host.loc[[inner, "Net_0/Linear_0", "Net_0/Linear_1"], "host_total_us"].sum()
-    assert host.loc["Net_0", "host_self_us"] == pytest.approx(host.loc["Net_0", "host_total_us"] - children)
+    assert host.loc["Net_0", "host_self_us"] == pytest.approx(
+        host.loc["Net_0", "host_total_us"] - children
+    )
     # Each layer has a backward pass; that of a module includes those in it, and what its own forward method computes (relu).
     assert (table["backward_host_us"] > 0).all()
-    assert host.loc["Net_0", "backward_host_us"] > host.loc[[inner, "Net_0/Linear_0", "Net_0/Linear_1"], "backward_host_us"].sum()
+    assert (
+        host.loc["Net_0", "backward_host_us"]
+        > host.loc[[inner, "Net_0/Linear_0", "Net_0/Linear_1"], "backward_host_us"].sum()
+    )
 
 
 def test_ops_of_the_backward_pass_stand_with_their_module():
-    table = load(DATA / "modules.pt.trace.json.gz").torch_ops.by("module").set_index(["op", "module"])
-    assert table.loc[("aten::convolution_backward", "Net_0/Sequential_0/Conv1d_0"), "calls"].item() == 2
+    table = (
+        load(DATA / "modules.pt.trace.json.gz").torch_ops.by("module").set_index(["op", "module"])
+    )
+    assert (
+        table.loc[("aten::convolution_backward", "Net_0/Sequential_0/Conv1d_0"), "calls"].item()
+        == 2
+    )
     # Of the first layer the gradient of the weights and of the input, of the last one both too; twice.
     of = table.loc["aten::mm"]["calls"]
     assert of.to_dict() == {"Net_0/Linear_0": 4, "Net_0/Linear_1": 4}
@@ -100,9 +110,19 @@ def gpu(tmp_path: Path):
     for i, name in enumerate(("Net_0", "Linear_0")):
         k.add(f"nn.Module: {name}", "python_function", 10 + i, 200 - 2 * i)
     k.add("train.py(7): step", "python_function", 5, 500)
-    outer = k.op("aten::linear", 20, 100, **{"Sequence number": 3, "Fwd thread id": 0, "Input Dims": [[2, 3], [3, 3]]})
+    outer = k.op(
+        "aten::linear",
+        20,
+        100,
+        **{"Sequence number": 3, "Fwd thread id": 0, "Input Dims": [[2, 3], [3, 3]]},
+    )
     assert outer
-    inner = k.op("aten::addmm", 30, 50, **{"Sequence number": 3, "Fwd thread id": 0, "Input Dims": [[3], [2, 3], [3, 3]]})
+    inner = k.op(
+        "aten::addmm",
+        30,
+        50,
+        **{"Sequence number": 3, "Fwd thread id": 0, "Input Dims": [[3], [2, 3], [3, 3]]},
+    )
     k.launched("gemm", 40, 60, 25, op=inner)
     k.op("LinearBackward0", 600, 90, tid=9, **{"Sequence number": 3, "Fwd thread id": 1})
     below = k.op("aten::mm", 610, 40, tid=9)
@@ -124,13 +144,20 @@ def test_device_time_goes_to_the_op_that_launched_and_to_those_around(tmp_path):
     assert table.loc["ProfilerStep#1", "device_total_us"] == 30
     assert table["device_self_us"].sum() == 100
     # The call that launches is taken off the op.
-    assert table.loc["aten::addmm", "host_self_us"] == pytest.approx(50 - table.loc["cudaLaunchKernel", "host_avg_us"])
+    assert table.loc["aten::addmm", "host_self_us"] == pytest.approx(
+        50 - table.loc["cudaLaunchKernel", "host_avg_us"]
+    )
     assert table.loc["cudaLaunchKernel", "kind"] == "runtime"
 
 
 def test_an_op_that_only_calls_itself_counts_once(tmp_path):
     row = gpu(tmp_path).torch_ops.frame.set_index("op").loc["aten::to"]
-    assert (row["calls"], row["host_total_us"], row["host_self_us"], row["device_total_us"]) == (1, 60, 50, 5)
+    assert (row["calls"], row["host_total_us"], row["host_self_us"], row["device_total_us"]) == (
+        1,
+        60,
+        50,
+        5,
+    )
 
 
 def test_the_backward_pass_goes_to_the_innermost_op_of_its_number(tmp_path):
@@ -140,7 +167,9 @@ def test_the_backward_pass_goes_to_the_innermost_op_of_its_number(tmp_path):
     assert by_module["aten::_to_copy"] is None
     modules = p.torch_ops.modules.set_index("name")
     assert modules.loc["Linear_0", ["device_self_us", "backward_device_us"]].tolist() == [25, 70]
-    assert modules.loc["Net_0", ["device_self_us", "device_total_us", "backward_device_us"]].tolist() == [0, 25, 70]
+    assert modules.loc[
+        "Net_0", ["device_self_us", "device_total_us", "backward_device_us"]
+    ].tolist() == [0, 25, 70]
     stack = p.torch_ops.by("stack").set_index("op")["call_stack"]
     assert stack["aten::mm"] == "nn.Module: Linear_0\nnn.Module: Net_0\ntrain.py(7): step"
 
@@ -153,7 +182,9 @@ def test_without_stacks_and_shapes_the_key_is_none(tmp_path):
     for key, column in (("shapes", "input_shapes"), ("stack", "call_stack"), ("module", "module")):
         assert p.torch_ops.by(key)[column].tolist() == [None, None]
     assert p.torch_ops.modules.empty
-    with pytest.raises(NbprofError, match=r"by 'op', 'shapes', 'stack', 'module', 'source', not by 'file'"):
+    with pytest.raises(
+        NbprofError, match=r"by 'op', 'shapes', 'stack', 'module', 'source', not by 'file'"
+    ):
         p.torch_ops.by("file")
 
 
@@ -163,7 +194,13 @@ def test_other_frameworks_have_none():
     assert p.torch_ops.modules.empty
 
 
-@pytest.mark.parametrize("name", ["kineto/mi300-ddp-resnet18/train_resnet18.json.gz", "kineto/h100-bert/h100_bert.pt.trace.json.gz"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kineto/mi300-ddp-resnet18/train_resnet18.json.gz",
+        "kineto/h100-bert/h100_bert.pt.trace.json.gz",
+    ],
+)
 def test_modules_of_real_profiles_add_up(name):
     p = load(real(name))
     table = p.torch_ops.modules
@@ -171,5 +208,8 @@ def test_modules_of_real_profiles_add_up(name):
     assert top["device_total_us"].sum() == pytest.approx(table["device_self_us"].sum())
     ops = p.torch_ops.by("module")
     inside = ops[ops["module"].notna()]
-    assert np.isclose(inside["device_self_us"].sum(), top["device_total_us"].sum() + top["backward_device_us"].sum())
+    assert np.isclose(
+        inside["device_self_us"].sum(),
+        top["device_total_us"].sum() + top["backward_device_us"].sum(),
+    )
     assert ops["device_self_us"].sum() == pytest.approx(p.torch_ops.frame["device_self_us"].sum())

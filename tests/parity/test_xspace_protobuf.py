@@ -108,7 +108,10 @@ def test_the_schema_is_that_of_tensorflow(tensorflow):
     theirs = json.loads((tensorflow[0] / "schema.json").read_text())
     types = {"double": 1, "int64": 3, "uint64": 4, "string": 9, "bytes": 12}
     ours = {
-        message: sorted([name, number, types.get(kind, 11), bool(oneof)] for name, number, kind, _, oneof in fields)
+        message: sorted(
+            [name, number, types.get(kind, 11), bool(oneof)]
+            for name, number, kind, _, oneof in fields
+        )
         for message, fields in xspace_proto.SCHEMA.items()
     }
     assert ours == theirs
@@ -121,5 +124,8 @@ def test_a_fresh_recording_of_jax(tmp_path):
 def test_a_file_that_went_through_a_text_codec_is_rejected_with_a_remedy():
     path = real("bad/utf8-mangled.xplane.pb")
     assert xspace_proto.parse(path.read_bytes()) is None
-    with pytest.raises(ReadError, match=r"utf8-mangled.xplane.pb, byte [\d,]+: .*copied as text.*copy the original again in binary mode"):
+    with pytest.raises(
+        ReadError,
+        match=r"utf8-mangled.xplane.pb, byte [\d,]+: .*copied as text.*copy the original again in binary mode",
+    ):
         xspace.read([LocalFile(path)])

@@ -33,5 +33,11 @@ assert "PIL.JpegImagePlugin" not in sys.modules
 def test_a_profile_imports_little_and_nothing_to_draw_with_before_it_is_drawn() -> None:
     environment = {**os.environ, "NBPROF_CACHE": "0"}
     path = str(DATA / "xspace" / "jax_cpu.xplane.pb")
-    done = subprocess.run([sys.executable, "-c", SCRIPT, path], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, path],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
     assert not done.returncode, done.stderr

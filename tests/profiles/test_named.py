@@ -33,8 +33,13 @@ def test_each_frame_is_the_one_under_p(profile):
 
 def test_programs_are_named_in_brackets(profile):
     module = profile.memory_viewer.modules.module[0]
-    assert frame(profile, f"memory_viewer[{module}].timeline").equals(profile.memory_viewer[module].timeline)
-    for name, said in (("memory_viewer[nothing].at_peak", "nothing"), ("memory_viewer[module].at_peak", "put the name of a program")):
+    assert frame(profile, f"memory_viewer[{module}].timeline").equals(
+        profile.memory_viewer[module].timeline
+    )
+    for name, said in (
+        ("memory_viewer[nothing].at_peak", "nothing"),
+        ("memory_viewer[module].at_peak", "put the name of a program"),
+    ):
         with pytest.raises(NbprofError, match=said):
             frame(profile, name)
 
@@ -48,7 +53,18 @@ def test_frames_of_a_comparison(profile):
 
 @pytest.mark.parametrize(
     "name",
-    ["kernel.by_nam", "run", "__class__", "steps.__init__", "save", "trace.export", "trace.range", "comparison.verdict", "", "." * 99],
+    [
+        "kernel.by_nam",
+        "run",
+        "__class__",
+        "steps.__init__",
+        "save",
+        "trace.export",
+        "trace.range",
+        "comparison.verdict",
+        "",
+        "." * 99,
+    ],
 )
 def test_what_is_no_frame_is_not_reached(profile, name):
     with pytest.raises(NbprofError, match="there is no frame"):

@@ -92,7 +92,9 @@ def test_refused(condition, said):
 
 
 def test_a_frame_without_rows_takes_every_comparison():
-    nothing = pd.DataFrame({"op": pd.Series([], dtype=object), "self_us": pd.Series([], dtype=object)})
+    nothing = pd.DataFrame(
+        {"op": pd.Series([], dtype=object), "self_us": pd.Series([], dtype=object)}
+    )
     for condition in ("self_us > 1", "op == 'x'", "'x' in op", "op in ['x']"):
         assert where(nothing, condition).empty
 

@@ -46,7 +46,11 @@ def test_a_file_is_there_when_it_is_complete(tmp_path):
             3 << 20,
             r"No space left on device\). It needs 3.00 MiB: free some space, or choose a folder on another disk \(.+ free here\)",
         ),
-        (errno.ENOSPC, None, r"No space left on device\). Free some space, or choose a folder on another disk"),
+        (
+            errno.ENOSPC,
+            None,
+            r"No space left on device\). Free some space, or choose a folder on another disk",
+        ),
         (errno.EACCES, 3, r"Permission denied\). Choose a folder that you can write to\.$"),
         (errno.EIO, 3, r"Input/output error\). Choose another folder\.$"),
     ],
@@ -60,7 +64,9 @@ def test_a_disk_that_does_not_take_it_leaves_what_was_there(tmp_path, number, si
             file.write(b"half")
             raise OSError(number, os.strerror(number))
 
-    with pytest.raises(NbprofError, match=rf"report\.html: the report could not be written \({says}"):
+    with pytest.raises(
+        NbprofError, match=rf"report\.html: the report could not be written \({says}"
+    ):
         fail()
     assert target.read_text() == "before"
     assert list(tmp_path.iterdir()) == [target]
@@ -87,13 +93,21 @@ def test_a_device_stays_a_device():
     write(NULL)
     after = NULL.stat()
     assert stat.S_ISCHR(after.st_mode)
-    assert (after.st_ino, after.st_rdev, after.st_mode, after.st_uid) == (before.st_ino, before.st_rdev, before.st_mode, before.st_uid)
+    assert (after.st_ino, after.st_rdev, after.st_mode, after.st_uid) == (
+        before.st_ino,
+        before.st_rdev,
+        before.st_mode,
+        before.st_uid,
+    )
     assert not list(NULL.parent.glob("*.part"))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_device_that_is_full_is_a_sentence():
-    with pytest.raises(NbprofError, match=r"^/dev/full: the report could not be written \(No space left on device\)"):
+    with pytest.raises(
+        NbprofError,
+        match=r"^/dev/full: the report could not be written \(No space left on device\)",
+    ):
         write(Path("/dev/full"))
 
 
@@ -127,13 +141,18 @@ def test_a_socket_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("s")
-        with pytest.raises(NbprofError, match=r"^s: the report could not be written \(.+\)\. Nothing reads from it"):
+        with pytest.raises(
+            NbprofError, match=r"^s: the report could not be written \(.+\)\. Nothing reads from it"
+        ):
             write(Path("s"))
         assert stat.S_ISSOCK(Path("s").stat().st_mode)
 
 
 def test_a_folder_is_a_sentence(tmp_path):
-    with pytest.raises(NbprofError, match=r"the report could not be written \(.+\)\. It is a folder: add the name of a file"):
+    with pytest.raises(
+        NbprofError,
+        match=r"the report could not be written \(.+\)\. It is a folder: add the name of a file",
+    ):
         write(tmp_path)
     assert tmp_path.is_dir()
 
@@ -149,7 +168,11 @@ def test_a_folder_that_is_missing_is_a_sentence(tmp_path, below):
 @pytest.mark.parametrize("absolute", [True, False])
 def test_a_link_stays_and_its_target_is_replaced(tmp_path, absolute):
     (tmp_path / "real").mkdir()
-    real, link, second = tmp_path / "real" / "report.html", tmp_path / "link.html", tmp_path / "second.html"
+    real, link, second = (
+        tmp_path / "real" / "report.html",
+        tmp_path / "link.html",
+        tmp_path / "second.html",
+    )
     real.write_text("before")
     link.symlink_to(real if absolute else Path("real", "report.html"))
     second.symlink_to("link.html")
@@ -158,7 +181,12 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path, absolute):
     assert link.is_symlink()
     assert not real.is_symlink()
     assert real.read_bytes() == b"new"
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["link.html", "real", "report.html", "second.html"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "link.html",
+        "real",
+        "report.html",
+        "second.html",
+    ]
 
 
 @posix
@@ -291,7 +319,9 @@ def test_a_write_protected_file_stays(tmp_path, monkeypatch):
     if ROOT:
         # For root all files are writable.
         monkeypatch.setattr(module.os, "access", lambda path, _mode: path != target)
-    with pytest.raises(NbprofError, match=r"report\.html: the report could not be written \(Permission denied\)"):
+    with pytest.raises(
+        NbprofError, match=r"report\.html: the report could not be written \(Permission denied\)"
+    ):
         write(target)
     assert target.read_text() == "before"
     assert list(tmp_path.iterdir()) == [target]
@@ -353,7 +383,9 @@ WRITERS = {
     "list of redacted names": lambda profile, _, path: profile.brief(redact=path),
     "frame": lambda _, __, path: call("frame", SLOW, "steps", "--csv", "-o", path),
     "report of the command": lambda _, __, path: call("report", SLOW, "--events", 0, "-o", path),
-    "trace of the command": lambda _, __, path: call("trace", SLOW, "--range", "100:101", "-o", path),
+    "trace of the command": lambda _, __, path: call(
+        "trace", SLOW, "--range", "100:101", "-o", path
+    ),
     "comparison of the command": lambda _, __, path: call("compare", SLOW, MENDED, "-o", path),
 }
 

@@ -29,9 +29,16 @@ EVERYTHING = 10**6
 
 def _profiles():
     own = [*DATA.glob("xspace/*"), *DATA.glob("ascend/*.zip"), *DATA.glob("*/*.json.gz")]
-    every = [path for group in ("tf-gpu", "tf-cpu", "jax", "kineto", "ascend") for path in (ROOT / group).glob("*") if path.is_dir()]
+    every = [
+        path
+        for group in ("tf-gpu", "tf-cpu", "jax", "kineto", "ascend")
+        for path in (ROOT / group).glob("*")
+        if path.is_dir()
+    ]
     return sorted(own) + sorted(
-        every if os.environ.get("NBPROF_ALL_PROFILES") else [path for name in REAL if (path := ROOT / name).exists()]
+        every
+        if os.environ.get("NBPROF_ALL_PROFILES")
+        else [path for name in REAL if (path := ROOT / name).exists()]
     )
 
 
@@ -64,8 +71,16 @@ def found(figure, values, scales=(1, 100)):
             if figure.lstrip("−") in wording.plain(value):
                 return True
         elif (number := wording.real(value)) is not None:
-            forms = {wording.number(sign * scale * number, digits) for sign in (1, -1) for scale in scales}
-            if figure in forms or figure == wording.size(number).split()[0] or (under and 0 < number < float(figure)):
+            forms = {
+                wording.number(sign * scale * number, digits)
+                for sign in (1, -1)
+                for scale in scales
+            }
+            if (
+                figure in forms
+                or figure == wording.size(number).split()[0]
+                or (under and 0 < number < float(figure))
+            ):
                 return True
     return False
 
@@ -78,7 +93,11 @@ def check(text, **names):
             figure = match[0].rstrip(",")
             # A time is told in the unit in which a person says it.
             timed = re.match(r"(?:(?:–| → )[\d,.]+)? (?:µs|ms|s)\b", plain[match.end() :])
-            assert found(figure, values, (1, 100, 1e-3, 1e3) if timed else (1, 100)), (figure, said, calls)
+            assert found(figure, values, (1, 100, 1e-3, 1e3) if timed else (1, 100)), (
+                figure,
+                said,
+                calls,
+            )
 
 
 @pytest.mark.parametrize("path", _profiles(), ids=lambda path: f"{path.parent.name}-{path.name}")
@@ -132,7 +151,9 @@ def test_one_that_fits_exactly_leaves_nothing_out():
 
 
 def test_a_snapshot_of_an_allocator_is_not_of_the_cpu(tmp_path):
-    (tmp_path / "x.pickle").write_bytes(pickle.dumps(caching_allocator.snapshot(caching_allocator.fragmented())))
+    (tmp_path / "x.pickle").write_bytes(
+        pickle.dumps(caching_allocator.snapshot(caching_allocator.fragmented()))
+    )
     text = nbprof.load(tmp_path / "x.pickle").brief()
     assert "`PyTorch` on `GPU`" in text
     assert "without steps, gains are unknown" in text
@@ -174,7 +195,10 @@ def test_long_names_are_cut_and_have_the_pseudonym_that_reports_give_them(tmp_pa
     p = nbprof.load(tmp_path / "x.pt.trace.json")
     assert re.search(r"`/srv/borogove\w+…\w+/x` \d", p.brief(EVERYTHING))
     redacted = p.brief(EVERYTHING, redact=tmp_path / "names.json")
-    pseudonym = {name: pseudonym for pseudonym, name in json.loads((tmp_path / "names.json").read_text()).items()}[f"{name}/x"]
+    pseudonym = {
+        name: pseudonym
+        for pseudonym, name in json.loads((tmp_path / "names.json").read_text()).items()
+    }[f"{name}/x"]
     assert f"`{pseudonym}` " in redacted
 
 
@@ -197,4 +221,6 @@ def test_a_long_sentence_leaves_room_for_the_others():
 def test_what_tools_declare_is_in_the_schema():
     for tool in register.tools().values():
         for top in tool.brief:
-            assert {top.name, *top.figures, *filter(None, [top.largest])} <= {col.name for col in SCHEMA[top.call.removesuffix("()")]}
+            assert {top.name, *top.figures, *filter(None, [top.largest])} <= {
+                col.name for col in SCHEMA[top.call.removesuffix("()")]
+            }

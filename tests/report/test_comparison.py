@@ -33,7 +33,9 @@ def test_a_run_that_is_not_there_is_told_without_how_nbprof_reads(tmp_path):
 
 def test_the_mended_run_is_faster(mended):
     assert mended.verdict["verdict"][0] == "real"
-    after, before = (f"{profile.overview['step_time_ms']:.2f} ms" for profile in (mended.after, mended.before))
+    after, before = (
+        f"{profile.overview['step_time_ms']:.2f} ms" for profile in (mended.after, mended.before)
+    )
     assert mended.verdict["headline"][0].endswith(f"× faster ({after} vs {before} per step)")
     assert mended.verdict["detail"][0].startswith("Waiting for input fell from ")
     rows = mended.categories.set_index("category")
@@ -55,10 +57,22 @@ def test_what_is_new_and_gone_is_named(mended):
 
 def test_what_became_of_the_advice_is_told(mended):
     rows = mended.findings.set_index("rule")
-    assert rows["state"].to_dict() == {"map_serial": "gone", "prefetch_missing": "gone", "input_bottleneck": "new"}
-    assert rows["before_ms"].dropna().tolist() == pytest.approx(mended.before.advice["gain_ms_per_step"].tolist())
-    assert rows["after_ms"].dropna().tolist() == pytest.approx(mended.after.advice["gain_ms_per_step"].tolist())
-    assert rows["gain_is"].to_dict() == {"map_serial": "about", "prefetch_missing": "up to", "input_bottleneck": "about"}
+    assert rows["state"].to_dict() == {
+        "map_serial": "gone",
+        "prefetch_missing": "gone",
+        "input_bottleneck": "new",
+    }
+    assert rows["before_ms"].dropna().tolist() == pytest.approx(
+        mended.before.advice["gain_ms_per_step"].tolist()
+    )
+    assert rows["after_ms"].dropna().tolist() == pytest.approx(
+        mended.after.advice["gain_ms_per_step"].tolist()
+    )
+    assert rows["gain_is"].to_dict() == {
+        "map_serial": "about",
+        "prefetch_missing": "up to",
+        "input_bottleneck": "about",
+    }
     change = mended.verdict["change_ms"][0]
     said = f"2 findings are gone, the largest of which predicted about −{rows['before_ms'].max():.2f} ms per step; the step changed by −{-change:.2f} ms."
     assert said in mended.text()
@@ -71,7 +85,9 @@ def test_what_became_of_the_advice_is_told(mended):
     }
     other = nbprof.compare(mended.before, DATA / "jax_cpu.xplane.pb")
     assert "gone" in set(other.findings["state"])
-    assert other.payload(0)["compare"]["pairs"][0]["findings_text"] == "", "another framework has other rules"
+    assert other.payload(0)["compare"]["pairs"][0]["findings_text"] == "", (
+        "another framework has other rules"
+    )
     same = nbprof.compare(mended.before, mended.before)
     assert set(same.findings["state"]) == {"still found"}
     assert same.payload(0)["compare"]["pairs"][0]["findings_text"] == ""
@@ -88,9 +104,18 @@ def test_text_and_markdown_say_the_same(mended):
 def test_it_displays_in_four_ways_and_saves(mended, tmp_path):
     data, _ = mended._repr_mimebundle_()
     payload = payload_of(data)
-    assert payload["meta"]["tabs"][-1] == {"id": "compare", "label": "Compare", "count": None, "flag": None, "note": "tf_slow"}
+    assert payload["meta"]["tabs"][-1] == {
+        "id": "compare",
+        "label": "Compare",
+        "count": None,
+        "flag": None,
+        "note": "tf_slow",
+    }
     assert payload["meta"]["tab"] == "compare"
-    assert [(pair["before"], pair["after"]) for pair in payload["compare"]["pairs"]] == [(0, 1), (1, 0)]
+    assert [(pair["before"], pair["after"]) for pair in payload["compare"]["pairs"]] == [
+        (0, 1),
+        (1, 0),
+    ]
     assert payload["compare"]["pairs"][1]["headline"].startswith("2.14× slower")
     assert base64.b64decode(data["image/png"])[:8] == b"\x89PNG\r\n\x1a\n"
     assert mended.verdict["headline"][0] in data["text/html"]
@@ -126,14 +151,21 @@ def test_the_same_file_twice_is_no_difference(tmp_path):
 
 
 def test_a_file_that_was_renamed_is_from_no_other_host(tmp_path):
-    for name in ("before.pt.trace.json", "after.pt.trace.json", "a_1.1700000000000.pt.trace.json", "b_2.1700000000001.pt.trace.json"):
+    for name in (
+        "before.pt.trace.json",
+        "after.pt.trace.json",
+        "a_1.1700000000000.pt.trace.json",
+        "b_2.1700000000001.pt.trace.json",
+    ):
         trace = Kineto()
         trace.step(0, 0.0, 900.0)
         (tmp_path / name).write_bytes(trace.encode())
     renamed = nbprof.compare(tmp_path / "before.pt.trace.json", tmp_path / "after.pt.trace.json")
     assert "host" not in str(renamed.payload(0)["compare"]["pairs"][0]["evidence"]).lower()
     named = nbprof.compare(*sorted(tmp_path.glob("?_*.json")))
-    assert "Host differs: a before, b after" in str(named.payload(0)["compare"]["pairs"][0]["evidence"])
+    assert "Host differs: a before, b after" in str(
+        named.payload(0)["compare"]["pairs"][0]["evidence"]
+    )
 
 
 def test_several_runs_are_in_the_pickers_and_profiles_are_taken():
@@ -151,7 +183,13 @@ def torch_trace():
     trace = Kineto()
     for i in range(2):
         trace.step(i, i * 1000.0, 900.0 + i)
-        trace.launched("gemm", i * 1000.0 + 100, i * 1000.0 + 200, 300.0, trace.op("aten::mm", i * 1000.0 + 50, 100.0))
+        trace.launched(
+            "gemm",
+            i * 1000.0 + 100,
+            i * 1000.0 + 200,
+            300.0,
+            trace.op("aten::mm", i * 1000.0 + 50, 100.0),
+        )
     return trace.encode()
 
 
@@ -162,7 +200,9 @@ def test_odd_pairs_are_compared_with_warnings(tmp_path, evil):
         "gpu.xplane.pb": gpu_run(),
         "one.xplane.pb": training_run(1),
         "torch.pt.trace.json": torch_trace(),
-        "plain.json": json.dumps([{"ph": "X", "name": evil, "ts": 1, "dur": 2, "pid": 1, "tid": 1}]).encode(),
+        "plain.json": json.dumps(
+            [{"ph": "X", "name": evil, "ts": 1, "dur": 2, "pid": 1, "tid": 1}]
+        ).encode(),
     }
     for name, data in made.items():
         (tmp_path / name).write_bytes(data)

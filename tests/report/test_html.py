@@ -54,7 +54,10 @@ class Reader(HTMLParser):
 def built(monkeypatch, tmp_path):
     """A front end, so that these tests do not need Node: the smallest module with the interface."""
     path = tmp_path / "dashboard.js"
-    path.write_text("export async function mount(el, packed) { el.textContent = packed.length }\n" + "// filler DATA CODE KEY\n" * 50)
+    path.write_text(
+        "export async function mount(el, packed) { el.textContent = packed.length }\n"
+        + "// filler DATA CODE KEY\n" * 50
+    )
     monkeypatch.setattr(bundle, "PATH", path)
     return path
 
@@ -63,14 +66,24 @@ def whole(**changes):
     return payload.dashboard(fake.run(**changes))
 
 
-@pytest.mark.parametrize("changes", [{}, {"device": False}, {"steps": 0}], ids=["gpu", "cpu", "no steps"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"device": False}, {"steps": 0}], ids=["gpu", "cpu", "no steps"]
+)
 def test_the_static_part_is_plain_elements_with_style_attributes(changes):
     made = whole(**changes)
     read = Reader(static_html(made, picture.png(made)))
     assert not FORBIDDEN & set(read.tags)
     assert {name for _, name, _ in read.attributes} <= ALLOWED
-    assert all(value.startswith("data:image/png;base64,") for _, name, value in read.attributes if name == "src")
-    assert not any("url(" in value or "position" in value for _, name, value in read.attributes if name == "style")
+    assert all(
+        value.startswith("data:image/png;base64,")
+        for _, name, value in read.attributes
+        if name == "src"
+    )
+    assert not any(
+        "url(" in value or "position" in value
+        for _, name, value in read.attributes
+        if name == "style"
+    )
 
 
 def test_foreign_names_are_shown_and_do_nothing():
@@ -119,7 +132,10 @@ def test_the_fragment_carries_module_and_data_and_nothing_foreign_in_the_script(
     assert "onerror" not in script
     assert 'version = "1.2.3"' in script
     assert 'options = {"live": false, "height": 600}' in script
-    code, data = (codec.from_text(re.search(rf'const {name} = "([^"]*)"', script)[1]) for name in ("code", "data"))
+    code, data = (
+        codec.from_text(re.search(rf'const {name} = "([^"]*)"', script)[1])
+        for name in ("code", "data")
+    )
     assert gzip.decompress(code) == built.read_bytes()
     assert data == packed
     key = re.search(r'const key = "(\w+)"', script)[1]
@@ -132,7 +148,9 @@ def test_a_report_of_usual_tabs_has_the_smaller_module_and_any_other_the_whole(b
 
     def held(*tabs):
         script = html.fragment(b"", "", version="1.2.3", tabs=tabs)
-        code, version = (re.search(rf'{name} = "([^"]*)"', script)[1] for name in ("const code", "version"))
+        code, version = (
+            re.search(rf'{name} = "([^"]*)"', script)[1] for name in ("const code", "version")
+        )
         return gzip.decompress(codec.from_text(code)), version
 
     small, whole_one = (built.parent / "usual.js").read_bytes(), built.read_bytes()
@@ -144,7 +162,12 @@ def test_a_report_of_usual_tabs_has_the_smaller_module_and_any_other_the_whole(b
 
 
 def test_two_outputs_have_two_keys(built):
-    keys = {re.search(r'data-nbprof="(\w+)"', html.fragment(codec.pack(whole(steps=n)), "", version="1"))[1] for n in (3, 4)}
+    keys = {
+        re.search(
+            r'data-nbprof="(\w+)"', html.fragment(codec.pack(whole(steps=n)), "", version="1")
+        )[1]
+        for n in (3, 4)
+    }
     assert len(keys) == 2
 
 
@@ -164,8 +187,18 @@ def test_the_page_is_one_document_that_may_ask_for_nothing(built):
     read = Reader(page)
     assert page.startswith("<!doctype html>")
     assert ("meta", "charset", "utf-8") in read.attributes
-    assert read.tags.count("script") == read.tags.count("title") == read.tags.count("style") == read.tags.count("img") == 1
-    (policy,) = [value for tag, name, value in read.attributes if tag == "meta" and name == "content" and "default-src" in value]
+    assert (
+        read.tags.count("script")
+        == read.tags.count("title")
+        == read.tags.count("style")
+        == read.tags.count("img")
+        == 1
+    )
+    (policy,) = [
+        value
+        for tag, name, value in read.attributes
+        if tag == "meta" and name == "content" and "default-src" in value
+    ]
     assert policy.startswith("default-src 'none'; script-src 'unsafe-inline' blob:;")
     assert not re.search(r"(?:src|href)=[\"'](?!data:)", page)
     assert "http:" not in page
@@ -174,7 +207,9 @@ def test_the_page_is_one_document_that_may_ask_for_nothing(built):
     assert notice["kind"] == "static"
     # The time is that of the recording; when the report was saved is another.
     assert made["meta"]["created"]
-    assert notice["text"].startswith(f"{made['meta']['label']}, recorded {made['meta']['created'][:16]}.")
+    assert notice["text"].startswith(
+        f"{made['meta']['label']}, recorded {made['meta']['created'][:16]}."
+    )
     assert made["meta"]["notice"] is None
 
 

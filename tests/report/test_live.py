@@ -76,7 +76,11 @@ def test_the_key_is_that_of_the_content_wherever_it_lies(here, tmp_path):
 
 def test_the_payload_and_the_output_have_the_same_key(here, registry):
     p = nbprof.load("logs")
-    assert payload_of(p.mimebundle()[0])["trace"]["key"] == saved(p)["key"] == p.run.source.content_key()
+    assert (
+        payload_of(p.mimebundle()[0])["trace"]["key"]
+        == saved(p)["key"]
+        == p.run.source.content_key()
+    )
 
 
 def test_a_difference_at_the_end_of_a_large_file_shows(tmp_path):
@@ -138,7 +142,9 @@ def test_a_run_that_was_only_loaded_is_found_too(here, registry):
     assert registry.open(p.run.source.content_key()) is p.run
 
 
-def test_a_run_that_is_gone_is_read_again_from_the_files_that_the_output_names(here, registry, monkeypatch):
+def test_a_run_that_is_gone_is_read_again_from_the_files_that_the_output_names(
+    here, registry, monkeypatch
+):
     monkeypatch.setenv("NBPROF_CACHE", "0")
     output = saved(nbprof.load("logs"))
     forget()
@@ -178,7 +184,10 @@ def test_of_two_that_ask_at_a_time_one_reads(here, registry, monkeypatch):
     read = live._read
     monkeypatch.setattr(live, "_read", lambda *given: reads.append(given) or read(*given))
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(registry.open(output["key"], output["files"]))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.append(registry.open(output["key"], output["files"])))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -216,7 +225,10 @@ def test_nothing_is_held_where_no_page_can_ask(here, registry):
 # What an output that means harm gets.
 
 
-@pytest.mark.parametrize("key", [None, 3, "", "a", ["0"], KEY + "\n", "0-" + "g" * 32, "../../x", "f" * 17 + "-" + "a" * 40])
+@pytest.mark.parametrize(
+    "key",
+    [None, 3, "", "a", ["0"], KEY + "\n", "0-" + "g" * 32, "../../x", "f" * 17 + "-" + "a" * 40],
+)
 def test_what_is_no_key_finds_nothing(registry, key):
     with pytest.raises(NbprofError, match="not a profile key"):
         registry.open(key, ["a"])
@@ -260,12 +272,16 @@ def test_a_file_that_is_no_profile_or_an_archive_is_no_run(here, registry, monke
             registry.open(known, [name])
 
 
-def test_a_small_file_that_unpacks_to_much_is_not_unpacked_for_an_output(here, registry, monkeypatch):
+def test_a_small_file_that_unpacks_to_much_is_not_unpacked_for_an_output(
+    here, registry, monkeypatch
+):
     import gzip
 
     monkeypatch.setattr(live, "_LEAST_LIMIT", 1 << 16)
     padding = b'{"ph":"M","name":"n","args":{"a":"' + b"0" * (8 << 20) + b'"}}'
-    trace = b'{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},' + padding + b"]}"
+    trace = (
+        b'{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},' + padding + b"]}"
+    )
     (here / "bomb.json.gz").write_bytes(gzip.compress(trace))
     known = fingerprint([here / "bomb.json.gz"])
     assert nbprof.load("bomb.json.gz").run.trace.receipt.events == 1
@@ -310,7 +326,10 @@ class Page:
 def test_an_output_says_hello_with_its_key_and_asks(here, registry):
     p = nbprof.load("logs")
     page = Page()
-    assert page.ask(ask="hello", key=saved(p)["key"]) == {"ok": True, "key": p.run.source.content_key()}
+    assert page.ask(ask="hello", key=saved(p)["key"]) == {
+        "ok": True,
+        "key": p.run.source.content_key(),
+    }
     assert page.ask(ask="slice", event=0)["slice"]["event"] == 0
     assert page.ask(ask="search", query="sgemm")["count"] > 0
     assert registry.holds
@@ -325,7 +344,10 @@ def test_the_header_gets_the_report_that_save_writes(here, registry):
     assert bytes(answer["page"]).decode() == p.save("saved.html").read_text()
 
 
-@pytest.mark.parametrize(("label", "name"), [("run 7", "nbprof-run-7.html"), ("../<b>", "nbprof-b.html"), ("…", "nbprof-report.html")])
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("run 7", "nbprof-run-7.html"), ("../<b>", "nbprof-b.html"), ("…", "nbprof-report.html")],
+)
 def test_a_report_has_the_name_of_a_file(label, name):
     assert actions.file_name(label) == name
 
@@ -336,8 +358,12 @@ def test_the_header_gets_the_other_runs_of_the_kernel_and_compares_with_one(here
     p = nbprof.load("logs")
     page = Page()
     page.ask(ask="hello", key=saved(p)["key"])
-    assert [(run["label"], run["key"]) for run in page.ask(ask="runs")["runs"]] == [("other", others[0].run.source.content_key())]
-    packed = bytes(page.ask(ask="compare", **{"with": others[0].run.source.content_key()})["payload"])
+    assert [(run["label"], run["key"]) for run in page.ask(ask="runs")["runs"]] == [
+        ("other", others[0].run.source.content_key())
+    ]
+    packed = bytes(
+        page.ask(ask="compare", **{"with": others[0].run.source.content_key()})["payload"]
+    )
     assert packed == codec.pack(nbprof.compare(others[0], p).payload())
 
 
@@ -354,7 +380,9 @@ def test_the_header_gets_the_runs_of_the_folder_that_nobody_loaded(here, registr
         folder.mkdir(parents=True)
         (folder / "host.xplane.pb").write_bytes(training_run(3 + int(day)))
         if label:
-            (folder / "nbprof.json").write_text(json.dumps({"backend": "tensorflow", "label": label}))
+            (folder / "nbprof.json").write_text(
+                json.dumps({"backend": "tensorflow", "label": label})
+            )
     p = nbprof.load("results", run="2026_11_02")
     page = Page()
     page.ask(ask="hello", key=saved(p)["key"])
@@ -364,8 +392,13 @@ def test_the_header_gets_the_runs_of_the_folder_that_nobody_loaded(here, registr
     before = nbprof.load("results", run="2026_11_01")
     assert packed == codec.pack(nbprof.compare(before, p).payload())
     # What has been loaded meanwhile is listed once.
-    assert [run["label"] for run in page.ask(ask="runs")["runs"]] == ["training [3]", "2026_11_03_10_00_00"]
-    assert "folder of this run" in page.ask(ask="compare", **{"with": "folder-" + "0" * 32})["error"]
+    assert [run["label"] for run in page.ask(ask="runs")["runs"]] == [
+        "training [3]",
+        "2026_11_03_10_00_00",
+    ]
+    assert (
+        "folder of this run" in page.ask(ask="compare", **{"with": "folder-" + "0" * 32})["error"]
+    )
 
 
 def test_of_a_file_the_runs_beside_it_are_offered_and_else_those_one_folder_up(here, registry):
@@ -379,7 +412,10 @@ def test_of_a_file_the_runs_beside_it_are_offered_and_else_those_one_folder_up(h
     assert {run["label"] for run in page.ask(ask="runs")["runs"]} == {"w.1700000002000", "logs"}
     alone = Page()
     alone.ask(ask="hello", key=saved(nbprof.load("logs"))["key"])
-    assert {run["label"] for run in alone.ask(ask="runs")["runs"]} == {"w.1700000001000", "w.1700000002000"}
+    assert {run["label"] for run in alone.ask(ask="runs")["runs"]} == {
+        "w.1700000001000",
+        "w.1700000002000",
+    }
 
 
 def test_an_output_that_does_not_say_hello_gets_nothing(here, registry):
@@ -405,7 +441,17 @@ def test_an_output_gets_its_run_back_when_newer_ones_took_its_place(here, regist
 
 @pytest.mark.parametrize(
     "message",
-    [None, 3, [], {}, {"id": 1, "request": {}}, {"id": "a" * 65, "request": {}}, {"id": "a", "request": []}, {"id": "a"}, {"kind": "x"}],
+    [
+        None,
+        3,
+        [],
+        {},
+        {"id": 1, "request": {}},
+        {"id": "a" * 65, "request": {}},
+        {"id": "a", "request": []},
+        {"id": "a"},
+        {"kind": "x"},
+    ],
 )
 def test_what_is_no_request_is_left_alone(registry, message):
     page = Page()
@@ -491,7 +537,9 @@ def test_a_widget_answers_by_its_messages(here, registry, monkeypatch, tmp_path)
     monkeypatch.setattr(bundle, "PATH", path)
     widget = DashboardWidget(nbprof.load("logs").run)
     came: queue.Queue[Any] = queue.Queue()
-    monkeypatch.setattr(DashboardWidget, "send", lambda self, content, buffers=None: came.put((content, buffers)))
+    monkeypatch.setattr(
+        DashboardWidget, "send", lambda self, content, buffers=None: came.put((content, buffers))
+    )
     widget._handle_custom_msg({"id": "a", "request": {"ask": "hello"}}, [])
     content, buffers = came.get(timeout=60)
     assert content == {"id": "a", "ok": True}
@@ -521,7 +569,9 @@ def test_the_kernel_of_a_notebook_has_the_target_and_a_sign_of_it_once(monkeypat
     manager = Manager()
     shell = SimpleNamespace(kernel=SimpleNamespace(comm_manager=manager))
     monkeypatch.setitem(__import__("sys").modules, "ipykernel", SimpleNamespace())
-    monkeypatch.setitem(__import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(
+        __import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell)
+    )
     nbprof._meet_kernel()
     target = manager.targets["nbprof"]
     nbprof._meet_kernel()
@@ -534,7 +584,11 @@ def test_elsewhere_nothing_happens(monkeypatch):
 
     monkeypatch.setitem(__import__("sys").modules, "ipykernel", SimpleNamespace())
     for shell in (None, SimpleNamespace(), SimpleNamespace(kernel=SimpleNamespace())):
-        monkeypatch.setitem(__import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda shell=shell: shell))
+        monkeypatch.setitem(
+            __import__("sys").modules,
+            "IPython",
+            SimpleNamespace(get_ipython=lambda shell=shell: shell),
+        )
         nbprof._meet_kernel()
     monkeypatch.delitem(__import__("sys").modules, "IPython")
     nbprof._meet_kernel()
@@ -546,7 +600,9 @@ def test_a_comm_that_cannot_be_opened_is_closed_and_is_no_error_of_the_kernel(mo
     manager, closed = Manager(), []
     shell = SimpleNamespace(kernel=SimpleNamespace(comm_manager=manager))
     monkeypatch.setitem(__import__("sys").modules, "ipykernel", SimpleNamespace())
-    monkeypatch.setitem(__import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(
+        __import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell)
+    )
     nbprof._meet_kernel()
     # As where a part of nbprof cannot be imported.
     monkeypatch.setitem(__import__("sys").modules, "nbprof.profiles.comms", None)
@@ -555,6 +611,8 @@ def test_a_comm_that_cannot_be_opened_is_closed_and_is_no_error_of_the_kernel(mo
 
 
 def test_where_no_thread_can_be_had_it_is_answered_at_once(here, registry, monkeypatch):
-    monkeypatch.setattr(comms, "_later", lambda work: (_ for _ in ()).throw(RuntimeError("can't start new thread")))
+    monkeypatch.setattr(
+        comms, "_later", lambda work: (_ for _ in ()).throw(RuntimeError("can't start new thread"))
+    )
     page = Page()
     assert page.ask(ask="hello", key=saved(nbprof.load("logs"))["key"])["ok"]

@@ -33,12 +33,19 @@ SECRETS = [
     *("confidential", "secret", "callay_customer_42", "ProjektÜbung", "tôpsécret", "slithy tove", "mimsyBorogoves", "x-bandersnatch-y", "frabjous_day_step"),
 ]  # fmt: skip
 EXPECTED = 40
-RUN = {"source": SimpleNamespace(name="run", file="run.pb", path="/srv/run", local=()), "capture": None}
+RUN = {
+    "source": SimpleNamespace(name="run", file="run.pb", path="/srv/run", local=()),
+    "capture": None,
+}
 
 
 def cores(secret):
     """The parts of a secret that would give it away."""
-    words = [part.casefold() for part in re.findall(r"[^\W\d_]{4,}", secret) if part.casefold() not in vocabulary()]
+    words = [
+        part.casefold()
+        for part in re.findall(r"[^\W\d_]{4,}", secret)
+        if part.casefold() not in vocabulary()
+    ]
     return words or [secret.casefold()]
 
 
@@ -59,11 +66,16 @@ def in_json(folder, name, source):
             # Process and thread names, and a third of the names of events, say where and what it is: a secret is put beside them.
             return {k: planted(v, k, keep or value.get("ph") == "M") for k, v in value.items()}
         if isinstance(value, list):
-            return [planted(each, key) if i % 3 or key != "traceEvents" else each for i, each in enumerate(value)]
+            return [
+                planted(each, key) if i % 3 or key != "traceEvents" else each
+                for i, each in enumerate(value)
+            ]
         return (
             f"{value} {secret()}"
             if isinstance(value, str) and keep and key not in kinds and key != "name"
-            else (secret(value) if isinstance(value, str) and key not in kinds and not keep else value)
+            else (
+                secret(value) if isinstance(value, str) and key not in kinds and not keep else value
+            )
         )
 
     path = folder / f"beamish-host.{name}"
@@ -92,9 +104,19 @@ def in_xspace(folder, source):
     run = folder / "plugins" / "profile" / "slithy tove"
     run.mkdir(parents=True)
     (run / "galumphing-node-17.xplane.pb").write_bytes(space.SerializeToString())
-    told = dict.fromkeys(("label", "notebook", "error", "precision", "batch", "group"), "zorblatt frumiousNet [3]")
-    lists = {"notes": SECRETS, "warnings": SECRETS[:5], "cells": {"outgrabe_31": 3}, "cell_failed": True, "backend": "tensorflow"}
-    (run / "nbprof.json").write_text(json.dumps({**told, **lists, "framework": "TensorFlow 2.21.0"}))
+    told = dict.fromkeys(
+        ("label", "notebook", "error", "precision", "batch", "group"), "zorblatt frumiousNet [3]"
+    )
+    lists = {
+        "notes": SECRETS,
+        "warnings": SECRETS[:5],
+        "cells": {"outgrabe_31": 3},
+        "cell_failed": True,
+        "backend": "tensorflow",
+    }
+    (run / "nbprof.json").write_text(
+        json.dumps({**told, **lists, "framework": "TensorFlow 2.21.0"})
+    )
     return run
 
 
@@ -113,7 +135,14 @@ def in_snapshot(folder):
     def planted(value):
         if isinstance(value, dict) and {"name", "filename", "line"} <= set(value):
             key = json.dumps(value)
-            frames.setdefault(key, {"name": secret(value["name"]), "filename": secret(value["filename"]), "line": value["line"]})
+            frames.setdefault(
+                key,
+                {
+                    "name": secret(value["name"]),
+                    "filename": secret(value["filename"]),
+                    "line": value["line"],
+                },
+            )
             return frames[key]
         if isinstance(value, dict):
             return {k: planted(v) for k, v in value.items()}
@@ -125,9 +154,15 @@ def in_snapshot(folder):
 
 
 PLANTED = {
-    "kineto": lambda folder: in_json(folder, "1623143089861.pt.trace.json", DATA / "kineto" / "cpu_train.pt.trace.json.gz"),
-    "kineto with modules": lambda folder: in_json(folder, "1623143089861.pt.trace.json", DATA / "torch" / "modules.pt.trace.json.gz"),
-    "chrome": lambda folder: in_json(folder, "trace.json", DATA / "chrome" / "jax_cpu.trace.json.gz"),
+    "kineto": lambda folder: in_json(
+        folder, "1623143089861.pt.trace.json", DATA / "kineto" / "cpu_train.pt.trace.json.gz"
+    ),
+    "kineto with modules": lambda folder: in_json(
+        folder, "1623143089861.pt.trace.json", DATA / "torch" / "modules.pt.trace.json.gz"
+    ),
+    "chrome": lambda folder: in_json(
+        folder, "trace.json", DATA / "chrome" / "jax_cpu.trace.json.gz"
+    ),
     "xspace of TensorFlow": lambda folder: in_xspace(folder, DATA / "xspace" / "tf_slow.xplane.pb"),
     "xspace of JAX": lambda folder: in_xspace(folder, DATA / "xspace" / "jax_cpu.xplane.pb"),
     "msprof": in_msprof,
@@ -164,7 +199,14 @@ def outputs(p, tmp_path, **options):
     held = codec.unpack(packed_of(bundle))
     static = {kind: text for kind, text in bundle.items() if kind != "image/png"}
     script_free = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    return script_free, codec.unpack(packed_of(page)), held, static[MIME], static["text/plain"], p.brief(10**6, **options)
+    return (
+        script_free,
+        codec.unpack(packed_of(page)),
+        held,
+        static[MIME],
+        static["text/plain"],
+        p.brief(10**6, **options),
+    )
 
 
 def test_there_are_as_many_as_are_told():
@@ -186,7 +228,12 @@ def test_a_comparison(tmp_path):
     c = nbprof.compare(*(PLANTED["kineto"](folder) for folder in folders))
     page = c.save(tmp_path / "report.html", redact=True).read_text()
     bundle, _ = c.mimebundle(redact=True)
-    shown = codec.unpack(packed_of(page)), codec.unpack(packed_of(bundle)), c.text(redact=True), c.markdown(redact=True)
+    shown = (
+        codec.unpack(packed_of(page)),
+        codec.unpack(packed_of(bundle)),
+        c.text(redact=True),
+        c.markdown(redact=True),
+    )
     assert leaks(*shown, nbprof.brief(c, 10**6, redact=True)) == set()
     assert leaks(c.text(), c.payload())
 
@@ -197,11 +244,17 @@ def test_numbers_stay(planted, tmp_path):
             return [number for each in value.values() for number in numbers(each)]
         if isinstance(value, (list, tuple)):
             return [number for each in value for number in numbers(each)]
-        return [] if isinstance(value, str) or value is None else [value.tolist() if hasattr(value, "tolist") else value]
+        return (
+            []
+            if isinstance(value, str) or value is None
+            else [value.tolist() if hasattr(value, "tolist") else value]
+        )
 
     plain, _ = planted.mimebundle()
     redacted, _ = planted.mimebundle(redact=True)
-    assert str(numbers(codec.unpack(packed_of(redacted)))) == str(numbers(codec.unpack(packed_of(plain))))
+    assert str(numbers(codec.unpack(packed_of(redacted)))) == str(
+        numbers(codec.unpack(packed_of(plain)))
+    )
 
 
 def test_it_asks_no_kernel(planted):
@@ -286,7 +339,11 @@ def test_literals_are_found_as_python_finds_them():
         code = path.read_text(encoding="utf-8")
         tree = ast.parse(code)
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings]
+        constants = [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and id(node) not in docstrings
+        ]
         parsed |= of(text for text in constants if isinstance(text, str))
         found |= of(_literals(code))
     assert len(parsed) > 100
@@ -305,7 +362,11 @@ def heads(value):
 
 @pytest.mark.parametrize(
     "file",
-    [DATA / "xspace" / "jax_cpu.xplane.pb", DATA / "ascend" / "after.zip", DATA / "torch" / "cpu_ops.pt.trace.json.gz"],
+    [
+        DATA / "xspace" / "jax_cpu.xplane.pb",
+        DATA / "ascend" / "after.zip",
+        DATA / "torch" / "cpu_ops.pt.trace.json.gz",
+    ],
     ids=lambda file: file.name,
 )
 def test_the_page_finds_its_columns_and_its_sentences_stay(file, tmp_path):
@@ -331,14 +392,20 @@ def test_the_folder_is_not_named(tmp_path):
 
 
 def test_ranks_are_no_names():
-    assert "rank 3" in redactor([SimpleNamespace(**RUN, hosts=["rank 3, video-encoder"])]).text("rank 3")
-    assert "encoder" not in redactor([SimpleNamespace(**RUN, hosts=["rank 3, video-encoder"])]).text("on video-encoder:8466")
+    assert "rank 3" in redactor([SimpleNamespace(**RUN, hosts=["rank 3, video-encoder"])]).text(
+        "rank 3"
+    )
+    assert "encoder" not in redactor(
+        [SimpleNamespace(**RUN, hosts=["rank 3, video-encoder"])]
+    ).text("on video-encoder:8466")
 
 
 def test_of_thousands_of_hosts_each_is_replaced():
     by = Redactor([f"node-{i}" for i in range(3000)] + ["node-7.rack"], b"k")
     assert "node" not in by.text("node-7.rack node-2999:1, (node-12)")
-    assert by.text("node-4000, xnode-1") == "node-4000, xnode-1".replace("xnode-1", by.text("xnode-1"))
+    assert by.text("node-4000, xnode-1") == "node-4000, xnode-1".replace(
+        "xnode-1", by.text("xnode-1")
+    )
 
 
 def test_a_name_made_of_public_words_goes_where_it_is_that_of_a_host_or_file():

@@ -23,13 +23,19 @@ def written(p, count):
     for _ in range(count):
         data, metadata = p.mimebundle()
         outputs.append(v4.new_output("display_data", data=data, metadata=metadata))
-    notebook = v4.new_notebook(cells=[v4.new_code_cell("p", outputs=[output]) for output in outputs])
+    notebook = v4.new_notebook(
+        cells=[v4.new_code_cell("p", outputs=[output]) for output in outputs]
+    )
     return len(json.dumps(notebook, ensure_ascii=False, indent=1).encode())
 
 
 # The table of the program's ranges (here 8 and 12 rows) adds about 6 kB, mostly to the part without scripts; what was new on the
 # page with it adds 2 kB to the script.
-@pytest.mark.parametrize(("path", "one", "ten"), [(OWN, 236_000, 2_360_000), (LARGE, 410_500, 4_105_000)], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("path", "one", "ten"),
+    [(OWN, 236_000, 2_360_000), (LARGE, 410_500, 4_105_000)],
+    ids=["small", "large"],
+)
 def test_dashboards_leave_a_notebook_small(path, one, ten):
     if not path.exists():
         pytest.skip("the real profile is not beside this checkout")

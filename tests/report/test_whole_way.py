@@ -23,7 +23,12 @@ from tests.views import fake
 
 REAL = [
     *("tf-gpu/rtx5000-cnn-batch64", "tf-gpu/t4-one-step", "tf-gpu/v100x8-collectives"),
-    *("tf-cpu/prefetch-example", "tf-cpu/prefetch-128-empty-gpu-plane", "jax/tpu-v6e-inference", "jax/mi300-jax08_attention"),
+    *(
+        "tf-cpu/prefetch-example",
+        "tf-cpu/prefetch-128-empty-gpu-plane",
+        "jax/tpu-v6e-inference",
+        "jax/mi300-jax08_attention",
+    ),
 ]
 
 
@@ -44,7 +49,9 @@ def agrees(run, whole):
     ):
         data = whole[key]["table"]["data"]
         for column in columns:
-            assert data[column] == pytest.approx(frame[column].to_numpy(float), rel=1e-9, nan_ok=True)
+            assert data[column] == pytest.approx(
+                frame[column].to_numpy(float), rel=1e-9, nan_ok=True
+            )
     data = whole["ops"]["table"]["data"]["op"]
     assert [data["values"][code] for code in data["codes"]] == shown["op"].tolist()
     summary = run.memory.summary.set_index("memory_id")
@@ -68,11 +75,17 @@ def test_a_made_profile(tmp_path, write):
     whole = made(run)
     agrees(run, whole)
     marks = next(lane for lane in whole["trace"]["lanes"] if lane["kind"] == "steps")
-    assert marks["start"] * whole["trace"]["tick_ns"] / 1e6 == pytest.approx(run.steps.frame["start_ms"].to_numpy(float), abs=1e-5)
+    assert marks["start"] * whole["trace"]["tick_ns"] / 1e6 == pytest.approx(
+        run.steps.frame["start_ms"].to_numpy(float), abs=1e-5
+    )
     if run.trace.lanes["kind"].eq("steps").any():
         return  # the producer's own markers, which may end before the host's
-    assert marks["duration"] * whole["trace"]["tick_ns"] / 1e6 == pytest.approx(run.steps.frame["step_time_ms"].to_numpy(float), abs=1e-5)
-    assert len({whole["trace"]["names"][code] for code in marks["name_code"]}) == len(run.steps.frame)
+    assert marks["duration"] * whole["trace"]["tick_ns"] / 1e6 == pytest.approx(
+        run.steps.frame["step_time_ms"].to_numpy(float), abs=1e-5
+    )
+    assert len({whole["trace"]["names"][code] for code in marks["name_code"]}) == len(
+        run.steps.frame
+    )
 
 
 def test_a_name_out_of_a_file_stays_text(tmp_path):

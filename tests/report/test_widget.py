@@ -29,7 +29,10 @@ def test_the_widget_holds_the_payload_and_the_module():
 
 
 def test_it_holds_as_many_events_as_asked_for():
-    held = [codec.unpack(DashboardWidget(fake.run(), events=most).packed)["trace"]["shown"] for most in (0, 30, None)]
+    held = [
+        codec.unpack(DashboardWidget(fake.run(), events=most).packed)["trace"]["shown"]
+        for most in (0, 30, None)
+    ]
     assert held[0] == 0 < held[1] <= 30 < held[2]
     with pytest.raises(NbprofError, match="a whole number of 0 or more, not 'many'"):
         DashboardWidget(fake.run(), events="many")
@@ -73,7 +76,9 @@ def test_a_run_without_steps_has_nothing_to_select():
 
 
 def test_a_misspelt_option_is_an_error():
-    with pytest.raises(NbprofError, match="no option 'heigth'; it takes views, height, selected, events, layout"):
+    with pytest.raises(
+        NbprofError, match="no option 'heigth'; it takes views, height, selected, events, layout"
+    ):
         DashboardWidget(fake.run(), heigth=3)
     with pytest.raises(NbprofError, match="unknown view 'step'"):
         DashboardWidget(fake.run(), views=["step"])
@@ -88,7 +93,10 @@ def test_a_front_end_that_was_never_built_says_how_to_build_it(monkeypatch, tmp_
 
 
 def test_it_goes_into_layouts():
-    one, two = DashboardWidget(fake.run()), DashboardWidget(fake.run(), layout=ipywidgets.Layout(width="50%"))
+    one, two = (
+        DashboardWidget(fake.run()),
+        DashboardWidget(fake.run(), layout=ipywidgets.Layout(width="50%")),
+    )
     box = ipywidgets.HBox([one, two])
     assert box.get_state()["children"] == [f"IPY_MODEL_{one.model_id}", f"IPY_MODEL_{two.model_id}"]
     ipywidgets.jslink((one, "selected"), (two, "selected"))
@@ -96,6 +104,11 @@ def test_it_goes_into_layouts():
 
 def test_viewers_without_a_kernel_get_the_report():
     data, metadata = DashboardWidget(fake.run())._repr_mimebundle_()
-    assert set(data) == {"application/vnd.jupyter.widget-view+json", "text/html", "image/png", "text/plain"}
+    assert set(data) == {
+        "application/vnd.jupyter.widget-view+json",
+        "text/html",
+        "image/png",
+        "text/plain",
+    }
     assert data["text/plain"].startswith("nbprof · run 7")
     assert "image/png" in metadata

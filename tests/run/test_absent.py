@@ -23,7 +23,10 @@ def job(request, tmp_path):
     """The files of a job, by rank, and what the second and third host are called where they are not read."""
     folder = tmp_path / "a job"
     pods.write(folder, RANKS, 6, form=request.param)
-    return sorted(folder.iterdir()), ["rank 1", "rank 2"] if request.param == "kineto" else ["host0001", "host0002"]
+    return sorted(folder.iterdir()), ["rank 1", "rank 2"] if request.param == "kineto" else [
+        "host0001",
+        "host0002",
+    ]
 
 
 def missing(files, executor):
@@ -59,7 +62,9 @@ def test_a_copy_is_a_row_and_costs_no_other_host(job, executor):
     files[2].write_bytes(files[1].read_bytes())
     p = load(files[0].parent, executor=executor)
     assert len(p.hosts) == RANKS - 1
-    assert p.pods.missing.to_numpy().tolist() == [[names[1], files[2].name, f"It is a copy of {files[1].name}, byte for byte."]]
+    assert p.pods.missing.to_numpy().tolist() == [
+        [names[1], files[2].name, f"It is a copy of {files[1].name}, byte for byte."]
+    ]
     assert sum("is a copy of" in note.text for note in p.receipt.notes) == 1
     assert len(runs(files[0].parent)) == 1
 
@@ -122,9 +127,14 @@ def test_a_host_that_was_read_in_part_is_a_row_that_says_so(tmp_path, form, rank
     assert rows["reason"].str.contains(said[form]).tolist() == [True, True, False]
     assert p.receipt.events < whole.receipt.events * (ranks - 1) / ranks
     # The cut may go through an event, which is then counted as damaged.
-    about = [note.text for note in p.receipt.notes if any(file.name in note.text for file in files[1:])]
+    about = [
+        note.text for note in p.receipt.notes if any(file.name in note.text for file in files[1:])
+    ]
     assert len(about) == 2
-    assert any(text.startswith(f"2 files were read in part: {files[1].name}, {files[2].name}. ") for text in about)
+    assert any(
+        text.startswith(f"2 files were read in part: {files[1].name}, {files[2].name}. ")
+        for text in about
+    )
     assert findings.sentences(p.run)[-2:] == [
         "**1** host or file is missing and not compared; see p.pods.missing.",
         "**2** hosts were read only in part, and are compared as far as possible; see p.pods.missing.",
@@ -139,7 +149,9 @@ def test_many_files_that_cannot_be_read_are_one_line(job, executor):
     p = load(files[0].parent, executor=executor)
     assert p.pods.missing["host"].tolist()[:2] == names
     (line,) = (note.text for note in p.receipt.lines if files[1].name in note.text)
-    assert line.startswith(f"3 files were skipped, and the figures do not include their hosts: {files[1].name}, ")
+    assert line.startswith(
+        f"3 files were skipped, and the figures do not include their hosts: {files[1].name}, "
+    )
 
 
 def test_what_is_left_beside_a_profile_in_parts_is_no_missing_host(tmp_path):
@@ -185,7 +197,15 @@ def test_a_file_that_may_not_be_read_is_a_row(job, monkeypatch):
 
 
 def test_a_note_on_a_file_is_of_its_host_alone():
-    cut, both = Note("warning", "two.json: The file is truncated."), Note("warning", "Launches are missing.")
+    cut, both = (
+        Note("warning", "two.json: The file is truncated."),
+        Note("warning", "Launches are missing."),
+    )
     groups, files = [["rank 1", "rank 2"], ["rank 3"]], [["one.json", "two.json"], ["three.json"]]
-    found = combine.folded([[cut, both], [Note("warning", "The file is truncated.")]], groups, files)
-    assert [note.text for note in found] == ["rank 2, rank 3: The file is truncated.", "rank 1, rank 2: Launches are missing."]
+    found = combine.folded(
+        [[cut, both], [Note("warning", "The file is truncated.")]], groups, files
+    )
+    assert [note.text for note in found] == [
+        "rank 2, rank 3: The file is truncated.",
+        "rank 1, rank 2: Launches are missing.",
+    ]

@@ -50,7 +50,9 @@ def test_what_fails_is_left_out_and_named():
         with pytest.raises(ReadError):
             guarded("The part", lambda: (_ for _ in ()).throw(ReadError("gone")), lambda _: 0)
     (sentence,) = said
-    assert re.match(r"The part is left out: ZeroDivisionError: of a test \(.*guard\.py, line \d+\)\. ", sentence)
+    assert re.match(
+        r"The part is left out: ZeroDivisionError: of a test \(.*guard\.py, line \d+\)\. ", sentence
+    )
     assert sentence.endswith(REPORT)
     # Nobody collects them: a function that is tested by itself raises.
     with pytest.raises(ZeroDivisionError):
@@ -69,7 +71,9 @@ def test_a_rule(tmp_path, monkeypatch):
     sentence = "The rule broken of the advice is left out: ZeroDivisionError: of a test"
     assert sentence in str(p.receipt)
     assert sentence in brief(p, 8000)
-    assert [line["text"] for line in p.payload()["meta"]["receipt"] if line["text"].startswith(sentence)]
+    assert [
+        line["text"] for line in p.payload()["meta"]["receipt"] if line["text"].startswith(sentence)
+    ]
 
 
 @pytest.mark.parts_fail
@@ -82,15 +86,21 @@ def test_evidence(tmp_path, monkeypatch):
 
 
 @pytest.mark.parts_fail
-@pytest.mark.parametrize("tab", ["ops", "kernels", "memory", "input", "device_time", "trace", "pods"])
+@pytest.mark.parametrize(
+    "tab", ["ops", "kernels", "memory", "input", "device_time", "trace", "pods"]
+)
 def test_a_tab(tmp_path, monkeypatch, tab):
     tools = register.tools()
-    monkeypatch.setattr(register, "tools", lambda: {**tools, tab: dataclasses.replace(tools[tab], payload=fails)})
+    monkeypatch.setattr(
+        register, "tools", lambda: {**tools, tab: dataclasses.replace(tools[tab], payload=fails)}
+    )
     p = profile(tmp_path, training(), training())
     payload = p.payload()
     assert payload[tab]["empty"]["title"] == "This view could not be computed"
     assert "ZeroDivisionError: of a test" in payload[tab]["empty"]["text"]
-    assert any("ZeroDivisionError: of a test" in line["text"] for line in payload["meta"]["receipt"])
+    assert any(
+        "ZeroDivisionError: of a test" in line["text"] for line in payload["meta"]["receipt"]
+    )
     assert payload["overview"]["verdict"]["word"] != "Unknown"
     assert p.text()
     assert static_html(payload)
@@ -105,7 +115,9 @@ def test_the_overview(tmp_path, monkeypatch):
     payload = p.payload()
     # The verdict follows from the steps alone.
     assert payload["overview"]["verdict"]["word"] == p.overview["verdict"]
-    assert payload["overview"]["no_advice"].startswith("The tab Overview is left out: ZeroDivisionError")
+    assert payload["overview"]["no_advice"].startswith(
+        "The tab Overview is left out: ZeroDivisionError"
+    )
     assert p.text()
 
 
@@ -114,14 +126,22 @@ def test_the_overview(tmp_path, monkeypatch):
 def test_a_text(tmp_path, monkeypatch, what):
     payload = profile(tmp_path, training()).payload()
     tools = register.tools()
-    monkeypatch.setattr(register, "tools", lambda: {**tools, "kernels": dataclasses.replace(tools["kernels"], **{what: fails})})
+    monkeypatch.setattr(
+        register,
+        "tools",
+        lambda: {**tools, "kernels": dataclasses.replace(tools["kernels"], **{what: fails})},
+    )
     assert "is left out: ZeroDivisionError: of a test" in static_html(payload)
 
 
 @pytest.mark.parts_fail
 def test_a_line_of_the_text(tmp_path, monkeypatch):
     p, tools = profile(tmp_path, training()), register.tools()
-    monkeypatch.setattr(register, "tools", lambda: {**tools, "kernels": dataclasses.replace(tools["kernels"], text=fails)})
+    monkeypatch.setattr(
+        register,
+        "tools",
+        lambda: {**tools, "kernels": dataclasses.replace(tools["kernels"], text=fails)},
+    )
     text = p.text()
     assert "is left out: ZeroDivisionError: of a test" in text
     assert p.overview["verdict"] in text
@@ -132,14 +152,19 @@ def test_a_line_of_the_text(tmp_path, monkeypatch):
 def test_a_frame(tmp_path, monkeypatch):
     p = profile(tmp_path, training())
     monkeypatch.setattr("nbprof.analysis.memory.memory.timeline", fails)
-    with pytest.raises(FrameError, match=r"of_allocations of the analysis could not be computed. ZeroDivisionError: of a") as error:
+    with pytest.raises(
+        FrameError,
+        match=r"of_allocations of the analysis could not be computed. ZeroDivisionError: of a",
+    ) as error:
         _ = p.memory.timeline
     assert isinstance(error.value, NbprofError)
     assert isinstance(error.value.__cause__, ZeroDivisionError)
     assert len(p.kernels.frame) == 1
     payload = p.payload()
     assert payload["kernels"]["table"]["rows"] == 1
-    assert "of_allocations of the analysis could not be computed" in payload["memory"]["empty"]["text"]
+    assert (
+        "of_allocations of the analysis could not be computed" in payload["memory"]["empty"]["text"]
+    )
     assert len(p.steps.frame) == 6
 
 
@@ -164,4 +189,8 @@ def test_of_a_host_that_is_read_by_a_worker(tmp_path, monkeypatch):
     files = profile(tmp_path, training()).run.files
     monkeypatch.setattr(growth, "find", fails)
     notes = Partial(partial(files, None, None, ("some",), "any"))["read"]["notes"]
-    assert [note.level for note in notes if note.text.startswith("The search for memory that grows is left out")] == ["warning"]
+    assert [
+        note.level
+        for note in notes
+        if note.text.startswith("The search for memory that grows is left out")
+    ] == ["warning"]

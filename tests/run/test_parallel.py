@@ -76,7 +76,9 @@ def test_few_hosts_are_read_at_once(tmp_path):
 
 
 def test_a_dask_cluster_reads_them_though_a_worker_is_killed(job, steps):
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50)
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    )
     with cluster, distributed.Client(cluster) as client:
         doomed, killed = next(iter(client.run(os.getpid).values())), []
 
@@ -116,11 +118,19 @@ def test_a_bucket_says_what_it_does_not_let_one_read(job, steps):
     url = f"http://{host}:{port}"
     enforced = None
     try:
-        store = s3fs.S3FileSystem(endpoint_url=url, key="owner", secret="owner", skip_instance_cache=True)
+        store = s3fs.S3FileSystem(
+            endpoint_url=url, key="owner", secret="owner", skip_instance_cache=True
+        )
         store.mkdir("guarded")
         store.put(str(job), "guarded/job", recursive=True)
         kept = sorted(store.find("guarded/job"))[3]
-        iam = boto3.client("iam", endpoint_url=url, region_name="us-east-1", aws_access_key_id="owner", aws_secret_access_key="owner")
+        iam = boto3.client(
+            "iam",
+            endpoint_url=url,
+            region_name="us-east-1",
+            aws_access_key_id="owner",
+            aws_secret_access_key="owner",
+        )
 
         def user(name: str, *statements: dict[str, object]) -> dict[str, object]:
             iam.create_user(UserName=name)
@@ -128,7 +138,11 @@ def test_a_bucket_says_what_it_does_not_let_one_read(job, steps):
                 policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
                 iam.put_user_policy(UserName=name, PolicyName="rights", PolicyDocument=policy)
             key = iam.create_access_key(UserName=name)["AccessKey"]
-            return {"key": key["AccessKeyId"], "secret": key["SecretAccessKey"], "endpoint_url": url}
+            return {
+                "key": key["AccessKeyId"],
+                "secret": key["SecretAccessKey"],
+                "endpoint_url": url,
+            }
 
         stranger = user("stranger")
         colleague = user(
@@ -138,7 +152,8 @@ def test_a_bucket_says_what_it_does_not_let_one_read(job, steps):
         )
         enforced = requests.post(f"{url}/moto-api/reset-auth", data="0", timeout=60).json()
         with pytest.raises(
-            ReadError, match=r"s3://guarded/job: could not be read \(PermissionError.*Check the permissions to list and read it"
+            ReadError,
+            match=r"s3://guarded/job: could not be read \(PermissionError.*Check the permissions to list and read it",
         ):
             load("s3://guarded/job", executor=2, storage_options=stranger)
         found = load("s3://guarded/job", executor=2, storage_options=colleague)
@@ -149,7 +164,11 @@ def test_a_bucket_says_what_it_does_not_let_one_read(job, steps):
         pd.testing.assert_frame_equal(found.steps.frame, rest.reset_index(drop=True))
     finally:
         if enforced:
-            requests.post(f"{url}/moto-api/reset-auth", data=str(enforced["PREVIOUS_INITIAL_NO_AUTH_ACTION_COUNT"]), timeout=60)
+            requests.post(
+                f"{url}/moto-api/reset-auth",
+                data=str(enforced["PREVIOUS_INITIAL_NO_AUTH_ACTION_COUNT"]),
+                timeout=60,
+            )
         server.stop()
 
 
@@ -163,7 +182,9 @@ def test_files_that_cannot_be_read_are_missing_and_no_error(tmp_path):
     assert gone["file"].tolist() == [files[3].name]
     assert gone["reason"].str.endswith(".").all()
     assert found.steps.frame["host"].nunique() == len(found.hosts) == RANKS - 1
-    assert f"A file was skipped, and the figures do not include its host: {files[3].name}: " in str(found.receipt)
+    assert f"A file was skipped, and the figures do not include its host: {files[3].name}: " in str(
+        found.receipt
+    )
 
 
 def test_ranks_without_a_file_are_missing(tmp_path):
@@ -172,7 +193,10 @@ def test_ranks_without_a_file_are_missing(tmp_path):
     files[5].write_bytes(b"")
     files[7].unlink()
     assert load(tmp_path / "job", executor=1).pods.missing["host"].tolist() == ["rank 5", "rank 7"]
-    reasons = ["It is empty, not a profile.", "There is no file for this rank, which was part of the job."]
+    reasons = [
+        "It is empty, not a profile.",
+        "There is no file for this rank, which was part of the job.",
+    ]
     assert load(tmp_path / "job", executor=1).pods.missing["reason"].tolist() == reasons
 
 
@@ -186,7 +210,10 @@ def test_a_folder_of_broken_files_is_an_error(tmp_path):
 
 def test_a_worker_of_another_version_is_named(job, monkeypatch):
     monkeypatch.setattr(parallel, "__version__", "0.0.1")
-    with pytest.raises(NbprofError, match=r"install the same version in both"), Processes(1) as executor:
+    with (
+        pytest.raises(NbprofError, match=r"install the same version in both"),
+        Processes(1) as executor,
+    ):
         load(job, executor=executor)
 
 
@@ -207,17 +234,24 @@ class Nowhere(Executor):
     [
         ImportError("cannot import name 'many' from 'nbprof.run'", name="nbprof.run"),
         ModuleNotFoundError("No module named 'pandas'", name="pandas"),
-        AttributeError("Can't get attribute 'hosts' on <module 'nbprof.run.parallel' from '/srv/parallel.py'>"),
+        AttributeError(
+            "Can't get attribute 'hosts' on <module 'nbprof.run.parallel' from '/srv/parallel.py'>"
+        ),
     ],
     ids=str,
 )
 def test_a_worker_of_a_version_without_what_is_asked_is_named(job, error):
-    with pytest.raises(NbprofError, match=f"a worker cannot run nbprof {nbprof.core.version.__version__} .*there"):
+    with pytest.raises(
+        NbprofError, match=f"a worker cannot run nbprof {nbprof.core.version.__version__} .*there"
+    ):
         load(job, executor=Nowhere(error))
 
 
 def test_a_worker_without_nbprof_is_told_to_have_it(job):
-    with pytest.raises(NbprofError, match=f"a worker has no nbprof .*install version {nbprof.core.version.__version__} there"):
+    with pytest.raises(
+        NbprofError,
+        match=f"a worker has no nbprof .*install version {nbprof.core.version.__version__} there",
+    ):
         load(job, executor=Nowhere())
 
 
@@ -239,7 +273,9 @@ def test_a_process_that_is_killed_is_started_anew():
 def test_a_process_with_nothing_to_do_ends_and_another_is_there_when_it_is_needed():
     with Processes(1, idle_s=0.05) as executor:
         first = executor.submit(os.getpid).result()
-        psutil.wait_procs([process for process in psutil.Process().children() if process.pid == first])
+        psutil.wait_procs(
+            [process for process in psutil.Process().children() if process.pid == first]
+        )
         assert executor.submit(os.getpid).result() != first
 
 
@@ -258,12 +294,16 @@ def test_one_set_of_processes_reads_all_that_is_asked_of_a_run_and_ends_with_it(
     assert not set(psutil.Process().children()) & mine
 
 
-@pytest.mark.parametrize(("form", "whole", "expected"), [("xspace", False, 2), ("xspace", True, 1), ("kineto", False, 1)])
+@pytest.mark.parametrize(
+    ("form", "whole", "expected"), [("xspace", False, 2), ("xspace", True, 1), ("kineto", False, 1)]
+)
 def test_all_is_read_in_one_pass_where_that_is_sooner(tmp_path, monkeypatch, form, whole, expected):
     pods.write(tmp_path / "job", RANKS, 6, form=form)
     passes, reading = [], parallel.read
     monkeypatch.setattr(many, "_AT_ONCE", 0)
-    monkeypatch.setattr(parallel, "read", lambda *args: (passes.append(args[2][-2]), reading(*args))[1])
+    monkeypatch.setattr(
+        parallel, "read", lambda *args: (passes.append(args[2][-2]), reading(*args))[1]
+    )
     assert len(read(tmp_path / "job", executor=1, whole=whole).device_time.frame)
     assert passes == ([("first", "rest")] if expected == 1 else [("first",), ("rest",)])
 
@@ -315,7 +355,11 @@ def test_a_dashboard_has_it_read_before_its_first_frame(tmp_path, monkeypatch, a
     monkeypatch.setattr(parallel, "_Here", type("Other", (), {}))
     profile = read(tmp_path / "job", executor=executor)
     first = []
-    monkeypatch.setattr(parallel, "ahead", lambda *args: (first.append(sorted(profile.run.memo.values)), asked(*args)))
+    monkeypatch.setattr(
+        parallel,
+        "ahead",
+        lambda *args: (first.append(sorted(profile.run.memo.values)), asked(*args)),
+    )
     profile.run.read_ahead()
     # Of many, the workers have the rest to read first.
     assert len(first) == (1 if at_once else 0)
@@ -328,7 +372,10 @@ def test_a_dashboard_has_it_read_before_its_first_frame(tmp_path, monkeypatch, a
 
 def of(sizes, form="xspace"):
     """Files of these sizes, which nobody reads."""
-    return SimpleNamespace(format=form, files=[SimpleNamespace(name=f"host{i}", size=size) for i, size in enumerate(sizes)])
+    return SimpleNamespace(
+        format=form,
+        files=[SimpleNamespace(name=f"host{i}", size=size) for i, size in enumerate(sizes)],
+    )
 
 
 @pytest.mark.parametrize(
@@ -385,7 +432,11 @@ def test_who_gives_up_leaves_no_process_behind(job):
     with pytest.raises(KeyboardInterrupt):
         load(job, executor=2, progress=stop)
     assert set(psutil.Process().children()) <= before[0]
-    assert not [thread for thread in set(threading.enumerate()) - before[1] if thread.name.startswith("nbprof process")]
+    assert not [
+        thread
+        for thread in set(threading.enumerate()) - before[1]
+        if thread.name.startswith("nbprof process")
+    ]
 
 
 def test_a_rank_is_opened_as_if_it_were_alone(job):

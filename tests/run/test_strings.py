@@ -48,7 +48,9 @@ def test_the_last_of_two_threads_puts_it_back(arrow):
     assert pd.get_option(OPTION) == "pyarrow"
 
 
-@pytest.mark.skipif(pd.Series(["a"]).dtype == object, reason="this pandas has no strings but objects")
+@pytest.mark.skipif(
+    pd.Series(["a"]).dtype == object, reason="this pandas has no strings but objects"
+)
 def test_frames_have_them(tmp_path, arrow):
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(training_run(4))

@@ -29,7 +29,9 @@ def test_where_there_is_no_such_call_nothing_happens(monkeypatch):
 
 
 @pytest.mark.parametrize(("many", "times"), [(1, 2), (10**9, 0)])
-def test_a_large_recording_gives_it_back_when_it_was_read_and_when_its_allocations_are_known(tmp_path, monkeypatch, many, times):
+def test_a_large_recording_gives_it_back_when_it_was_read_and_when_its_allocations_are_known(
+    tmp_path, monkeypatch, many, times
+):
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(training_run(3))
     told = []
@@ -40,7 +42,9 @@ def test_a_large_recording_gives_it_back_when_it_was_read_and_when_its_allocatio
 
 
 @pytest.mark.parametrize(("many", "kept"), [(1, False), (10**9, True)])
-def test_classified_spans_of_a_large_recording_are_kept_no_longer_than_its_output_needs_them(tmp_path, monkeypatch, many, kept):
+def test_classified_spans_of_a_large_recording_are_kept_no_longer_than_its_output_needs_them(
+    tmp_path, monkeypatch, many, kept
+):
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(training_run(3))
     monkeypatch.setattr(trim, "MANY_EVENTS", many)

@@ -22,7 +22,12 @@ except ImportError:
     needed("pytest-jupyter is not installed")
 
 
-READS = ("nbprof.server.worker", "nbprof.profiles.load", "nbprof.profiles.profile", "nbprof.profiles.comparison")
+READS = (
+    "nbprof.server.worker",
+    "nbprof.profiles.load",
+    "nbprof.profiles.profile",
+    "nbprof.profiles.comparison",
+)
 
 
 def forked(command, **options):
@@ -35,7 +40,9 @@ def forked(command, **options):
 def ready_processes(monkeypatch):
     """Each server begins with a process of its own, of which most tests ask little or nothing."""
     if FORKS:
-        monkeypatch.setattr(process, "subprocess", SimpleNamespace(Popen=forked, PIPE=subprocess.PIPE))
+        monkeypatch.setattr(
+            process, "subprocess", SimpleNamespace(Popen=forked, PIPE=subprocess.PIPE)
+        )
 
 
 @pytest.fixture
@@ -93,7 +100,9 @@ def post(jp_fetch, jp_serverapp):
 
     async def post(name, request, **options):
         body = request if isinstance(request, bytes) else json.dumps(request).encode()
-        answer = await jp_fetch("nbprof", "api", name, method="POST", body=body, raise_error=False, **options)
+        answer = await jp_fetch(
+            "nbprof", "api", name, method="POST", body=body, raise_error=False, **options
+        )
         return answer.code, answer.body
 
     return post

@@ -76,7 +76,11 @@ def options():
 @pytest.fixture
 def installed(extension):
     """The names of the routes that the server has."""
-    return {url.rstrip("/").rpartition("nbprof/api/")[2]: rule for url, *rule in extension.handlers if "nbprof/api/" in url}
+    return {
+        url.rstrip("/").rpartition("nbprof/api/")[2]: rule
+        for url, *rule in extension.handlers
+        if "nbprof/api/" in url
+    }
 
 
 @pytest.fixture(params=ROUTES.values(), ids=ROUTES)
@@ -103,7 +107,9 @@ def ask(http_server_client, jp_base_url, jp_auth_header):
         elif method == "POST":
             body = request if isinstance(request, bytes) else json.dumps(request).encode()
         headers = jp_auth_header if headers is None else headers
-        return await http_server_client.fetch(url, method=method, body=body, headers=headers, raise_error=False, request_timeout=300)
+        return await http_server_client.fetch(
+            url, method=method, body=body, headers=headers, raise_error=False, request_timeout=300
+        )
 
     return ask
 
@@ -120,7 +126,10 @@ def sentences(answer):
 
 
 def everything(folder):
-    return {str(path): path.read_bytes() if path.is_file() and not path.is_symlink() else None for path in folder.rglob("*")}
+    return {
+        str(path): path.read_bytes() if path.is_file() and not path.is_symlink() else None
+        for path in folder.rglob("*")
+    }
 
 
 async def test_every_route_is_attacked_here(installed):
@@ -140,7 +149,9 @@ def outside(jp_root_dir, tmp_path, profile):
     place(jp_root_dir / "logs", ".host.xplane.pb", SECRET)
     (jp_root_dir / "file.xplane.pb").symlink_to(outside / "secret.xplane.pb")
     (jp_root_dir / "folder").symlink_to(outside)
-    (jp_root_dir / "neighbour.xplane.pb").symlink_to(jp_root_dir.parent / f"{jp_root_dir.name}-2" / "host.xplane.pb")
+    (jp_root_dir / "neighbour.xplane.pb").symlink_to(
+        jp_root_dir.parent / f"{jp_root_dir.name}-2" / "host.xplane.pb"
+    )
     (jp_root_dir / "seen.xplane.pb").symlink_to(jp_root_dir / ".hidden" / "host.xplane.pb")
     (jp_root_dir / "logs" / "loop").symlink_to(jp_root_dir / "logs" / "loop")
     run = jp_root_dir / "linked" / "plugins" / "profile" / "run"
@@ -226,15 +237,27 @@ async def test_a_page_of_another_site_may_not_ask(
 ):
     """A browser that is logged in sends its cookie from any page; the XSRF token it does not."""
     token = jp_serverapp.identity_provider.token
-    login = await http_server_client.fetch(f"{jp_base_url}api/me?token={token}", follow_redirects=False, raise_error=False)
+    login = await http_server_client.fetch(
+        f"{jp_base_url}api/me?token={token}", follow_redirects=False, raise_error=False
+    )
     cookies = "; ".join(cookie.split(";")[0] for cookie in login.headers.get_list("Set-Cookie"))
     if "_xsrf" not in cookies:
-        page = await http_server_client.fetch(f"{jp_base_url}lab?token={token}", follow_redirects=False, raise_error=False)
+        page = await http_server_client.fetch(
+            f"{jp_base_url}lab?token={token}", follow_redirects=False, raise_error=False
+        )
         cookies = "; ".join(cookie.split(";")[0] for cookie in page.headers.get_list("Set-Cookie"))
-    me = await http_server_client.fetch(f"{jp_base_url}api/me", headers={"Cookie": cookies}, raise_error=False)
+    me = await http_server_client.fetch(
+        f"{jp_base_url}api/me", headers={"Cookie": cookies}, raise_error=False
+    )
     assert me.code == 200, "the cookie logs in"
     evil = {"Referer": "https://example.invalid/page"}
-    for headers in ({}, evil, {"X-XSRFToken": "wrong"}, {"X-XSRFToken": "wrong", **evil}, {"Origin": "https://example.invalid", **evil}):
+    for headers in (
+        {},
+        evil,
+        {"X-XSRFToken": "wrong"},
+        {"X-XSRFToken": "wrong", **evil},
+        {"Origin": "https://example.invalid", **evil},
+    ):
         answer = await ask(route, route.request, headers={"Cookie": cookies, **headers})
         assert answer.code in (403, 404), f"{headers}: {answer.code} {answer.body!r}"
     assert not extension.pool.opened
@@ -244,7 +267,11 @@ async def test_a_page_of_another_site_may_not_ask(
     assert answer.code not in (403, 404), answer.body
     if route.method == "GET":
         # A link of JupyterLab's own page brings no header, but says where it is.
-        answer = await ask(route, route.request, headers={"Cookie": cookies, "Referer": f"{http_server_url(http_server_port)}/lab"})
+        answer = await ask(
+            route,
+            route.request,
+            headers={"Cookie": cookies, "Referer": f"{http_server_url(http_server_port)}/lab"},
+        )
         assert answer.code == 200, answer.body
 
 
@@ -259,7 +286,18 @@ async def test_another_method_does_nothing(route, ask, profile):
 @those(lambda route: route.method == "POST" and route.name != "ready")
 async def test_a_request_that_is_none_is_refused(route, ask, profile, extension):
     deep = b'{"path": ' + b"[" * 100_000
-    for body in (b"", b"{", b"[]", b"\xff", b"1", b"null", b'"x"', b"[" * 100_000, deep, b'{"path": NaN'):
+    for body in (
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b"1",
+        b"null",
+        b'"x"',
+        b"[" * 100_000,
+        deep,
+        b'{"path": NaN',
+    ):
         answer = await ask(route, body)
         assert answer.code == 400, f"{body[:40]!r}: {answer.code}"
         assert json.loads(answer.body)["message"].endswith(".")
@@ -281,7 +319,10 @@ async def test_a_value_of_another_type_is_refused(route, ask, profile, extension
         without = {name: value for name, value in route.request.items() if name != key}
         for request in (
             without,
-            *({**route.request, key: value} for value in (None, True, -1, 1.5, {"a": 1}, [1], [[GOOD]], [{}], [None])),
+            *(
+                {**route.request, key: value}
+                for value in (None, True, -1, 1.5, {"a": 1}, [1], [[GOOD]], [{}], [None])
+            ),
         ):
             if key in route.optional and request.get(key) is None:
                 continue
@@ -326,7 +367,10 @@ class Allowed:
             def is_authorized(self, handler, user, action, resource):
                 return allows(action, resource)
 
-        return {"ServerApp": {"jpserver_extensions": {"nbprof": True}, "authorizer_class": Some}, "NbprofServer": options}
+        return {
+            "ServerApp": {"jpserver_extensions": {"nbprof": True}, "authorizer_class": Some},
+            "NbprofServer": options,
+        }
 
 
 class TestReading(Allowed):
@@ -336,10 +380,14 @@ class TestReading(Allowed):
     def allows(action, resource):
         return action == "read"
 
-    async def test_who_may_read_may_change_and_run_nothing(self, route, ask, profile, jp_root_dir, extension):
+    async def test_who_may_read_may_change_and_run_nothing(
+        self, route, ask, profile, jp_root_dir, extension
+    ):
         before = everything(jp_root_dir)
         answer = await ask(route, route.request)
-        assert (answer.code == 403) == any(action != "read" for action, _ in route.leaves), answer.code
+        assert (answer.code == 403) == any(action != "read" for action, _ in route.leaves), (
+            answer.code
+        )
         assert everything(jp_root_dir) == before
 
 
@@ -367,7 +415,9 @@ class TestOther(Allowed):
 
     async def test_its_own_leaves_are_enough_and_needed(self, route, ask, profile, monkeypatch):
         for missing in route.leaves:
-            monkeypatch.setattr(TestOther, "leaves", tuple(leave for leave in route.leaves if leave != missing))
+            monkeypatch.setattr(
+                TestOther, "leaves", tuple(leave for leave in route.leaves if leave != missing)
+            )
             assert (await ask(route, route.request)).code == 403
         monkeypatch.setattr(TestOther, "leaves", route.leaves)
         # What is not there is looked for, and soon not found.
@@ -376,7 +426,9 @@ class TestOther(Allowed):
 
 
 @those(lambda route: route.paths)
-async def test_a_link_that_changes_while_it_is_resolved_is_a_sentence(route, ask, profile, monkeypatch):
+async def test_a_link_that_changes_while_it_is_resolved_is_a_sentence(
+    route, ask, profile, monkeypatch
+):
     """Python's realpath raises where a link is gone between its two looks at it."""
     real_path = os.path.realpath
 

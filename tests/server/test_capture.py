@@ -37,8 +37,14 @@ class Answer:
         lines = [json.loads(line) for line in body.decode().splitlines()]
         self.last = lines[-1] if lines else {}
         self.progress = [line["progress"] for line in lines if "progress" in line]
-        self.workers = [(row["address"], row["state"], row["text"]) for line in lines if (row := line.get("worker"))]
-        self.message, self.field, self.path = (self.last.get(key) for key in ("message", "field", "path"))
+        self.workers = [
+            (row["address"], row["state"], row["text"])
+            for line in lines
+            if (row := line.get("worker"))
+        ]
+        self.message, self.field, self.path = (
+            self.last.get(key) for key in ("message", "field", "path")
+        )
 
     def states(self, address):
         return [state for one, state, _ in self.workers if one == address]
@@ -47,7 +53,9 @@ class Answer:
 @pytest.fixture
 def capture(post):
     async def capture(addresses, **options):
-        return Answer(*await post("capture", {"addresses": addresses, **QUICK, **options}, request_timeout=60))
+        return Answer(
+            *await post("capture", {"addresses": addresses, **QUICK, **options}, request_timeout=60)
+        )
 
     return capture
 
@@ -90,8 +98,15 @@ def page(jp_base_url, jp_auth_header, jp_http_port):
     async def page(request):
         body = json.dumps(request).encode()
         _, writer = await asyncio.open_connection("127.0.0.1", jp_http_port)
-        headers = {**jp_auth_header, "Host": f"localhost:{jp_http_port}", "Content-Length": len(body)}
-        lines = [f"POST {jp_base_url}nbprof/api/capture HTTP/1.1", *(f"{key}: {value}" for key, value in headers.items())]
+        headers = {
+            **jp_auth_header,
+            "Host": f"localhost:{jp_http_port}",
+            "Content-Length": len(body),
+        }
+        lines = [
+            f"POST {jp_base_url}nbprof/api/capture HTTP/1.1",
+            *(f"{key}: {value}" for key, value in headers.items()),
+        ]
         writer.write("\r\n".join([*lines, "", ""]).encode() + body)
         await writer.drain()
         return writer
@@ -107,9 +122,17 @@ async def until(fits):
     raise AssertionError("it did not come to that")
 
 
-async def test_two_workers_are_recorded_into_the_folder_and_open(capture, open_profile, jp_root_dir, extension):
+async def test_two_workers_are_recorded_into_the_folder_and_open(
+    capture, open_profile, jp_root_dir, extension
+):
     with standing_in(answer("trainer-0")) as a, standing_in(answer("trainer-1")) as b:
-        said = await capture(f"grpc://{a.address}, {b.address}", host_level=3, device_level=0, python_level=1, folder="mine/logs")
+        said = await capture(
+            f"grpc://{a.address}, {b.address}",
+            host_level=3,
+            device_level=0,
+            python_level=1,
+            folder="mine/logs",
+        )
         request = a.requests[0]
         assert len(b.requests) == 1
     assert said.status == 200
@@ -118,7 +141,11 @@ async def test_two_workers_are_recorded_into_the_folder_and_open(capture, open_p
     assert [row["state"] for row in said.last["workers"]] == ["recorded", "recorded"]
     assert said.states(a.address)[0] == "asked"
     assert said.states(a.address)[-1] == "recorded"
-    assert any(f"ecording {word}" in text for text in said.progress for word in ("2 workers", "of 2 workers")), said.progress
+    assert any(
+        f"ecording {word}" in text
+        for text in said.progress
+        for word in ("2 workers", "of 2 workers")
+    ), said.progress
     folder = jp_root_dir / said.path
     assert sorted(file.name for file in folder.iterdir()) == sorted(
         [f"localhost_{a.port}.xplane.pb", f"localhost_{b.port}.xplane.pb", "nbprof.json"]
@@ -134,7 +161,11 @@ async def test_one_answers_one_refuses_and_nobody_is_at_the_third(capture, jp_ro
     with standing_in(answer("a")) as a, standing_in(Refuse("UNIMPLEMENTED", "no")) as b:
         said = await capture([a.address, b.address, NOBODY, a.address])
     rows = {row["address"]: row for row in said.last["workers"]}
-    assert [rows[one]["state"] for one in (a.address, b.address, NOBODY)] == ["recorded", "failed", "failed"]
+    assert [rows[one]["state"] for one in (a.address, b.address, NOBODY)] == [
+        "recorded",
+        "failed",
+        "failed",
+    ]
     assert failures.NO_PROFILER in rows[b.address]["text"]
     assert failures.REFUSED in rows[NOBODY]["text"]
     assert said.states(NOBODY)[-1] == "failed"
@@ -152,7 +183,9 @@ async def test_a_worker_that_is_idle_is_asked_again_and_that_is_told(capture):
     assert any("was recorded on attempt 2" in note for note in said.last["notes"])
 
 
-async def test_where_nothing_comes_there_is_a_sentence_and_no_folder(capture, jp_root_dir, extension):
+async def test_where_nothing_comes_there_is_a_sentence_and_no_folder(
+    capture, jp_root_dir, extension
+):
     said = await capture(NOBODY, folder="new")
     assert said.status == 200
     assert said.message.startswith(f"{NOBODY}: nothing listens on this port")
@@ -188,12 +221,17 @@ async def test_a_name_that_is_taken_gets_a_number(capture, jp_root_dir):
         second = await capture(server.address, name="Größe 2 (b)", folder="logs")
     assert first.path == "logs/plugins/profile/Größe 2 (b)"
     assert second.path == "logs/plugins/profile/Größe 2 (b)_2"
-    assert "there is already a run named Größe 2 (b), so this one is Größe 2 (b)_2" in second.last["notes"]
+    assert (
+        "there is already a run named Größe 2 (b), so this one is Größe 2 (b)_2"
+        in second.last["notes"]
+    )
     assert CaptureInfo.read(jp_root_dir / first.path).label == "Größe 2 (b)"
 
 
 @pytest.mark.parametrize("leaves", ["the page is closed", "the server ends"])
-async def test_a_recording_that_nobody_waits_for_releases_its_workers_and_keeps_nothing(page, streamed, jp_root_dir, extension, leaves):
+async def test_a_recording_that_nobody_waits_for_releases_its_workers_and_keeps_nothing(
+    page, streamed, jp_root_dir, extension, leaves
+):
     def slow(request, server):
         server.end.wait(30)
         return answer("late")
@@ -227,7 +265,9 @@ async def test_a_server_that_is_killed_leaves_nothing_behind(streamed, jp_root_d
         return answer("late")
 
     with standing_in(slow) as server:
-        work, _, _ = streamed({"addresses": server.address, "duration_ms": 60_000, "folder": "logs"})
+        work, _, _ = streamed(
+            {"addresses": server.address, "duration_ms": 60_000, "folder": "logs"}
+        )
         await until(lambda: server.requests)
         (process,) = extension.recordings.processes
         # What happens to its standard input then.
@@ -252,7 +292,9 @@ async def test_it_can_be_stopped_early_and_what_was_recorded_is_kept(streamed, p
         assert (await post("capture", {"stop": key}))[0] == 200
         await work
     assert lines[-1]["workers"][0]["state"] == "recorded", lines
-    assert any(note.startswith("the recording was stopped early, after") for note in lines[-1]["notes"])
+    assert any(
+        note.startswith("the recording was stopped early, after") for note in lines[-1]["notes"]
+    )
     assert nbprof.load(jp_root_dir / lines[-1]["path"]).hosts == ["stopped"]
     status, body = await post("capture", {"stop": key})
     assert (status, json.loads(body)["message"]) == (404, "this recording has already ended.")
@@ -273,7 +315,10 @@ async def test_only_so_many_at_a_time(streamed, capture, extension):
         return answer("late")
 
     with standing_in(*[slow] * 9) as server:
-        for_all = [streamed({"addresses": server.address, "duration_ms": 20, "folder": f"logs{i}"}) for i in range(MOST_RECORDINGS)]
+        for_all = [
+            streamed({"addresses": server.address, "duration_ms": 20, "folder": f"logs{i}"})
+            for i in range(MOST_RECORDINGS)
+        ]
         for _, _, line in for_all:
             await line(lambda one: "recording" in one)
         said = await capture(NOBODY)
@@ -284,7 +329,9 @@ async def test_only_so_many_at_a_time(streamed, capture, extension):
     assert all("path" in lines[-1] for _, lines, _ in for_all)
 
 
-async def test_what_is_sent_may_not_use_more_memory_than_the_server_allows(streamed, extension, jp_root_dir):
+async def test_what_is_sent_may_not_use_more_memory_than_the_server_allows(
+    streamed, extension, jp_root_dir
+):
     extension.recordings._memory = 1 << 20
     with standing_in(lambda request, server: server.end.wait(60) and answer("late")) as server:
         work, lines, _ = streamed({"addresses": server.address, "duration_ms": 60_000})
@@ -332,14 +379,18 @@ WRONG = [
 ]
 
 
-async def test_what_cannot_be_is_refused_at_once_beside_its_field(post, jp_root_dir, tmp_path, extension):
+async def test_what_cannot_be_is_refused_at_once_beside_its_field(
+    post, jp_root_dir, tmp_path, extension
+):
     (tmp_path / "elsewhere").mkdir()
     (jp_root_dir / "file.txt").write_text("")
     (jp_root_dir / "out").symlink_to(tmp_path / "elsewhere")
     (jp_root_dir / "inner").mkdir()
     (jp_root_dir / "inner" / "plugins").symlink_to(tmp_path / "elsewhere")
     for request, field in WRONG:
-        status, body = await post("capture", {**({"addresses": NOBODY} if field != "addresses" else {}), **request})
+        status, body = await post(
+            "capture", {**({"addresses": NOBODY} if field != "addresses" else {}), **request}
+        )
         said = json.loads(body)
         assert (status, said["field"]) == (400, field), request
         assert said["message"]
@@ -349,7 +400,14 @@ async def test_what_cannot_be_is_refused_at_once_beside_its_field(post, jp_root_
 
 
 async def test_the_sentences_are_those_of_python(post):
-    for field, value in {"duration_ms": 0, "delay_ms": 3_600_001, "host_level": 9, "retries": 1000, "name": "/", "addresses": "a"}.items():
+    for field, value in {
+        "duration_ms": 0,
+        "delay_ms": 3_600_001,
+        "host_level": 9,
+        "retries": 1000,
+        "name": "/",
+        "addresses": "a",
+    }.items():
         _, body = await post("capture", {"addresses": NOBODY, field: value})
         with pytest.raises(CaptureError) as error:
             parse(value) if field == "addresses" else Sampling(**{field: value})
@@ -363,7 +421,11 @@ def test_the_fields_are_checked_as_the_form_checks_them():
         for text, expected in rows.items():
             value = text if field in ("addresses", "name") else int(text)
             try:
-                found = [str(one) for one in parse(value)[0]] if field == "addresses" else getattr(Sampling(**{field: value}), field)
+                found = (
+                    [str(one) for one in parse(value)[0]]
+                    if field == "addresses"
+                    else getattr(Sampling(**{field: value}), field)
+                )
             except CaptureError:
                 found = None
             assert found == expected, (field, text)
@@ -384,9 +446,15 @@ def test_every_sentence_speaks_of_the_dialog_and_not_of_a_cell(tmp_path):
     address = parse("a:1")[0][0]
     scratch = str(tmp_path / "my logs" / ".recording-abc" / "plugins" / "profile")
     said = [
-        *(text for name, text in vars(failures).items() if name.isupper() and isinstance(text, str)),
+        *(
+            text
+            for name, text in vars(failures).items()
+            if name.isupper() and isinstance(text, str)
+        ),
         failures.shared(),
-        failures.explain(Refusal("X", f"cannot open {scratch}/x: no"), address, scratch, 1.0).reason,
+        failures.explain(
+            Refusal("X", f"cannot open {scratch}/x: no"), address, scratch, 1.0
+        ).reason,
         failures.explain(Refusal("RESOURCE_EXHAUSTED", "large"), address, "", 1.0).reason,
         f"its 3.00 MiB could not be written to {scratch}/run (No space left on device): choose another location with --logdir DIR",
         f"{tmp_path / 'my logs'} cannot be written (Permission denied); nothing was recorded. Choose a --logdir that you can write to",
@@ -394,8 +462,12 @@ def test_every_sentence_speaks_of_the_dialog_and_not_of_a_cell(tmp_path):
     for text in map(recorder._in_dialog, said):
         assert "--" not in text
         assert str(tmp_path) not in text
-    assert recorder._in_dialog(said[-1]).startswith("work/my logs cannot be written (Permission denied)")
-    assert recorder._in_dialog(said[-2]).endswith("could not be written to work/my logs (No space left on device): choose another folder")
+    assert recorder._in_dialog(said[-1]).startswith(
+        "work/my logs cannot be written (Permission denied)"
+    )
+    assert recorder._in_dialog(said[-2]).endswith(
+        "could not be written to work/my logs (No space left on device): choose another folder"
+    )
 
 
 class TestTurnedOff:
@@ -442,7 +514,11 @@ class TestNotAllowed:
 async def test_nothing_is_recorded_without_the_token(http_server_client, jp_base_url, extension):
     for headers in ({}, {"Authorization": "token wrong"}):
         reply = await http_server_client.fetch(
-            f"{jp_base_url}nbprof/api/capture", method="POST", headers=headers, raise_error=False, body=json.dumps({"addresses": NOBODY})
+            f"{jp_base_url}nbprof/api/capture",
+            method="POST",
+            headers=headers,
+            raise_error=False,
+            body=json.dumps({"addresses": NOBODY}),
         )
         assert reply.code == 403
     assert not extension.recordings.processes

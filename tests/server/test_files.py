@@ -65,7 +65,9 @@ def delete(post):
 @pytest.fixture
 def download(jp_fetch):
     async def download(path, **more):
-        return await jp_fetch("nbprof", "api", "download", params={"path": path}, raise_error=False, **more)
+        return await jp_fetch(
+            "nbprof", "api", "download", params={"path": path}, raise_error=False, **more
+        )
 
     return download
 
@@ -80,7 +82,10 @@ class TestRename:
         status, answer = await rename(RUN, "baseline run")
         assert (status, answer) == (
             200,
-            {"path": "logs/plugins/profile/baseline run", "moves": [[RUN, "logs/plugins/profile/baseline run"]]},
+            {
+                "path": "logs/plugins/profile/baseline run",
+                "moves": [[RUN, "logs/plugins/profile/baseline run"]],
+            },
         )
         assert names(run.with_name("baseline run")) == before
         assert not run.exists()
@@ -88,13 +93,25 @@ class TestRename:
         assert reply.payload is not None
 
     @pytest.mark.parametrize("name", ["best", "best.xplane.pb"])
-    async def test_a_file_keeps_its_suffix_and_takes_what_belongs_to_it_along(self, jp_root_dir, rename, name):
+    async def test_a_file_keeps_its_suffix_and_takes_what_belongs_to_it_along(
+        self, jp_root_dir, rename, name
+    ):
         folder = jp_root_dir / "loose"
-        for file in ("h.xplane.pb", "h.trace.json.gz", "h.memory_profile.json.gz", "h.txt", "hh.xplane.pb", "nbprof.json"):
+        for file in (
+            "h.xplane.pb",
+            "h.trace.json.gz",
+            "h.memory_profile.json.gz",
+            "h.txt",
+            "hh.xplane.pb",
+            "nbprof.json",
+        ):
             place(folder, file, b"")
         status, answer = await rename("loose/h.xplane.pb", name)
         assert (status, answer["path"]) == (200, "loose/best.xplane.pb")
-        moved = [(f"loose/h.{end}", f"loose/best.{end}") for end in ("xplane.pb", "memory_profile.json.gz", "trace.json.gz")]
+        moved = [
+            (f"loose/h.{end}", f"loose/best.{end}")
+            for end in ("xplane.pb", "memory_profile.json.gz", "trace.json.gz")
+        ]
         assert list(map(tuple, answer["moves"])) == moved
         assert names(folder) == [
             "best.memory_profile.json.gz", "best.trace.json.gz", "best.xplane.pb", "h.txt", "hh.xplane.pb", "nbprof.json",
@@ -134,7 +151,9 @@ class TestRename:
         assert other.read_bytes() == taken.read_bytes() == b"mine"
         assert (jp_root_dir / "loose" / "a.xplane.pb").exists()
 
-    async def test_a_run_is_not_left_in_two_halves(self, jp_root_dir, rename, jp_serverapp, monkeypatch):
+    async def test_a_run_is_not_left_in_two_halves(
+        self, jp_root_dir, rename, jp_serverapp, monkeypatch
+    ):
         from tornado import web
 
         place(jp_root_dir / "loose", "a.xplane.pb")
@@ -193,7 +212,9 @@ class TestDelete:
 
     async def test_the_trash_is_honoured(self, run, delete, jp_serverapp, monkeypatch):
         trashed = []
-        monkeypatch.setattr("jupyter_server.services.contents.filemanager.send2trash", trashed.append)
+        monkeypatch.setattr(
+            "jupyter_server.services.contents.filemanager.send2trash", trashed.append
+        )
         jp_serverapp.contents_manager.delete_to_trash = True
         assert (await delete(RUN))[0] == 200
         assert trashed == [str(run)]
@@ -236,7 +257,18 @@ class TestNoRun:
         return ask
 
     @pytest.mark.parametrize(
-        "path", ["", "/", "logs", "logs/plugins/profile", "notes", "notes/n.ipynb", "notes/data.json", "empty", "pipe"]
+        "path",
+        [
+            "",
+            "/",
+            "logs",
+            "logs/plugins/profile",
+            "notes",
+            "notes/n.ipynb",
+            "notes/data.json",
+            "empty",
+            "pipe",
+        ],
     )
     async def test_it_is_refused_and_nothing_happens(self, jp_root_dir, run, ask, what, path):
         place(jp_root_dir / "notes", "n.ipynb", b"mine")
@@ -256,11 +288,16 @@ class TestDownload:
         answer = await download("loose/höst a.xplane.pb")
         assert answer.code == 200
         assert answer.body == file.read_bytes()
-        assert answer.headers["Content-Disposition"] == "attachment; filename*=utf-8''h%C3%B6st%20a.xplane.pb"
+        assert (
+            answer.headers["Content-Disposition"]
+            == "attachment; filename*=utf-8''h%C3%B6st%20a.xplane.pb"
+        )
         assert answer.headers["Content-Type"] == "application/octet-stream"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
-    async def test_a_folder_comes_as_a_zip_that_opens(self, run, jp_root_dir, tmp_path, download, open_profile, monkeypatch):
+    async def test_a_folder_comes_as_a_zip_that_opens(
+        self, run, jp_root_dir, tmp_path, download, open_profile, monkeypatch
+    ):
         monkeypatch.setattr(whole, "BLOCK", 100)
         (run / "notes.ipynb").write_text("mine")
         answer = await download(RUN)
@@ -268,7 +305,9 @@ class TestDownload:
         assert answer.headers["Content-Disposition"].endswith(f"{run.name}.zip")
         archive = zipfile.ZipFile(io.BytesIO(answer.body))
         assert archive.testzip() is None
-        assert sorted(archive.namelist()) == sorted(f"{run.name}/{name}" for name in names(run) if name != "notes.ipynb")
+        assert sorted(archive.namelist()) == sorted(
+            f"{run.name}/{name}" for name in names(run) if name != "notes.ipynb"
+        )
         assert archive.read(f"{run.name}/host-b.xplane.pb") == training_run(5)
 
         from nbprof.profiles.load import load
@@ -301,7 +340,9 @@ class TestDownload:
             with pytest.raises(HTTPStreamClosedError):
                 await download(path)
 
-    async def test_one_that_vanished_before_it_began_is_a_sentence(self, run, download, monkeypatch):
+    async def test_one_that_vanished_before_it_began_is_a_sentence(
+        self, run, download, monkeypatch
+    ):
         def gone(file, top):
             raise FileNotFoundError(2, "No such file or directory")
             yield

@@ -58,7 +58,9 @@ def same(a, b):
             np.testing.assert_array_equal(a[key], b[key])
 
 
-async def test_all_are_answered_right_and_none_is_starved(jp_root_dir, large, here, open_profile, post, extension):
+async def test_all_are_answered_right_and_none_is_starved(
+    jp_root_dir, large, here, open_profile, post, extension
+):
     _, reply = await open_profile("logs/large.xplane.pb")
     assert reply.payload is not None
     (reading,) = extension.pool.processes
@@ -67,7 +69,10 @@ async def test_all_are_answered_right_and_none_is_starved(jp_root_dir, large, he
 
     async def client(number):
         for question in questions(here, number):
-            status, body = await post("ask", {"path": "logs/large.xplane.pb", "version": reply.version, "request": question})
+            status, body = await post(
+                "ask",
+                {"path": "logs/large.xplane.pb", "version": reply.version, "request": question},
+            )
             assert status == 200
             answer = codec.unpack(body)
             assert answer["ok"]
@@ -90,11 +95,17 @@ async def test_all_are_answered_right_and_none_is_starved(jp_root_dir, large, he
     assert min(when_the_first_was_done[0]) >= REQUESTS // 2, when_the_first_was_done[0]
 
 
-async def test_more_than_can_wait_are_told_so_and_the_others_are_answered(large, open_profile, post, extension, monkeypatch):
+async def test_more_than_can_wait_are_told_so_and_the_others_are_answered(
+    large, open_profile, post, extension, monkeypatch
+):
     # The client has ten requests under way at a time.
     monkeypatch.setattr(process, "_MOST_WAITING", 1)
     _, reply = await open_profile("logs/large.xplane.pb")
-    question = {"path": "logs/large.xplane.pb", "version": reply.version, "request": {"ask": "open"}}
+    question = {
+        "path": "logs/large.xplane.pb",
+        "version": reply.version,
+        "request": {"ask": "open"},
+    }
     answers = await asyncio.gather(*(post("ask", question) for _ in range(60)))
     assert {status for status, _ in answers} == {200, 503}
     assert all(b"Try again in a moment." in body for status, body in answers if status == 503)

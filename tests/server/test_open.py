@@ -29,10 +29,14 @@ async def test_it_gives_the_payload_that_python_gives(profile, open_profile):
     assert status == 200, reply.message
     here = load(profile).payload()
     assert reply.payload["overview"]["verdict"] == here["overview"]["verdict"]
-    np.testing.assert_array_equal(reply.payload["steps"]["step_time_ms"], here["steps"]["step_time_ms"])
+    np.testing.assert_array_equal(
+        reply.payload["steps"]["step_time_ms"], here["steps"]["step_time_ms"]
+    )
 
 
-async def test_a_large_profile_shows_its_first_picture_while_the_rest_is_made(profile, jp_root_dir, extension, open_profile):
+async def test_a_large_profile_shows_its_first_picture_while_the_rest_is_made(
+    profile, jp_root_dir, extension, open_profile
+):
     """By a server whose process takes its time: how long an analysis takes is no matter of this test."""
     packed = {name: codec.pack({"meta": {"label": name}}) for name in ("first", "whole")}
     seen = asyncio.Event()
@@ -73,7 +77,9 @@ def test_a_process_shows_the_first_picture_of_what_is_large(tmp_path, monkeypatc
     *told, (last, whole) = sent
     assert last == "done"
     shown = [codec.unpack(body) for _, body in told if body]
-    assert [(one["meta"]["pending"], len(one["meta"]["tabs"])) for one in shown] == [("analysing…", 1)] * pictures
+    assert [(one["meta"]["pending"], len(one["meta"]["tabs"])) for one in shown] == [
+        ("analysing…", 1)
+    ] * pictures
     for one in shown:
         assert one["overview"]["verdict"] == codec.unpack(whole)["overview"]["verdict"]
 
@@ -92,11 +98,15 @@ async def test_the_trace_is_answered_with_all_its_events(profile, open_profile, 
     assert answer["total"] >= len(load(profile).run.trace.events)
 
 
-async def test_a_bad_question_is_a_sentence_and_the_process_lives(profile, open_profile, post, extension):
+async def test_a_bad_question_is_a_sentence_and_the_process_lives(
+    profile, open_profile, post, extension
+):
     _, reply = await open_profile("logs/host-a.xplane.pb")
     before = [p.pid for p in extension.pool.processes]
     for request in ({"ask": "no such thing"}, {"ask": "slice", "event": "x"}, {}):
-        status, body = await post("ask", {"path": "logs/host-a.xplane.pb", "version": reply.version, "request": request})
+        status, body = await post(
+            "ask", {"path": "logs/host-a.xplane.pb", "version": reply.version, "request": request}
+        )
         assert status == 200
         answer = codec.unpack(body)
         assert answer["ok"] is False
@@ -104,7 +114,9 @@ async def test_a_bad_question_is_a_sentence_and_the_process_lives(profile, open_
     assert [p.pid for p in extension.pool.processes] == before
 
 
-async def test_a_run_folder_opens_and_a_link_out_of_it_does_not(profile, jp_root_dir, tmp_path, open_profile):
+async def test_a_run_folder_opens_and_a_link_out_of_it_does_not(
+    profile, jp_root_dir, tmp_path, open_profile
+):
     status, reply = await open_profile("logs")
     assert status == 200, reply.message
     assert reply.payload["meta"]["tabs"]
@@ -118,7 +130,9 @@ async def test_a_run_folder_opens_and_a_link_out_of_it_does_not(profile, jp_root
 
 
 @pytest.mark.parametrize("name", ["kernel_information.json", "kernel_annotations_rank0_.pkl"])
-async def test_what_lies_beside_a_trace_may_not_be_a_link_out_of_the_root(jp_root_dir, tmp_path, open_profile, name):
+async def test_what_lies_beside_a_trace_may_not_be_a_link_out_of_the_root(
+    jp_root_dir, tmp_path, open_profile, name
+):
     trace = Kineto()
     trace.step(0, 0.0, 900.0)
     (jp_root_dir / "a.pt.trace.json").write_bytes(trace.encode())
@@ -131,7 +145,13 @@ async def test_a_torch_trace_opens_packed_or_not(jp_root_dir, open_profile):
     trace = Kineto()
     for i in range(4):
         trace.step(i, i * 1000.0, 900.0)
-        trace.launched("gemm", i * 1000.0 + 100, i * 1000.0 + 200, 300.0, trace.op("aten::mm", i * 1000.0 + 50, 100.0))
+        trace.launched(
+            "gemm",
+            i * 1000.0 + 100,
+            i * 1000.0 + 200,
+            300.0,
+            trace.op("aten::mm", i * 1000.0 + 50, 100.0),
+        )
     data = trace.encode()
     (jp_root_dir / "a.pt.trace.json").write_bytes(data)
     (jp_root_dir / "a.pt.trace.json.gz").write_bytes(gzip.compress(data))
@@ -199,7 +219,9 @@ async def test_what_is_hidden_stays_hidden(jp_root_dir, open_profile):
 
 
 @pytest.mark.parametrize("name", ["open", "ask", "ready"])
-async def test_nothing_is_answered_without_the_token(profile, http_server_client, jp_base_url, extension, name):
+async def test_nothing_is_answered_without_the_token(
+    profile, http_server_client, jp_base_url, extension, name
+):
     for headers in ({}, {"Authorization": "token wrong"}):
         answer = await http_server_client.fetch(
             f"{jp_base_url}nbprof/api/{name}", method="POST", headers=headers, raise_error=False,
@@ -209,21 +231,31 @@ async def test_nothing_is_answered_without_the_token(profile, http_server_client
     assert not extension.pool.processes
 
 
-async def test_a_page_of_another_site_may_not_ask(profile, http_server_client, jp_base_url, jp_serverapp, extension):
+async def test_a_page_of_another_site_may_not_ask(
+    profile, http_server_client, jp_base_url, jp_serverapp, extension
+):
     """A browser that is logged in sends its cookie from any page; the XSRF token it does not."""
     token = jp_serverapp.identity_provider.token
-    login = await http_server_client.fetch(f"{jp_base_url}lab?token={token}", follow_redirects=False, raise_error=False)
+    login = await http_server_client.fetch(
+        f"{jp_base_url}lab?token={token}", follow_redirects=False, raise_error=False
+    )
     if not login.headers.get_list("Set-Cookie"):
-        login = await http_server_client.fetch(f"{jp_base_url}api/me?token={token}", follow_redirects=False, raise_error=False)
+        login = await http_server_client.fetch(
+            f"{jp_base_url}api/me?token={token}", follow_redirects=False, raise_error=False
+        )
     cookies = "; ".join(cookie.split(";")[0] for cookie in login.headers.get_list("Set-Cookie"))
     assert cookies
     body = json.dumps({"path": "logs/host-a.xplane.pb"})
 
     async def post(**headers):
         url = f"{jp_base_url}nbprof/api/open"
-        return await http_server_client.fetch(url, method="POST", body=body, headers={"Cookie": cookies, **headers}, raise_error=False)
+        return await http_server_client.fetch(
+            url, method="POST", body=body, headers={"Cookie": cookies, **headers}, raise_error=False
+        )
 
-    me = await http_server_client.fetch(f"{jp_base_url}api/me", headers={"Cookie": cookies}, raise_error=False)
+    me = await http_server_client.fetch(
+        f"{jp_base_url}api/me", headers={"Cookie": cookies}, raise_error=False
+    )
     assert me.code == 200, "the cookie logs in"
     assert (await post()).code == 403
     assert not extension.pool.opened
@@ -243,13 +275,19 @@ class TestNotAllowed:
         return {"ServerApp": {"jpserver_extensions": {"nbprof": True}, "authorizer_class": Nobody}}
 
     @pytest.mark.parametrize("name", ["open", "ask", "ready"])
-    async def test_who_may_not_read_the_contents_may_not_open_profiles(self, profile, post, extension, name):
-        status, _ = await post(name, {"path": "logs/host-a.xplane.pb", "version": "", "request": {}})
+    async def test_who_may_not_read_the_contents_may_not_open_profiles(
+        self, profile, post, extension, name
+    ):
+        status, _ = await post(
+            name, {"path": "logs/host-a.xplane.pb", "version": "", "request": {}}
+        )
         assert status == 403
         assert not extension.pool.processes
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"1", b'{"path": 1}', b'{"path": ["logs"]}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"\xff", b"1", b'{"path": 1}', b'{"path": ["logs"]}', b"[" * 100_000]
+)
 async def test_a_request_that_is_none_is_refused(post, body):
     for name in ("open", "ask"):
         status, answer = await post(name, body)
@@ -272,7 +310,9 @@ async def test_a_huge_request_is_refused(profile, post):
         ("cut.trace.json.gz", gzip.compress(b'{"traceEvents": [', mtime=0)[:15]),
     ],
 )
-async def test_what_is_no_profile_is_a_sentence_with_the_place(jp_root_dir, open_profile, extension, name, data):
+async def test_what_is_no_profile_is_a_sentence_with_the_place(
+    jp_root_dir, open_profile, extension, name, data
+):
     (jp_root_dir / "broken").mkdir()
     (jp_root_dir / "broken" / name).write_bytes(data)
     status, reply = await open_profile(f"broken/{name}")
@@ -292,7 +332,11 @@ async def test_a_pipe_is_not_waited_for(jp_root_dir, open_profile):
 
 async def test_a_changed_or_deleted_file_is_not_answered_for(profile, open_profile, post):
     _, reply = await open_profile("logs/host-a.xplane.pb")
-    question = {"path": "logs/host-a.xplane.pb", "version": reply.version, "request": {"ask": "open"}}
+    question = {
+        "path": "logs/host-a.xplane.pb",
+        "version": reply.version,
+        "request": {"ask": "open"},
+    }
     profile.write_bytes(training_run(9))
     status, body = await post("ask", question)
     assert status == 409
@@ -316,7 +360,11 @@ async def test_several_tabs_share_one_process(profile, open_profile, post, exten
     replies = await asyncio.gather(*[open_profile("logs/host-a.xplane.pb") for _ in range(5)])
     assert len({reply.version for _, reply in replies}) == 1
     assert len(extension.pool.processes) == 1
-    question = {"path": "logs/host-a.xplane.pb", "version": replies[0][1].version, "request": {"ask": "open"}}
+    question = {
+        "path": "logs/host-a.xplane.pb",
+        "version": replies[0][1].version,
+        "request": {"ask": "open"},
+    }
     answers = await asyncio.gather(*[post("ask", question) for _ in range(20)])
     assert {status for status, _ in answers} == {200}
     assert len(extension.pool.processes) == 1
@@ -325,7 +373,9 @@ async def test_several_tabs_share_one_process(profile, open_profile, post, exten
     assert len(extension.pool.processes) == 2
 
 
-async def test_a_module_beside_the_notebook_is_not_run(profile, jp_root_dir, open_profile, monkeypatch):
+async def test_a_module_beside_the_notebook_is_not_run(
+    profile, jp_root_dir, open_profile, monkeypatch
+):
     """The server runs in the folder that it serves; a file there may be called like a module."""
     mark = jp_root_dir / "was-run"
     for name in ("json", "gzip", "numpy", "pandas", "nbprof"):
@@ -358,7 +408,10 @@ def logdir(jp_root_dir):
 async def test_a_logdir_opens_its_newest_run_and_names_the_others(logdir, open_profile, extension):
     _, newest = await open_profile("training")
     assert newest.head["run"] == "second"
-    assert [(run["name"], run["hosts"]) for run in newest.head["runs"]] == [("second", 1), ("first", 1)]
+    assert [(run["name"], run["hosts"]) for run in newest.head["runs"]] == [
+        ("second", 1),
+        ("first", 1),
+    ]
     assert newest.head["runs"][1]["modified"] == "2023-11-14T22:13:20+00:00"
     _, other = await open_profile("training", run="first")
     assert other.head["run"] == "first"
@@ -370,9 +423,16 @@ async def test_a_logdir_opens_its_newest_run_and_names_the_others(logdir, open_p
     assert (await open_profile("training", run=1))[0] == 400
 
 
-async def test_a_run_of_a_logdir_is_asked_and_what_changes_below_is_told(logdir, open_profile, post, extension):
+async def test_a_run_of_a_logdir_is_asked_and_what_changes_below_is_told(
+    logdir, open_profile, post, extension
+):
     _, reply = await open_profile("training", run="first")
-    question = {"path": "training", "run": "first", "version": reply.version, "request": {"ask": "hello"}}
+    question = {
+        "path": "training",
+        "run": "first",
+        "version": reply.version,
+        "request": {"ask": "hello"},
+    }
     assert (await post("ask", question))[0] == 200
     assert (await post("ask", {**question, "request": None}))[0] == 204
     # As after a restart of the server.
@@ -432,7 +492,9 @@ async def test_two_tabs_on_a_logdir_share_a_process(logdir, open_profile, extens
     assert len(extension.pool.opened) == 1
 
 
-async def test_output_of_ascend_opens_and_a_raw_recording_says_how_it_is_exported(jp_root_dir, open_profile):
+async def test_output_of_ascend_opens_and_a_raw_recording_says_how_it_is_exported(
+    jp_root_dir, open_profile
+):
     tasks, marks = msprof.training(4)
     msprof.prof(jp_root_dir / "npu" / "PROF_000001_20230818142704322_ABC", tasks, marks)
     _, reply = await open_profile("npu")

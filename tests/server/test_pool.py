@@ -101,7 +101,9 @@ async def test_cancelling_one_of_two_leaves_the_other(extension, place):
     await until(lambda: gone(running.pid))
 
 
-async def test_closing_the_connection_ends_the_work(extension, place, jp_auth_header, http_server_port, jp_base_url):
+async def test_closing_the_connection_ends_the_work(
+    extension, place, jp_auth_header, http_server_port, jp_base_url
+):
     place("a", "slow")
     reader, writer = await asyncio.open_connection("127.0.0.1", http_server_port[1])
     body = json.dumps({"path": "a"}).encode()
@@ -120,7 +122,9 @@ def listening(http_server):
     return http_server
 
 
-test_closing_the_connection_ends_the_work = pytest.mark.usefixtures("listening")(test_closing_the_connection_ends_the_work)
+test_closing_the_connection_ends_the_work = pytest.mark.usefixtures("listening")(
+    test_closing_the_connection_ends_the_work
+)
 
 
 @pytest.fixture
@@ -172,7 +176,9 @@ async def test_a_killed_process_is_replaced_at_the_next_question(extension, plac
     (first,) = extension.pool.processes
     os.kill(first.pid, signal.SIGKILL)
     await first.ended.wait()
-    status, body = await post("ask", {"path": "a", "version": where.version, "request": {"ask": "x"}})
+    status, body = await post(
+        "ask", {"path": "a", "version": where.version, "request": {"ask": "x"}}
+    )
     assert status == 200
     assert json.loads(body) == {"ask": "x"}
     (second,) = extension.pool.processes
@@ -216,9 +222,17 @@ async def test_the_server_stops_its_processes(extension, place):
 class TestLimits:
     @pytest.fixture
     def options(self):
-        return {"profiles": 2, "memory": 200_000_000, "open_s": 600.0, "ask_s": 0.2, "idle_s": 600.0}
+        return {
+            "profiles": 2,
+            "memory": 200_000_000,
+            "open_s": 600.0,
+            "ask_s": 0.2,
+            "idle_s": 600.0,
+        }
 
-    async def test_a_profile_that_needs_too_much_memory_is_stopped(self, extension, open_profile, place):
+    async def test_a_profile_that_needs_too_much_memory_is_stopped(
+        self, extension, open_profile, place
+    ):
         place("a", "large")
         _, reply = await open_profile("a")
         assert "190.73 MiB of memory" in reply.message
@@ -233,7 +247,9 @@ class TestLimits:
         await until(lambda: gone(unused.pid))
         await asyncio.wait([task])
 
-    async def test_the_profile_that_was_not_used_for_the_longest_time_makes_room(self, extension, place):
+    async def test_the_profile_that_was_not_used_for_the_longest_time_makes_room(
+        self, extension, place
+    ):
         first, second, third = (place(name, name) for name in ("one", "two", "three"))
         await extension.pool.open(first, lambda _: None)
         await extension.pool.open(second, lambda _: None)
@@ -258,7 +274,9 @@ class TestLimits:
     async def test_an_answer_that_takes_too_long_is_stopped(self, extension, place, post):
         where = place("a", "quick")
         await extension.pool.open(where, lambda _: None)
-        status, body = await post("ask", {"path": "a", "version": where.version, "request": {"ask": "slow"}})
+        status, body = await post(
+            "ask", {"path": "a", "version": where.version, "request": {"ask": "slow"}}
+        )
         assert status == 500
         assert json.loads(body)["message"].startswith("a: it took longer than")
         assert not extension.pool.processes

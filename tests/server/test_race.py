@@ -28,7 +28,9 @@ from nbprof.server.worker import Desk
 from tests.server.conftest import place, torch_trace
 from tests.support.xspace import training_run
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="links need a right there that few users have")
+pytestmark = pytest.mark.skipif(
+    os.name == "nt", reason="links need a right there that few users have"
+)
 
 
 class Replaced:
@@ -135,7 +137,15 @@ def desk_opens(root, path, **more):
     messages = []
     desk = Desk(lambda head, body: messages.append(head))
     there = resolve(str(root), path)
-    head = {"id": 1, "path": str(there.real), "shown": path, "root": str(there.root), "hidden": False, "run": "", **more}
+    head = {
+        "id": 1,
+        "path": str(there.real),
+        "shown": path,
+        "root": str(there.root),
+        "hidden": False,
+        "run": "",
+        **more,
+    }
     desk.handle({"do": "find", **head} if there.folder else {"do": "open", **head}, b"")
     if there.folder:
         desk.handle({"do": "open", **head}, b"")

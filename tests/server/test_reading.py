@@ -19,7 +19,9 @@ from tests.support.xspace import training_run
 def read(path):
     """What was said while the files at a path were read, and the profile."""
     said = []
-    files, say = reading.followed(find(path), lambda text, fraction=None: said.append((text, fraction)))
+    files, say = reading.followed(
+        find(path), lambda text, fraction=None: said.append((text, fraction))
+    )
     return said, load(files, progress=say)
 
 
@@ -69,7 +71,10 @@ def test_of_a_file_that_lies_packed_only_the_sentences_come(tmp_path):
 
 
 def test_a_line_has_the_fraction_where_it_is_known():
-    assert json.loads(handlers._progress(Progress("Reading it", 0.12345))) == {"progress": "Reading it", "fraction": 0.123}
+    assert json.loads(handlers._progress(Progress("Reading it", 0.12345))) == {
+        "progress": "Reading it",
+        "fraction": 0.123,
+    }
     assert json.loads(handlers._progress(Progress("Analysing it"))) == {"progress": "Analysing it"}
     assert json.loads(handlers._progress("")) == {"progress": ""}
 

@@ -30,8 +30,14 @@ def options():
 
 
 async def test_it_finds_run_folders_and_loose_files(jp_root_dir, listed):
-    place(jp_root_dir / "logs" / "train" / "plugins" / "profile" / "2024_05_01_10_00_00", "host-a.xplane.pb")
-    place(jp_root_dir / "logs" / "train" / "plugins" / "profile" / "2024_05_01_10_00_00", "host-b.xplane.pb")
+    place(
+        jp_root_dir / "logs" / "train" / "plugins" / "profile" / "2024_05_01_10_00_00",
+        "host-a.xplane.pb",
+    )
+    place(
+        jp_root_dir / "logs" / "train" / "plugins" / "profile" / "2024_05_01_10_00_00",
+        "host-b.xplane.pb",
+    )
     place(jp_root_dir / "loose", "a.xplane.pb")
     place(jp_root_dir / "loose", "b.xplane.pb")
     place(jp_root_dir / "torch", "w.pt.trace.json", torch_trace())
@@ -46,7 +52,12 @@ async def test_it_finds_run_folders_and_loose_files(jp_root_dir, listed):
         "torch2/w.pt.trace.json.gz",
     ]
     run = answer.first["logs/train/plugins/profile/2024_05_01_10_00_00"]
-    assert (run["name"], run["hosts"], run["kind"], run["known"]) == ("2024_05_01_10_00_00", 2, "xplane", False)
+    assert (run["name"], run["hosts"], run["kind"], run["known"]) == (
+        "2024_05_01_10_00_00",
+        2,
+        "xplane",
+        False,
+    )
     assert run["bytes"] == 2 * len(training_run(4))
     assert run["modified"].endswith("Z")
     torch = answer.first["torch2/w.pt.trace.json.gz"]
@@ -58,13 +69,26 @@ async def test_it_finds_run_folders_and_loose_files(jp_root_dir, listed):
 async def test_what_nbprof_wrote_beside_a_run_is_told_at_once(jp_root_dir, listed):
     folder = jp_root_dir / "nbprof-results" / "plugins" / "profile" / "2024_05_01_10_00_00"
     place(folder, "host-a.xplane.pb")
-    told = {"framework": "TensorFlow 2.21.0", "steps_marked": 17, "label": "run 3", "notes": ["slow start"], "warnings": ["w"]}
+    told = {
+        "framework": "TensorFlow 2.21.0",
+        "steps_marked": 17,
+        "label": "run 3",
+        "notes": ["slow start"],
+        "warnings": ["w"],
+    }
     place(folder, "nbprof.json", json.dumps(told).encode())
     (run,) = (await listed("nbprof-results")).first.values()
-    assert (run["framework"], run["steps"], run["label"], run["notes"]) == ("TensorFlow 2.21.0", 17, "run 3", ["w", "slow start"])
+    assert (run["framework"], run["steps"], run["label"], run["notes"]) == (
+        "TensorFlow 2.21.0",
+        17,
+        "run 3",
+        ["w", "slow start"],
+    )
 
 
-@pytest.mark.parametrize("sidecar", [b"", b"[]", b"{", b"[" * 100_000, b'{"framework": 3, "notes": 4}', b"\xff"])
+@pytest.mark.parametrize(
+    "sidecar", [b"", b"[]", b"{", b"[" * 100_000, b'{"framework": 3, "notes": 4}', b"\xff"]
+)
 async def test_a_broken_sidecar_is_none(jp_root_dir, listed, sidecar):
     folder = jp_root_dir / "plugins" / "profile" / "r"
     place(folder, "host-a.xplane.pb")
@@ -83,7 +107,9 @@ async def test_ranks_in_one_folder_are_a_run_only_where_the_folder_opens_as_it(j
     answer = await listed("one", "two", "above/below", "above")
     assert answer.runs["one"]["hosts"] == 2
     assert [path for path in answer.paths if path.startswith("two")] == [
-        f"two/rank{rank}.{time}.pt.trace.json" for rank in range(2) for time in (1700000000000, 1700009000000)
+        f"two/rank{rank}.{time}.pt.trace.json"
+        for rank in range(2)
+        for time in (1700000000000, 1700009000000)
     ]
     assert [path for path in answer.paths if path.startswith("above")] == [
         "above/below/c.xplane.pb",
@@ -136,7 +162,9 @@ async def test_links_that_lead_in_circles_end(jp_root_dir, listed):
 async def test_what_is_not_there_is_a_problem_and_no_end(jp_root_dir, listed):
     place(jp_root_dir / "logs", "a.xplane.pb")
     os.mkfifo(jp_root_dir / "pipe")
-    answer = await listed("gone", "../out", "pipe", "logs", ".hid", "a\0b", "logs/a.xplane.pb/below")
+    answer = await listed(
+        "gone", "../out", "pipe", "logs", ".hid", "a\0b", "logs/a.xplane.pb/below"
+    )
     assert answer.paths == ["logs/a.xplane.pb"]
     assert len(answer.problems) == 6
     assert all(message.endswith(".") for message in answer.problems.values())
@@ -220,7 +248,14 @@ async def test_more_than_is_looked_at_is_told(jp_root_dir, listed, monkeypatch):
 
 @pytest.mark.parametrize(
     "request_",
-    [{}, {"folders": "logs"}, {"folders": [1]}, {"folders": ["a"] * 101}, {"folders": [], "depth": -1}, {"folders": [], "depth": True}],
+    [
+        {},
+        {"folders": "logs"},
+        {"folders": [1]},
+        {"folders": ["a"] * 101},
+        {"folders": [], "depth": -1},
+        {"folders": [], "depth": True},
+    ],
 )
 async def test_a_request_that_makes_no_sense_is_refused(post, request_):
     status, body = await post("runs", request_)
@@ -260,7 +295,9 @@ def connected(jp_auth_header, http_server, http_server_port, jp_base_url):
     return connected
 
 
-async def test_a_slow_disk_keeps_neither_the_server_nor_the_first_runs_waiting(jp_root_dir, connected, jp_fetch, monkeypatch):
+async def test_a_slow_disk_keeps_neither_the_server_nor_the_first_runs_waiting(
+    jp_root_dir, connected, jp_fetch, monkeypatch
+):
     place(jp_root_dir / "logs" / "a", "a.xplane.pb")
     place(jp_root_dir / "logs" / "b", "b.xplane.pb")
     disk = Slow(monkeypatch, "b")
@@ -325,7 +362,9 @@ class Clock:
 def heads_read(monkeypatch):
     read = []
     head = LocalFile.head
-    monkeypatch.setattr(LocalFile, "head", lambda file, count: (read.append(file.name), head(file, count))[1])
+    monkeypatch.setattr(
+        LocalFile, "head", lambda file, count: (read.append(file.name), head(file, count))[1]
+    )
     return read
 
 
@@ -358,8 +397,12 @@ def test_work_grows_with_the_number_of_files_and_not_with_its_square(tmp_path, m
         calls = []
         printable = finding.printable
         with monkeypatch.context() as patch:
-            patch.setattr(finding, "printable", lambda name: (calls.append(name), printable(name))[1])  # noqa: B023
-            assert list(finding.Search(tmp_path / f"logs{count}").below("", tmp_path / f"logs{count}"))
+            patch.setattr(
+                finding, "printable", lambda name: (calls.append(name), printable(name))[1]
+            )  # noqa: B023
+            assert list(
+                finding.Search(tmp_path / f"logs{count}").below("", tmp_path / f"logs{count}")
+            )
         counts.append(len(calls))
     assert counts[1] < 3 * counts[0]
 
@@ -372,7 +415,9 @@ def test_work_grows_with_the_number_of_files_and_not_with_its_square(tmp_path, m
         ({"seconds": 50, "clock": Clock(1)}, "took longer than 50 s"),
     ],
 )
-def test_a_list_is_bounded_in_entries_bytes_and_time_and_says_so(tmp_path, monkeypatch, budget, said):
+def test_a_list_is_bounded_in_entries_bytes_and_time_and_says_so(
+    tmp_path, monkeypatch, budget, said
+):
     for i in range(200):
         place(tmp_path / "logs", f"t{i:03}.pt.trace.json", torch_trace())
     read = heads_read(monkeypatch)
@@ -401,7 +446,9 @@ def test_a_search_that_nobody_waits_for_reads_nothing_more(tmp_path, monkeypatch
     assert len(set(read)) <= 6
 
 
-async def test_a_search_does_not_keep_a_server_from_ending(jp_root_dir, connected, monkeypatch, extension):
+async def test_a_search_does_not_keep_a_server_from_ending(
+    jp_root_dir, connected, monkeypatch, extension
+):
     """Threads of an executor are waited for when a process ends, whatever they do; and a server that ends says so to all."""
     (jp_root_dir / "logs").mkdir()
     goes_on, began, threads, stops = threading.Event(), threading.Event(), [], []
@@ -434,9 +481,12 @@ async def test_ranks_in_folders_are_one_run_as_everywhere(jp_root_dir, listed, o
         place(jp_root_dir / "runs" / f"run{rank}", "trace.json", torch_trace())
     place(jp_root_dir / "other", "w.pt.trace.json", torch_trace())
     answer = await listed("")
-    assert answer.paths == ["job", "other/rank0/trace.json", "other/rank1/trace.json", "other/w.pt.trace.json"] + [
-        f"runs/run{number}/trace.json" for number in range(2)
-    ]
+    assert answer.paths == [
+        "job",
+        "other/rank0/trace.json",
+        "other/rank1/trace.json",
+        "other/w.pt.trace.json",
+    ] + [f"runs/run{number}/trace.json" for number in range(2)]
     assert answer.first["job"]["hosts"] == len(locate.runs(jp_root_dir / "job")[0].files) == 2
     assert [len(run.files) for run in locate.runs(jp_root_dir / "runs")] == [1, 1]
     _, reply = await open_profile("job")
@@ -465,5 +515,10 @@ async def test_a_recording_whose_process_died_is_named(jp_root_dir, listed, writ
     assert not answer.paths
     (problem,) = answer.problems.items()
     assert problem[0] == "logs"
-    assert "in train.ipynb was not finished: its process, 4194305, ended before the recording did" in problem[1]
-    assert ("nbprof.load of its logdir opens" if written else "so there is nothing to read") in problem[1]
+    assert (
+        "in train.ipynb was not finished: its process, 4194305, ended before the recording did"
+        in problem[1]
+    )
+    assert (
+        "nbprof.load of its logdir opens" if written else "so there is nothing to read"
+    ) in problem[1]

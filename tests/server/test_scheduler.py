@@ -29,7 +29,15 @@ def opened(folder, scheduler):
     """The last message of a process that opens a folder, and its bytes."""
     sent = []
     desk = Desk(lambda head, body: sent.append((head, body)))
-    head = {"id": 1, "do": "open", "path": str(folder), "shown": "job", "root": None, "run": "", "scheduler": scheduler}
+    head = {
+        "id": 1,
+        "do": "open",
+        "path": str(folder),
+        "shown": "job",
+        "root": None,
+        "run": "",
+        "scheduler": scheduler,
+    }
     desk.handle(head, b"")
     return sent[-1]
 
@@ -82,7 +90,10 @@ async def test_the_address_reaches_the_process(profile, open_profile, extension,
 
 async def test_an_address_that_is_no_text_is_refused(profile, post):
     status, answer = await post("open", {"path": "logs/host-a.xplane.pb", "scheduler": 8786})
-    assert (status, json.loads(answer)["message"]) == (400, "the scheduler must be given by its address.")
+    assert (status, json.loads(answer)["message"]) == (
+        400,
+        "the scheduler must be given by its address.",
+    )
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -104,11 +115,20 @@ class TestNoCode:
 
                 return asyncio.wrap_future(future)
 
-        return {"ServerApp": {"jpserver_extensions": {"nbprof": True}, "authorizer_class": ReadsOnly}}
+        return {
+            "ServerApp": {"jpserver_extensions": {"nbprof": True}, "authorizer_class": ReadsOnly}
+        }
 
     @pytest.mark.parametrize("name", ["open", "ask"])
-    async def test_who_may_not_run_code_may_not_name_one(self, later, profile, post, extension, name):
-        request = {"path": "logs/host-a.xplane.pb", "version": "", "scheduler": "tcp://there:8786", "request": {}}
+    async def test_who_may_not_run_code_may_not_name_one(
+        self, later, profile, post, extension, name
+    ):
+        request = {
+            "path": "logs/host-a.xplane.pb",
+            "version": "",
+            "scheduler": "tcp://there:8786",
+            "request": {},
+        }
         status, answer = await post(name, request)
         assert status == 403, answer
         assert "only users who may run code" in json.loads(answer)["message"]

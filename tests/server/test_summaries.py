@@ -25,14 +25,21 @@ def cached(monkeypatch, tmp_path):
     monkeypatch.setenv("NBPROF_CACHE_DIR", str(tmp_path / "cache"))
 
 
-async def test_runs_are_analysed_in_the_background_and_then_known_at_once(jp_root_dir, listed, extension, profile):
+async def test_runs_are_analysed_in_the_background_and_then_known_at_once(
+    jp_root_dir, listed, extension, profile
+):
     from nbprof.profiles.load import load
 
     place(jp_root_dir / "logs" / "plugins" / "profile" / "r2", "host.xplane.pb", training_run(9))
     answer = await listed("logs")
     here = load(profile).overview
     run = answer.runs["logs/host-a.xplane.pb"]
-    assert (run["steps"], run["step_ms"], run["framework"], run["known"]) == (here["steps"], here["step_time_ms"], here["framework"], True)
+    assert (run["steps"], run["step_ms"], run["framework"], run["known"]) == (
+        here["steps"],
+        here["step_time_ms"],
+        here["framework"],
+        True,
+    )
     assert run["verdict"] == f"{here['verdict']}: {here['verdict_text']}"
     assert not answer.first["logs/host-a.xplane.pb"]["known"]
     process = extension.summaries.process
@@ -47,7 +54,9 @@ async def test_runs_are_analysed_in_the_background_and_then_known_at_once(jp_roo
     assert extension.summaries.process is None
 
 
-async def test_a_run_that_changed_is_analysed_anew_and_one_that_moved_is_not(profile, listed, extension):
+async def test_a_run_that_changed_is_analysed_anew_and_one_that_moved_is_not(
+    profile, listed, extension
+):
     (before,) = (await listed("logs")).runs.values()
     profile.rename(profile.with_name("other.xplane.pb"))
     (moved,) = (await listed("logs")).first.values()
@@ -67,7 +76,9 @@ async def test_what_was_opened_is_known_to_the_list(profile, listed, open_profil
     assert extension.summaries.process is None
 
 
-async def test_a_broken_run_is_a_problem_and_the_others_are_analysed(profile, jp_root_dir, listed, extension):
+async def test_a_broken_run_is_a_problem_and_the_others_are_analysed(
+    profile, jp_root_dir, listed, extension
+):
     place(jp_root_dir / "logs", "broken.xplane.pb", profile.read_bytes()[:-9])
     place(jp_root_dir / "logs", "empty.xplane.pb", b"")
     answer = await listed("logs")
@@ -76,7 +87,11 @@ async def test_a_broken_run_is_a_problem_and_the_others_are_analysed(profile, jp
     for message in answer.problems.values():
         assert message.endswith(".")
         assert str(jp_root_dir) not in message
-    assert set(answer.paths) == {"logs/host-a.xplane.pb", "logs/broken.xplane.pb", "logs/empty.xplane.pb"}
+    assert set(answer.paths) == {
+        "logs/host-a.xplane.pb",
+        "logs/broken.xplane.pb",
+        "logs/empty.xplane.pb",
+    }
     extension.summaries.process.end("the test ends it.")
     again = await listed("logs")
     assert again.problems == answer.problems
@@ -89,8 +104,12 @@ async def test_without_a_cache_the_server_itself_remembers(profile, listed, exte
     assert next(iter((await listed("logs")).first.values()))["known"]
 
 
-@pytest.mark.parametrize("kept", [[], {"steps": "many"}, {"steps": 1, "step_ms": "x"}, {"steps": 1, "verdict": 3}, "x"])
-async def test_what_is_no_summary_in_the_cache_is_not_believed(profile, listed, extension, monkeypatch, kept):
+@pytest.mark.parametrize(
+    "kept", [[], {"steps": "many"}, {"steps": 1, "step_ms": "x"}, {"steps": 1, "verdict": 3}, "x"]
+)
+async def test_what_is_no_summary_in_the_cache_is_not_believed(
+    profile, listed, extension, monkeypatch, kept
+):
     from nbprof.server import summary
 
     monkeypatch.setattr(summary.Folder, "noted", lambda *_: kept)
@@ -169,14 +188,18 @@ class TestProcess:
             file = place(folder, f"{name}.xplane.pb", word.encode())
             os.utime(file, (1_700_000_000 + i,) * 2)
 
-    async def test_one_process_gives_way_and_begins_with_the_newest(self, jp_root_dir, listed, asked, extension):
+    async def test_one_process_gives_way_and_begins_with_the_newest(
+        self, jp_root_dir, listed, asked, extension
+    ):
         self.made(jp_root_dir / "logs", a="x", b="y", c="z")
         assert all(run["known"] for run in (await listed("logs")).runs.values())
         assert [name for name, *_ in asked()] == ["c.xplane.pb", "b.xplane.pb", "a.xplane.pb"]
         assert {pid for _, pid, _ in asked()} == {str(extension.summaries.process.pid)}
         assert {nice for *_, nice in asked()} == {"19"}
 
-    async def test_a_run_that_ends_the_process_is_a_problem_and_the_next_has_another(self, jp_root_dir, listed, asked):
+    async def test_a_run_that_ends_the_process_is_a_problem_and_the_next_has_another(
+        self, jp_root_dir, listed, asked
+    ):
         self.made(jp_root_dir / "logs", a="x", b="crash")
         answer = await listed("logs")
         assert answer.runs["logs/a.xplane.pb"]["known"]
@@ -190,7 +213,14 @@ class TestProcess:
         assert "190.73 MiB of memory" in answer.problems["logs/b.xplane.pb"]
 
     async def test_it_ends_when_nobody_listens(
-        self, jp_root_dir, extension, asked, jp_auth_header, http_server, http_server_port, jp_base_url
+        self,
+        jp_root_dir,
+        extension,
+        asked,
+        jp_auth_header,
+        http_server,
+        http_server_port,
+        jp_base_url,
     ):
         self.made(jp_root_dir / "logs", a="slow", b="x")
         body = json.dumps({"folders": ["logs"]}).encode()
@@ -199,7 +229,9 @@ class TestProcess:
         both = []
         for _ in range(2):
             reader, writer = await asyncio.open_connection("127.0.0.1", http_server_port[1])
-            writer.write(f"POST {jp_base_url}nbprof/api/runs HTTP/1.1\r\n{head}\r\n".encode() + body)
+            writer.write(
+                f"POST {jp_base_url}nbprof/api/runs HTTP/1.1\r\n{head}\r\n".encode() + body
+            )
             await reader.readuntil(b'"listed"')
             both.append(writer)
         await until(lambda: [name for name, *_ in asked()] == ["b.xplane.pb", "a.xplane.pb"])
@@ -245,7 +277,15 @@ class TestProcess:
 def test_the_sidebar_calls_noise_what_a_comparison_calls_noise():
     """Its numbers are those of the comparison: deviation, steps, and what they are worth."""
     times = np.array([10.0, 12.0, 9.0, 11.0, 10.5, 12.5, 9.5, 11.5, 10.2])
-    steps = pd.DataFrame({"host": "a", "step": range(9), "step_time_ms": times, "start_ms": np.arange(9.0), "counted": True})
+    steps = pd.DataFrame(
+        {
+            "host": "a",
+            "step": range(9),
+            "step_time_ms": times,
+            "start_ms": np.arange(9.0),
+            "counted": True,
+        }
+    )
     steps[[f"{name}_ms" for name in CATEGORIES]] = 0.0
     deviation, count, worth = summary.spread(steps)
     assert (deviation, count, worth) == (pytest.approx(times.std(ddof=1)), 9, effective_size(times))

@@ -69,7 +69,12 @@ def page() -> str:
     """The text of the page."""
     return (
         HEAD
-        + _rows(every(), lambda rule: f" {rule.certainty} | {rule.gain_is or '–'} | {MARKED.fill(rule.refuted_by)} | {_done(rule)} |")
+        + _rows(
+            every(),
+            lambda rule: (
+                f" {rule.certainty} | {rule.gain_is or '–'} | {MARKED.fill(rule.refuted_by)} | {_done(rule)} |"
+            ),
+        )
         + ASCEND
         + _rows(every_of_ascend())
     )
@@ -78,12 +83,19 @@ def page() -> str:
 def _done(rule: Rule) -> str:
     """What shows that the remedy is applied, and what must be there for it to have a place."""
     done = rule.done.text if rule.done is not None else "–"
-    return f"{done} (needs: {rule.requires.text[0].lower()}{rule.requires.text[1:]})" if rule.requires is not None else done
+    return (
+        f"{done} (needs: {rule.requires.text[0].lower()}{rule.requires.text[1:]})"
+        if rule.requires is not None
+        else done
+    )
 
 
 def _rows(rules: Iterable[Rule], more: Callable[[Rule], str] = lambda _: "") -> str:
     ordered = sorted(rules, key=lambda rule: rule.name)
-    return "".join(f"| `{r.name}` | {r.about or r.applies} | {r.looks_at} | {r.threshold} | {r.source} |{more(r)}\n" for r in ordered)
+    return "".join(
+        f"| `{r.name}` | {r.about or r.applies} | {r.looks_at} | {r.threshold} | {r.source} |{more(r)}\n"
+        for r in ordered
+    )
 
 
 def numbers_read(monkeypatch: pytest.MonkeyPatch) -> defaultdict[str, set[str]]:

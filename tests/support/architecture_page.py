@@ -22,7 +22,9 @@ _WIDTH, _ROOM = 100, 12
 
 def layers() -> list[list[str]]:
     """The rooms of each floor, the highest first, as the import contract has them."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
     (contract,) = (contract for contract in contracts if contract["type"] == "layers")
     return [[room.strip() for room in floor.split("|")] for floor in contract["layers"]]
 

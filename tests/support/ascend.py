@@ -28,12 +28,24 @@ def table(kind: str, device: int | None = 0, host: int = 0, **columns: Any) -> A
         elif pd.api.types.is_string_dtype(frame[name].dtype) or frame[name].dtype == object:
             frame[name] = frame[name].astype("category")
     return SimpleNamespace(
-        kind=kind, device=device, host=host, rank=None, frame=frame, header=list(columns), source=f"{kind}.csv", doubts=[]
+        kind=kind,
+        device=device,
+        host=host,
+        rank=None,
+        frame=frame,
+        header=list(columns),
+        source=f"{kind}.csv",
+        doubts=[],
     )
 
 
 def steps(
-    count: int = 6, data_aug: float = 5.0, compute: float = 3.0, refresh: float = 2.0, reduce: float | None = 1.5, **more: Any
+    count: int = 6,
+    data_aug: float = 5.0,
+    compute: float = 3.0,
+    refresh: float = 2.0,
+    reduce: float | None = 1.5,
+    **more: Any,
 ) -> dict[str, Any]:
     """Columns of a step_trace: iterations of these parts in ms, one after the other from 10 ms on; the first has no gap before it.
 
@@ -60,7 +72,9 @@ def steps(
 
 def tasks(rows: Sequence[tuple[Any, ...]], **more: Any) -> dict[str, Any]:
     """Columns of an op_summary from rows of (name, type, task type, stream, start in us, duration in us)."""
-    name, kind, task_type, stream, start, duration = (list(column) for column in zip(*rows, strict=True))
+    name, kind, task_type, stream, start, duration = (
+        list(column) for column in zip(*rows, strict=True)
+    )
     return {
         "model_id": [2] * len(rows),
         "task_id": list(range(len(rows))),
@@ -76,10 +90,42 @@ def tasks(rows: Sequence[tuple[Any, ...]], **more: Any) -> dict[str, Any]:
 def run(tables: Mapping[str, Sequence[Any]], hosts: Sequence[str] = ("rank 0",)) -> Run:
     """A run without events that has these tables."""
     none = np.zeros(0, np.int64)
-    events = Events(start=none, duration=none, lane=none.astype(np.int32), name=none.astype(np.int32))
-    lanes = pd.DataFrame(columns=["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"])
+    events = Events(
+        start=none, duration=none, lane=none.astype(np.int32), name=none.astype(np.int32)
+    )
+    lanes = pd.DataFrame(
+        columns=[
+            "lane",
+            "host",
+            "process",
+            "thread",
+            "line_id",
+            "plane",
+            "kind",
+            "device",
+            "note",
+            "events",
+            "order",
+        ]
+    )
     names = np.zeros(0, object)
     trace = Trace(
-        events, names, names, lanes, [], {}, {}, [], [], list(hosts), 0, Receipt(), tables={k: list(v) for k, v in tables.items()}
+        events,
+        names,
+        names,
+        lanes,
+        [],
+        {},
+        {},
+        [],
+        [],
+        list(hosts),
+        0,
+        Receipt(),
+        tables={k: list(v) for k, v in tables.items()},
     )
-    return Run(trace, lambda made: Activity(made.hosts), RunSource(path="", name="PROF_1", file="", bytes=None, created=""))
+    return Run(
+        trace,
+        lambda made: Activity(made.hosts),
+        RunSource(path="", name="PROF_1", file="", bytes=None, created=""),
+    )

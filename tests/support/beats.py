@@ -14,7 +14,19 @@ from nbprof.formats.format import Format, Head, Kind
 from nbprof.frameworks.framework import Framework
 
 MAGIC = b"beats 1\n"
-LANES = ("lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order")
+LANES = (
+    "lane",
+    "host",
+    "process",
+    "thread",
+    "line_id",
+    "plane",
+    "kind",
+    "device",
+    "note",
+    "events",
+    "order",
+)
 
 
 def sniff(head: Head) -> Kind | None:
@@ -29,10 +41,22 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
     for lane, file in enumerate(files):
         for line in bytes(file.read().data).decode().splitlines()[1:]:
             name, start, duration = line.split()
-            rows.append((lane, names.setdefault(name, len(names)), int(start) * 1_000_000, int(duration) * 1_000_000))
-    lane, name, start, duration = np.array(sorted(rows, key=lambda row: (row[0], row[2], -row[3])), np.int64).T
+            rows.append(
+                (
+                    lane,
+                    names.setdefault(name, len(names)),
+                    int(start) * 1_000_000,
+                    int(duration) * 1_000_000,
+                )
+            )
+    lane, name, start, duration = np.array(
+        sorted(rows, key=lambda row: (row[0], row[2], -row[3])), np.int64
+    ).T
     hosts = [file.name.partition(".")[0] for file in files]
-    lanes = [(i, host, "drums", "left hand", i, 0, "", -1, "", int((lane == i).sum()), i) for i, host in enumerate(hosts)]
+    lanes = [
+        (i, host, "drums", "left hand", i, 0, "", -1, "", int((lane == i).sum()), i)
+        for i, host in enumerate(hosts)
+    ]
     texts = np.array(list(names), object)
     return Trace(
         events=Events(lane.astype(np.int32), name.astype(np.int32), start, duration),
@@ -55,7 +79,9 @@ def interpret(trace: Trace) -> Activity:
     out = Activity(list(trace.hosts))
     out.framework = Framework("", "a drummer")
     out.has_device = out.xprof = out.has_host_ops = False
-    out.missing = dict.fromkeys(("steps", "ops", "kernels", "input", "memory"), "A drummer counts bars, not steps.")
+    out.missing = dict.fromkeys(
+        ("steps", "ops", "kernels", "input", "memory"), "A drummer counts bars, not steps."
+    )
     out.notes = []
     return out
 

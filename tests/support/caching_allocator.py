@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-_MIN, _SMALL, _SMALL_SEGMENT, _LARGE_SEGMENT, _MIN_LARGE, _ROUND_LARGE = 512, MIB, 2 * MIB, 20 * MIB, 10 * MIB, 2 * MIB
+_MIN, _SMALL, _SMALL_SEGMENT, _LARGE_SEGMENT, _MIN_LARGE, _ROUND_LARGE = (
+    512,
+    MIB,
+    2 * MIB,
+    20 * MIB,
+    10 * MIB,
+    2 * MIB,
+)
 
 Frames = list[dict[str, Any]]
 
@@ -60,7 +67,9 @@ class Allocator:
         Entries that the history holds, the last ones.
     """
 
-    def __init__(self, capacity: int = 1 * GIB, *, device: int = 0, expandable: bool = False, most: int = 0) -> None:
+    def __init__(
+        self, capacity: int = 1 * GIB, *, device: int = 0, expandable: bool = False, most: int = 0
+    ) -> None:
         self.capacity, self.device, self.expandable, self.most = capacity, device, expandable, most
         self.segments: list[Segment] = []
         self.trace: list[dict[str, Any]] = []
@@ -72,7 +81,9 @@ class Allocator:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)
 
-    def alloc(self, size: int, frames: Frames, stream: int = 0, pool: tuple[int, int] = (0, 0)) -> Block:
+    def alloc(
+        self, size: int, frames: Frames, stream: int = 0, pool: tuple[int, int] = (0, 0)
+    ) -> Block:
         """A block of at least `size` bytes.
 
         Raises
@@ -81,7 +92,9 @@ class Allocator:
         """
         rounded = max(_MIN, -(-size // _MIN) * _MIN)
         small = rounded <= _SMALL
-        block = self._fit(rounded, stream, pool, small) or self._grow(rounded, stream, pool, small, frames)
+        block = self._fit(rounded, stream, pool, small) or self._grow(
+            rounded, stream, pool, small, frames
+        )
         if block is None:
             self._release(frames)
             block = self._grow(rounded, stream, pool, small, frames)
@@ -93,7 +106,9 @@ class Allocator:
         rest = block.size - rounded
         if rest >= _MIN if small or block.segment.expandable else rest > _SMALL:
             blocks = block.segment.blocks
-            blocks.insert(blocks.index(block) + 1, Block(block.address + rounded, rest, block.segment))
+            blocks.insert(
+                blocks.index(block) + 1, Block(block.address + rounded, rest, block.segment)
+            )
             block.size = rounded
         block.state, block.requested, block.frames = "active_allocated", size, frames
         self._entry("alloc", block.address, size, stream, frames, pool)
@@ -101,7 +116,14 @@ class Allocator:
 
     def free(self, block: Block, frames: Frames | None = None, *, pending: bool = False) -> None:
         """Gives a block back; with `pending` another stream uses it still."""
-        self._entry("free_requested", block.address, block.requested, block.segment.stream, frames or [], block.segment.pool)
+        self._entry(
+            "free_requested",
+            block.address,
+            block.requested,
+            block.segment.stream,
+            frames or [],
+            block.segment.pool,
+        )
         block.state = "active_pending_free"
         if not pending:
             self.done(block, frames)
@@ -109,7 +131,14 @@ class Allocator:
     def done(self, block: Block, frames: Frames | None = None) -> None:
         """No stream uses the block any more."""
         segment = block.segment
-        self._entry("free_completed", block.address, block.requested, segment.stream, frames or [], segment.pool)
+        self._entry(
+            "free_completed",
+            block.address,
+            block.requested,
+            segment.stream,
+            frames or [],
+            segment.pool,
+        )
         block.state, block.requested, block.frames = "inactive", 0, []
         at = segment.blocks.index(block)
         for other in (at + 1, at - 1):
@@ -132,10 +161,14 @@ class Allocator:
         ]
         return min(free, key=lambda block: (block.size, block.address), default=None)
 
-    def _grow(self, size: int, stream: int, pool: tuple[int, int], small: bool, frames: Frames) -> Block | None:
+    def _grow(
+        self, size: int, stream: int, pool: tuple[int, int], small: bool, frames: Frames
+    ) -> Block | None:
         page = _SMALL_SEGMENT if small else _LARGE_SEGMENT
         if self.expandable:
-            mine = [s for s in self.segments if (s.stream, s.pool, s.small) == (stream, pool, small)]
+            mine = [
+                s for s in self.segments if (s.stream, s.pool, s.small) == (stream, pool, small)
+            ]
             last = max(mine, key=lambda s: s.address, default=None)
             tail = last.blocks[-1] if last and last.blocks[-1].state == "inactive" else None
             need = -(-(size - (tail.size if tail else 0)) // page) * page
@@ -152,7 +185,9 @@ class Allocator:
                 last.blocks.append(tail := Block(end, 0, last))
             tail.size += need
             return tail
-        total = page if size <= _SMALL or size < _MIN_LARGE else -(-size // _ROUND_LARGE) * _ROUND_LARGE
+        total = (
+            page if size <= _SMALL or size < _MIN_LARGE else -(-size // _ROUND_LARGE) * _ROUND_LARGE
+        )
         if self.reserved + total > self.capacity:
             return None
         segment = Segment(self._next, total, stream, small, pool, False, frames)
@@ -170,7 +205,14 @@ class Allocator:
                     self._unmap(block, frames)
             elif all(block.state == "inactive" for block in segment.blocks):
                 self.segments.remove(segment)
-                self._entry("segment_free", segment.address, segment.size, segment.stream, frames, segment.pool)
+                self._entry(
+                    "segment_free",
+                    segment.address,
+                    segment.size,
+                    segment.stream,
+                    frames,
+                    segment.pool,
+                )
 
     def _unmap(self, block: Block, frames: Frames) -> None:
         """Gives back the pages that a free block covers; a segment is what is mapped without a gap."""
@@ -183,12 +225,33 @@ class Allocator:
             return
         self._entry("segment_unmap", low, high - low, segment.stream, frames, segment.pool)
         at = segment.blocks.index(block)
-        before, after, end = segment.blocks[:at], segment.blocks[at + 1 :], block.address + block.size
+        before, after, end = (
+            segment.blocks[:at],
+            segment.blocks[at + 1 :],
+            block.address + block.size,
+        )
         if low > block.address:
             before.append(Block(block.address, low - block.address, segment))
         self.segments.remove(segment)
-        left = Segment(segment.address, low - segment.address, segment.stream, segment.small, segment.pool, True, segment.frames, before)
-        right = Segment(high, segment.address + segment.size - high, segment.stream, segment.small, segment.pool, True, segment.frames)
+        left = Segment(
+            segment.address,
+            low - segment.address,
+            segment.stream,
+            segment.small,
+            segment.pool,
+            True,
+            segment.frames,
+            before,
+        )
+        right = Segment(
+            high,
+            segment.address + segment.size - high,
+            segment.stream,
+            segment.small,
+            segment.pool,
+            True,
+            segment.frames,
+        )
         right.blocks = [Block(high, end - high, right)] * (end > high) + after
         for part in (left, right):
             for each in part.blocks:
@@ -196,7 +259,9 @@ class Allocator:
             if part.size:
                 self.segments.append(part)
 
-    def _entry(self, action: str, addr: int, size: int, stream: int, frames: Frames, pool: tuple[int, int]) -> dict[str, Any]:
+    def _entry(
+        self, action: str, addr: int, size: int, stream: int, frames: Frames, pool: tuple[int, int]
+    ) -> dict[str, Any]:
         self.now_us += 10
         out = {
             "action": action,
@@ -216,7 +281,9 @@ class Allocator:
 
     def described(self) -> list[dict[str, Any]]:
         """The segments as a snapshot has them, in the order of their addresses."""
-        return [self._segment(segment) for segment in sorted(self.segments, key=lambda s: s.address)]
+        return [
+            self._segment(segment) for segment in sorted(self.segments, key=lambda s: s.address)
+        ]
 
     def _segment(self, segment: Segment) -> dict[str, Any]:
         blocks = [
@@ -251,10 +318,20 @@ def frame(name: str, filename: str, line: int) -> dict[str, Any]:
 
 
 _TORCH = frame("linear", "/opt/site-packages/torch/nn/functional.py", 125)
-ACTIVATION = [_TORCH, frame("forward", "/srv/ann/train.py", 31), frame("main", "/srv/ann/train.py", 90)]
-WEIGHT = [frame("__init__", "/opt/site-packages/torch/nn/modules/linear.py", 100), frame("build", "/srv/ann/model.py", 12)]
+ACTIVATION = [
+    _TORCH,
+    frame("forward", "/srv/ann/train.py", 31),
+    frame("main", "/srv/ann/train.py", 90),
+]
+WEIGHT = [
+    frame("__init__", "/opt/site-packages/torch/nn/modules/linear.py", 100),
+    frame("build", "/srv/ann/model.py", 12),
+]
 LOGGED = [frame("append", "/srv/ann/metrics.py", 7), frame("main", "/srv/ann/train.py", 95)]
-BIG = [frame("matmul", "/opt/site-packages/torch/functional.py", 20), frame("attention", "/srv/ann/model.py", 48)]
+BIG = [
+    frame("matmul", "/opt/site-packages/torch/functional.py", 20),
+    frame("attention", "/srv/ann/model.py", 48),
+]
 
 
 def snapshot(*allocators: Allocator, settings: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -273,7 +350,9 @@ def snapshot(*allocators: Allocator, settings: dict[str, Any] | None = None) -> 
     }
 
 
-def fragmented(*, capacity: int = 512 * MIB, most: int = 0, expandable: bool = False, device: int = 0) -> Allocator:
+def fragmented(
+    *, capacity: int = 512 * MIB, most: int = 0, expandable: bool = False, device: int = 0
+) -> Allocator:
     """A device whose segments are half free and all pinned: each step keeps a tensor that was made between temporary ones, and at last
     something larger than any hole is asked for, in vain."""
     out = Allocator(capacity, most=most, expandable=expandable, device=device)

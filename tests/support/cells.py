@@ -27,6 +27,8 @@ def lines_of(profile: Profile, name: str) -> set[tuple[str, int] | None]:
     assert times is not None
     (code,) = np.flatnonzero(trace.names == name).tolist()
     rows = np.flatnonzero(trace.events.name == code)
-    middle = origin_ns(trace) + (trace.events.start[rows] + trace.events.duration[rows] // 2) // 1000
+    middle = (
+        origin_ns(trace) + (trace.events.start[rows] + trace.events.duration[rows] // 2) // 1000
+    )
     numbers = times.line[np.searchsorted(times.at, middle, side="right") - 1].tolist()
     return {times.lines[abs(number) - 1] if number else None for number in numbers}

@@ -23,7 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 UNTIL = "NBPROF_CHECK_UNTIL"
 FAR = 2
 # Where nothing changed: files to frames, payloads and pages once through.
-SMOKE = ["tests/report/test_whole_way.py", "tests/formats/test_sniff.py", "tests/views/test_codec.py"]
+SMOKE = [
+    "tests/report/test_whole_way.py",
+    "tests/formats/test_sniff.py",
+    "tests/views/test_codec.py",
+]
 FRONT_END = ("js/", "style/", "schema/", "package", "tsconfig", "biome", "vitest")
 
 
@@ -44,22 +48,32 @@ def changed(since: str) -> list[str]:
 
 
 def is_test(path: str) -> bool:
-    return Path(path).name.startswith("test_") and path.endswith(".py") and not path.startswith("tests/e2e/")
+    return (
+        Path(path).name.startswith("test_")
+        and path.endswith(".py")
+        and not path.startswith("tests/e2e/")
+    )
 
 
 def distances(changes: list[str]) -> dict[str, int]:
     """Modules that reach a changed file, with how many imports lie between."""
-    importers: dict[str, list[str]] = json.loads(output("ruff", "analyze", "graph", "--direction", "dependents", "nbprof", "tests"))
+    importers: dict[str, list[str]] = json.loads(
+        output("ruff", "analyze", "graph", "--direction", "dependents", "nbprof", "tests")
+    )
     # Fixtures are used without an import.
     for path in list(importers):
         if Path(path).name == "conftest.py":
-            importers[path] += [p for p in importers if p.startswith(path[: -len("conftest.py")]) and is_test(p)]
+            importers[path] += [
+                p for p in importers if p.startswith(path[: -len("conftest.py")]) and is_test(p)
+            ]
     found = dict.fromkeys(changes, 0)
     # Readers and dialects are imported by names that are made up at run time; data and pages are not imported at all.
     modules = tuple(f"test_{Path(path).stem}" for path in changes if path.endswith(".py"))
     others = {Path(path).name for path in changes if not path.endswith(".py")}
     for path in filter(is_test, importers):
-        if Path(path).name.startswith(modules) or any(name in (ROOT / path).read_text() for name in others):
+        if Path(path).name.startswith(modules) or any(
+            name in (ROOT / path).read_text() for name in others
+        ):
             found.setdefault(path, 1)
     queue = sorted(found, key=found.__getitem__)
     for path in queue:
@@ -74,13 +88,22 @@ def main(until: str, since: str) -> int:
     os.environ[UNTIL] = until
     changes = changed(since)
     if any(path.startswith(FRONT_END) for path in changes):
-        for script in (["typecheck"], ["lint"], ["test", "--", "--changed", since, "--passWithNoTests"]):
+        for script in (
+            ["typecheck"],
+            ["lint"],
+            ["test", "--", "--changed", since, "--passWithNoTests"],
+        ):
             if subprocess.run(["npm", "run", "--silent", *script], cwd=ROOT).returncode:
                 return 1
     found = distances(changes)
-    reached = sorted((found[path], path) for path in found if is_test(path) and (ROOT / path).exists())
+    reached = sorted(
+        (found[path], path) for path in found if is_test(path) and (ROOT / path).exists()
+    )
     tests = [path for distance, path in reached if distance <= max(FAR, reached[0][0])]
-    print(f"Changed since {since}: {len(changes)} files. {len(reached)} test files reach them, {len(tests)} from near.", flush=True)
+    print(
+        f"Changed since {since}: {len(changes)} files. {len(reached)} test files reach them, {len(tests)} from near.",
+        flush=True,
+    )
     order = ["-n2", "--dist=loadfile", "--no-loadscope-reorder"]
     return pytest.main(["-q", "-p", "tests.support.check", *order, *(tests or SMOKE)])
 

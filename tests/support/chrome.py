@@ -46,7 +46,16 @@ def read(data: bytes | str, name: str = "host.pt.trace.json", **options: Any) ->
 
 
 def complete(name: str = "op", ts: Any = 1, dur: Any = 1, **fields: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 8, "ts": ts, "dur": dur, **fields}
+    return {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": name,
+        "pid": 7,
+        "tid": 8,
+        "ts": ts,
+        "dur": dur,
+        **fields,
+    }
 
 
 def document(*events: dict[str, Any], **facts: Any) -> dict[str, Any]:
@@ -71,7 +80,13 @@ def kineto(*events: dict[str, Any], **facts: Any) -> str:
 
     facts = {"schemaVersion": 1, **facts}
     head = "".join(f"  {json.dumps(k)}: {json.dumps(v)},\n" for k, v in facts.items())
-    return "{\n" + head + '  "traceEvents": [\n' + ",\n".join(event(e) for e in events) + '\n  ],\n  "traceName": "/tmp/t.json"\n}'
+    return (
+        "{\n"
+        + head
+        + '  "traceEvents": [\n'
+        + ",\n".join(event(e) for e in events)
+        + '\n  ],\n  "traceName": "/tmp/t.json"\n}'
+    )
 
 
 def lane_name(value: Any) -> str:
@@ -101,7 +116,13 @@ def slices_of(trace: Trace) -> Counter[str]:
     columns: list[dict[str, Any]] = [{} for _ in range(len(trace.events))]
     for name, column in trace.args.items():
         assert (column.event[1:] > column.event[:-1]).all()
-        rows = zip(*(each.tolist() for each in (column.event, column.kinds, column.values, column.floats())), strict=True)
+        rows = zip(
+            *(
+                each.tolist()
+                for each in (column.event, column.kinds, column.values, column.floats())
+            ),
+            strict=True,
+        )
         value: Any
         for event, kind, value, double in rows:
             if kind == TEXT:
@@ -115,11 +136,27 @@ def slices_of(trace: Trace) -> Counter[str]:
     events = trace.events
     out: Counter[str] = Counter()
     for i, (lane, name, start, duration) in enumerate(
-        zip(events.lane.tolist(), events.name.tolist(), events.start.tolist(), events.duration.tolist(), strict=True)
+        zip(
+            events.lane.tolist(),
+            events.name.tolist(),
+            events.start.tolist(),
+            events.duration.tolist(),
+            strict=True,
+        )
     ):
         args = columns[i]
         args.pop("ph", None)
-        out[repr((*where[lane], trace.names[name], start + trace.epoch_ns * 1000, duration, _plain(args)))] += 1
+        out[
+            repr(
+                (
+                    *where[lane],
+                    trace.names[name],
+                    start + trace.epoch_ns * 1000,
+                    duration,
+                    _plain(args),
+                )
+            )
+        ] += 1
     return out
 
 
@@ -132,7 +169,9 @@ def expected_slices(text: str) -> Counter[str]:
     for event in events:
         if event.get("ph") not in ("X", "i", "I", "R"):
             continue
-        args = {k: v for k, v in event.items() if k not in EXTRAS} | ({"cat": event["cat"]} if event.get("cat") is not None else {})
+        args = {k: v for k, v in event.items() if k not in EXTRAS} | (
+            {"cat": event["cat"]} if event.get("cat") is not None else {}
+        )
         args |= event.get("args") or {}
         out[
             repr(
@@ -152,7 +191,8 @@ def expected_slices(text: str) -> Counter[str]:
 def _plain(args: dict[str, Any]) -> list[tuple[str, str]]:
     """Args in one order, lists and objects as what they mean (the columns have their text)."""
     return [
-        (key, _meant(value) if isinstance(value, str) and value[:1] in ("[", "{") else repr(value)) for key, value in sorted(args.items())
+        (key, _meant(value) if isinstance(value, str) and value[:1] in ("[", "{") else repr(value))
+        for key, value in sorted(args.items())
     ]
 
 

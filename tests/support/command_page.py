@@ -64,7 +64,16 @@ def listing() -> str:
         usage = " ".join(command.collect_usage_pieces(click.Context(command, info_name=name)))
         own = [option for option in options(command) if option.opts[0] not in known]
         also = [f"`{option.opts[0]}`" for option in options(command) if option.opts[0] in known]
-        lines += [f"### `nbprof {name}`", "", "```text", f"nbprof {name} {usage}", "```", "", inspect.cleandoc(command.help or ""), ""]
+        lines += [
+            f"### `nbprof {name}`",
+            "",
+            "```text",
+            f"nbprof {name} {usage}",
+            "```",
+            "",
+            inspect.cleandoc(command.help or ""),
+            "",
+        ]
         lines += table(own) + ([f"And {', '.join(also)}, as above.", ""] if also else [])
     return "\n".join(lines)
 

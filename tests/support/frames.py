@@ -31,7 +31,11 @@ def public(profile: Any, name: str) -> pd.DataFrame:
 
 def below(prefix: str) -> dict[str, list[Col]]:
     """The frames whose names begin so, without the beginning."""
-    return {name.removeprefix(prefix): columns for name, columns in SCHEMA.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): columns
+        for name, columns in SCHEMA.items()
+        if name.startswith(prefix)
+    }
 
 
 def of_run(name: str) -> str:
@@ -51,11 +55,21 @@ def accessors(of: type = Profile, way: str = "") -> dict[str, type]:
 def frames_of(of: type, way: str = "") -> list[str]:
     """The names of the frames that are attributes of a class."""
     inherited = ["frame"] if hasattr(of, "frame") and "frame" not in vars(of) else []
-    return [f"{way}{name}" for name in [*inherited, *(n for n, kind in _properties(of).items() if kind is pd.DataFrame)]]
+    return [
+        f"{way}{name}"
+        for name in [
+            *inherited,
+            *(n for n, kind in _properties(of).items() if kind is pd.DataFrame),
+        ]
+    ]
 
 
 def _properties(of: type) -> dict[str, Any]:
-    own = {name: made.fget for name, made in vars(of).items() if isinstance(made, (property, accessor)) and not name.startswith("_")}
+    own = {
+        name: made.fget
+        for name, made in vars(of).items()
+        if isinstance(made, (property, accessor)) and not name.startswith("_")
+    }
     return {name: _returned(function) for name, function in own.items()}
 
 

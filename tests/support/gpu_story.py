@@ -50,7 +50,11 @@ def write() -> bytes:
     for step in range(STEPS):
         begin, group = now, {"group_id": step}
         waits = rng.uniform(250, 500)
-        train.append(host.event("IteratorGetNext:IteratorGetNext", round(begin * US), round(waits * US), **group))
+        train.append(
+            host.event(
+                "IteratorGetNext:IteratorGetNext", round(begin * US), round(waits * US), **group
+            )
+        )
         correlation += 1
         copies.append(gpu.event("MemcpyH2D", round((begin + waits) * US), 180 * US, correlation_id=correlation, memcpy_details="kind_src:pinned kind_dst:device size:9633792 dest:0 async:1", **group))  # fmt: skip
         at, free = begin + waits + 40, begin + waits + 190
@@ -61,7 +65,15 @@ def write() -> bytes:
                 correlation += 1
                 takes = each * rng.uniform(0.92, 1.08)
                 pool.append(host.event(op, round(at * US), round(24 * US), **group))
-                pool.append(host.event("cuLaunchKernel", round((at + 8) * US), round(9 * US), correlation_id=correlation, **group))
+                pool.append(
+                    host.event(
+                        "cuLaunchKernel",
+                        round((at + 8) * US),
+                        round(9 * US),
+                        correlation_id=correlation,
+                        **group,
+                    )
+                )
                 free = max(free + 2, at + 20)
                 compute.append(
                     gpu.event(
@@ -74,16 +86,42 @@ def write() -> bytes:
                     used, address = used + size, address + (1 << 26)
                     peak = max(peak, used)
                     held.append((size, address, op))
-                    memory.append(_call(host, "MemoryAllocation", at + 2, size, address, used, peak, op, group))
+                    memory.append(
+                        _call(
+                            host, "MemoryAllocation", at + 2, size, address, used, peak, op, group
+                        )
+                    )
                 free += takes
                 at += 30
         end = free + 30
         for place, (size, where, op) in enumerate(reversed(held)):
             used -= size
-            memory.append(_call(host, "MemoryDeallocation", end - 400 + 6 * place, size, where, used, peak, op, group))
-        train.append(host.event("train", round(begin * US), round((end - begin) * US), step_num=step, **group))
+            memory.append(
+                _call(
+                    host,
+                    "MemoryDeallocation",
+                    end - 400 + 6 * place,
+                    size,
+                    where,
+                    used,
+                    peak,
+                    op,
+                    group,
+                )
+            )
+        train.append(
+            host.event(
+                "train", round(begin * US), round((end - begin) * US), step_num=step, **group
+            )
+        )
         marks.append(
-            gpu.event(str(step), round((begin + waits) * US), round((end - begin - waits) * US), step_name=f"train {step}", **group)
+            gpu.event(
+                str(step),
+                round((begin + waits) * US),
+                round((end - begin - waits) * US),
+                step_name=f"train {step}",
+                **group,
+            )
         )
         now = end
     gpu.line("Stream #14(Compute)", compute, line_id=14)
@@ -95,7 +133,17 @@ def write() -> bytes:
     return xspace(gpu, host)
 
 
-def _call(host: PlaneWriter, name: str, at: float, size: int, address: int, used: int, peak: int, op: str, group: dict[str, Any]) -> bytes:
+def _call(
+    host: PlaneWriter,
+    name: str,
+    at: float,
+    size: int,
+    address: int,
+    used: int,
+    peak: int,
+    op: str,
+    group: dict[str, Any],
+) -> bytes:
     return host.event(
         name, round(at * US), 0, allocator_name="GPU_0_bfc", bytes_reserved=0, bytes_allocated=used, bytes_available=CAPACITY - used,
         fragmentation=0.002 + 0.004 * (used % 97) / 97, peak_bytes_in_use=peak, requested_bytes=size, allocation_bytes=size, addr=address,

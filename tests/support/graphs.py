@@ -58,9 +58,17 @@ class Graphed(Kineto):
             if stacks:
                 self.add("train.py(7): step", "python_function", at, 28, tid=tid)
                 for depth, module in enumerate(paths):
-                    self.add(f"nn.Module: {module}", "python_function", at + 0.1 * (depth + 1), 27 - depth, tid=tid)
+                    self.add(
+                        f"nn.Module: {module}",
+                        "python_function",
+                        at + 0.1 * (depth + 1),
+                        27 - depth,
+                        tid=tid,
+                    )
                 self.add(f"model.py({one.line}): forward", "python_function", at + 1, 20, tid=tid)
-                self.add("torch/nn/functional.py(900): call", "python_function", at + 1.5, 18, tid=tid)
+                self.add(
+                    "torch/nn/functional.py(900): call", "python_function", at + 1.5, 18, tid=tid
+                )
             op = self.op(one.op, at + 2, 15, tid=tid)
             correlation = self.call(f"{self.prefix}{one.call}", at + 4, 5, op, tid=tid)
             if self.prefix == "hip" and one.kind == "kernel":
@@ -90,6 +98,14 @@ class Graphed(Kineto):
             half = len(order) // 2
             order = order[half:] + order[:half]
         for place, (node, one) in enumerate(order):
-            stated = {"graph id": graph, "graph node id": (graph << 32) + 3 * node, "stream": 7 + place % 2} if graph else {}
+            stated = (
+                {
+                    "graph id": graph,
+                    "graph node id": (graph << 32) + 3 * node,
+                    "stream": 7 + place % 2,
+                }
+                if graph
+                else {}
+            )
             self.work(one, self.at + 10 + 12 * place, lengths, correlation, **stated, **args)
         self.at += 20 + 12 * len(calls)

@@ -31,7 +31,10 @@ def small(name: str = "jit_step", ident: int = 8, *, allocated: int = 8 * KIB) -
         hlo.allocation(1, 12 * KIB, (2, 0, allocated), (3, allocated, 4 * KIB)),
         hlo.allocation(2, 512, (4, 0, 512), colour=1),
     ]
-    heaps = [hlo.heap((0, 2, "padded"), (0, 3, "flat"), (1, 2, "flat"), allocation=1), hlo.heap((0, 4, "fast"), allocation=2)]
+    heaps = [
+        hlo.heap((0, 2, "padded"), (0, 3, "flat"), (1, 2, "flat"), allocation=1),
+        hlo.heap((0, 4, "fast"), allocation=2),
+    ]
     main = hlo.computation("main", *lines, ident=1, root=3)
     return hlo.program(name, main, ident=ident) + hlo.assignment(buffers, allocations, heaps)
 
@@ -39,14 +42,28 @@ def small(name: str = "jit_step", ident: int = 8, *, allocated: int = 8 * KIB) -
 def large(count: int, seed: int = 1, name: str = "jit_large", ident: int = 9) -> bytes:
     """A program of so many instructions, each with a buffer of its own, a tenth of them parameters; some hundred are alive at a time."""
     rng = random.Random(seed)
-    shapes = [chunk(3, hlo.shape(F32, rng.choice([8, 100]), rng.choice([7, 128, 200]), tiles=((8, 128),))) for _ in range(50)]
+    shapes = [
+        chunk(3, hlo.shape(F32, rng.choice([8, 100]), rng.choice([7, 128, 200]), tiles=((8, 128),)))
+        for _ in range(50)
+    ]
     fixed = count // 10
     size = [rng.choice([512, 4 * KIB, 64 * KIB, 1 << 20]) for _ in range(count)]
     lines = [
-        hlo.instruction(f"fusion.{i}", "fusion", f"jit(step)/layer_{i % 97}/mul", ident=i + 1, extra=shapes[i % 50]) for i in range(count)
+        hlo.instruction(
+            f"fusion.{i}",
+            "fusion",
+            f"jit(step)/layer_{i % 97}/mul",
+            ident=i + 1,
+            extra=shapes[i % 50],
+        )
+        for i in range(count)
     ]
     allocations = [hlo.allocation(i, size[i], (i, 0, size[i]), parameter=i) for i in range(fixed)]
-    allocations.append(hlo.allocation(fixed, sum(size[fixed:]), *((i, 64 * i, size[i]) for i in range(fixed, count))))
+    allocations.append(
+        hlo.allocation(
+            fixed, sum(size[fixed:]), *((i, 64 * i, size[i]) for i in range(fixed, count))
+        )
+    )
     events: list[tuple[int, int, str]] = []
     alive: list[int] = []
     for i in range(fixed, count):
@@ -56,8 +73,12 @@ def large(count: int, seed: int = 1, name: str = "jit_large", ident: int = 9) ->
             events.append((1, alive.pop(rng.randrange(len(alive))), f"fusion.{i}"))
     buffers = [hlo.buffer(i, size[i], i + 1) for i in range(count)]
     main = hlo.computation("main", *lines, ident=1, root=count)
-    return hlo.program(name, main, ident=ident) + hlo.assignment(buffers, allocations, [hlo.heap(*events, allocation=fixed)])
+    return hlo.program(name, main, ident=ident) + hlo.assignment(
+        buffers, allocations, [hlo.heap(*events, allocation=fixed)]
+    )
 
 
 def without_assignment(name: str = "jit_bare", ident: int = 10) -> bytes:
-    return hlo.program(name, hlo.computation("main", hlo.instruction("a", "add"), ident=1), ident=ident)
+    return hlo.program(
+        name, hlo.computation("main", hlo.instruction("a", "add"), ident=1), ident=ident
+    )

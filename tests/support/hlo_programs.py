@@ -62,7 +62,10 @@ pair2 { a = f32[] parameter(0)
 # By name: the operands, and the op.
 OPS = {
     "slice": ("a = f32[20,8]", "f32[10,4] slice(a), slice={[0:10],[2:6]}"),
-    "dynslice": ("a = f32[20,8]; i = s32[]", "f32[10,4] dynamic-slice(a,i,i), dynamic_slice_sizes={10,4}"),
+    "dynslice": (
+        "a = f32[20,8]; i = s32[]",
+        "f32[10,4] dynamic-slice(a,i,i), dynamic_slice_sizes={10,4}",
+    ),
     "dus": ("a = f32[20,8]; b = f32[10,4]; i = s32[]", "f32[20,8] dynamic-update-slice(a,b,i,i)"),
     "concat": ("a = f32[20,8]; b = f32[10,8]", "f32[30,8] concatenate(a,b), dimensions={0}"),
     "concat4": ("a = f32[20,8]; b = f32[10,8]", "f32[50,8] concatenate(a,b,b,b), dimensions={0}"),
@@ -74,9 +77,18 @@ OPS = {
     "reverse": ("a = f32[20,8]", "f32[20,8] reverse(a), dimensions={0}"),
     "reduce": ("a = f32[20,8]; z = f32[]", "f32[8] reduce(a,z), dimensions={0}, to_apply=add_f"),
     "reducec": ("a = f32[20,8]; z = f32[]", "f32[8] reduce(a,z), dimensions={0}, to_apply=max2"),
-    "reduce2": ("a = f32[20,8]; b = s32[20,8]; z = f32[]; i = s32[]", "(f32[8],s32[8]) reduce(a,b,z,i), dimensions={0}, to_apply=pair"),
-    "rwindow": ("a = f32[20,8]; z = f32[]", "f32[10,8] reduce-window(a,z), window={size=2x1 stride=2x1}, to_apply=add_f"),
-    "rwindowp": ("a = f32[20,8]; z = f32[]", "f32[20,8] reduce-window(a,z), window={size=3x3 pad=1_1x1_1}, to_apply=add_f"),
+    "reduce2": (
+        "a = f32[20,8]; b = s32[20,8]; z = f32[]; i = s32[]",
+        "(f32[8],s32[8]) reduce(a,b,z,i), dimensions={0}, to_apply=pair",
+    ),
+    "rwindow": (
+        "a = f32[20,8]; z = f32[]",
+        "f32[10,8] reduce-window(a,z), window={size=2x1 stride=2x1}, to_apply=add_f",
+    ),
+    "rwindowp": (
+        "a = f32[20,8]; z = f32[]",
+        "f32[20,8] reduce-window(a,z), window={size=3x3 pad=1_1x1_1}, to_apply=add_f",
+    ),
     "sas": (
         "a = f32[20,8]; b = f32[10,8]; z = f32[]",
         "f32[20,8] select-and-scatter(a,b,z), window={size=2x1 stride=2x1}, select=ge, scatter=add_f",
@@ -101,11 +113,26 @@ OPS = {
         "a = f32[4,20,8]; b = f32[4,8,6]",
         "f32[4,20,6] dot(a,b), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}",
     ),
-    "doti8": ("a = s8[20,8]; b = s8[8,6]", "s32[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
-    "dotf8": ("a = f8e4m3fn[20,8]; b = f8e4m3fn[8,6]", "f32[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
-    "dotf64": ("a = f64[20,8]; b = f64[8,6]", "f64[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
-    "dotc64": ("a = c64[20,8]; b = c64[8,6]", "c64[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
-    "dots4": ("a = s4[20,8]; b = s4[8,6]", "s32[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    "doti8": (
+        "a = s8[20,8]; b = s8[8,6]",
+        "s32[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
+    "dotf8": (
+        "a = f8e4m3fn[20,8]; b = f8e4m3fn[8,6]",
+        "f32[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
+    "dotf64": (
+        "a = f64[20,8]; b = f64[8,6]",
+        "f64[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
+    "dotc64": (
+        "a = c64[20,8]; b = c64[8,6]",
+        "c64[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
+    "dots4": (
+        "a = s4[20,8]; b = s4[8,6]",
+        "s32[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
     "conv": (
         "a = f32[2,16,16,3]; b = f32[3,3,3,4]",
         "f32[2,16,16,4] convolution(a,b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
@@ -131,17 +158,26 @@ OPS = {
         "f32[1,14,14,4] convolution(a,b), window={size=3x3}, dim_labels=b01f_01io->b01f, batch_group_count=2",
     ),
     "while": ("t = (s32[], f32[100])", "(s32[], f32[100]) while(t), condition=cond, body=body"),
-    "cond": ("p = pred[]; a = f32[100]", "f32[100] conditional(p,a,a), true_computation=br1, false_computation=br2"),
+    "cond": (
+        "p = pred[]; a = f32[100]",
+        "f32[100] conditional(p,a,a), true_computation=br1, false_computation=br2",
+    ),
     "call": ("a = f32[100]", "f32[100] call(a), to_apply=br1"),
     "tuple": ("a = f32[100]; b = f32[20]", "(f32[100],f32[20]) tuple(a,b)"),
     "gte": ("t = (s32[], f32[100])", "f32[100] get-tuple-element(t), index=1"),
     "allreduce": ("a = f32[100]", "f32[100] all-reduce(a), to_apply=add_f"),
     "allgather": ("a = f32[100]", "f32[200] all-gather(a), dimensions={0}, replica_groups={{0,1}}"),
-    "redscat": ("a = f32[100]", "f32[50] reduce-scatter(a), dimensions={0}, replica_groups={{0,1}}, to_apply=add_f"),
+    "redscat": (
+        "a = f32[100]",
+        "f32[50] reduce-scatter(a), dimensions={0}, replica_groups={{0,1}}, to_apply=add_f",
+    ),
     "a2a": ("a = f32[100]", "f32[100] all-to-all(a), dimensions={0}, replica_groups={{0,1}}"),
     "cperm": ("a = f32[100]", "f32[100] collective-permute(a), source_target_pairs={{0,1}}"),
     "ccall": ("a = f32[100]", 'f32[100] custom-call(a), custom_call_target="foo"'),
-    "bnorm": ("a = f32[20,8]; s = f32[8]", "f32[20,8] batch-norm-inference(a,s,s,s,s), epsilon=0.1, feature_index=1"),
+    "bnorm": (
+        "a = f32[20,8]; s = f32[8]",
+        "f32[20,8] batch-norm-inference(a,s,s,s,s), epsilon=0.1, feature_index=1",
+    ),
     "copy": ("a = f32[20,8]", "f32[20,8] copy(a)"),
     "optb": ("a = f32[20,8]", "f32[20,8] opt-barrier(a)"),
     "partid": ("", "u32[] partition-id()"),
@@ -149,23 +185,47 @@ OPS = {
     "topk": ("a = f32[20,8]", "(f32[20,2],s32[20,2]) topk(a), k=2, largest=true"),
     "clampb": ("a = f32[20,8]; z = f32[]", "f32[20,8] clamp(z,a,z)"),
     "copystart": ("a = f32[20,8]", "(f32[20,8],f32[20,8],u32[]) copy-start(a)"),
-    "dyn2": ("a = f32[20,8]; i = s64[]; j = s32[]", "f32[10,4] dynamic-slice(a,i,j), dynamic_slice_sizes={10,4}"),
+    "dyn2": (
+        "a = f32[20,8]; i = s64[]; j = s32[]",
+        "f32[10,4] dynamic-slice(a,i,j), dynamic_slice_sizes={10,4}",
+    ),
     "concatd1": ("a = f32[20,8]; b = f32[20,7]", "f32[20,15] concatenate(a,b), dimensions={1}"),
-    "concatd1_32": ("a = f32[20,16]; b = f32[20,16]", "f32[20,32] concatenate(a,b), dimensions={1}"),
+    "concatd1_32": (
+        "a = f32[20,16]; b = f32[20,16]",
+        "f32[20,32] concatenate(a,b), dimensions={1}",
+    ),
     "irfft": ("a = c64[20,5]", "f32[20,8] fft(a), fft_type=IRFFT, fft_length={8}"),
-    "sort2": ("a = f32[20,8]; b = s32[20,8]", "(f32[20,8],s32[20,8]) sort(a,b), dimensions={1}, to_apply=pge"),
+    "sort2": (
+        "a = f32[20,8]; b = s32[20,8]",
+        "(f32[20,8],s32[20,8]) sort(a,b), dimensions={1}, to_apply=pge",
+    ),
     "ag4": ("a = f32[100]", "f32[400] all-gather(a), dimensions={0}, replica_groups={{0,1,2,3}}"),
-    "rs4": ("a = f32[100]", "f32[25] reduce-scatter(a), dimensions={0}, replica_groups={{0,1,2,3}}, to_apply=add_f"),
+    "rs4": (
+        "a = f32[100]",
+        "f32[25] reduce-scatter(a), dimensions={0}, replica_groups={{0,1,2,3}}, to_apply=add_f",
+    ),
     "ar4": ("a = f32[100]", "f32[100] all-reduce(a), replica_groups={{0,1,2,3}}, to_apply=add_f"),
     "ar4c": ("a = f32[100]", "f32[100] all-reduce(a), replica_groups={{0,1,2,3}}, to_apply=max2"),
-    "ar4t": ("a = f32[100]; b = f32[20]", "(f32[100],f32[20]) all-reduce(a,b), replica_groups={{0,1,2,3}}, to_apply=add_f"),
-    "ars": ("a = f32[100]", "f32[100] all-reduce-start(a), replica_groups={{0,1,2,3}}, to_apply=add_f"),
-    "ags": ("a = f32[100]", "(f32[100],f32[400]) all-gather-start(a), dimensions={0}, replica_groups={{0,1,2,3}}"),
+    "ar4t": (
+        "a = f32[100]; b = f32[20]",
+        "(f32[100],f32[20]) all-reduce(a,b), replica_groups={{0,1,2,3}}, to_apply=add_f",
+    ),
+    "ars": (
+        "a = f32[100]",
+        "f32[100] all-reduce-start(a), replica_groups={{0,1,2,3}}, to_apply=add_f",
+    ),
+    "ags": (
+        "a = f32[100]",
+        "(f32[100],f32[400]) all-gather-start(a), dimensions={0}, replica_groups={{0,1,2,3}}",
+    ),
     "agd": (
         "a = f32[100]; x = (f32[100],f32[400]) all-gather-start(a), dimensions={0}, replica_groups={{0,1,2,3}}",
         "f32[400] all-gather-done(x)",
     ),
-    "cps": ("a = f32[100]", "(f32[100],f32[100]) collective-permute-start(a), source_target_pairs={{0,1}}"),
+    "cps": (
+        "a = f32[100]",
+        "(f32[100],f32[100]) collective-permute-start(a), source_target_pairs={{0,1}}",
+    ),
     "a2a4": ("a = f32[100]", "f32[100] all-to-all(a), dimensions={0}, replica_groups={{0,1,2,3}}"),
     "a2at": ("a = f32[25]", "(f32[25],f32[25]) all-to-all(a,a), replica_groups={{0,1}}"),
     "convi8": (
@@ -177,13 +237,19 @@ OPS = {
         "f32[2,16,4] convolution(a,b), window={size=3 pad=1_1 rhs_reversal=1}, dim_labels=b0f_0io->b0f",
     ),
     "conv0": ("a = f32[2,3]; b = f32[3,4]", "f32[2,4] convolution(a,b), dim_labels=bf_io->bf"),
-    "bnt": ("a = f32[20,8]; s = f32[8]", "(f32[20,8],f32[8],f32[8]) batch-norm-training(a,s,s), epsilon=0.1, feature_index=1"),
+    "bnt": (
+        "a = f32[20,8]; s = f32[8]",
+        "(f32[20,8],f32[8],f32[8]) batch-norm-training(a,s,s), epsilon=0.1, feature_index=1",
+    ),
     "selb": ("p = pred[20,8]; a = f32[20,8]", "f32[20,8] select(p,a,a)"),
     "scat2": (
         "a = f32[20,8]; i = s32[5,1]; u = f32[5,8]",
         "(f32[20,8],f32[20,8]) scatter(a,a,i,u,u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=pair2",
     ),
-    "dotbf": ("a = bf16[20,8]; b = bf16[8,6]", "bf16[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    "dotbf": (
+        "a = bf16[20,8]; b = bf16[8,6]",
+        "bf16[20,6] dot(a,b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
     "adds8": ("a = s8[20]", "s8[20] add(a,a)"),
     "addi4": ("a = s4[20]", "s4[20] add(a,a)"),
     "whilek": (
@@ -194,7 +260,10 @@ OPS = {
         "a = bf16[20,8]; b = bf16[8,6]",
         'bf16[20,6] custom-call(a,b), custom_call_target="__cublas$lt$matmul", backend_config={"gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]}}}',
     ),
-    "triton": ("a = bf16[20,8]; b = bf16[8,6]", 'bf16[20,6] custom-call(a,b), custom_call_target="__triton$xx"'),
+    "triton": (
+        "a = bf16[20,8]; b = bf16[8,6]",
+        'bf16[20,6] custom-call(a,b), custom_call_target="__triton$xx"',
+    ),
     "ccconv": (
         "a = f32[2,16,16,3]; b = f32[3,3,3,4]",
         '(f32[2,16,16,4],u8[0]) custom-call(a,b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, custom_call_target="__cudnn$convForward"',
@@ -217,9 +286,18 @@ OPS = {
     ),
     "astart": ("a = f32[100]", "((f32[100]), f32[100], u32[]) async-start(a), calls=asy"),
     "infeed": ("k = token[] after-all()", "((f32[3],f32[4]), token[]) infeed(k)"),
-    "outfeed": ("a = f32[20,8]; k = token[] after-all()", "token[] outfeed(a,k), outfeed_shape=f32[20,8]"),
-    "send": ("a = f32[20]; k = token[] after-all()", "(f32[20], u32[], token[]) send(a,k), channel_id=1"),
-    "domain": ("a = f32[20]", 'f32[20] domain(a), domain={kind="sharding", entry={maximal device=0}, exit={maximal device=1}}'),
+    "outfeed": (
+        "a = f32[20,8]; k = token[] after-all()",
+        "token[] outfeed(a,k), outfeed_shape=f32[20,8]",
+    ),
+    "send": (
+        "a = f32[20]; k = token[] after-all()",
+        "(f32[20], u32[], token[]) send(a,k), channel_id=1",
+    ),
+    "domain": (
+        "a = f32[20]",
+        'f32[20] domain(a), domain={kind="sharding", entry={maximal device=0}, exit={maximal device=1}}',
+    ),
     "stf": ("a = f32[160]; i = s32[]", "f32[20,8] dynamic-reshape(a,i,i)"),
     "rngget": ("", "u64[2] rng-get-and-update-state(), delta=1"),
     "cs": ("a = f32[20]; i = s32[]", "f32[<=20] set-dimension-size(a,i), dimensions={0}"),
@@ -232,8 +310,18 @@ FUSIONS = {
         "f32[20,8]",
         "kLoop",
     ),
-    "two": ("a = f32[20]", "x = f32[20] tanh(a); y = f32[20] exponential(x); ROOT r = f32[20] add(x,y)", "f32[20]", "kLoop"),
-    "slice": ("a = f32[20]", "x = f32[20] tanh(a); ROOT r = f32[5] slice(x), slice={[0:5]}", "f32[5]", "kLoop"),
+    "two": (
+        "a = f32[20]",
+        "x = f32[20] tanh(a); y = f32[20] exponential(x); ROOT r = f32[20] add(x,y)",
+        "f32[20]",
+        "kLoop",
+    ),
+    "slice": (
+        "a = f32[20]",
+        "x = f32[20] tanh(a); ROOT r = f32[5] slice(x), slice={[0:5]}",
+        "f32[5]",
+        "kLoop",
+    ),
     "slice2": (
         "a = f32[20]",
         "x = f32[20] tanh(a); p = f32[5] slice(x), slice={[0:5]}; q = f32[5] slice(x), slice={[5:10]}; ROOT r = f32[5] add(p,q)",
@@ -270,7 +358,12 @@ FUSIONS = {
         "f32[20,8]",
         "kLoop",
     ),
-    "dus": ("a = f32[20]; b = f32[5]; i = s32[]", "x = f32[5] tanh(b); ROOT r = f32[20] dynamic-update-slice(a,x,i)", "f32[20]", "kLoop"),
+    "dus": (
+        "a = f32[20]; b = f32[5]; i = s32[]",
+        "x = f32[5] tanh(b); ROOT r = f32[20] dynamic-update-slice(a,x,i)",
+        "f32[20]",
+        "kLoop",
+    ),
     "dust": (
         "a = f32[20]; b = f32[5]; i = s32[]",
         "x = f32[5] tanh(b); d = f32[20] dynamic-update-slice(a,x,i); ROOT r = (f32[20],f32[5]) tuple(d,x)",
@@ -295,7 +388,12 @@ FUSIONS = {
         "f32[30]",
         "kLoop",
     ),
-    "pad": ("a = f32[20]", "x = f32[20] tanh(a); z = f32[] constant(0); ROOT r = f32[30] pad(x,z), padding=5_5", "f32[30]", "kLoop"),
+    "pad": (
+        "a = f32[20]",
+        "x = f32[20] tanh(a); z = f32[] constant(0); ROOT r = f32[30] pad(x,z), padding=5_5",
+        "f32[30]",
+        "kLoop",
+    ),
     "dot": (
         "a = f32[20,8]; b = f32[8,6]",
         "x = f32[20,8] tanh(a); y = f32[8,6] add(b,b); d = f32[20,6] dot(x,y), lhs_contracting_dims={1}, rhs_contracting_dims={0}; ROOT r = bf16[20,6] convert(d)",
@@ -314,14 +412,24 @@ FUSIONS = {
         "f32[20]",
         "kLoop",
     ),
-    "reshape": ("a = f32[20,8]", "x = f32[20,8] tanh(a); y = f32[160] reshape(x); ROOT r = f32[160] add(y,y)", "f32[160]", "kLoop"),
+    "reshape": (
+        "a = f32[20,8]",
+        "x = f32[20,8] tanh(a); y = f32[160] reshape(x); ROOT r = f32[160] add(y,y)",
+        "f32[160]",
+        "kLoop",
+    ),
     "iota": (
         "a = f32[20,8]",
         "x = s32[20,8] iota(), iota_dimension=0; y = f32[20,8] convert(x); ROOT r = f32[20,8] add(y,a)",
         "f32[20,8]",
         "kLoop",
     ),
-    "unused": ("a = f32[20,8]; b = f32[20,8]", "x = f32[20,8] tanh(a); ROOT r = f32[20,8] add(x,a)", "f32[20,8]", "kLoop"),
+    "unused": (
+        "a = f32[20,8]; b = f32[20,8]",
+        "x = f32[20,8] tanh(a); ROOT r = f32[20,8] add(x,a)",
+        "f32[20,8]",
+        "kLoop",
+    ),
     "rw": (
         "a = f32[20,8]",
         "x = f32[20,8] tanh(a); z = f32[] constant(0); ROOT r = f32[20,8] reduce-window(x,z), window={size=3x3 pad=1_1x1_1}, to_apply=add_f",
@@ -340,14 +448,24 @@ FUSIONS = {
         "(f32[20],f32[20])",
         "kLoop",
     ),
-    "gte": ("t = (f32[20],f32[9])", "x = f32[20] get-tuple-element(t), index=0; ROOT r = f32[20] add(x,x)", "f32[20]", "kLoop"),
+    "gte": (
+        "t = (f32[20],f32[9])",
+        "x = f32[20] get-tuple-element(t), index=0; ROOT r = f32[20] add(x,x)",
+        "f32[20]",
+        "kLoop",
+    ),
     "slc": (
         "a = f32[20]",
         "x = f32[20] tanh(a); p = f32[20] negate(x); q = f32[5] slice(p), slice={[0:5]}; b = f32[5,8] broadcast(q), dimensions={0}; ROOT r = f32[5,8] add(b,b)",
         "f32[5,8]",
         "kLoop",
     ),
-    "sort": ("a = f32[20,8]", "x = f32[20,8] tanh(a); ROOT r = f32[20,8] sort(x), dimensions={0}, to_apply=ge", "f32[20,8]", "kLoop"),
+    "sort": (
+        "a = f32[20,8]",
+        "x = f32[20,8] tanh(a); ROOT r = f32[20,8] sort(x), dimensions={0}, to_apply=ge",
+        "f32[20,8]",
+        "kLoop",
+    ),
     "inplacebc": (
         "a = f32[20]; i = s32[]",
         "z = f32[] constant(0); b = f32[5] broadcast(z), dimensions={}; ROOT r = f32[20] dynamic-update-slice(a,b,i)",
@@ -372,7 +490,12 @@ FUSIONS = {
         "f32[10,8]",
         "kLoop",
     ),
-    "padinit": ("a = f32[20]; z = f32[]", "y = f32[] tanh(z); ROOT r = f32[30] pad(a,y), padding=5_5", "f32[30]", "kLoop"),
+    "padinit": (
+        "a = f32[20]; z = f32[]",
+        "y = f32[] tanh(z); ROOT r = f32[30] pad(a,y), padding=5_5",
+        "f32[30]",
+        "kLoop",
+    ),
     "index": (
         "a = f32[20]; i = s32[]",
         "j = s32[] add(i,i); ROOT r = f32[5] dynamic-slice(a,j), dynamic_slice_sizes={5}",
@@ -476,10 +599,15 @@ def single(operands, op):
 
 def fusion(operands, inside, out, kind):
     names = [line.split(" = ")[0] for line in _parameters(operands)]
-    outer = [line.replace(f"{name} = ", f"e{name} = ", 1) for name, line in zip(names, _parameters(operands), strict=True)]
+    outer = [
+        line.replace(f"{name} = ", f"e{name} = ", 1)
+        for name, line in zip(names, _parameters(operands), strict=True)
+    ]
     made = f"ROOT r = {out} fusion({', '.join('e' + name for name in names)}), kind={kind}, calls=fused"
     body = [line.strip() for line in inside.split(";")]
-    return _module([*outer, made], "fused {\n" + "\n".join([*_parameters(operands), *body]) + "\n}\n")
+    return _module(
+        [*outer, made], "fused {\n" + "\n".join([*_parameters(operands), *body]) + "\n}\n"
+    )
 
 
 def elementwise():
@@ -487,16 +615,40 @@ def elementwise():
     half = {"c64": "f32", "c128": "f64"}
     for kind in TYPES:
         for op in UNARY:
-            out = "pred" if op == "is-finite" else half.get(kind, kind) if op in ("real", "imag", "abs") else kind
+            out = (
+                "pred"
+                if op == "is-finite"
+                else half.get(kind, kind)
+                if op in ("real", "imag", "abs")
+                else kind
+            )
             yield f"{op} {kind}", single(f"a = {kind}[100]", f"{out}[100] {op}(a)")
         for op in BINARY:
-            out = "pred" if op == "compare" else {"f32": "c64", "f64": "c128"}.get(kind, kind) if op == "complex" else kind
+            out = (
+                "pred"
+                if op == "compare"
+                else {"f32": "c64", "f64": "c128"}.get(kind, kind)
+                if op == "complex"
+                else kind
+            )
             more = ", direction=LT" if op == "compare" else ""
-            yield f"{op} {kind}", single(f"a = {kind}[100]; b = {kind}[100]", f"{out}[100] {op}(a, b){more}")
-        yield f"select {kind}", single(f"p = pred[100]; a = {kind}[100]", f"{kind}[100] select(p, a, a)")
+            yield (
+                f"{op} {kind}",
+                single(f"a = {kind}[100]; b = {kind}[100]", f"{out}[100] {op}(a, b){more}"),
+            )
+        yield (
+            f"select {kind}",
+            single(f"p = pred[100]; a = {kind}[100]", f"{kind}[100] select(p, a, a)"),
+        )
         yield f"clamp {kind}", single(f"a = {kind}[100]", f"{kind}[100] clamp(a, a, a)")
         yield f"iota {kind}", single("", f"{kind}[100] iota(), iota_dimension=0")
-        yield f"reduce-precision {kind}", single(f"a = {kind}[100]", f"{kind}[100] reduce-precision(a), exponent_bits=5, mantissa_bits=3")
+        yield (
+            f"reduce-precision {kind}",
+            single(
+                f"a = {kind}[100]",
+                f"{kind}[100] reduce-precision(a), exponent_bits=5, mantissa_bits=3",
+            ),
+        )
 
 
 def _module(lines, before=""):

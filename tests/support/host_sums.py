@@ -16,7 +16,9 @@ SUM, SAME, NEITHER = "sum", "same", "neither"
 _HOST = ("host", "worker", "memory_id")
 _FOLDED = ("memory_viewer.modules",)
 """Frames that name a host, but have a row for all."""
-_INTENSIVE = re.compile(r"(?:avg|mean|median|p95|p99|min|max|fastest|longest)_|.*_avg_|.*_per_(?:step|second)\Z")
+_INTENSIVE = re.compile(
+    r"(?:avg|mean|median|p95|p99|min|max|fastest|longest)_|.*_avg_|.*_per_(?:step|second)\Z"
+)
 _SAME = {
     "overview.host_parts": ("ms",),
     "overview.tf_functions": ("tracings",),
@@ -41,17 +43,44 @@ _SAME = {
     "device_time.critical_path_pieces": ("start_ms", "duration_us"),
     "ascend.pmu.types": ("memory_bound",),
     "ascend.rules.frame": ("limit",),
-    "memory_viewer.modules": ("program", "instructions", "peak_bytes", "peak_unpadded_bytes", "total_bytes"),
+    "memory_viewer.modules": (
+        "program",
+        "instructions",
+        "peak_bytes",
+        "peak_unpadded_bytes",
+        "total_bytes",
+    ),
     **dict.fromkeys(
         ("memory_viewer[module].timeline", "memory_viewer[module].at_peak"),
-        ("position", "allocated_bytes", "unpadded_bytes", "size_bytes", "padding_ratio", "allocation", "start", "end", "buffer_id"),
+        (
+            "position",
+            "allocated_bytes",
+            "unpadded_bytes",
+            "size_bytes",
+            "padding_ratio",
+            "allocation",
+            "start",
+            "end",
+            "buffer_id",
+        ),
     ),
     **dict.fromkeys(
         ("comparison.verdict", "comparison.categories", "comparison.findings"),
-        ("before_ms", "after_ms", "change_ms", "margin_ms", "speedup", "before_steps", "after_steps"),
+        (
+            "before_ms",
+            "after_ms",
+            "change_ms",
+            "margin_ms",
+            "speedup",
+            "before_steps",
+            "after_steps",
+        ),
     ),
     "comparison.figures": ("before", "after", "change"),
-    **dict.fromkeys(("comparison.ops", "comparison.kernels"), ("before_us", "after_us", "change_us", "before_calls", "after_calls")),
+    **dict.fromkeys(
+        ("comparison.ops", "comparison.kernels"),
+        ("before_us", "after_us", "change_us", "before_calls", "after_calls"),
+    ),
 }
 """Numbers without a unit, and times, that are said of a step, of a program, of an op or of its name: every host says the same."""
 _ALONE = "known where several hosts were recorded"
@@ -64,20 +93,42 @@ REASONS: dict[str, str] = {
     "pods.summary.slowest": "the name of a host",
     "pods.summary.spread_percent": _ALONE,
     "pods.missing": "what is not there is of no host",
-    **dict.fromkeys((f"pods.{name}" for name in ("stragglers", "what_if", "outliers", "collectives", "clocks")), _ALONE),
+    **dict.fromkeys(
+        (f"pods.{name}" for name in ("stragglers", "what_if", "outliers", "collectives", "clocks")),
+        _ALONE,
+    ),
     **{
         f"device_time.collectives.{name}": _ALONE
-        for name in ("collectives", "wait_ms", "wait_percent", "real_us", "min_real_us", "max_real_us")
+        for name in (
+            "collectives",
+            "wait_ms",
+            "wait_percent",
+            "real_us",
+            "min_real_us",
+            "max_real_us",
+        )
     },
-    **{f"device_time.collectives.{name}": _ALONE for name in ("algorithm_gb_per_second", "bus_gb_per_second")},
-    **{f"device_time.each_collective.{name}": _ALONE for name in ("ranks_seen", "real_us", "wait_us", "late_us", "last", "match")},
-    **{f"device_time.each_collective.{name}": _ALONE for name in ("algorithm_gb_per_second", "bus_gb_per_second")},
+    **{
+        f"device_time.collectives.{name}": _ALONE
+        for name in ("algorithm_gb_per_second", "bus_gb_per_second")
+    },
+    **{
+        f"device_time.each_collective.{name}": _ALONE
+        for name in ("ranks_seen", "real_us", "wait_us", "late_us", "last", "match")
+    },
+    **{
+        f"device_time.each_collective.{name}": _ALONE
+        for name in ("algorithm_gb_per_second", "bus_gb_per_second")
+    },
     "device_time.stragglers": _ALONE,
     "ascend.rules.frame.value": "in the unit of its rule: tasks add up, times and shares do not",
     "ascend.rules.frame.state": "rules that compare devices know nothing of one",
     "ascend.rules.frame.evidence": _SENTENCE,
     **dict.fromkeys(
-        (f"allocator.{name}" for name in ("summary", "segments", "blocks", "timeline", "stranded", "holders", "oom")),
+        (
+            f"allocator.{name}"
+            for name in ("summary", "segments", "blocks", "timeline", "stranded", "holders", "oom")
+        ),
         "a snapshot is of one process",
     ),
     "trace.events.event": "the number of an event in the recording",
@@ -101,8 +152,14 @@ def extent(frame: str, col: Col) -> str:
     if frame in REASONS or f"{frame}.{col.name}" in REASONS:
         return NEITHER
     # Self time of all lanes as a part of the range: lanes that run side by side add up.
-    if col.kind in ("text", "code", "bool", "flag") or (col.kind == "percent" and frame != "trace.range"):
+    if col.kind in ("text", "code", "bool", "flag") or (
+        col.kind == "percent" and frame != "trace.range"
+    ):
         return SAME
-    if col.name in ("rank", *_SAME.get(frame, ())) or _INTENSIVE.match(col.name) or "_per_" in col.unit:
+    if (
+        col.name in ("rank", *_SAME.get(frame, ()))
+        or _INTENSIVE.match(col.name)
+        or "_per_" in col.unit
+    ):
         return SAME
     return SUM

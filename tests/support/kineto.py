@@ -27,8 +27,24 @@ class Kineto:
         self._external = 0
         self._correlation = 0
 
-    def add(self, name: str, cat: str, ts: float, dur: float | None, pid: Any = PID, tid: Any = MAIN, **fields: Any) -> dict[str, Any]:
-        event = {"ph": "X" if dur is not None else "i", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts}
+    def add(
+        self,
+        name: str,
+        cat: str,
+        ts: float,
+        dur: float | None,
+        pid: Any = PID,
+        tid: Any = MAIN,
+        **fields: Any,
+    ) -> dict[str, Any]:
+        event = {
+            "ph": "X" if dur is not None else "i",
+            "cat": cat,
+            "name": name,
+            "pid": pid,
+            "tid": tid,
+            "ts": ts,
+        }
         if dur is not None:
             event["dur"] = dur
         else:
@@ -37,26 +53,48 @@ class Kineto:
         self.events.append(event)
         return event
 
-    def op(self, name: str, ts: float, dur: float, tid: int = MAIN, types: list[str] | None = None, **args: Any) -> int:
+    def op(
+        self,
+        name: str,
+        ts: float,
+        dur: float,
+        tid: int = MAIN,
+        types: list[str] | None = None,
+        **args: Any,
+    ) -> int:
         """A framework op; gives its External id."""
         self._external += 1
         more = {} if types is None else {"Input type": types}
-        self.add(name, "cpu_op", ts, dur, tid=tid, args={"External id": self._external, **more, **args})
+        self.add(
+            name, "cpu_op", ts, dur, tid=tid, args={"External id": self._external, **more, **args}
+        )
         return self._external
 
     def note(self, name: str, ts: float, dur: float, tid: int = MAIN, **args: Any) -> int:
         """An annotation of the program."""
         self._external += 1
-        self.add(name, "user_annotation", ts, dur, tid=tid, args={"External id": self._external, **args})
+        self.add(
+            name, "user_annotation", ts, dur, tid=tid, args={"External id": self._external, **args}
+        )
         return self._external
 
     def step(self, number: int, ts: float, dur: float) -> None:
         self.note(f"ProfilerStep#{number}", ts, dur)
 
-    def call(self, name: str, ts: float, dur: float, op: int | None = None, tid: int = MAIN, cat: str = "cuda_runtime") -> int:
+    def call(
+        self,
+        name: str,
+        ts: float,
+        dur: float,
+        op: int | None = None,
+        tid: int = MAIN,
+        cat: str = "cuda_runtime",
+    ) -> int:
         """A runtime call; gives its correlation id."""
         self._correlation += 1
-        args = {"cbid": 211, "correlation": self._correlation} | ({} if op is None else {"External id": op})
+        args = {"cbid": 211, "correlation": self._correlation} | (
+            {} if op is None else {"External id": op}
+        )
         self.add(name, cat, ts, dur, tid=tid, args=args)
         return self._correlation
 
@@ -78,29 +116,92 @@ class Kineto:
             given["External id"] = op
         self.add(name, "kernel", ts, dur, pid=device, tid=stream, args=given | args)
 
-    def copy(self, name: str, ts: float, dur: float, correlation: int, stream: int = 7, device: int = 0, **args: Any) -> None:
+    def copy(
+        self,
+        name: str,
+        ts: float,
+        dur: float,
+        correlation: int,
+        stream: int = 7,
+        device: int = 0,
+        **args: Any,
+    ) -> None:
         cat = "gpu_memset" if name.startswith("Memset") else "gpu_memcpy"
         given = {"device": device, "stream": stream, "correlation": correlation}
         self.add(name, cat, ts, dur, pid=device, tid=stream, args=given | args)
 
-    def launched(self, name: str, ts: float, at: float, dur: float, op: int | None = None, tid: int = MAIN, **args: Any) -> None:
+    def launched(
+        self,
+        name: str,
+        ts: float,
+        at: float,
+        dur: float,
+        op: int | None = None,
+        tid: int = MAIN,
+        **args: Any,
+    ) -> None:
         """A kernel with its launch of 1 µs."""
         self.kernel(name, at, dur, self.call("cudaLaunchKernel", ts, 1, op, tid), op, **args)
 
-    def memory(self, ts: float, size: int, address: int, total: int, reserved: int = 0, device: int = -1, tid: int = MAIN) -> None:
-        args = {"Total Reserved": reserved, "Total Allocated": total, "Bytes": size, "Addr": address, "Device Id": device}
-        self.add("[memory]", "cpu_instant_event", ts, None, tid=tid, args={**args, "Device Type": 0 if device < 0 else 1})
+    def memory(
+        self,
+        ts: float,
+        size: int,
+        address: int,
+        total: int,
+        reserved: int = 0,
+        device: int = -1,
+        tid: int = MAIN,
+    ) -> None:
+        args = {
+            "Total Reserved": reserved,
+            "Total Allocated": total,
+            "Bytes": size,
+            "Addr": address,
+            "Device Id": device,
+        }
+        self.add(
+            "[memory]",
+            "cpu_instant_event",
+            ts,
+            None,
+            tid=tid,
+            args={**args, "Device Type": 0 if device < 0 else 1},
+        )
 
-    def flow(self, ident: int, start: tuple[int, int, float], finish: tuple[int, int, float]) -> None:
+    def flow(
+        self, ident: int, start: tuple[int, int, float], finish: tuple[int, int, float]
+    ) -> None:
         for phase, (pid, tid, ts) in (("s", start), ("f", finish)):
             more = {"bp": "e"} if phase == "f" else {}
-            self.events.append({"ph": phase, "id": ident, "pid": pid, "tid": tid, "ts": ts, "cat": "ac2g", "name": "ac2g", **more})
+            self.events.append(
+                {
+                    "ph": phase,
+                    "id": ident,
+                    "pid": pid,
+                    "tid": tid,
+                    "ts": ts,
+                    "cat": "ac2g",
+                    "name": "ac2g",
+                    **more,
+                }
+            )
 
     def named(self, pid: Any, label: str = "", tid: Any = None, thread: str = "") -> None:
         if label:
-            self.events.append({"name": "process_labels", "ph": "M", "pid": pid, "tid": 0, "args": {"labels": label}})
+            self.events.append(
+                {
+                    "name": "process_labels",
+                    "ph": "M",
+                    "pid": pid,
+                    "tid": 0,
+                    "args": {"labels": label},
+                }
+            )
         if thread:
-            self.events.append({"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": thread}})
+            self.events.append(
+                {"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": thread}}
+            )
 
     def encode(self) -> bytes:
         return json.dumps({**self.metadata, "traceEvents": self.events}).encode()
@@ -118,7 +219,11 @@ def profile(folder: Path, *files: Kineto | bytes, names: tuple[str, ...] = ()) -
 
 def load(*paths: Path) -> Profile:
     """The profile of some files, taken as Chrome traces."""
-    return Profile(Run.read(RunFiles("run", paths[0].parent, tuple(LocalFile(p) for p in paths), 0.0, "chrome")))
+    return Profile(
+        Run.read(
+            RunFiles("run", paths[0].parent, tuple(LocalFile(p) for p in paths), 0.0, "chrome")
+        )
+    )
 
 
 class Plain:
@@ -146,13 +251,19 @@ class Plain:
 
     @cached_property
     def calls(self) -> dict[int, dict[str, Any]]:
-        return {e["args"]["correlation"]: e for e in self.of("cuda_runtime", "cuda_driver", "runtime")}
+        return {
+            e["args"]["correlation"]: e for e in self.of("cuda_runtime", "cuda_driver", "runtime")
+        }
 
     def external(self, event: dict[str, Any]) -> Any:
         return event["args"].get("External id", event["args"].get("external id"))
 
     def named(self, *starts: str) -> list[dict[str, Any]]:
-        found = [e for e in self.slices if e["name"].startswith(starts) and "gpu" not in str(e.get("cat"))]
+        found = [
+            e
+            for e in self.slices
+            if e["name"].startswith(starts) and "gpu" not in str(e.get("cat"))
+        ]
         return sorted(found, key=lambda e: e["ts"])
 
     def totals(self, events: list[dict[str, Any]]) -> dict[str, tuple[int, Decimal]]:
@@ -181,7 +292,9 @@ def length(spans: list[tuple[Decimal, Decimal]]) -> Decimal:
     return sum((b - a for a, b in spans), Decimal(0))
 
 
-def without(spans: list[tuple[Decimal, Decimal]], other: list[tuple[Decimal, Decimal]]) -> list[tuple[Decimal, Decimal]]:
+def without(
+    spans: list[tuple[Decimal, Decimal]], other: list[tuple[Decimal, Decimal]]
+) -> list[tuple[Decimal, Decimal]]:
     """What of some spans lies outside of others."""
     out = []
     rest = union(other)

@@ -18,21 +18,56 @@ from tests.support.xspace import PlaneWriter, xspace
 UNIT = 700
 """All times are multiples of it, so that begins and ends often meet; ps."""
 HOST_NAMES = (
-    *("IteratorGetNext", "dense/MatMul:MatMul", "b/Add:Add", "Iterator::Root", "Iterator::Root::Map", "Iterator::Root::TFRecord"),
-    *("ExecutorState::Process", "MEMCPYHTOD", "MEMCPYHTOH", "InfeedEnqueueTuple:InfeedEnqueueTuple", "EagerKernelExecute", "plain"),
+    *(
+        "IteratorGetNext",
+        "dense/MatMul:MatMul",
+        "b/Add:Add",
+        "Iterator::Root",
+        "Iterator::Root::Map",
+        "Iterator::Root::TFRecord",
+    ),
+    *(
+        "ExecutorState::Process",
+        "MEMCPYHTOD",
+        "MEMCPYHTOH",
+        "InfeedEnqueueTuple:InfeedEnqueueTuple",
+        "EagerKernelExecute",
+        "plain",
+    ),
 )
-ITERATORS = {"Iterator::Root": (1, 0), "Iterator::Root::Map": (2, 1), "Iterator::Root::TFRecord": (3, 1)}
+ITERATORS = {
+    "Iterator::Root": (1, 0),
+    "Iterator::Root::Map": (2, 1),
+    "Iterator::Root::TFRecord": (3, 1),
+}
 """The id of each iterator, and that of the one it is in."""
-GPU_NAMES = ("sgemm", "half_gemm", "MemcpyHToD", "MemcpyD2H", "MemcpyDToD", "ncclAllReduce", "Memset")
+GPU_NAMES = (
+    "sgemm",
+    "half_gemm",
+    "MemcpyHToD",
+    "MemcpyD2H",
+    "MemcpyDToD",
+    "ncclAllReduce",
+    "Memset",
+)
 DETAILS = (
     "regs:32 static_shared:16 dynamic_shared:0 grid:4,1,1 block:128,1,1 occ_pct:75",
     "regs:8 static_shared:0 dynamic_shared:64 grid:1,1,1 block:32,1,1 occ_pct:25",
 )
 
 Span = tuple[str, int, int]
-SPANS = st.lists(st.tuples(st.sampled_from(HOST_NAMES), st.integers(0, 40), st.integers(0, 12)), max_size=10)
+SPANS = st.lists(
+    st.tuples(st.sampled_from(HOST_NAMES), st.integers(0, 40), st.integers(0, 12)), max_size=10
+)
 KERNELS = st.lists(
-    st.tuples(st.sampled_from(GPU_NAMES), st.integers(0, 40), st.integers(0, 8), st.integers(0, 3), st.integers(0, 2)), max_size=10
+    st.tuples(
+        st.sampled_from(GPU_NAMES),
+        st.integers(0, 40),
+        st.integers(0, 8),
+        st.integers(0, 3),
+        st.integers(0, 2),
+    ),
+    max_size=10,
 )
 
 
@@ -62,20 +97,39 @@ class Made:
     def encode(self, order: Sequence[int] | None = None) -> bytes:
         """The file, the lines of each plane in an order."""
         host = PlaneWriter("/host:CPU")
-        lines: list[tuple[PlaneWriter, str, list[bytes], int]] = [(host, "python", self._marked(host), 1)]
+        lines: list[tuple[PlaneWriter, str, list[bytes], int]] = [
+            (host, "python", self._marked(host), 1)
+        ]
         for number, spans in enumerate(self.threads):
             ordered = sorted(spans, key=lambda s: (s[1], -s[2]))
-            events = [host.event(n, b * UNIT, d * UNIT, **self._link(b), **_iterator(n)) for n, b, d in ordered]
+            events = [
+                host.event(n, b * UNIT, d * UNIT, **self._link(b), **_iterator(n))
+                for n, b, d in ordered
+            ]
             lines.append((host, f"pool {number}", events, 10 + number))
         for allocator in range(2):
-            lines.append((host, f"allocator {allocator}", self._allocations(host, allocator), 50 + allocator))
+            lines.append(
+                (host, f"allocator {allocator}", self._allocations(host, allocator), 50 + allocator)
+            )
         planes = [host]
         if self.streams is not None:
-            gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0})
+            gpu = PlaneWriter(
+                "/device:GPU:0",
+                {"device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0},
+            )
             planes.append(gpu)
             for number, kernels in enumerate(self.streams):
-                lines.append((gpu, f"Stream #{number}(Compute)", self._kernels(gpu, kernels, number), 20 + number))
-            marks = [gpu.event(str(i), b * UNIT, d * UNIT, group_id=i) for i, (b, d) in self._numbered()]
+                lines.append(
+                    (
+                        gpu,
+                        f"Stream #{number}(Compute)",
+                        self._kernels(gpu, kernels, number),
+                        20 + number,
+                    )
+                )
+            marks = [
+                gpu.event(str(i), b * UNIT, d * UNIT, group_id=i) for i, (b, d) in self._numbered()
+            ]
             lines.append((gpu, "Steps", marks, -559038737))
         for at in order if order is not None else range(len(lines)):
             plane, name, events, ident = lines[at]
@@ -94,7 +148,9 @@ class Made:
 
     def _marked(self, host: PlaneWriter) -> list[bytes]:
         return [
-            host.event("train", b * UNIT, d * UNIT, step_num=i, _r=1, _pt=1, _p=900 + i, **self._grouped(i))
+            host.event(
+                "train", b * UNIT, d * UNIT, step_num=i, _r=1, _pt=1, _p=900 + i, **self._grouped(i)
+            )
             for i, (b, d) in self._numbered()
         ]
 
@@ -106,9 +162,13 @@ class Made:
         mine = max(before, key=lambda i: (self.steps[i][0], i))
         return {"_ct": 1, "_c": 900 + mine, **self._grouped(mine)}
 
-    def _kernels(self, gpu: PlaneWriter, kernels: list[tuple[str, int, int, int, int]], stream: int) -> list[bytes]:
+    def _kernels(
+        self, gpu: PlaneWriter, kernels: list[tuple[str, int, int, int, int]], stream: int
+    ) -> list[bytes]:
         out = []
-        for at, (name, begin, length, step, kind) in enumerate(sorted(kernels, key=lambda k: (k[1], -k[2]))):
+        for at, (name, begin, length, step, kind) in enumerate(
+            sorted(kernels, key=lambda k: (k[1], -k[2]))
+        ):
             stats: dict[str, Any] = {"correlation_id": 1 + 100 * stream + at}
             if self.steps:
                 stats["group_id"] = step % len(self.steps)
@@ -131,7 +191,12 @@ class Made:
                 alive.append((address, size))
             used = sum(s for _, s in alive)
             peak = max(peak, used)
-            state = {"bytes_allocated": used, "bytes_reserved": 0, "bytes_available": 2**20 - used, "peak_bytes_in_use": peak}
+            state = {
+                "bytes_allocated": used,
+                "bytes_reserved": 0,
+                "bytes_available": 2**20 - used,
+                "peak_bytes_in_use": peak,
+            }
             group = self._link(at).get("group_id")
             out.append(
                 host.event(
@@ -157,7 +222,9 @@ def _iterator(name: str) -> dict[str, Any]:
 
 def opened(data: bytes, name: str = "host-a.xplane.pb", form: str = "xspace") -> Profile:
     """The profile of a file that is nowhere but here."""
-    return Profile(Run.read(RunFiles("run", Path("/run"), (Memory(data, name),), 0.0, form), keep=False))  # type: ignore[arg-type]
+    return Profile(
+        Run.read(RunFiles("run", Path("/run"), (Memory(data, name),), 0.0, form), keep=False)
+    )  # type: ignore[arg-type]
 
 
 @st.composite
@@ -167,7 +234,9 @@ def runs(draw: st.DrawFn, gpu: bool | None = None) -> Made:
     threads = draw(st.lists(SPANS, max_size=3))
     with_gpu = draw(st.booleans()) if gpu is None else gpu
     streams = draw(st.lists(KERNELS, max_size=3)) if with_gpu else None
-    blocks = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 300), st.booleans()), max_size=30))
+    blocks = draw(
+        st.lists(st.tuples(st.integers(0, 1), st.integers(1, 300), st.booleans()), max_size=30)
+    )
     return Made(steps, threads, streams, blocks)
 
 

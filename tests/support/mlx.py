@@ -20,7 +20,9 @@ class array:
         self.value: float | None = None
 
     def __add__(self, other: array | float) -> array:
-        return array(lambda: evaluated(self) + (evaluated(other) if isinstance(other, array) else other))
+        return array(
+            lambda: evaluated(self) + (evaluated(other) if isinstance(other, array) else other)
+        )
 
     def item(self) -> float:
         return evaluated(self)

@@ -17,8 +17,23 @@ BOOT_US = Decimal("56635864652.5")
 NONE = 4294967295
 DATE = "20250109084754"
 
-PMU = ["aicore_time(us)", "aic_total_cycles", "aic_mac_time(us)", "aic_mac_ratio", "aic_mte2_ratio", "aiv_vec_ratio", "cube_utilization(%)"]
-TENSORS = ["Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"]
+PMU = [
+    "aicore_time(us)",
+    "aic_total_cycles",
+    "aic_mac_time(us)",
+    "aic_mac_ratio",
+    "aic_mte2_ratio",
+    "aiv_vec_ratio",
+    "cube_utilization(%)",
+]
+TENSORS = [
+    "Input Shapes",
+    "Input Data Types",
+    "Input Formats",
+    "Output Shapes",
+    "Output Data Types",
+    "Output Formats",
+]
 
 
 @dataclass
@@ -55,7 +70,9 @@ class Iteration:
     device: int = 0
 
 
-def training(iterations: int = 4, device: int = 0, slow: str = "0") -> tuple[list[Task], list[Iteration]]:
+def training(
+    iterations: int = 4, device: int = 0, slow: str = "0"
+) -> tuple[list[Task], list[Iteration]]:
     """An iteration waits 300 µs for its input, computes 400 + 200, reduces 100, of which 60 behind it; `slow` µs more of the latter."""
     tasks: list[Task] = []
     marks: list[Iteration] = []
@@ -64,13 +81,60 @@ def training(iterations: int = 4, device: int = 0, slow: str = "0") -> tuple[lis
         gap = Decimal(300) if i else None
         forward = at + (gap or Decimal(0))
         tasks += [
-            Task("gradients/layer/MatMul_1", "MatMulV2", forward, Decimal("400.5"), device=device, task=3 * i + 1),
-            Task("trans_TransData_0", "TransData", forward + 401, Decimal("150.25"), "AI_VECTOR_CORE", device, task=3 * i + 2, mac="0"),
-            Task("getnext/Cast", "Cast", forward + 560, Decimal("40"), "AI_CPU", device, types="INT64", task=3 * i + 3, mac="N/A"),
+            Task(
+                "gradients/layer/MatMul_1",
+                "MatMulV2",
+                forward,
+                Decimal("400.5"),
+                device=device,
+                task=3 * i + 1,
+            ),
+            Task(
+                "trans_TransData_0",
+                "TransData",
+                forward + 401,
+                Decimal("150.25"),
+                "AI_VECTOR_CORE",
+                device,
+                task=3 * i + 2,
+                mac="0",
+            ),
+            Task(
+                "getnext/Cast",
+                "Cast",
+                forward + 560,
+                Decimal("40"),
+                "AI_CPU",
+                device,
+                types="INT64",
+                task=3 * i + 3,
+                mac="N/A",
+            ),
         ]
         backward, end = forward + 600, forward + 660 + more
-        tasks.append(Task("hcom_allReduce__674_0_1", "hcom_allReduce_", forward + 560, 100 + more, "COMMUNICATION", device, None))
-        marks.append(Iteration(i + 1, at, forward, backward, end, gap, [(forward + 560, forward + 660 + more)], device=device))
+        tasks.append(
+            Task(
+                "hcom_allReduce__674_0_1",
+                "hcom_allReduce_",
+                forward + 560,
+                100 + more,
+                "COMMUNICATION",
+                device,
+                None,
+            )
+        )
+        marks.append(
+            Iteration(
+                i + 1,
+                at,
+                forward,
+                backward,
+                end,
+                gap,
+                [(forward + 560, forward + 660 + more)],
+                device=device,
+            )
+        )
         at = end
     return tasks, marks
 
@@ -80,7 +144,9 @@ def moment(value: Decimal, *, tab: bool = True, origin: Decimal = EPOCH_US) -> s
     return f"{origin + value:.3f}" + ("\t" if tab else "")
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, end: str = "\n", bom: bool = False) -> bytes:
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, end: str = "\n", bom: bool = False
+) -> bytes:
     """A CSV as the exporters write it."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator=end)
@@ -89,7 +155,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, end: str =
     return (b"\xef\xbb\xbf" if bom else b"") + out.getvalue().encode()
 
 
-def op_summary(tasks: Sequence[Task], *, age: str = "2025", end: str = "\n", origin: Decimal = EPOCH_US) -> bytes:
+def op_summary(
+    tasks: Sequence[Task], *, age: str = "2025", end: str = "\n", origin: Decimal = EPOCH_US
+) -> bytes:
     """`op_summary_*.csv` of CANN of 2022, 2025 or 2026, or `kernel_details.csv` ("torch"; "level0" at its lowest level)."""
     torch = age in ("torch", "level0")
     block = "Block Num" if age == "2026" else "Block Dim"
@@ -109,9 +177,17 @@ def op_summary(tasks: Sequence[Task], *, age: str = "2025", end: str = "\n", ori
     if age not in ("2022", "level0"):
         columns["OP State"] = lambda t: "N/A" if t.stream is None else "static"
     core = "Accelerator Core" if torch else "Task Type"
-    columns[core] = lambda t: ("HCCL" if t.stream is None else "N/A") if age == "level0" else t.core if age == "2026" else _old(t.core)
+    columns[core] = lambda t: (
+        ("HCCL" if t.stream is None else "N/A")
+        if age == "level0"
+        else t.core
+        if age == "2026"
+        else _old(t.core)
+    )
     unit = "" if age == "2022" else "(us)"
-    columns["Start Time(us)" if torch else f"Task Start Time{unit}"] = lambda t: moment(t.start, origin=origin)
+    columns["Start Time(us)" if torch else f"Task Start Time{unit}"] = lambda t: moment(
+        t.start, origin=origin
+    )
     columns["Duration(us)" if torch else "Task Duration(us)"] = lambda t: t.length
     columns["Wait Time(us)" if torch else "Task Wait Time(us)"] = lambda t: 0
     columns[block] = lambda t: 0 if t.stream is None else t.block
@@ -120,12 +196,18 @@ def op_summary(tasks: Sequence[Task], *, age: str = "2025", end: str = "\n", ori
             columns[block.replace("Block", "Mix Block")] = lambda t: 0
         tensors = {"Input Shapes": lambda t: t.shapes, "Input Data Types": lambda t: t.types}
         for name in TENSORS:
-            columns[name] = lambda t, name=name: "N/A" if t.stream is None else tensors.get(name, lambda t: "ND")(t)
+            columns[name] = lambda t, name=name: (
+                "N/A" if t.stream is None else tensors.get(name, lambda t: "ND")(t)
+            )
         columns["Context ID"] = lambda t: "N/A"
         for name in PMU:
-            columns[name] = lambda t, name=name: "N/A" if t.stream is None else t.mac if name == "aic_mac_ratio" else "0.25"
+            columns[name] = lambda t, name=name: (
+                "N/A" if t.stream is None else t.mac if name == "aic_mac_ratio" else "0.25"
+            )
     ordered = sorted(tasks, key=lambda t: (t.device, t.start))
-    return table(list(columns), [[of(task) for of in columns.values()] for task in ordered], end=end)
+    return table(
+        list(columns), [[of(task) for of in columns.values()] for task in ordered], end=end
+    )
 
 
 def _old(core: str) -> str:
@@ -138,28 +220,72 @@ def op_statistic(tasks: Sequence[Task]) -> bytes:
     for task in tasks:
         if task.stream is not None:
             groups.setdefault((task.device, task.type, task.core), []).append(task.length)
-    header = ["Device_id", "OP Type", "Core Type", "Count", "Total Time(us)", "Min Time(us)", "Avg Time(us)", "Max Time(us)", "Ratio(%)"]
+    header = [
+        "Device_id",
+        "OP Type",
+        "Core Type",
+        "Count",
+        "Total Time(us)",
+        "Min Time(us)",
+        "Avg Time(us)",
+        "Max Time(us)",
+        "Ratio(%)",
+    ]
     total = {d: sum(sum(v) for (e, _, _), v in groups.items() if e == d) for d, _, _ in groups}
     rows = [
-        [d, kind, core, len(v), sum(v), min(v), sum(v) / len(v), max(v), round(100 * sum(v) / total[d], 3)]
+        [
+            d,
+            kind,
+            core,
+            len(v),
+            sum(v),
+            min(v),
+            sum(v) / len(v),
+            max(v),
+            round(100 * sum(v) / total[d], 3),
+        ]
         for (d, kind, core), v in groups.items()
     ]
     return table(header, rows)
 
 
-def step_trace(iterations: Sequence[Iteration], *, age: str = "2025", underflow: bool = False) -> bytes:
+def step_trace(
+    iterations: Sequence[Iteration], *, age: str = "2025", underflow: bool = False
+) -> bytes:
     """`step_trace_*.csv`. With `underflow` the first reduce of an iteration is as the C++ exporter writes it, and rows are ragged."""
     unit = "" if age == "2022" else "(us)"
     most = max(len(i.reduces) for i in iterations)
     header = [] if age == "2022" else ["Device_id"]
-    header += ["Iteration ID", f"FP Start{unit}", f"BP End{unit}", f"Iteration End{unit}", "Iteration Time(us)", "FP to BP Time(us)"]
-    header += ["Grad Refresh Bound(us)" if age == "2022" else "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"]
+    header += [
+        "Iteration ID",
+        f"FP Start{unit}",
+        f"BP End{unit}",
+        f"Iteration End{unit}",
+        "Iteration Time(us)",
+        "FP to BP Time(us)",
+    ]
+    header += [
+        "Grad Refresh Bound(us)" if age == "2022" else "Iteration Refresh(us)",
+        "Data Aug Bound(us)",
+        "Model ID",
+    ]
     header += ["Reduce Start(us)", "Reduce Duration(us)"] * most
     rows = []
     for one in iterations:
         row: list[object] = [] if age == "2022" else [one.device]
-        row += [one.number, moment(one.forward), moment(one.backward), moment(one.end), one.end - one.start - (one.gap or 0)]
-        row += [one.backward - one.forward, one.end - one.backward, "N/A" if one.gap is None else one.gap, one.model]
+        row += [
+            one.number,
+            moment(one.forward),
+            moment(one.backward),
+            moment(one.end),
+            one.end - one.start - (one.gap or 0),
+        ]
+        row += [
+            one.backward - one.forward,
+            one.end - one.backward,
+            "N/A" if one.gap is None else one.gap,
+            one.model,
+        ]
         for k, (start, stop) in enumerate(one.reduces):
             wrapped = Decimal(2**64) / 1000 - (stop - start)
             row += [moment(start), f"{wrapped:.3f}" if underflow and k == 0 else stop - start]
@@ -172,12 +298,22 @@ def step_trace_json(iterations: Sequence[Iteration], *, origin: Decimal = BOOT_U
     """`step_trace_*.json` of CANN before 7.0: numbers, of a clock that began with the machine."""
     events: list[dict[str, Any]] = [
         {"name": "process_name", "pid": 1, "tid": 0, "args": {"name": "Step Trace"}, "ph": "M"},
-        {"name": "thread_name", "pid": 1, "tid": 1, "args": {"name": f"Model ID:{iterations[0].model}"}, "ph": "M"},
+        {
+            "name": "thread_name",
+            "pid": 1,
+            "tid": 1,
+            "args": {"name": f"Model ID:{iterations[0].model}"},
+            "ph": "M",
+        },
     ]
     for one in iterations:
         at = {"pid": 1, "tid": 1, "ph": "X"}
         ident = {"Iteration ID": one.number}
-        marks = {"FP Start": float(origin + one.forward), "BP End": float(origin + one.backward), "Iteration End": float(origin + one.end)}
+        marks = {
+            "FP Start": float(origin + one.forward),
+            "BP End": float(origin + one.backward),
+            "Iteration End": float(origin + one.end),
+        }
         events += [
             {
                 "name": f"Iteration {one.number}",
@@ -211,11 +347,21 @@ def step_trace_json(iterations: Sequence[Iteration], *, origin: Decimal = BOOT_U
         ]
         for k, (start, stop) in enumerate(one.reduces):
             name = f"Reduce_{one.number}_{k}"
-            events.append({"name": name, "ts": float(origin + start), "dur": float(stop - start), "args": ident, **at})
+            events.append(
+                {
+                    "name": name,
+                    "ts": float(origin + start),
+                    "dur": float(stop - start),
+                    "args": ident,
+                    **at,
+                }
+            )
     return json.dumps(events).encode()
 
 
-def timeline(tasks: Sequence[Task], *, origin: Decimal = EPOCH_US, texts: bool = True, torch: int = 0) -> bytes:
+def timeline(
+    tasks: Sequence[Task], *, origin: Decimal = EPOCH_US, texts: bool = True, torch: int = 0
+) -> bytes:
     """`msprof_*.json`, or with `torch` steps `trace_view.json`: tasks with their launches, waits between them that are no work."""
 
     def at(value: Decimal) -> object:
@@ -229,25 +375,62 @@ def timeline(tasks: Sequence[Task], *, origin: Decimal = EPOCH_US, texts: bool =
     }
     events: list[dict[str, Any]] = []
     for name, pid in layers.items():
-        events.append({"name": "process_name", "pid": pid, "tid": 0, "ph": "M", "args": {"name": name}})
         events.append(
-            {"name": "process_labels", "pid": pid, "tid": 0, "ph": "M", "args": {"labels": "CPU" if name == "CANN" else f"NPU {device}"}}
+            {"name": "process_name", "pid": pid, "tid": 0, "ph": "M", "args": {"name": name}}
         )
-    events.append({"name": "thread_name", "pid": layers["Communication"], "tid": 0, "ph": "M", "args": {"name": "Group 1 Communication"}})
+        events.append(
+            {
+                "name": "process_labels",
+                "pid": pid,
+                "tid": 0,
+                "ph": "M",
+                "args": {"labels": "CPU" if name == "CANN" else f"NPU {device}"},
+            }
+        )
+    events.append(
+        {
+            "name": "thread_name",
+            "pid": layers["Communication"],
+            "tid": 0,
+            "ph": "M",
+            "args": {"name": "Group 1 Communication"},
+        }
+    )
     for i, task in enumerate(tasks):
         ident = {"connection_id": i + 1}
         launch = {"Mode": "launch", "level": "node", "item_id": task.name, **ident}
         events.append(
-            {"name": "Node@launch", "pid": layers["CANN"], "tid": 77, "ts": at(task.start - 9), "dur": 4.0, "ph": "X", "args": launch}
+            {
+                "name": "Node@launch",
+                "pid": layers["CANN"],
+                "tid": 77,
+                "ts": at(task.start - 9),
+                "dur": 4.0,
+                "ph": "X",
+                "args": launch,
+            }
         )
         common = {"name": task.name, "ts": at(task.start), "dur": float(task.length), "ph": "X"}
         if task.stream is None:
             events.append(
-                {**common, "pid": layers["Communication"], "tid": 0, "args": {**ident, "data_type": "FP32", "count": 256, "rank_size": 2}}
+                {
+                    **common,
+                    "pid": layers["Communication"],
+                    "tid": 0,
+                    "args": {**ident, "data_type": "FP32", "count": 256, "rank_size": 2},
+                }
             )
         else:
-            args = {"Model Id": task.model, "Task Type": task.core, "Physic Stream Id": task.stream, "Task Id": task.task, **ident}
-            events.append({**common, "pid": layers["Ascend Hardware"], "tid": task.stream, "args": args})
+            args = {
+                "Model Id": task.model,
+                "Task Type": task.core,
+                "Physic Stream Id": task.stream,
+                "Task Id": task.task,
+                **ident,
+            }
+            events.append(
+                {**common, "pid": layers["Ascend Hardware"], "tid": task.stream, "args": args}
+            )
             wait = {**args, "Task Type": "EVENT_WAIT", "connection_id": NONE}
             events.append(
                 {
@@ -262,10 +445,20 @@ def timeline(tasks: Sequence[Task], *, origin: Decimal = EPOCH_US, texts: bool =
             )
     copy = {"Task Type": "MEMCPY_ASYNC", "operation": "host to device", "size(B)": 4096}
     events.append(
-        {"name": "MEMCPY_ASYNC", "pid": layers["Ascend Hardware"], "tid": 3, "ts": at(Decimal(1)), "dur": 5.0, "ph": "X", "args": copy}
+        {
+            "name": "MEMCPY_ASYNC",
+            "pid": layers["Ascend Hardware"],
+            "tid": 3,
+            "ts": at(Decimal(1)),
+            "dur": 5.0,
+            "ph": "X",
+            "args": copy,
+        }
     )
     if torch:
-        events.append({"name": "process_name", "pid": 1000, "tid": 0, "ph": "M", "args": {"name": "Python"}})
+        events.append(
+            {"name": "process_name", "pid": 1000, "tid": 0, "ph": "M", "args": {"name": "Python"}}
+        )
         each = max(t.start + t.length for t in tasks) / torch
         for i in range(torch):
             begin = each * i
@@ -282,12 +475,28 @@ def timeline(tasks: Sequence[Task], *, origin: Decimal = EPOCH_US, texts: bool =
                 }
             )
             events.append(
-                {"name": "aten::mm", "cat": "cpu_op", "pid": 1000, "tid": 5, "ts": at(begin + 2), "dur": 3.0, "ph": "X", "args": {}}
+                {
+                    "name": "aten::mm",
+                    "cat": "cpu_op",
+                    "pid": 1000,
+                    "tid": 5,
+                    "ts": at(begin + 2),
+                    "dur": 3.0,
+                    "ph": "X",
+                    "args": {},
+                }
             )
     return json.dumps(events).encode()
 
 
-def prof(folder: Path, tasks: Sequence[Task], iterations: Sequence[Iteration] = (), *, files: Sequence[str] = (), **more: bytes) -> Path:
+def prof(
+    folder: Path,
+    tasks: Sequence[Task],
+    iterations: Sequence[Iteration] = (),
+    *,
+    files: Sequence[str] = (),
+    **more: bytes,
+) -> Path:
     """`PROF_*` of CANN since 7.0; `files` chooses among op_summary, op_statistic, step_trace, msprof; `more` are further files by module."""
     out = folder / "mindstudio_profiler_output"
     out.mkdir(parents=True)
@@ -314,23 +523,42 @@ def older(folder: Path, tasks: Sequence[Task], iterations: Sequence[Iteration]) 
     for name in ("summary", "timeline"):
         (base / name).mkdir(parents=True)
     (base / "timeline" / f"step_trace_{device}_2_1.json").write_bytes(step_trace_json(iterations))
-    (base / "timeline" / f"msprof_{device}_2_1.json").write_bytes(timeline(tasks, origin=BOOT_US, texts=False))
-    (base / "summary" / f"op_summary_{device}_2_1.csv").write_bytes(op_summary(tasks, age="2022", origin=BOOT_US))
-    info = {"rank_id": device, "DeviceInfo": [{"id": device, "ai_core_num": 32, "aic_frequency": "1000"}]}
+    (base / "timeline" / f"msprof_{device}_2_1.json").write_bytes(
+        timeline(tasks, origin=BOOT_US, texts=False)
+    )
+    (base / "summary" / f"op_summary_{device}_2_1.csv").write_bytes(
+        op_summary(tasks, age="2022", origin=BOOT_US)
+    )
+    info = {
+        "rank_id": device,
+        "DeviceInfo": [{"id": device, "ai_core_num": 32, "aic_frequency": "1000"}],
+    }
     (base / f"info.json.{device}").write_text(json.dumps(info))
-    boot = {"collectionTimeBegin": str(int(EPOCH_US)), "clockMonotonicRaw": str(int(BOOT_US * 1000))}
+    boot = {
+        "collectionTimeBegin": str(int(EPOCH_US)),
+        "clockMonotonicRaw": str(int(BOOT_US * 1000)),
+    }
     (base / f"start_info.{device}").write_text(json.dumps(boot))
     return folder
 
 
 def torch_npu(
-    folder: Path, tasks: Sequence[Task], *, rank: int = 0, steps: int = 2, level: str = "torch", origin: Decimal = EPOCH_US, **more: bytes
+    folder: Path,
+    tasks: Sequence[Task],
+    *,
+    rank: int = 0,
+    steps: int = 2,
+    level: str = "torch",
+    origin: Decimal = EPOCH_US,
+    **more: bytes,
 ) -> Path:
     """`*_ascend_pt/ASCEND_PROFILER_OUTPUT`; `more` are further files by their whole stem. `origin` is µs of Unix time."""
     out = folder / "ASCEND_PROFILER_OUTPUT"
     out.mkdir(parents=True)
     (folder / f"profiler_info_{rank}.json").write_text(json.dumps({"rank_id": rank}))
-    (out / "kernel_details.csv").write_bytes(op_summary(tasks, age=level, end="\r\n", origin=origin))
+    (out / "kernel_details.csv").write_bytes(
+        op_summary(tasks, age=level, end="\r\n", origin=origin)
+    )
     (out / "op_statistic.csv").write_bytes(op_statistic(tasks))
     (out / "trace_view.json").write_bytes(timeline(tasks, torch=steps, origin=origin))
     for stem, data in more.items():

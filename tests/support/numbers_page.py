@@ -35,20 +35,32 @@ the table at the end, each with the test that checks our value.
 
 def page() -> str:
     """The text of the page."""
-    ways = {name: f"p.{name}" for name in (*_plain(), *VIEWS)} | {COMPARISON: "nbprof.compare(a, b)"}
+    ways = {name: f"p.{name}" for name in (*_plain(), *VIEWS)} | {
+        COMPARISON: "nbprof.compare(a, b)"
+    }
     parts = [HEAD]
     for name, way in ways.items():
         face = VIEWS.get(name)
-        parts.append(f"## `{way}`\n\n{_prose(inspect.getdoc(face or getattr(Profile, name)) or '')}\n")
+        parts.append(
+            f"## `{way}`\n\n{_prose(inspect.getdoc(face or getattr(Profile, name)) or '')}\n"
+        )
         parts += [_columns(SCHEMA[name])] if name in SCHEMA else []
         parts += _inside(name, way)
         for member in members(name) if face else []:
             # What a frame holds that every view has is told above, in the docstring of its view.
             doc = inspect.getdoc(getattr(face, member)) if member in vars(face) else ""
-            call = "" if isinstance(inspect.getattr_static(face, member), (property, cached_property, accessor)) else "(…)"
+            call = (
+                ""
+                if isinstance(
+                    inspect.getattr_static(face, member), (property, cached_property, accessor)
+                )
+                else "(…)"
+            )
             parts.append(f"### `{way}.{member}{call}`\n\n{_prose(doc or '')}\n")
             frame = f"{name}.{member}"
-            parts += [_columns([*SCHEMA[frame], *WHERE_KNOWN.get(frame, [])])] if frame in SCHEMA else []
+            parts += (
+                [_columns([*SCHEMA[frame], *WHERE_KNOWN.get(frame, [])])] if frame in SCHEMA else []
+            )
             parts += _inside(frame, f"{way}.{member}")
     parts.append(_deviations())
     return "\n".join(parts)
@@ -56,19 +68,31 @@ def page() -> str:
 
 def _plain() -> list[str]:
     """What `p.` has without an accessor: single frames, and mappings that hold frames."""
-    return list(dict.fromkeys(name for name in (frame.partition(".")[0] for frame in SCHEMA) if name not in {*VIEWS, "ascend"}))
+    return list(
+        dict.fromkeys(
+            name
+            for name in (frame.partition(".")[0] for frame in SCHEMA)
+            if name not in {*VIEWS, "ascend"}
+        )
+    )
 
 
 def _inside(name: str, way: str) -> list[str]:
     """The frames that a mapping holds."""
     held = [frame for frame in SCHEMA if frame.rpartition(".")[0] == name and name not in VIEWS]
-    return [f'### `{way}["{frame.rpartition(".")[2]}"]`\n\n{_columns(SCHEMA[frame])}' for frame in held]
+    return [
+        f'### `{way}["{frame.rpartition(".")[2]}"]`\n\n{_columns(SCHEMA[frame])}' for frame in held
+    ]
 
 
 def members(view: str) -> list[str]:
     """Public frames and tables of a view in the order in which they are written; what every view has, and views in it, are left out."""
     face = VIEWS[view]
-    own = [n for n in vars(face) if not n.startswith("_") and n not in _OF_EVERY_VIEW and f"{view}.{n}" not in VIEWS]
+    own = [
+        n
+        for n in vars(face)
+        if not n.startswith("_") and n not in _OF_EVERY_VIEW and f"{view}.{n}" not in VIEWS
+    ]
     return (["frame"] if hasattr(face, "frame") and "frame" not in own else []) + own
 
 
@@ -94,9 +118,19 @@ def _deviations() -> str:
     for d in DEVIATIONS:
         found = columns.setdefault((d.tool, d.reason, d.test), [])
         found += [c for c in (f"{d.column} ({PEERS[d.peer]})",) if c not in found]
-    rows = [f"| {tool} | {_cell(', '.join(what))} | {_cell(why)} | `{test}` |" for (tool, why, test), what in sorted(columns.items())]
+    rows = [
+        f"| {tool} | {_cell(', '.join(what))} | {_cell(why)} | `{test}` |"
+        for (tool, why, test), what in sorted(columns.items())
+    ]
     return "\n".join(
-        ["## Where nbprof differs on purpose", "", "| tool | column (compared with) | why | test |", "|---|---|---|---|", *rows, ""]
+        [
+            "## Where nbprof differs on purpose",
+            "",
+            "| tool | column (compared with) | why | test |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
     )
 
 

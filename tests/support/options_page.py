@@ -32,25 +32,48 @@ def files() -> dict[Path, str]:
 
 def _page() -> str:
     text = PAGE.read_text()
-    recording = [*(_row(each, "") for each in declared(Show)), *(_row(each, _in_python(each)) for each in declared(Options))]
+    recording = [
+        *(_row(each, "") for each in declared(Show)),
+        *(_row(each, _in_python(each)) for each in declared(Options)),
+    ]
     recording.append("| `-h`, `--help` | | | Shows the options and runs nothing. |")
-    text = _between(text, "options", ["| `%%nbprof` | `nbprof.profile`, `nbprof.start`, `nbprof.keras.Callback` | Default | |", *recording])
+    text = _between(
+        text,
+        "options",
+        [
+            "| `%%nbprof` | `nbprof.profile`, `nbprof.start`, `nbprof.keras.Callback` | Default | |",
+            *recording,
+        ],
+    )
     sample = [_row(each, f"`{each.name}`") for each in declared(Sampling)]
-    return _between(text, "options of a sample", ["| `%nbprof capture` | `nbprof.capture` | Default | |", *sample])
+    return _between(
+        text,
+        "options of a sample",
+        ["| `%nbprof capture` | `nbprof.capture` | Default | |", *sample],
+    )
 
 
 def _between(text: str, name: str, rows: list[str]) -> str:
     begin, end = f"<!-- {name}: made of their declarations -->\n", f"<!-- end of {name} -->\n"
     before, rest = text.split(begin)
     head, *others = rows
-    return before + begin + "\n".join([head, "|---|---|---|---|", *others]) + "\n" + end + rest.split(end)[1]
+    return (
+        before
+        + begin
+        + "\n".join([head, "|---|---|---|---|", *others])
+        + "\n"
+        + end
+        + rest.split(end)[1]
+    )
 
 
 def _row(each: Declared, python: str) -> str:
     names = [name for name in (each.option.short, each.flag, each.negation) if name]
     if not each.is_flag:
         names[-1] += f" {each.option.metavar}"
-    what = sentence(each.option.help) + (f" {sentence(each.option.more)}" if each.option.more else "")
+    what = sentence(each.option.help) + (
+        f" {sentence(each.option.more)}" if each.option.more else ""
+    )
     flags = ", ".join(f"`{name}`" for name in names)
     return f"| {flags} | {python} | {_default(each)} | {what} |"
 
@@ -63,13 +86,17 @@ def _default(each: Declared) -> str:
 
 
 def _in_python(each: Declared) -> str:
-    reason = f" (not the callback: {each.option.not_in_callback})" if each.option.not_in_callback else ""
+    reason = (
+        f" (not the callback: {each.option.not_in_callback})" if each.option.not_in_callback else ""
+    )
     return f"`{each.name}`{reason}"
 
 
 def _settings() -> list[Declared]:
     """The options that JupyterLab's settings have."""
-    return [each for cls in (Options, Show) for each in declared(cls) if each.option.setting is not None]
+    return [
+        each for cls in (Options, Show) for each in declared(cls) if each.option.setting is not None
+    ]
 
 
 def _key(each: Declared) -> str:
@@ -119,7 +146,9 @@ def _typescript() -> str:
     """Types and defaults of the settings that are options, and the flags that they stand for."""
     properties = {_key(each): (_property(each), each) for each in _settings()}
     types = [f"  {name}: {_TYPESCRIPT[value['type']]};" for name, (value, _) in properties.items()]
-    defaults = [f"  {name}: {_literal(value['default'])}," for name, (value, _) in properties.items()]
+    defaults = [
+        f"  {name}: {_literal(value['default'])}," for name, (value, _) in properties.items()
+    ]
     flags = [f"  {name}: {json.dumps(each.flag)}," for name, (_, each) in properties.items()]
     return "\n".join(
         [

@@ -39,7 +39,16 @@ def _kernels() -> dict[str, Any]:
             ("copy", "", 2.0, 1, 2.0, 2.0, NAN, NAN),
             ("relu", "conv", 1.5, 3, 0.25, 0.75, 12.5, 0),
         ],
-        columns=["kernel", "op", "total_us", "occurrences", "min_us", "max_us", "occupancy_percent", "uses_tensor_core"],
+        columns=[
+            "kernel",
+            "op",
+            "total_us",
+            "occurrences",
+            "min_us",
+            "max_us",
+            "occupancy_percent",
+            "uses_tensor_core",
+        ],
     )
     rows["avg_us"] = rows["total_us"] / rows["occurrences"]
     dense = rows["op"] == "dense"
@@ -47,7 +56,10 @@ def _kernels() -> dict[str, Any]:
         "rows": _records(rows),
         "by_name": _records(kernels.by_name(rows)),
         "by_op": _records(kernels.by_op(rows)),
-        "dense": {"rows": np.flatnonzero(dense).tolist(), "by_name": _records(kernels.by_name(rows[dense]))},
+        "dense": {
+            "rows": np.flatnonzero(dense).tolist(),
+            "by_name": _records(kernels.by_name(rows[dense])),
+        },
     }
 
 
@@ -71,14 +83,19 @@ def _ops() -> dict[str, Any]:
         "rows": _records(rows),
         "by_type": _records(ops.by_type(rows)),
         "by_scope": _records(ops.by_scope(rows, None)),
-        "some": {"rows": np.flatnonzero(some).tolist(), "by_type": _records(ops.by_type(rows[some]))},
+        "some": {
+            "rows": np.flatnonzero(some).tolist(),
+            "by_type": _records(ops.by_type(rows[some])),
+        },
     }
 
 
 def _steps() -> dict[str, Any]:
     """Steps of two hosts, of which one recorded no device, and the summary of those that count."""
     times = np.array([40.0, 10.0, 12.0, 11.0, 13.5, 12.5])
-    rows = pd.DataFrame({"step": [0, 1, 2, 1, 2, 3], "step_time_ms": times, "counted": [False, *[True] * 5]})
+    rows = pd.DataFrame(
+        {"step": [0, 1, 2, 1, 2, 3], "step_time_ms": times, "counted": [False, *[True] * 5]}
+    )
     for category in CATEGORIES:
         rows[f"{category}_ms"] = np.nan
     rows["device_compute_ms"] = [30.0, 4.0, 5.0, NAN, NAN, NAN]

@@ -59,10 +59,25 @@ class Recording:
                 setattr(track.counter, key, value)
         return track
 
-    def event(self, kind: str, time: int, track: int, name: str = "", *, flags: int = 0, sequence: int | None = None, **args: Any) -> Any:
+    def event(
+        self,
+        kind: str,
+        time: int,
+        track: int,
+        name: str = "",
+        *,
+        flags: int = 0,
+        sequence: int | None = None,
+        **args: Any,
+    ) -> Any:
         """`kind` is `begin`, `end`, `instant` or `counter`."""
         event = self.packet(time, sequence, flags).track_event
-        event.type = getattr(pb.TrackEvent, {"counter": "TYPE_COUNTER", "instant": "TYPE_INSTANT"}.get(kind, f"TYPE_SLICE_{kind.upper()}"))
+        event.type = getattr(
+            pb.TrackEvent,
+            {"counter": "TYPE_COUNTER", "instant": "TYPE_INSTANT"}.get(
+                kind, f"TYPE_SLICE_{kind.upper()}"
+            ),
+        )
         event.track_uuid = track
         if name:
             event.name = name
@@ -146,18 +161,32 @@ class Story:
             if ends[0].start < ends[1].start < ends[2].start and not any(s.flow for s in ends):
                 for one, phase in zip(ends, "stf", strict=True):
                     one.flow, one.phase = ident, phase
-        counters = [(f"series {i % 3}", 10_000 + 977 * i, rng.choice((i, i / 4, -i))) for i in range(30)]
+        counters = [
+            (f"series {i % 3}", 10_000 + 977 * i, rng.choice((i, i / 4, -i))) for i in range(30)
+        ]
         return cls(threads, slices, counters)
 
     @classmethod
-    def _fill(cls, rng: random.Random, thread: int, low: int, high: int, depth: int, out: list[Slice], count: int) -> None:
+    def _fill(
+        cls,
+        rng: random.Random,
+        thread: int,
+        low: int,
+        high: int,
+        depth: int,
+        out: list[Slice],
+        count: int,
+    ) -> None:
         at = low
         while at < high and count > 0 and depth < 6:
             start = at + rng.randrange(0, max((high - at) // 4, 1))
             end = rng.randrange(start, high + 1)
             args: dict[str, Any] = {}
             if rng.random() < 0.5:
-                keys = rng.sample(["n", "big", "f", "text", "flag", "shape", "neg", "repeated"], rng.randrange(1, 4))
+                keys = rng.sample(
+                    ["n", "big", "f", "text", "flag", "shape", "neg", "repeated"],
+                    rng.randrange(1, 4),
+                )
                 values = {
                     "n": rng.randrange(1 << rng.randrange(1, 60)), "big": (1 << 63) + rng.randrange(100), "f": rng.random(), "flag": True,
                     "text": f"value {rng.randrange(9)} µ", "shape": [[8, rng.randrange(9)], [3], ["x", 1.5]], "neg": -rng.randrange(1, 1 << 40),
@@ -166,7 +195,17 @@ class Story:
                 args = {key: values[key] for key in keys}
             is_mark = rng.random() < 0.1
             category = rng.choice(("", "net", "disk", "net,disk"))
-            out.append(Slice(thread, f"op {rng.randrange(20)}", start, None if is_mark else end - start, category, args, depth=depth))
+            out.append(
+                Slice(
+                    thread,
+                    f"op {rng.randrange(20)}",
+                    start,
+                    None if is_mark else end - start,
+                    category,
+                    args,
+                    depth=depth,
+                )
+            )
             count -= 1
             if not is_mark:
                 if rng.random() < 0.6:
@@ -179,11 +218,21 @@ class Story:
 
     def json(self) -> str:
         """As a Chrome trace."""
-        head = [{"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "args": {"name": "trainer"}}]
-        head += [{"ph": "M", "name": "thread_name", "pid": 100, "tid": tid, "args": {"name": name}} for tid, name in self.threads.items()]
+        head = [
+            {"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "args": {"name": "trainer"}}
+        ]
+        head += [
+            {"ph": "M", "name": "thread_name", "pid": 100, "tid": tid, "args": {"name": name}}
+            for tid, name in self.threads.items()
+        ]
         events: list[dict[str, Any]] = []
         for one in sorted(self.slices, key=lambda s: s.start):
-            event: dict[str, Any] = {"ph": "i" if one.duration is None else "X", "name": one.name, "pid": 100, "tid": one.thread}
+            event: dict[str, Any] = {
+                "ph": "i" if one.duration is None else "X",
+                "name": one.name,
+                "pid": 100,
+                "tid": one.thread,
+            }
             event["ts"] = one.start / 1000
             if one.duration is not None:
                 event["dur"] = one.duration / 1000
@@ -203,10 +252,15 @@ class Story:
                     "name": "flow",
                 }
                 events.append({**here, "bp": "e"})
-        samples = [{"ph": "C", "name": name, "pid": 100, "ts": at / 1000, "args": {"value": value}} for name, at, value in self.counters]
+        samples = [
+            {"ph": "C", "name": name, "pid": 100, "ts": at / 1000, "args": {"value": value}}
+            for name, at, value in self.counters
+        ]
         return json.dumps(document(*head, *events, *samples))
 
-    def perfetto(self, rng: random.Random, *, interned: bool, forget: bool = False, compressed: bool = False) -> bytes:
+    def perfetto(
+        self, rng: random.Random, *, interned: bool, forget: bool = False, compressed: bool = False
+    ) -> bytes:
         """As a Perfetto trace.
 
         With `interned`, texts have ids on a sequence of each thread, which `forget` clears every now and then; `compressed` as the
@@ -217,7 +271,9 @@ class Story:
         out.track(5, process=(100, "trainer"))
         for tid, name in self.threads.items():
             out.track(tracks[tid], parent=5, thread=(100, tid, name))
-        series = {name: i + 10 for i, name in enumerate(dict.fromkeys(name for name, *_ in self.counters))}
+        series = {
+            name: i + 10 for i, name in enumerate(dict.fromkeys(name for name, *_ in self.counters))
+        }
         for name, uuid in series.items():
             out.track(uuid, name, parent=5, counter={})
         states: dict[int, Interner] = {}
@@ -225,13 +281,25 @@ class Story:
             sequence = one.thread if interned else None
             if not interned:
                 args = one.args if kind != "end" else {}
-                event = out.event(kind, time, tracks[one.thread], one.name if kind != "end" else "", **args)
+                event = out.event(
+                    kind, time, tracks[one.thread], one.name if kind != "end" else "", **args
+                )
                 if kind != "end":
                     event.categories.extend([c for c in one.category.split(",") if c])
             else:
-                event = self._interned(out, kind, time, one, tracks[one.thread], states, forget=forget and rng.random() < 0.05)
+                event = self._interned(
+                    out,
+                    kind,
+                    time,
+                    one,
+                    tracks[one.thread],
+                    states,
+                    forget=forget and rng.random() < 0.05,
+                )
             if one.flow and kind == "begin":
-                (event.terminating_flow_ids if one.phase == "f" else event.flow_ids).append(one.flow)
+                (event.terminating_flow_ids if one.phase == "f" else event.flow_ids).append(
+                    one.flow
+                )
             assert sequence is None or event is not None
         for name, at, value in self.counters:
             event = out.event("counter", at, series[name])
@@ -262,7 +330,16 @@ class Story:
         return out
 
     @staticmethod
-    def _interned(out: Recording, kind: str, time: int, one: Slice, track: int, states: dict[int, Interner], *, forget: bool) -> Any:
+    def _interned(
+        out: Recording,
+        kind: str,
+        time: int,
+        one: Slice,
+        track: int,
+        states: dict[int, Interner],
+        *,
+        forget: bool,
+    ) -> Any:
         event = out.event(kind, time, track, flags=NEEDS, sequence=one.thread)
         packet = out.trace.packet[-1]
         if one.thread not in states or forget:
@@ -274,11 +351,15 @@ class Story:
             return event
         ids = states[one.thread]
         event.name_iid = ids.ident(packet, "event_names", one.name)
-        event.category_iids.extend([ids.ident(packet, "event_categories", c) for c in one.category.split(",") if c])
+        event.category_iids.extend(
+            [ids.ident(packet, "event_categories", c) for c in one.category.split(",") if c]
+        )
         for key, value in one.args.items():
             annotation = event.debug_annotations.add()
             if isinstance(value, str):
-                annotation.string_value_iid = ids.ident(packet, "debug_annotation_string_values", value)
+                annotation.string_value_iid = ids.ident(
+                    packet, "debug_annotation_string_values", value
+                )
             else:
                 annotate(annotation, value)
             annotation.name_iid = ids.ident(packet, "debug_annotation_names", key)
@@ -292,7 +373,9 @@ def every_kind() -> Recording:
     head.trace_packet_defaults.timestamp_clock_id = 64
     head.trace_packet_defaults.track_event_defaults.extra_counter_track_uuids.append(4)
     head.interned_data.gpu_specifications.add(iid=1, name="Compute", category=2)
-    head.interned_data.gpu_counter_descriptors.add(iid=6, gpu_id=2).counter_descriptor.specs.add(counter_id=3, name="clock")
+    head.interned_data.gpu_counter_descriptors.add(iid=6, gpu_id=2).counter_descriptor.specs.add(
+        counter_id=3, name="clock"
+    )
     head.interned_data.source_locations.add(iid=1, file_name="train.py", line_number=3)
     shot = out.packet().clock_snapshot
     for clock, time in ((6, 1 << 40), (3, 1 << 39), (1, 1_700_000_000 * 10**9)):
@@ -305,7 +388,9 @@ def every_kind() -> Recording:
     out.track(4, "load", parent=2, counter={})
     for i in range(6):
         for kind in ("begin", "end"):
-            event = out.event(kind, 3 + i, 2, "work", shape={"in": [8, {"a": i}], "of": {"b": "x"}}, n=i)
+            event = out.event(
+                kind, 3 + i, 2, "work", shape={"in": [8, {"a": i}], "of": {"b": "x"}}, n=i
+            )
             event.extra_counter_values.append(i)
             event.flow_ids.append(5)
             event.source_location_iid = 1
@@ -316,11 +401,21 @@ def every_kind() -> Recording:
     for i, phase in enumerate("XBEbneSTFstfIp"):
         event = out.packet(sequence=9, flags=NEEDS).track_event
         event.timestamp_delta_us, event.name = i, f"old {i // 3}"
-        event.legacy_event.phase, event.legacy_event.unscoped_id, event.legacy_event.duration_us = ord(phase), 4, 2
+        event.legacy_event.phase, event.legacy_event.unscoped_id, event.legacy_event.duration_us = (
+            ord(phase),
+            4,
+            2,
+        )
         event.legacy_event.bind_id, event.legacy_event.flow_direction = 3, 1 + i % 3
     for i in range(3):
         event = out.packet(100 + i, flags=NEEDS).gpu_render_stage_event
-        event.event_id, event.duration, event.hw_queue_iid, event.stage_iid, event.gpu_id = i + 1, 50, 1, 1, i % 2
+        event.event_id, event.duration, event.hw_queue_iid, event.stage_iid, event.gpu_id = (
+            i + 1,
+            50,
+            1,
+            1,
+            i % 2,
+        )
         event.launch.grid_size.x, event.launch.workgroup_size.x = 64, 128
         event.extra_data.add(name="shader", value="a")
         sample = out.packet(100 + i, flags=NEEDS).gpu_counter_event
@@ -352,7 +447,10 @@ def events_of(trace: Trace) -> list[dict[str, Any]]:
     events, lanes = trace.events, trace.lanes
     out = [
         {
-            **{column: str(lanes[column].iloc[lane]) for column in ("process", "thread", "pid", "tid")},
+            **{
+                column: str(lanes[column].iloc[lane])
+                for column in ("process", "thread", "pid", "tid")
+            },
             "name": str(trace.names[name]),
             "start": start,
             "duration": duration,
@@ -360,13 +458,19 @@ def events_of(trace: Trace) -> list[dict[str, Any]]:
             "args": {},
         }
         for lane, name, start, duration, depth in zip(
-            *(c.tolist() for c in (events.lane, events.name, events.start, events.duration, events.depth)), strict=True
+            *(
+                c.tolist()
+                for c in (events.lane, events.name, events.start, events.duration, events.depth)
+            ),
+            strict=True,
         )
     ]
     for key in trace.args:
         column = trace.args[key]
         doubles = column.floats().tolist()
-        for i, (event, kind, value) in enumerate(zip(column.event.tolist(), column.kinds.tolist(), column.values.tolist(), strict=True)):
+        for i, (event, kind, value) in enumerate(
+            zip(column.event.tolist(), column.kinds.tolist(), column.values.tolist(), strict=True)
+        ):
             plain: Any = value & ((1 << 64) - 1) if kind == UINT else value
             if kind == TEXT:
                 plain = trace.strings[value]

@@ -37,7 +37,9 @@ def keep(name: str, picture: bytes) -> None:
     """Writes a picture with 256 colours, a third of the size."""
     image = Image.open(io.BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
     image.save(DOCS / f"{name}.png", optimize=True)
-    print(f"docs/{name}.png  {image.width}x{image.height}  {(DOCS / f'{name}.png').stat().st_size:,} B")
+    print(
+        f"docs/{name}.png  {image.width}x{image.height}  {(DOCS / f'{name}.png').stat().st_size:,} B"
+    )
 
 
 class Camera:
@@ -48,7 +50,9 @@ class Camera:
 
     def page(self, width: int, height: int, dark: bool = False, scale: float = 2) -> Page:
         context = self.browser.new_context(
-            viewport={"width": width, "height": height}, device_scale_factor=scale, color_scheme="dark" if dark else "light"
+            viewport={"width": width, "height": height},
+            device_scale_factor=scale,
+            color_scheme="dark" if dark else "light",
         )
         context.set_default_timeout(60_000)
         page: Page = context.new_page()
@@ -68,7 +72,12 @@ class Camera:
             page.wait_for_timeout(1500)
             box = page.locator(".nbp").first.bounding_box()
             assert box is not None
-            clip = {"x": box["x"], "y": box["y"], "width": box["width"], "height": min(box["height"], height)}
+            clip = {
+                "x": box["x"],
+                "y": box["y"],
+                "width": box["width"],
+                "height": min(box["height"], height),
+            }
             keep(name, page.screenshot(clip=clip, full_page=True))
         page.context.close()
 
@@ -78,12 +87,24 @@ def reports(camera: Camera, wanted: Callable[..., bool]) -> None:
     folder = camera.folder
     if wanted("kernels", "memory"):
         (folder / "example.xplane.pb").write_bytes(gpu_story.write())
-        camera.report(nbprof.load(folder / "example.xplane.pb"), kernels=("GPU kernels", 900), memory=("Memory", 900))
+        camera.report(
+            nbprof.load(folder / "example.xplane.pb"),
+            kernels=("GPU kernels", 900),
+            memory=("Memory", 900),
+        )
     if wanted("device-time"):
         pods.write(folder / "ranks", ranks=4, steps=12, plant="kernel", seed=1, apart_s=0.001)
         camera.report(nbprof.load(folder / "ranks"), **{"device-time": ("Device time", 900)})
     if wanted("pods"):
-        pods.write(folder / "workers", ranks=40, steps=24, plant="input", seed=4, form="xspace", apart_s=0.001)
+        pods.write(
+            folder / "workers",
+            ranks=40,
+            steps=24,
+            plant="input",
+            seed=4,
+            form="xspace",
+            apart_s=0.001,
+        )
         camera.report(nbprof.load(folder / "workers"), pods=("Pods", 900))
     if wanted("allocator"):
         (folder / "snap.pickle").write_bytes(pickle.dumps(snapshot(fragmented())))
@@ -91,7 +112,10 @@ def reports(camera: Camera, wanted: Callable[..., bool]) -> None:
     if wanted("ascend"):
         camera.report(nbprof.load(ROOT / "tests/data/ascend/before.zip"), ascend=("Ascend", 900))
     if wanted("compare"):
-        before, after = (nbprof.load(ROOT / f"tests/data/xspace/tf_{name}.xplane.pb") for name in ("slow", "mended"))
+        before, after = (
+            nbprof.load(ROOT / f"tests/data/xspace/tf_{name}.xplane.pb")
+            for name in ("slow", "mended")
+        )
         camera.report(nbprof.compare(before, after), compare=("Compare", 900))
 
 
@@ -101,11 +125,25 @@ def programs(camera: Camera) -> None:
     book = nbformat.read(ROOT / "notebooks" / "xla.ipynb", as_version=4)
     last = next(i for i, cell in enumerate(book.cells) if cell.source.startswith("%%nbprof"))
     book.cells = [*book.cells[: last + 1], nbformat.v4.new_code_cell(f"padded.save({name!r});")]
-    book.cells[last].source = book.cells[last].source.replace("%%nbprof", "%%nbprof --peaks flops=2.5T,bytes=200G", 1)
+    book.cells[last].source = book.cells[last].source.replace(
+        "%%nbprof", "%%nbprof --peaks flops=2.5T,bytes=200G", 1
+    )
     nbformat.write(book, camera.folder / "xla.ipynb")
-    run = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute", "--inplace", "xla.ipynb"]
+    run = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "nbconvert",
+        "--to",
+        "notebook",
+        "--execute",
+        "--inplace",
+        "xla.ipynb",
+    ]
     subprocess.run(run, cwd=camera.folder, check=True, stderr=subprocess.DEVNULL)
-    camera.report(camera.folder / name, **{"op-profile": ("Op profile", 800), "hlo": ("HLO & roofline", 900)})
+    camera.report(
+        camera.folder / name, **{"op-profile": ("Op profile", 800), "hlo": ("HLO & roofline", 900)}
+    )
 
 
 def lab(camera: Camera) -> None:
@@ -183,7 +221,11 @@ def _capture(camera: Camera, url: str) -> None:
         for _ in range(2)
     ]  # fmt: skip
     try:
-        addresses = [f"grpc://localhost:{worker.stdout.readline().split()[1]}" for worker in workers if worker.stdout]
+        addresses = [
+            f"grpc://localhost:{worker.stdout.readline().split()[1]}"
+            for worker in workers
+            if worker.stdout
+        ]
         page = camera.page(1100, 900, scale=1)
         page.goto(f"{url}/lab?reset")
         page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('nbprof:capture')")
@@ -195,7 +237,9 @@ def _capture(camera: Camera, url: str) -> None:
         form.get_by_label("Run name").fill("before the fix")
         form.get_by_label("Retries").fill("1")
         form.get_by_role("button", name="Record").click()
-        page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role("tab", name="Overview").wait_for()
+        page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role(
+            "tab", name="Overview"
+        ).wait_for()
         page.get_by_role("tab", name="Capture").click()
         _without_news(page)
         page.wait_for_timeout(1500)
@@ -215,7 +259,16 @@ def main(names: list[str]) -> None:
         reports(camera, wanted)
         if wanted("op-profile", "hlo"):
             programs(camera)
-        if wanted("overview", "overview-dark", "steps-input", "ops", "trace", "lab-runs", "lab-document", "lab-capture"):
+        if wanted(
+            "overview",
+            "overview-dark",
+            "steps-input",
+            "ops",
+            "trace",
+            "lab-runs",
+            "lab-document",
+            "lab-capture",
+        ):
             lab(camera)
 
 

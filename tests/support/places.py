@@ -13,14 +13,34 @@ from pathlib import Path
 from tests.support.xspace import PlaneWriter, chunk
 
 
-def trace(name: str = "aten::mm", rank: int | None = None, world: int | None = None, *, exporter: bool = False, padding: int = 0) -> bytes:
+def trace(
+    name: str = "aten::mm",
+    rank: int | None = None,
+    world: int | None = None,
+    *,
+    exporter: bool = False,
+    padding: int = 0,
+) -> bytes:
     """A small trace as PyTorch writes it, or as XLA's exporter does."""
-    top: dict[str, object] = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}} if exporter else {"schemaVersion": 1}
+    top: dict[str, object] = (
+        {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}}
+        if exporter
+        else {"schemaVersion": 1}
+    )
     if rank is not None:
         top["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": world}
     if padding:
         top["pad"] = "x" * padding
-    event = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 1000.0, "dur": 10.0, "args": {}}
+    event = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": name,
+        "pid": 1,
+        "tid": 1,
+        "ts": 1000.0,
+        "dur": 10.0,
+        "args": {},
+    }
     return json.dumps({**top, "traceEvents": [event]}).encode()
 
 

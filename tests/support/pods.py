@@ -21,8 +21,20 @@ from tests.support.xspace import PlaneWriter, Ref, xspace
 
 GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-GEMM, SOFTMAX, NORM = "ampere_bf16_s16816gemm_bf16_128x128", "softmax_warp_forward", "layer_norm_kernel"
-BASE = {"input": 400.0, "host": 120.0, GEMM: 2400.0, SOFTMAX: 700.0, NORM: 600.0, GATHER: 250.0, REDUCE: 500.0}
+GEMM, SOFTMAX, NORM = (
+    "ampere_bf16_s16816gemm_bf16_128x128",
+    "softmax_warp_forward",
+    "layer_norm_kernel",
+)
+BASE = {
+    "input": 400.0,
+    "host": 120.0,
+    GEMM: 2400.0,
+    SOFTMAX: 700.0,
+    NORM: 600.0,
+    GATHER: 250.0,
+    REDUCE: 500.0,
+}
 """How long each takes, µs. A step is about 5 ms."""
 PLANTS = ("kernel", "clock", "once", "input", "host", "link")
 """One kernel is slow on one rank; all its kernels; it pauses in one step; its input, its host is slow; the link of two neighbours is."""
@@ -49,7 +61,14 @@ class Rank:
 
 
 def simulate(
-    ranks: int, steps: int, plant: str | None = None, seed: int = 0, *, jitter: float = 0.02, apart_s: float = 5.0, pairs: bool = True
+    ranks: int,
+    steps: int,
+    plant: str | None = None,
+    seed: int = 0,
+    *,
+    jitter: float = 0.02,
+    apart_s: float = 5.0,
+    pairs: bool = True,
 ) -> tuple[list[Rank], Planted]:
     """The job by the clocks of its ranks.
 
@@ -73,7 +92,11 @@ def simulate(
     planted = Planted(plant)
     if plant:
         pair = (slow - slow % 2, slow - slow % 2 + 1)
-        planted = Planted(plant, pair if plant == "link" else (slow,), chance.randrange(1, steps - 1) if plant == "once" else None)
+        planted = Planted(
+            plant,
+            pair if plant == "link" else (slow,),
+            chance.randrange(1, steps - 1) if plant == "once" else None,
+        )
     # No two machines are quite the same.
     own = [1 + 0.003 * chance.gauss(0, 1) for _ in range(ranks)]
     ahead = [chance.uniform(-1, 1) * apart_s * 1e6 for _ in range(ranks)]
@@ -98,7 +121,9 @@ def simulate(
     for step in range(steps):
         did: list[dict[str, tuple[float, float]]] = [{} for _ in out]
 
-        def together(what: str, members: range, arrived: list[float], step: int = step, did: list[dict] = did) -> list[float]:
+        def together(
+            what: str, members: range, arrived: list[float], step: int = step, did: list[dict] = did
+        ) -> list[float]:
             end = max(arrived[r] for r in members) + takes(what, members[0], step)
             ends = {r: end + chance.uniform(0, 4) for r in members}
             for r in members:
@@ -138,18 +163,29 @@ def _length(when: tuple[float, float]) -> float:
 def kineto(rank: Rank, ranks: int) -> Kineto:
     """The file of a rank as PyTorch writes it."""
     file = Kineto(
-        distributedInfo={"backend": "nccl", "rank": rank.number, "world_size": ranks}, deviceProperties=[{"id": 0, "name": "NVIDIA H100"}]
+        distributedInfo={"backend": "nccl", "rank": rank.number, "world_size": ranks},
+        deviceProperties=[{"id": 0, "name": "NVIDIA H100"}],
     )
     pair = rank.number - rank.number % 2
     for number, ((begin, end), did) in enumerate(zip(rank.steps, rank.did, strict=True)):
         file.step(number, begin, round(end - begin, 3))
-        file.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", begin, _length(did["input"]))
+        file.note(
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+            begin,
+            _length(did["input"]),
+        )
         called, ready = did["host"]
         op = file.op("aten::linear", called, _length(did["host"]))
-        for i, (name, (at, until)) in enumerate((name, when) for name, when in did.items() if name in KERNELS):
+        for i, (name, (at, until)) in enumerate(
+            (name, when) for name, when in did.items() if name in KERNELS
+        ):
             more = {}
             if name in (GATHER, REDUCE):
-                members, group = ([pair, pair + 1], f"{1 + pair // 2}") if name == GATHER else (list(range(ranks)), "0")
+                members, group = (
+                    ([pair, pair + 1], f"{1 + pair // 2}")
+                    if name == GATHER
+                    else (list(range(ranks)), "0")
+                )
                 more = {
                     "Collective name": "_allgather_base" if name == GATHER else "allreduce",
                     "In msg nelems": 1 << 20,
@@ -170,7 +206,15 @@ def kineto(rank: Rank, ranks: int) -> Kineto:
 
 def host(rank: Rank) -> bytes:
     """The file of a host with one GPU as TensorFlow writes it: collectives without numbers or groups."""
-    gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9, "compute_cap_minor": 0, "memory_size": 2**34})
+    gpu = PlaneWriter(
+        "/device:GPU:0",
+        {
+            "device_vendor": "Nvidia",
+            "compute_cap_major": 9,
+            "compute_cap_minor": 0,
+            "memory_size": 2**34,
+        },
+    )
     plane = PlaneWriter("/host:CPU")
     zero = int(rank.steps[0][0] // 1000) * 1000
     kernels, marks, pool = [], [], []
@@ -185,10 +229,19 @@ def host(rank: Rank) -> bytes:
         marks.append(plane.event("train", *place(begin, end), step_num=number, _r=1, **step))
         pool.append(plane.event("IteratorGetNext", *place(*did["input"]), **step))
         pool.append(plane.event("ExecutorState::Process", *place(*did["host"]), **step))
-        for i, (name, when) in enumerate((name, when) for name, when in did.items() if name in KERNELS):
+        for i, (name, when) in enumerate(
+            (name, when) for name, when in did.items() if name in KERNELS
+        ):
             shared = name in (GATHER, REDUCE)
-            op = Ref("grad/CollectiveReduceV2:CollectiveReduceV2" if shared else "dense/MatMul:MatMul")
-            said = {"correlation_id": 10 * number + i + 1, "kernel_details": detail, "tf_op": op, **step}
+            op = Ref(
+                "grad/CollectiveReduceV2:CollectiveReduceV2" if shared else "dense/MatMul:MatMul"
+            )
+            said = {
+                "correlation_id": 10 * number + i + 1,
+                "kernel_details": detail,
+                "tf_op": op,
+                **step,
+            }
             (streams if shared else kernels).append(gpu.event(name, *place(*when), **said))
     gpu.line("Stream #7(Compute)", kernels, line_id=7, timestamp_ns=zero * 1000)
     gpu.line("Stream #20(Compute)", streams, line_id=20, timestamp_ns=zero * 1000)
@@ -219,13 +272,17 @@ def write(
     ranks, steps, plant, seed, jitter, apart_s
         As of `simulate`.
     """
-    found, planted = simulate(ranks, steps, plant, seed, jitter=jitter, apart_s=apart_s, pairs=form == "kineto")
+    found, planted = simulate(
+        ranks, steps, plant, seed, jitter=jitter, apart_s=apart_s, pairs=form == "kineto"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     for rank in found:
         if form == "xspace":
             (folder / f"host{rank.number:04d}.xplane.pb").write_bytes(host(rank))
         else:
-            (folder / f"rank{rank.number:04d}.1700000000000.pt.trace.json").write_bytes(kineto(rank, ranks).encode())
+            (folder / f"rank{rank.number:04d}.1700000000000.pt.trace.json").write_bytes(
+                kineto(rank, ranks).encode()
+            )
     return planted
 
 
@@ -251,22 +308,44 @@ def tables(found: list[Rank]) -> dict[str, Any]:
                 "kernel_launch": launches,
                 "input": took["input"],
             }
-            parts |= {"device_to_device": 0.0, "output": 0.0, "compile": float("nan"), "other": end - begin - sum(parts.values())}
+            parts |= {
+                "device_to_device": 0.0,
+                "output": 0.0,
+                "compile": float("nan"),
+                "other": end - begin - sum(parts.values()),
+            }
             when = {"start_ms": (begin - zero) / 1e3, "step": number}
             steps.append(
-                {"host": name, "step_time_ms": (end - begin) / 1e3, "counted": True, "group": number, **when}
+                {
+                    "host": name,
+                    "step_time_ms": (end - begin) / 1e3,
+                    "counted": True,
+                    "group": number,
+                    **when,
+                }
                 | {f"{category}_ms": time / 1e3 for category, time in parts.items()}
             )
             mine = {"host": name, "rank": rank.number, "device": 0, **when}
-            overlap.append(mine | {"communication_ms": shared / 1e3, "exposed_communication_ms": shared / 1e3})
+            overlap.append(
+                mine | {"communication_ms": shared / 1e3, "exposed_communication_ms": shared / 1e3}
+            )
             for what, group in ((GATHER, 1 + pair // 2), (REDUCE, 0)):
                 if what in did:
-                    facts = {"start_ms": (did[what][0] - zero) / 1e3, "time_us": took[what], "_what": what, "_key": (number, group)}
+                    facts = {
+                        "start_ms": (did[what][0] - zero) / 1e3,
+                        "time_us": took[what],
+                        "_what": what,
+                        "_key": (number, group),
+                    }
                     each.append(mine | facts)
         for what in (*KERNELS, "input", "host"):
             if what not in (GATHER, REDUCE):
                 where, kind, label = {
-                    "input": ("host", "op", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+                    "input": (
+                        "host",
+                        "op",
+                        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                    ),
                     "host": ("host", "op", "aten::linear"),
                 }.get(what, ("device", "kernel", what))
                 total = round(sum((did[what][1] - did[what][0]) * _PS for did in rank.did))
@@ -275,20 +354,29 @@ def tables(found: list[Rank]) -> dict[str, Any]:
     collectives = pd.DataFrame(each)
     collectives["match"] = collectives.groupby("_key", sort=True).ngroup()
     time = collectives.groupby("match")["time_us"]
-    collectives["real_us"], collectives["ranks_seen"] = time.transform("min"), time.transform("size")
+    collectives["real_us"], collectives["ranks_seen"] = (
+        time.transform("min"),
+        time.transform("size"),
+    )
     collectives.loc[collectives["ranks_seen"] < 2, "match"] = -1
     collectives["wait_us"] = collectives["time_us"] - collectives["real_us"]
     collectives["late_us"] = time.transform("max") - collectives["time_us"]
     collectives["last"] = collectives.index.isin(time.idxmin())
-    collectives["collective"] = collectives["_what"].map({GATHER: "all_gather", REDUCE: "all_reduce"})
+    collectives["collective"] = collectives["_what"].map(
+        {GATHER: "all_gather", REDUCE: "all_reduce"}
+    )
     collectives["process_group"] = [str(group) for _, group in collectives["_key"]]
     collectives["description"] = ""
     collectives["sequence"] = pd.array([number for number, _ in collectives["_key"]], "Int64")
     collectives["group_size"] = pd.array(collectives["ranks_seen"], "Int64")
-    collectives["bytes"] = pd.array(collectives["_what"].map({GATHER: 1 << 22, REDUCE: 1 << 21}), "Int64")
+    collectives["bytes"] = pd.array(
+        collectives["_what"].map({GATHER: 1 << 22, REDUCE: 1 << 21}), "Int64"
+    )
     rate = collectives["bytes"].astype(float) / collectives["real_us"] / 1e3
     bus = collectives["_what"].map({GATHER: 0.5, REDUCE: 2 * (len(found) - 1) / len(found)})
-    collectives = collectives.assign(algorithm_gb_per_second=rate, bus_gb_per_second=rate * bus).astype({"rank": "Int64", "step": "Int64"})
+    collectives = collectives.assign(
+        algorithm_gb_per_second=rate, bus_gb_per_second=rate * bus
+    ).astype({"rank": "Int64", "step": "Int64"})
     table = pd.DataFrame(steps)
     return {
         "hosts": hosts,

@@ -86,7 +86,9 @@ def standing_in(*answers: Any, service: str = SERVICE) -> Iterator[StandIn]:
 
     own = StandIn(list(answers) or [answer()])
     handlers = {
-        name: grpc.unary_unary_rpc_method_handler(method, request_deserializer=bytes, response_serializer=bytes)
+        name: grpc.unary_unary_rpc_method_handler(
+            method, request_deserializer=bytes, response_serializer=bytes
+        )
         for name, method in (("Profile", own.profile), ("Terminate", own.terminate))
     }
     options = [("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]

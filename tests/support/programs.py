@@ -69,8 +69,15 @@ class Program:
         environment: dict[str, str] | None = None,
     ) -> None:
         code = textwrap.dedent(code)
-        variables = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", **(environment or {})}
-        self.outputs = [tempfile.NamedTemporaryFile("w+", encoding="utf-8", errors="replace") for _ in range(2)]  # noqa: SIM115
+        variables = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            **(environment or {}),
+        }
+        self.outputs = [
+            tempfile.NamedTemporaryFile("w+", encoding="utf-8", errors="replace") for _ in range(2)
+        ]  # noqa: SIM115
         self.process: subprocess.Popen[str] | Forked
         if modules and FORKS:
             paths = (self.outputs[0].name, self.outputs[1].name)
@@ -78,7 +85,14 @@ class Program:
         else:
             command = [sys.executable, "-c", code, *arguments]
             stdout, stderr = self.outputs
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=cwd, env=variables)
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=cwd,
+                env=variables,
+            )
 
     def wait(self) -> Ended:
         """Wait for its end."""
@@ -95,7 +109,14 @@ class Program:
         return Ended(status, *texts)
 
 
-def run(code: str, *arguments: object, needs: str = "", cwd: Path | None = None, status: int = 0, **environment: str) -> Ended:
+def run(
+    code: str,
+    *arguments: object,
+    needs: str = "",
+    cwd: Path | None = None,
+    status: int = 0,
+    **environment: str,
+) -> Ended:
     """Run a Python program to its end.
 
     Parameters
@@ -158,7 +179,9 @@ class Forked:
             stdin, stdout = (str(Path(folder, name)) for name in ("stdin", "stdout"))
             os.mkfifo(stdin)
             os.mkfifo(stdout)
-            process = cls(modules, code, arguments, None, dict(os.environ), (stdout, os.devnull), stdin)
+            process = cls(
+                modules, code, arguments, None, dict(os.environ), (stdout, os.devnull), stdin
+            )
             # In the order in which it opens them, for each waits for the other side.
             process.stdin = Path(stdin).open("wb")  # noqa: SIM115
             process.stdout = Path(stdout).open("rb")  # noqa: SIM115
@@ -217,10 +240,22 @@ def _ask(modules: tuple[str, ...], **request: Any) -> Any:
 
 def _start(modules: tuple[str, ...], address: Path) -> None:
     # One thread of OpenMP: several programs run beside each other, and its threads spin while they wait.
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, "-m", "tests.support.programs", str(address), *modules]
     with address.with_suffix(".log").open("wb") as log:
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True)
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
 
 
 def _connect(connection: socket.socket, address: Path) -> None:

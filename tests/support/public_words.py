@@ -46,7 +46,10 @@ def _python() -> Iterator[str]:
         "threading",
     ):
         for member in vars(importlib.import_module(name)).values():
-            yield from (getattr(member, "__name__", ""), *(vars(member) if isinstance(member, type) else ()))
+            yield from (
+                getattr(member, "__name__", ""),
+                *(vars(member) if isinstance(member, type) else ()),
+            )
 
 
 def _registries() -> Iterator[str]:
@@ -68,7 +71,17 @@ def _registries() -> Iterator[str]:
         tf.distribute,
     ):
         yield from dir(module)
-    for module in (jax, jax.lax, jax.numpy, jax.nn, jax.nn.initializers, jax.random, jax.scipy.special, jax.numpy.linalg, jax.numpy.fft):
+    for module in (
+        jax,
+        jax.lax,
+        jax.numpy,
+        jax.nn,
+        jax.nn.initializers,
+        jax.random,
+        jax.scipy.special,
+        jax.numpy.linalg,
+        jax.numpy.fft,
+    ):
         yield from dir(module)
     yield from torch._C._dispatch_get_all_op_names()
     for module in (
@@ -87,7 +100,12 @@ def _registries() -> Iterator[str]:
 
 def main() -> None:
     known = set(TARGET.read_text().split()) if TARGET.exists() else set()
-    found = {word for name in [*_registries(), *_python(), *OF_LIBRARIES] for word in words(name) if re.fullmatch(r"[a-z]{3,}", word)}
+    found = {
+        word
+        for name in [*_registries(), *_python(), *OF_LIBRARIES]
+        for word in words(name)
+        if re.fullmatch(r"[a-z]{3,}", word)
+    }
     TARGET.write_text("\n".join(sorted(known | found)) + "\n")
 
 

@@ -37,7 +37,10 @@ def job(
     size = len(arrivals)
     for rank, steps in enumerate(arrivals):
         ahead = skew[rank] if skew else 0.0
-        file = Kineto(distributedInfo={"backend": "nccl", "rank": rank, "world_size": size}, deviceProperties=[{"id": rank, "name": "GPU"}])
+        file = Kineto(
+            distributedInfo={"backend": "nccl", "rank": rank, "world_size": size},
+            deviceProperties=[{"id": rank, "name": "GPU"}],
+        )
         count = 0
         for number, calls in enumerate(steps):
             begin = 10_000.0 * number + ahead
@@ -46,7 +49,11 @@ def job(
             file.launched("gemm", begin + 20, begin + 60, 100, op, device=rank)
             for i, at in enumerate(calls):
                 # The end is that of the rank which comes last in this collective, by the true clock.
-                last = max(other[number][i] for other in arrivals if number < len(other) and i < len(other[number]))
+                last = max(
+                    other[number][i]
+                    for other in arrivals
+                    if number < len(other) and i < len(other[number])
+                )
                 stated = {
                     "Collective name": collective,
                     "In msg nelems": nelems,
@@ -55,8 +62,21 @@ def job(
                     "Group size": size,
                 }
                 if sequence:
-                    stated |= {"Process Group Name": "0", "Process Group Ranks": json.dumps(list(range(size))), "Seq": count}
+                    stated |= {
+                        "Process Group Name": "0",
+                        "Process Group Ranks": json.dumps(list(range(size))),
+                        "Seq": count,
+                    }
                 count += 1
-                file.launched(kernel, begin + at - 20, begin + at, last + itself - at, op, stream=20, device=rank, **stated)
+                file.launched(
+                    kernel,
+                    begin + at - 20,
+                    begin + at,
+                    last + itself - at,
+                    op,
+                    stream=20,
+                    device=rank,
+                    **stated,
+                )
         files.append(file)
     return files

@@ -11,7 +11,10 @@ from nbprof.schema.frames import SCHEMA
 
 _PUBLIC = {
     **{name: f"{name}.frame" for name in ("steps", "pods", "ops", "kernels", "torch_ops")},
-    **{name: name.replace("_", ".", 1) for name in ("steps_summary", "pods_summary", "pods_cores", "ops_with_idle")},
+    **{
+        name: name.replace("_", ".", 1)
+        for name in ("steps_summary", "pods_summary", "pods_cores", "ops_with_idle")
+    },
     **{f"memory_{name}": f"memory.{name}" for name in ("timeline", "ops", "summary", "peak")},
     "kernel_devices": "kernels.devices",
     "input_ops": "input_pipeline.frame",
@@ -47,7 +50,9 @@ def put(run: Run, name: str, frame: pd.DataFrame) -> None:
 
 def check(name: str, frame: pd.DataFrame, real: pd.DataFrame) -> None:
     """Fails where a made-up frame has other columns than a run has, or holds another sort of values than the schema says or the run has."""
-    assert list(frame.columns) == list(real.columns), f"{name} has the columns {list(frame.columns)}; a run has {list(real.columns)}"
+    assert list(frame.columns) == list(real.columns), (
+        f"{name} has the columns {list(frame.columns)}; a run has {list(real.columns)}"
+    )
     declared = _types(name, real)
     found = {column: str(dtype) for column, dtype in frame.dtypes.items()}
     wrong = {
@@ -62,15 +67,23 @@ def shaped(run: Run, name: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with all columns of `run.<name>`, in their order and of their types; those that the rows lack are missing, or 0 and ''."""
     out = {}
     for column, kind in _types(name, _get(run, name)).items():
-        nothing: Any = {"text": "", "number": float("nan")}.get(_SORTS[kind], 0 if kind in ("int64", "bool") else pd.NA)
-        out[column] = rows[column] if column in rows else pd.Series([nothing] * len(rows), rows.index).astype(kind)
+        nothing: Any = {"text": "", "number": float("nan")}.get(
+            _SORTS[kind], 0 if kind in ("int64", "bool") else pd.NA
+        )
+        out[column] = (
+            rows[column]
+            if column in rows
+            else pd.Series([nothing] * len(rows), rows.index).astype(kind)
+        )
     return pd.DataFrame(out, index=rows.index)
 
 
 def _types(name: str, real: pd.DataFrame) -> dict[str, str]:
     """The columns of a frame and their types: by the schema; by the real frame where only views know them."""
     schema = {col.name: col.dtype for col in SCHEMA.get(_PUBLIC.get(name, name), ())}
-    return {str(column): schema.get(str(column), str(dtype)) for column, dtype in real.dtypes.items()}
+    return {
+        str(column): schema.get(str(column), str(dtype)) for column, dtype in real.dtypes.items()
+    }
 
 
 def _get(run: Run, name: str) -> pd.DataFrame:

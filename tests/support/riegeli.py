@@ -29,7 +29,9 @@ def packing(name: str) -> tuple[int, Callable[[bytes], bytes]]:
         "zstd": cramjam.zstd.compress,
         "snappy": cramjam.snappy.compress_raw,
     }[name]
-    return ord({"brotli": "b", "zstd": "z", "snappy": "s"}[name]), lambda data: varint(len(data)) + bytes(pack(data))
+    return ord(
+        {"brotli": "b", "zstd": "z", "snappy": "s"}[name]
+    ), lambda data: varint(len(data)) + bytes(pack(data))
 
 
 def simple(records: Sequence[bytes], packed: str = "none") -> bytes:
@@ -120,7 +122,12 @@ def in_parts(data: bytes, most: int) -> list[bytes]:
     out = [space.SerializeToString()]
     for plane in planes:
         for part in _planes(plane, most):
-            new = type(space)(hostnames=space.hostnames, errors=space.errors, warnings=space.warnings, planes=[part])
+            new = type(space)(
+                hostnames=space.hostnames,
+                errors=space.errors,
+                warnings=space.warnings,
+                planes=[part],
+            )
             out.append(new.SerializeToString())
     return out
 

@@ -95,7 +95,13 @@ class Run:
     def mark(self, message: str, start: int, length: int = 0, thread: int = 0) -> None:
         """Adds a range of ROCTx, or a mark."""
         name = "roctxRangePushA" if length else "roctxMarkA"
-        row = {"kind": "MARKER_CORE_API", "name": name, "message": message, "start": start, "end": start + length}
+        row = {
+            "kind": "MARKER_CORE_API",
+            "name": name,
+            "message": message,
+            "start": start,
+            "end": start + length,
+        }
         self.markers.append({**row, "thread": thread or self.pid, "correlation": self.ident()})
 
     def launch(self, kernel: int, start: int, run: int, length: int, *, node: int = 2, stream: int = 1, queue: int = 1,
@@ -115,9 +121,21 @@ class Run:
         self.kernels.append({"kernel": kernel, "start": run, "end": run + length, **where, **size})
         return ident
 
-    def copy(self, direction: str, start: int, run: int, length: int, size: int, source: int, target: int, call: str) -> None:
+    def copy(
+        self,
+        direction: str,
+        start: int,
+        run: int,
+        length: int,
+        size: int,
+        source: int,
+        target: int,
+        call: str,
+    ) -> None:
         """Adds a copy and the call that began it."""
-        ident = self.call("HIP_RUNTIME_API", call, start, length if call.endswith("WithStream") else 3_000)
+        ident = self.call(
+            "HIP_RUNTIME_API", call, start, length if call.endswith("WithStream") else 3_000
+        )
         row = {
             "direction": f"MEMORY_COPY_{direction}",
             "start": run,
@@ -133,26 +151,59 @@ def training(steps: int = 4, pid: int = 717, launches: int = 3) -> Run:
     """A loop of steps with ROCTx ranges: a copy to the device, products, a sum, an all-reduce, and the loss back to the host."""
     run = Run(pid)
     run.call("HIP_RUNTIME_API", "hipMalloc", EPOCH, 20_000)
-    taken = {"name": "MEMORY_ALLOCATION_ALLOCATE", "node": 2, "bytes": 1 << 20, "start": EPOCH + 5_000, "end": EPOCH + 9_000, "thread": pid}
+    taken = {
+        "name": "MEMORY_ALLOCATION_ALLOCATE",
+        "node": 2,
+        "bytes": 1 << 20,
+        "start": EPOCH + 5_000,
+        "end": EPOCH + 9_000,
+        "thread": pid,
+    }
     run.allocations.append({**taken, "correlation": run.last})
-    scratch = {"name": "SCRATCH_MEMORY_ALLOC", "node": 2, "queue": 1, "start": EPOCH + 30_000, "end": EPOCH + 33_000, "thread": pid}
+    scratch = {
+        "name": "SCRATCH_MEMORY_ALLOC",
+        "node": 2,
+        "queue": 1,
+        "start": EPOCH + 30_000,
+        "end": EPOCH + 33_000,
+        "thread": pid,
+    }
     run.scratch.append(scratch)
     run.mark("loop begins", EPOCH + 40_000)
     for step in range(steps):
         at = EPOCH + 100_000 + 1_000_000 * step
         run.mark(f"step {step}", at, 900_000)
         run.mark("forward", at + 60_000, 300_000)
-        run.copy("HOST_TO_DEVICE", at + 10_000, at + 15_000, 40_000, 4 << 20, 0, 2, "hipMemcpyAsync")
+        run.copy(
+            "HOST_TO_DEVICE", at + 10_000, at + 15_000, 40_000, 4 << 20, 0, 2, "hipMemcpyAsync"
+        )
         for i in range(launches):
             run.launch(1, at + 70_000 + 20_000 * i, at + 100_000 + 90_000 * i, 80_000 + step)
-        run.launch(2, at + 400_000, at + 480_000, 30_000, grid=(1000, 1, 1), group=(256, 1, 1), lds=1024)
+        run.launch(
+            2, at + 400_000, at + 480_000, 30_000, grid=(1000, 1, 1), group=(256, 1, 1), lds=1024
+        )
         run.call("RCCL_API", "ncclAllReduce", at + 415_000, 9_000)
-        run.launch(3, at + 430_000, at + 500_000, 60_000, stream=2, queue=2, node=3, grid=(8192, 1, 1), group=(512, 1, 1))
+        run.launch(
+            3,
+            at + 430_000,
+            at + 500_000,
+            60_000,
+            stream=2,
+            queue=2,
+            node=3,
+            grid=(8192, 1, 1),
+            group=(512, 1, 1),
+        )
         run.call("HSA_CORE_API", "hsa_signal_wait_scacquire", at + 600_000, 5_000, pid + 3)
-        run.copy("DEVICE_TO_HOST", at + 650_000, at + 655_000, 20_000, 4, 2, 0, "hipMemcpyWithStream")
+        run.copy(
+            "DEVICE_TO_HOST", at + 650_000, at + 655_000, 20_000, 4, 2, 0, "hipMemcpyWithStream"
+        )
         run.call("HIP_RUNTIME_API", "hipStreamSynchronize", at + 700_000, 90_000)
     for kernel in run.kernels:
-        run.counters += [(kernel["dispatch"], "SQ_WAVES", 16.0 * kernel["dispatch"]), (kernel["dispatch"], "GRBM_COUNT", 100.5)]
+        run.counters += [
+            (kernel["dispatch"], "SQ_WAVES", 16.0 * kernel["dispatch"]),
+            (kernel["dispatch"], "GRBM_COUNT", 100.5),
+        ]
     return run
 
 
@@ -193,7 +244,11 @@ def tree(run: Run) -> dict[str, Any]:
         }  # fmt: skip
 
     def calls(*starts: str) -> list[dict[str, Any]]:
-        return [head(row["kind"], row["name"], row) for row in run.calls if row["kind"].startswith(starts)]
+        return [
+            head(row["kind"], row["name"], row)
+            for row in run.calls
+            if row["kind"].startswith(starts)
+        ]
 
     by_dispatch: dict[int, list[tuple[str, float]]] = {}
     for dispatch, name, value in run.counters:
@@ -273,7 +328,15 @@ def _lds(size: int) -> int:
     return -(-size // 512) * 512
 
 
-_API = ["Domain", "Function", "Process_Id", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"]
+_API = [
+    "Domain",
+    "Function",
+    "Process_Id",
+    "Thread_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+]
 _XYZ = [f"{what}_Size_{axis}" for what in ("Workgroup", "Grid") for axis in "XYZ"]
 
 
@@ -305,11 +368,23 @@ def as_csv(run: Run, age: str = "7.0", prefix: str = "") -> dict[str, bytes]:
          agent(c["source"]), agent(c["target"]), c["correlation"] if new else 0, c["start"], c["end"]]
         for c in run.copies
     ]  # fmt: skip
-    ends = ["Source_Agent_Id", "Destination_Agent_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"]
+    ends = [
+        "Source_Agent_Id",
+        "Destination_Agent_Id",
+        "Correlation_Id",
+        "Start_Timestamp",
+        "End_Timestamp",
+    ]
 
     def calls(*starts: str) -> bytes:
         rows = [c for c in run.calls if c["kind"].startswith(starts)]
-        return _csv(_API, ([c["kind"], c["name"], run.pid, c["thread"], c["correlation"], c["start"], c["end"]] for c in rows))
+        return _csv(
+            _API,
+            (
+                [c["kind"], c["name"], run.pid, c["thread"], c["correlation"], c["start"], c["end"]]
+                for c in rows
+            ),
+        )
 
     by_dispatch = {k["dispatch"]: k for k in run.kernels}
     counters = []
@@ -322,7 +397,13 @@ def as_csv(run: Run, age: str = "7.0", prefix: str = "") -> dict[str, bytes]:
              k["group"][0] * k["group"][1] * k["group"][2], _lds(symbol[1]), symbol[2], symbol[3], *([symbol[4]] if new else []), symbol[5],
              name, value, *([k["start"], k["end"]] if new else [])]
         )  # fmt: skip
-    registers = ["VGPR_Count", *(["Accum_VGPR_Count"] if new else []), "SGPR_Count", "Counter_Name", "Counter_Value"]
+    registers = [
+        "VGPR_Count",
+        *(["Accum_VGPR_Count"] if new else []),
+        "SGPR_Count",
+        "Counter_Name",
+        "Counter_Value",
+    ]
     counted = ["Correlation_Id", "Dispatch_Id", "Agent_Id", "Queue_Id", "Process_Id", "Thread_Id", "Grid_Size", "Kernel_Id", "Kernel_Name",
                "Workgroup_Size", "LDS_Block_Size", "Scratch_Size", *registers, *(["Start_Timestamp", "End_Timestamp"] if new else [])]  # fmt: skip
     agents = [
@@ -332,30 +413,90 @@ def as_csv(run: Run, age: str = "7.0", prefix: str = "") -> dict[str, bytes]:
     ]  # fmt: skip
     facts = ["Node_Id", "Logical_Node_Id", "Agent_Type", "Cpu_Cores_Count", "Wave_Front_Size", "Cu_Count", "Max_Engine_Clk_Fcompute",
              "Gfx_Target_Version", "Name", "Vendor_Name", "Product_Name", "Model_Name"]  # fmt: skip
-    markers = [[m["kind"], m["message"], run.pid, m["thread"], m["correlation"], m["start"], m["end"]] for m in run.markers]
+    markers = [
+        [m["kind"], m["message"], run.pid, m["thread"], m["correlation"], m["start"], m["end"]]
+        for m in run.markers
+    ]
     allocations = [
-        ["MEMORY_ALLOCATION", a["name"], agent(a["node"]), a["bytes"], "0x00007ffb26354000", a["correlation"], a["start"], a["end"]]
+        [
+            "MEMORY_ALLOCATION",
+            a["name"],
+            agent(a["node"]),
+            a["bytes"],
+            "0x00007ffb26354000",
+            a["correlation"],
+            a["start"],
+            a["end"],
+        ]
         for a in run.allocations
     ]
-    sized = ["Kind", "Operation", "Agent_Id", "Allocation_Size", "Address", "Correlation_Id", "Start_Timestamp", "End_Timestamp"]
-    scratch = [["SCRATCH_MEMORY", s["name"], agent(s["node"]), s["queue"], s["thread"], 0, s["start"], s["end"]] for s in run.scratch]
+    sized = [
+        "Kind",
+        "Operation",
+        "Agent_Id",
+        "Allocation_Size",
+        "Address",
+        "Correlation_Id",
+        "Start_Timestamp",
+        "End_Timestamp",
+    ]
+    scratch = [
+        [
+            "SCRATCH_MEMORY",
+            s["name"],
+            agent(s["node"]),
+            s["queue"],
+            s["thread"],
+            0,
+            s["start"],
+            s["end"],
+        ]
+        for s in run.scratch
+    ]
     totals: dict[str, list[int]] = {}
     for k in run.kernels:
         totals.setdefault(SYMBOLS[k["kernel"]][0], []).append(k["end"] - k["start"])
-    stats = [[name, len(times), sum(times), sum(times) / len(times), 0.0, min(times), max(times), 0.0] for name, times in totals.items()]
+    stats = [
+        [name, len(times), sum(times), sum(times) / len(times), 0.0, min(times), max(times), 0.0]
+        for name, times in totals.items()
+    ]
     out = {
         "agent_info": _csv(facts, agents),
         "kernel_trace": _csv(header, kernels),
-        "memory_copy_trace": _csv(["Kind", "Direction", *(["Stream_Id"] if new else []), *ends], copies),
+        "memory_copy_trace": _csv(
+            ["Kind", "Direction", *(["Stream_Id"] if new else []), *ends], copies
+        ),
         "hip_api_trace": calls("HIP"),
         "hsa_api_trace": calls("HSA"),
         "rccl_api_trace": calls("RCCL"),
         "marker_api_trace": _csv(_API, markers),
         "counter_collection": _csv(counted, counters),
         "scratch_memory_trace": _csv(
-            ["Kind", "Operation", "Agent_Id", "Queue_Id", "Thread_Id", "Alloc_Flags", "Start_Timestamp", "End_Timestamp"], scratch
+            [
+                "Kind",
+                "Operation",
+                "Agent_Id",
+                "Queue_Id",
+                "Thread_Id",
+                "Alloc_Flags",
+                "Start_Timestamp",
+                "End_Timestamp",
+            ],
+            scratch,
         ),
-        "kernel_stats": _csv(["Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs", "StdDev"], stats),
+        "kernel_stats": _csv(
+            [
+                "Name",
+                "Calls",
+                "TotalDurationNs",
+                "AverageNs",
+                "Percentage",
+                "MinNs",
+                "MaxNs",
+                "StdDev",
+            ],
+            stats,
+        ),
     }
     if new:
         out["memory_allocation_trace"] = _csv(sized, allocations)
@@ -382,11 +523,15 @@ _COMMON = {
     "track": "guid TEXT, nid INTEGER, pid INTEGER, tid INTEGER, agent_id INTEGER, queue_id INTEGER, stream_id INTEGER, name_id INTEGER",
 }
 _WHERE = "nid INTEGER, pid INTEGER, tid INTEGER"
-_SIZES = ", ".join(f"{what}_size_{axis} INTEGER" for what in ("workgroup", "grid") for axis in "xyz")
+_SIZES = ", ".join(
+    f"{what}_size_{axis} INTEGER" for what in ("workgroup", "grid") for axis in "xyz"
+)
 _SPAN = '"start" BIGINT, "end" BIGINT'
 _OF_TRACK = "track_id INTEGER, start_id INTEGER, end_id INTEGER"
 _DISPATCH = f"kernel_id INTEGER, dispatch_id INTEGER, private_segment_size INTEGER, group_segment_size INTEGER, {_SIZES}, event_id INTEGER"
-_COPY = "name_id INTEGER, dst_agent_id INTEGER, src_agent_id INTEGER, size INTEGER, event_id INTEGER"
+_COPY = (
+    "name_id INTEGER, dst_agent_id INTEGER, src_agent_id INTEGER, size INTEGER, event_id INTEGER"
+)
 _ALLOCATE = "type TEXT, level TEXT, address INTEGER, size INTEGER, event_id INTEGER"
 _PLACED = "agent_id INTEGER, queue_id INTEGER, stream_id INTEGER"
 _SCHEMAS: dict[int, dict[str, str]] = {
@@ -421,8 +566,12 @@ class _Writer:
         self.tracks: dict[tuple[object, ...], int] = {}
         self.rows: dict[str, int] = {}
         for name, columns in {**_COMMON, **_SCHEMAS[schema]}.items():
-            base.execute(f'CREATE TABLE "rocpd_{name}{self.suffix}" (id INTEGER PRIMARY KEY AUTOINCREMENT, {columns})')
-            base.execute(f'CREATE VIEW IF NOT EXISTS rocpd_{name} AS SELECT * FROM "rocpd_{name}{self.suffix}"')
+            base.execute(
+                f'CREATE TABLE "rocpd_{name}{self.suffix}" (id INTEGER PRIMARY KEY AUTOINCREMENT, {columns})'
+            )
+            base.execute(
+                f'CREATE VIEW IF NOT EXISTS rocpd_{name} AS SELECT * FROM "rocpd_{name}{self.suffix}"'
+            )
 
     def row(self, table: str, **values: object) -> int:
         """Adds a row; returns its id."""
@@ -432,7 +581,8 @@ class _Writer:
         values = {"id": number, **({} if table == "metadata" else {"guid": self.guid}), **values}
         names = ", ".join(f'"{name}"' for name in values)
         self.base.execute(
-            f'INSERT INTO "rocpd_{table}{self.suffix}" ({names}) VALUES ({", ".join("?" * len(values))})', list(values.values())
+            f'INSERT INTO "rocpd_{table}{self.suffix}" ({names}) VALUES ({", ".join("?" * len(values))})',
+            list(values.values()),
         )
         return number
 
@@ -446,7 +596,14 @@ class _Writer:
         """The event that a row belongs to."""
         extra = json.dumps({"message": row["message"]}) if "message" in row else "{}"
         ident = row.get("correlation", 0)
-        return self.row("event", category_id=self.text(kind), stack_id=ident, parent_stack_id=ident, correlation_id=0, extdata=extra)
+        return self.row(
+            "event",
+            category_id=self.text(kind),
+            stack_id=ident,
+            parent_stack_id=ident,
+            correlation_id=0,
+            extdata=extra,
+        )
 
     def place(self, row: dict[str, Any], **where: int) -> dict[str, object]:
         """When and where something was, as the schema has it."""
@@ -469,7 +626,16 @@ class _Writer:
         row("metadata", tag="schema_version", value=str(self.schema))
         row("metadata", tag="guid", value=self.guid)
         row("info_node", id=5, hash=9, machine_id="m", hostname=run.host)
-        row("info_process", id=run.pid, nid=5, ppid=1, pid=run.pid, init=EPOCH - 10**6, fini=EPOCH + 10**9, command="python train.py")
+        row(
+            "info_process",
+            id=run.pid,
+            nid=5,
+            ppid=1,
+            pid=run.pid,
+            init=EPOCH - 10**6,
+            fini=EPOCH + 10**9,
+            command="python train.py",
+        )
         for thread in sorted({c["thread"] for c in run.calls}):
             row("info_thread", id=thread, nid=5, ppid=1, pid=run.pid, tid=thread)
         for a in run.agents:
@@ -486,13 +652,20 @@ class _Writer:
         for name in names:
             row("info_pmc", nid=5, pid=run.pid, agent_id=2, name=name, symbol=name)
         for call in run.calls:
-            row("region", **self.place(call), name_id=self.text(call["name"]), event_id=self.event(call["kind"], call))
+            row(
+                "region",
+                **self.place(call),
+                name_id=self.text(call["name"]),
+                event_id=self.event(call["kind"], call),
+            )
         for mark in run.markers:
             event, place = self.event(mark["kind"], mark), self.place(mark)
             if mark["start"] < mark["end"]:
                 row("region", **place, name_id=self.text(mark["name"]), event_id=event)
             elif self.schema == 3:
-                track = row("track", nid=5, pid=run.pid, tid=mark["thread"], name_id=self.text(mark["kind"]))
+                track = row(
+                    "track", nid=5, pid=run.pid, tid=mark["thread"], name_id=self.text(mark["kind"])
+                )
                 row("sample", track_id=track, timestamp=mark["start"], event_id=event)
             else:
                 sample = {"track_id": place["track_id"], "timestamp_id": place["start_id"]}
@@ -501,24 +674,43 @@ class _Writer:
         for k in run.kernels:
             event = events[k["dispatch"]] = self.event("KERNEL_DISPATCH", k)
             sizes = {
-                f"{what}_size_{axis}": k[key][i] for what, key in (("workgroup", "group"), ("grid", "grid")) for i, axis in enumerate("xyz")
+                f"{what}_size_{axis}": k[key][i]
+                for what, key in (("workgroup", "group"), ("grid", "grid"))
+                for i, axis in enumerate("xyz")
             }
             where = self.place(k, agent_id=k["node"], queue_id=k["queue"], stream_id=k["stream"])
             row("kernel_dispatch", **where, **sizes, kernel_id=k["kernel"], dispatch_id=k["dispatch"], group_segment_size=k["lds"],
                 private_segment_size=SYMBOLS[k["kernel"]][2], event_id=event)  # fmt: skip
         for dispatch, name, value in run.counters:
             for half in (value / 4, value * 3 / 4):
-                row("pmc_event", event_id=events[dispatch], pmc_id=names.index(name) + 1, value=half)
+                row(
+                    "pmc_event", event_id=events[dispatch], pmc_id=names.index(name) + 1, value=half
+                )
         for c in run.copies:
             row("memory_copy", **self.place(c, stream_id=c["stream"]), name_id=self.text(c["direction"]), dst_agent_id=c["target"],
                 src_agent_id=c["source"], size=c["bytes"], event_id=self.event("MEMORY_COPY", c))  # fmt: skip
         for a in run.allocations:
             where = self.place(a, agent_id=a["node"], queue_id=0, stream_id=0)
             event = self.event("MEMORY_ALLOCATION", a)
-            row("memory_allocate", **where, type="ALLOC", level="REAL", address=1, size=a["bytes"], event_id=event)
+            row(
+                "memory_allocate",
+                **where,
+                type="ALLOC",
+                level="REAL",
+                address=1,
+                size=a["bytes"],
+                event_id=event,
+            )
         for s in run.scratch:
             where = self.place(s, agent_id=s["node"], queue_id=s["queue"], stream_id=0)
-            row("memory_allocate", **where, type="ALLOC", level="SCRATCH", size=0, event_id=self.event("SCRATCH_MEMORY", s))
+            row(
+                "memory_allocate",
+                **where,
+                type="ALLOC",
+                level="SCRATCH",
+                size=0,
+                event_id=self.event("SCRATCH_MEMORY", s),
+            )
 
 
 def as_db(*runs: Run, schema: int = 3) -> bytes:

@@ -31,7 +31,11 @@ def vllm(prefill: tuple[int, int], decode: tuple[int, int]) -> str:
 def sglang(prefill: tuple[int, int], decode: tuple[int, int]) -> str:
     if prefill[0] and decode[0]:
         return f"step[MIXED bs={prefill[0] + decode[0]}]"
-    return f"step[EXTEND bs={prefill[0]} toks={prefill[1]}]" if prefill[0] else f"step[DECODE bs={decode[0]}]"
+    return (
+        f"step[EXTEND bs={prefill[0]} toks={prefill[1]}]"
+        if prefill[0]
+        else f"step[DECODE bs={decode[0]}]"
+    )
 
 
 class Engine(Kineto):
@@ -40,14 +44,24 @@ class Engine(Kineto):
     The host of SGLang copies the batch to the device right before each annotation; both sample after it.
     """
 
-    def __init__(self, annotate: Any = vllm, *, graphs: bool = False, overlap: bool = False, layers: int = 2, **metadata: Any) -> None:
+    def __init__(
+        self,
+        annotate: Any = vllm,
+        *,
+        graphs: bool = False,
+        overlap: bool = False,
+        layers: int = 2,
+        **metadata: Any,
+    ) -> None:
         super().__init__(**metadata)
         self.annotate = annotate
         self.graphs, self.overlap, self.layers = graphs, overlap, layers
         self.at = 100.0
         self.free = 0.0
 
-    def iteration(self, prefill: tuple[int, int] = (0, 0), decode: tuple[int, int] = (0, 0), name: str = "") -> None:
+    def iteration(
+        self, prefill: tuple[int, int] = (0, 0), decode: tuple[int, int] = (0, 0), name: str = ""
+    ) -> None:
         """One iteration of so many requests and tokens; a kernel lasts 5 µs, and 1 µs a token."""
         length = 5.0 + prefill[1] + decode[1]
         if self.annotate is sglang:
@@ -59,7 +73,12 @@ class Engine(Kineto):
             correlation = self.call("cudaGraphLaunch", self.at, 6)
             self.at += 8
             for node, kernel in enumerate(kernels):
-                self._work(kernel, length, correlation, **{"graph id": 3, "graph node id": (3 << 32) + node})
+                self._work(
+                    kernel,
+                    length,
+                    correlation,
+                    **{"graph id": 3, "graph node id": (3 << 32) + node},
+                )
         else:
             for kernel in kernels:
                 self._launch(kernel, length)
@@ -100,7 +119,11 @@ def record(path: Path) -> None:
     from torch.profiler import ProfilerActivity, profile, record_function
 
     torch.manual_seed(0)
-    embed, attend, head = torch.nn.Embedding(32, 16), torch.nn.MultiheadAttention(16, 2, batch_first=True), torch.nn.Linear(16, 32)
+    embed, attend, head = (
+        torch.nn.Embedding(32, 16),
+        torch.nn.MultiheadAttention(16, 2, batch_first=True),
+        torch.nn.Linear(16, 32),
+    )
     cache = torch.zeros(0, 16)
     with torch.inference_mode(), profile(activities=[ProfilerActivity.CPU]) as prof:
         tokens = torch.arange(12)
@@ -116,7 +139,11 @@ def record(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "trace.json"
         prof.export_chrome_trace(str(plain))
-        path.write_bytes(gzip.compress(plain.read_bytes().replace(str(plain).encode(), b"trace.json"), 9, mtime=0))
+        path.write_bytes(
+            gzip.compress(
+                plain.read_bytes().replace(str(plain).encode(), b"trace.json"), 9, mtime=0
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -110,7 +110,10 @@ def advised() -> Iterator[Snippet]:
 
 def boxed() -> Iterator[Snippet]:
     """The code of boxes in the views: values under the key `code`, and what frameworks have for them."""
-    for path in [*sorted((PACKAGE / "tools").rglob("*.py")), *sorted((PACKAGE / "frameworks").rglob("*.py"))]:
+    for path in [
+        *sorted((PACKAGE / "tools").rglob("*.py")),
+        *sorted((PACKAGE / "frameworks").rglob("*.py")),
+    ]:
         module = _module(path)
         for node in ast.walk(ast.parse(path.read_text())):
             for value in _values_of_code(node):
@@ -143,7 +146,9 @@ def calls() -> Iterator[Snippet]:
 def documented() -> Iterator[Snippet]:
     """The Python code between fences of README.md and docs/."""
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for match in re.finditer(r"^```(\w*)\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE):
+        for match in re.finditer(
+            r"^```(\w*)\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE
+        ):
             if match[1] in ("", "python"):
                 yield Snippet(path.name, match[2])
 
@@ -151,7 +156,9 @@ def documented() -> Iterator[Snippet]:
 def _after(text: str) -> str | None:
     """The lines of a diff after the change; None if the text is no diff that adds code."""
     lines = text.splitlines()
-    if not any(re.match(r"\+\s*[^\s\d+]", line) for line in lines) or any(line[:1] not in "+- " for line in lines):
+    if not any(re.match(r"\+\s*[^\s\d+]", line) for line in lines) or any(
+        line[:1] not in "+- " for line in lines
+    ):
         return None
     return textwrap.dedent("\n".join(line[1:] for line in lines if line[:1] in "+ "))
 
@@ -163,12 +170,25 @@ def _texts(folder: Path, pattern: re.Pattern[str] = re.compile("")) -> Iterator[
         if not pattern.search(source):
             continue
         tree = ast.parse(source)
-        inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        inner = {
+            id(part)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.JoinedStr)
+            for part in node.values
+        }
         inner |= {id(node.body[0].value) for node in ast.walk(tree) if _has_docstring(node)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in inner
+            ):
                 yield _place(path, node), node.value
-            elif isinstance(node, ast.JoinedStr) and id(node) not in inner and (text := _filled(node, path)):
+            elif (
+                isinstance(node, ast.JoinedStr)
+                and id(node) not in inner
+                and (text := _filled(node, path))
+            ):
                 yield _place(path, node), text
 
 
@@ -196,21 +216,33 @@ def _filled(node: ast.JoinedStr, path: Path) -> str:
     # A constant of the module may lead with its own lines.
     names = {**EXAMPLES, **vars(_module(path))}
     try:
-        return str(eval(compile(ast.fix_missing_locations(ast.Expression(node)), str(path), "eval"), names))
+        return str(
+            eval(compile(ast.fix_missing_locations(ast.Expression(node)), str(path), "eval"), names)
+        )
     except NameError as error:
-        raise NoExampleError(f"{_place(path, node)}: {error.name} has no example in tests/support/snippets.py") from None
+        raise NoExampleError(
+            f"{_place(path, node)}: {error.name} has no example in tests/support/snippets.py"
+        ) from None
 
 
 def _values_of_code(node: ast.AST) -> Iterator[ast.expr]:
     """What a node states as `code`, a key, an argument or a constant; of a framework the code of a `Hint`, and that lists GPUs."""
     if isinstance(node, ast.Dict):
         yield from (
-            value for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant) and key.value == "code"
+            value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant) and key.value == "code"
         )
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Hint", "Words"):
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("Hint", "Words")
+    ):
         yield from node.args[2:]
         yield from (each.value for each in node.keywords if each.arg == "list_gpus")
-    elif isinstance(node, ast.Assign) and any(isinstance(name, ast.Name) and name.id.startswith("CODE") for name in node.targets):
+    elif isinstance(node, ast.Assign) and any(
+        isinstance(name, ast.Name) and name.id.startswith("CODE") for name in node.targets
+    ):
         yield node.value
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Empty":
         yield from (each.value for each in node.keywords if each.arg == "code")
@@ -280,7 +312,11 @@ def failures(kind: str) -> Iterator[dict[str, str]]:
         shell.run_cell("%unload_ext nbprof")
         if not result.success:
             error = result.error_before_exec or result.error_in_exec
-            yield {"place": snippet.place, "text": snippet.text, "error": f"{type(error).__name__}: {error}"}
+            yield {
+                "place": snippet.place,
+                "text": snippet.text,
+                "error": f"{type(error).__name__}: {error}",
+            }
 
 
 if __name__ == "__main__":

@@ -140,7 +140,9 @@ def _torch() -> dict[str, Any]:
     from torch.utils.data import DataLoader, Dataset, TensorDataset
 
     if not torch.distributed.is_initialized():
-        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        torch.distributed.init_process_group(
+            "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+        )
     model = nn.Linear(4, 2)
     dataset = TensorDataset(torch.ones(16, 4), torch.ones(16, 2))
     return {

@@ -30,18 +30,34 @@ def recorded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     for at, arg in enumerate(func._schema.arguments):
         value = args[at] if at < len(args) else kwargs.get(arg.name, arg.default_value)
         tensor = isinstance(value, torch.Tensor)
-        tensors = isinstance(value, (list, tuple)) and any(isinstance(one, torch.Tensor) for one in value)
-        dims.append(list(value.shape) if tensor else [list(one.shape) for one in value] if tensors else [])
+        tensors = isinstance(value, (list, tuple)) and any(
+            isinstance(one, torch.Tensor) for one in value
+        )
+        dims.append(
+            list(value.shape) if tensor else [list(one.shape) for one in value] if tensors else []
+        )
         strides.append(list(value.stride()) if tensor else [])
         if tensor:
             types.append(TYPES[value.dtype])
             values.append("")
-        elif value is None or tensors or isinstance(value, (str, torch.device, torch.layout, torch.memory_format)):
+        elif (
+            value is None
+            or tensors
+            or isinstance(value, (str, torch.device, torch.layout, torch.memory_format))
+        ):
             types.append("TensorList" if tensors else "")
             values.append("")
         else:
             types.append("ScalarList" if isinstance(value, (list, tuple)) else "Scalar")
-            values.append(str(_NUMBERS[value] if isinstance(value, torch.dtype) else list(value) if isinstance(value, tuple) else value))
+            values.append(
+                str(
+                    _NUMBERS[value]
+                    if isinstance(value, torch.dtype)
+                    else list(value)
+                    if isinstance(value, tuple)
+                    else value
+                )
+            )
     return tuple(json.dumps(part) for part in (dims, types, strides, values))
 
 
@@ -55,9 +71,15 @@ class Calls(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         said = recorded(func, args, kwargs)
-        read = sum(_there(one) for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor))
+        read = sum(
+            _there(one) for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)
+        )
         out = func(*args, **kwargs)
-        made = sum(one.numel() * one.element_size() for one in tree_leaves(out) if isinstance(one, torch.Tensor))
+        made = sum(
+            one.numel() * one.element_size()
+            for one in tree_leaves(out)
+            if isinstance(one, torch.Tensor)
+        )
         self.seen.append((func._schema.name, said, read, made))
         return out
 

@@ -22,4 +22,8 @@ def frames(traceback: str, folder: Path) -> list[tuple[Path, str]]:
 
 def own(traceback: str, folder: Path) -> list[tuple[Path, str]]:
     """The frames that are nbprof's own, wherever it is installed."""
-    return [(file, function) for file, function in frames(traceback, folder) if file.is_relative_to(PACKAGE)]
+    return [
+        (file, function)
+        for file, function in frames(traceback, folder)
+        if file.is_relative_to(PACKAGE)
+    ]

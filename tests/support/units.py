@@ -17,7 +17,10 @@ from tests.support.kineto import profile as written
 from tests.support.ranks import job
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-CPU, GPU = DATA / "kineto" / "cpu_train.pt.trace.json.gz", DATA / "gpu" / "torch_gpu.pt.trace.json.gz"
+CPU, GPU = (
+    DATA / "kineto" / "cpu_train.pt.trace.json.gz",
+    DATA / "gpu" / "torch_gpu.pt.trace.json.gz",
+)
 
 
 def profile_of(kind: str, path: Path = CPU) -> Profile:

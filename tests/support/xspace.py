@@ -75,34 +75,69 @@ class PlaneWriter:
         return self.stat_ids.setdefault(name, len(self.stat_ids) + 1)
 
     def event(
-        self, name: str, start_ps: int, duration_ps: int, occurrences: int | None = None, unknown: bytes = b"", **stats: Value
+        self,
+        name: str,
+        start_ps: int,
+        duration_ps: int,
+        occurrences: int | None = None,
+        unknown: bytes = b"",
+        **stats: Value,
     ) -> bytes:
         ident = self.events.setdefault(name, len(self.events) + 1)
         place = number(5, occurrences) if occurrences is not None else number(2, start_ps)
         named = {k.replace("__", " "): v for k, v in stats.items()}
-        return number(1, ident) + unknown + place + number(3, duration_ps) + b"".join(chunk(4, self.stat(k, v)) for k, v in named.items())
+        return (
+            number(1, ident)
+            + unknown
+            + place
+            + number(3, duration_ps)
+            + b"".join(chunk(4, self.stat(k, v)) for k, v in named.items())
+        )
 
     def stated(self, name: str, **stats: Value) -> None:
         """States facts once for all events of a name."""
         self.events.setdefault(name, len(self.events) + 1)
         self.event_extra[name] = b"".join(chunk(5, self.stat(k, v)) for k, v in stats.items())
 
-    def line(self, name: str, events: list[bytes], line_id: int = 1, timestamp_ns: int = 0, display: str = "") -> None:
-        body = number(1, line_id) + chunk(2, name) + number(3, timestamp_ns) + (chunk(11, display) if display else b"")
+    def line(
+        self,
+        name: str,
+        events: list[bytes],
+        line_id: int = 1,
+        timestamp_ns: int = 0,
+        display: str = "",
+    ) -> None:
+        body = (
+            number(1, line_id)
+            + chunk(2, name)
+            + number(3, timestamp_ns)
+            + (chunk(11, display) if display else b"")
+        )
         self.lines.append(body + b"".join(chunk(4, e) for e in events))
 
     def encode(self) -> bytes:
         stats = b"".join(chunk(6, self.stat(k, v)) for k, v in self.stats.items())
         lines = b"".join(chunk(3, line) for line in self.lines)
         metas = b"".join(
-            chunk(4, number(1, i) + chunk(2, number(1, i) + chunk(2, n) + self.event_extra.get(n, b""))) for n, i in self.events.items()
+            chunk(
+                4,
+                number(1, i) + chunk(2, number(1, i) + chunk(2, n) + self.event_extra.get(n, b"")),
+            )
+            for n, i in self.events.items()
         )
-        names = b"".join(chunk(5, number(1, i) + chunk(2, number(1, i) + chunk(2, n))) for n, i in self.stat_ids.items())
+        names = b"".join(
+            chunk(5, number(1, i) + chunk(2, number(1, i) + chunk(2, n)))
+            for n, i in self.stat_ids.items()
+        )
         return chunk(2, self.name) + lines + metas + names + stats
 
 
 def xspace(*planes: PlaneWriter, hostname: str = "host-a", errors: tuple[str, ...] = ()) -> bytes:
-    return b"".join(chunk(1, p.encode()) for p in planes) + b"".join(chunk(2, e) for e in errors) + chunk(4, hostname)
+    return (
+        b"".join(chunk(1, p.encode()) for p in planes)
+        + b"".join(chunk(2, e) for e in errors)
+        + chunk(4, hostname)
+    )
 
 
 MS = 1_000_000_000
@@ -117,13 +152,21 @@ def training_run(steps: int = 4, evil: str = "", block: int = 100) -> bytes:
         at = i * 10 * MS
         main.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
         main.append(host.event("IteratorGetNext", at, 4 * MS))
-        main.append(host.event("FunctionRun", at + 4 * MS, 6 * MS, _r=1, id=100 + i, _pt=1, _p=500 + i))
+        main.append(
+            host.event("FunctionRun", at + 4 * MS, 6 * MS, _r=1, id=100 + i, _pt=1, _p=500 + i)
+        )
         pool.append(host.event("Iterator::Root", at, 4 * MS, id=11, parent_id=0))
         pool.append(host.event("Iterator::Root::Map", at, 3 * MS, id=12, parent_id=11))
         pool.append(host.event("dense/MatMul:MatMul", at + 4 * MS, 5 * MS, _ct=1, _c=500 + i))
         if evil:
             pool.append(host.event(evil, at + 9 * MS, MS // 2))
-        memory = {"allocator_name": "mklcpu", "bytes_reserved": 0, "bytes_available": 1000, "fragmentation": 0.25, "addr": 64 + i}
+        memory = {
+            "allocator_name": "mklcpu",
+            "bytes_reserved": 0,
+            "bytes_available": 1000,
+            "fragmentation": 0.25,
+            "addr": 64 + i,
+        }
         pool.append(
             host.event(
                 "MemoryAllocation", at + 5 * MS, 0, bytes_allocated=block, requested_bytes=90, allocation_bytes=block,
@@ -143,22 +186,46 @@ def training_run(steps: int = 4, evil: str = "", block: int = 100) -> bytes:
 
 def gpu_run() -> bytes:
     """One GPU step of 10 ms: copy to the device 0–1, launch 1–3, kernels 3–7 of which 16 bit 5–7, copy back 7–8."""
-    gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 7, "compute_cap_minor": 5, "memory_size": 2**34})
+    gpu = PlaneWriter(
+        "/device:GPU:0",
+        {
+            "device_vendor": "Nvidia",
+            "compute_cap_major": 7,
+            "compute_cap_minor": 5,
+            "memory_size": 2**34,
+        },
+    )
     detail = "regs:32 static_shared:16 dynamic_shared:0 grid:4,1,1 block:128,1,1 occ_pct:75"
     common = {"group_id": 1}
     gpu.line(
         "Stream #7(Compute)",
         [
             gpu.event("MemcpyHToD", 0, MS, correlation_id=1, **common),
-            gpu.event("sgemm", 3 * MS, 2 * MS, correlation_id=2, kernel_details=detail, tf_op="dense/MatMul:MatMul", **common),
             gpu.event(
-                "volta_h884gemm_fp16", 5 * MS, 2 * MS, correlation_id=3, kernel_details=detail, tf_op="dense/MatMul:MatMul", **common
+                "sgemm",
+                3 * MS,
+                2 * MS,
+                correlation_id=2,
+                kernel_details=detail,
+                tf_op="dense/MatMul:MatMul",
+                **common,
+            ),
+            gpu.event(
+                "volta_h884gemm_fp16",
+                5 * MS,
+                2 * MS,
+                correlation_id=3,
+                kernel_details=detail,
+                tf_op="dense/MatMul:MatMul",
+                **common,
             ),
             gpu.event("MemcpyDToH", 7 * MS, MS, correlation_id=4, **common),
         ],
         line_id=7,
     )
-    gpu.line("Steps", [gpu.event("1", 0, 8 * MS, group_id=1, step_name="train 5")], line_id=-559038737)
+    gpu.line(
+        "Steps", [gpu.event("1", 0, 8 * MS, group_id=1, step_name="train 5")], line_id=-559038737
+    )
     host = PlaneWriter("/host:CPU")
     host.line(
         "python",

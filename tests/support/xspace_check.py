@@ -47,7 +47,9 @@ def check(file: bytes, result: Trace | ReadError) -> None:
         return
     if space is None:
         texts = [n.text for n in result.receipt.notes if n.level == "warning"]
-        assert any("is truncated" in t or "invalid UTF-8" in t for t in texts), "accepted in silence"
+        assert any("is truncated" in t or "invalid UTF-8" in t for t in texts), (
+            "accepted in silence"
+        )
         return
     if not xspace_proto.sets_map_entries_aside(space):
         found = xspace_proto.differences(space, result)

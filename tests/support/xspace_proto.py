@@ -32,8 +32,14 @@ SCHEMA: dict[str, list[tuple[str, int, str, bool, str]]] = {
         ("stat_metadata", 5, "XPlane.StatMetadataEntry", True, ""),
         ("stats", 6, "XStat", True, ""),
     ],
-    "XPlane.EventMetadataEntry": [("key", 1, "int64", False, ""), ("value", 2, "XEventMetadata", False, "")],
-    "XPlane.StatMetadataEntry": [("key", 1, "int64", False, ""), ("value", 2, "XStatMetadata", False, "")],
+    "XPlane.EventMetadataEntry": [
+        ("key", 1, "int64", False, ""),
+        ("value", 2, "XEventMetadata", False, ""),
+    ],
+    "XPlane.StatMetadataEntry": [
+        ("key", 1, "int64", False, ""),
+        ("value", 2, "XStatMetadata", False, ""),
+    ],
     "XLine": [
         ("id", 1, "int64", False, ""),
         ("display_id", 10, "int64", False, ""),
@@ -67,20 +73,35 @@ SCHEMA: dict[str, list[tuple[str, int, str, bool, str]]] = {
         ("stats", 5, "XStat", True, ""),
         ("child_id", 6, "int64", True, ""),
     ],
-    "XStatMetadata": [("id", 1, "int64", False, ""), ("name", 2, "string", False, ""), ("description", 3, "string", False, "")],
+    "XStatMetadata": [
+        ("id", 1, "int64", False, ""),
+        ("name", 2, "string", False, ""),
+        ("description", 3, "string", False, ""),
+    ],
 }
 
 
 @cache
 def _message() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(name="xspace_of_tests.proto", package="xspace_of_tests", syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="xspace_of_tests.proto", package="xspace_of_tests", syntax="proto3"
+    )
     for name, fields in SCHEMA.items():
         parent, _, own = name.rpartition(".")
-        holder = next(m for m in file.message_type if m.name == parent).nested_type if parent else file.message_type
+        holder = (
+            next(m for m in file.message_type if m.name == parent).nested_type
+            if parent
+            else file.message_type
+        )
         message = holder.add(name=own)
         message.options.map_entry = bool(parent)
         for field_name, number, kind, repeated, oneof in fields:
-            field = message.field.add(name=field_name, number=number, label=3 if repeated else 1, type=_TYPES.get(kind, 11))
+            field = message.field.add(
+                name=field_name,
+                number=number,
+                label=3 if repeated else 1,
+                type=_TYPES.get(kind, 11),
+            )
             if kind not in _TYPES:
                 field.type_name = f".xspace_of_tests.{kind}"
             if oneof:
@@ -104,7 +125,11 @@ def parse(data: bytes) -> Any | None:
 
 def sets_map_entries_aside(space: Any) -> bool:
     """The library keeps a map entry that has an unknown field as an unknown field of the plane; other languages keep the entry."""
-    return any(f.field_number in (4, 5) and f.wire_type == 2 for plane in space.planes for f in UnknownFieldSet(plane))
+    return any(
+        f.field_number in (4, 5) and f.wire_type == 2
+        for plane in space.planes
+        for f in UnknownFieldSet(plane)
+    )
 
 
 def _signed(value: int) -> int:
@@ -119,7 +144,13 @@ def _stat(stat: Any, names: dict[int, str]) -> tuple[str, int, Any]:
     value = getattr(stat, which)
     if which == "ref_value":
         return name, TEXT, names.get(_signed(value), "")
-    kind = {"double_value": DOUBLE, "uint64_value": UINT, "int64_value": INT, "str_value": TEXT, "bytes_value": BYTES}[which]
+    kind = {
+        "double_value": DOUBLE,
+        "uint64_value": UINT,
+        "int64_value": INT,
+        "str_value": TEXT,
+        "bytes_value": BYTES,
+    }[which]
     return name, kind, np.float64(value).tobytes() if kind == DOUBLE else value
 
 
@@ -130,10 +161,20 @@ def _fact(stat: Any, names: dict[int, str]) -> tuple[str, Any]:
 
 def expected(space: Any) -> dict[str, Any]:
     """What must be in the Trace of a single file, event by event, with names instead of codes."""
-    stamps = [line.timestamp_ns for plane in space.planes for line in plane.lines if len(line.events)]
+    stamps = [
+        line.timestamp_ns for plane in space.planes for line in plane.lines if len(line.events)
+    ]
     absolute = 10**18 if max(stamps, default=0) >= 10**18 else 4 * 10**15
     epoch = min((s for s in stamps if s >= absolute), default=0)
-    out: dict[str, Any] = {"lanes": [], "planes": [], "aggregated": [], "wild": 0, "modules": [], "name_args": [], "more": []}
+    out: dict[str, Any] = {
+        "lanes": [],
+        "planes": [],
+        "aggregated": [],
+        "wild": 0,
+        "modules": [],
+        "name_args": [],
+        "more": [],
+    }
     for plane in space.planes:
         names = {key: meta.name for key, meta in plane.stat_metadata.items()}
         facts = dict(_fact(stat, names) for stat in plane.stats)
@@ -146,22 +187,45 @@ def expected(space: Any) -> dict[str, Any]:
                 if fact == "Hlo Proto" and isinstance(value, bytes):
                     modules.append((meta.name, key, stated, value))
             constants = dict(
-                f for f in (_fact(stat, names) for stat in meta.stats) if not (f[0] == "Hlo Proto" and isinstance(f[1], bytes))
+                f
+                for f in (_fact(stat, names) for stat in meta.stats)
+                if not (f[0] == "Hlo Proto" and isinstance(f[1], bytes))
             )
-            children = [plane.event_metadata[c].name for c in meta.child_id if c in plane.event_metadata]
-            out["name_args"].append((meta.name, meta.display_name or meta.name, _plain(constants), meta.metadata, children))
+            children = [
+                plane.event_metadata[c].name for c in meta.child_id if c in plane.event_metadata
+            ]
+            out["name_args"].append(
+                (
+                    meta.name,
+                    meta.display_name or meta.name,
+                    _plain(constants),
+                    meta.metadata,
+                    children,
+                )
+            )
         idents = program_idents(one[:3] for one in modules)
-        out["modules"] += [(name, ident, data) for (name, _, _, data), ident in zip(modules, idents, strict=True)]
+        out["modules"] += [
+            (name, ident, data) for (name, _, _, data), ident in zip(modules, idents, strict=True)
+        ]
         lanes: dict[int, tuple[Any, ...]] = {}
         for line in plane.lines:
-            stated = (plane.name, line.display_name or line.name, line.id, line.name, line.display_id, line.duration_ps)
+            stated = (
+                plane.name,
+                line.display_name or line.name,
+                line.id,
+                line.name,
+                line.display_id,
+                line.duration_ps,
+            )
             *_, events = lanes.setdefault(line.id, (*stated, []))
             base = (line.timestamp_ns - (epoch if line.timestamp_ns >= absolute else 0)) * 1000
             for event in line.events:
                 known = plane.event_metadata.get(event.metadata_id)
                 name = known.name if known is not None else f"event {event.metadata_id}"
                 if event.WhichOneof("data") == "num_occurrences":
-                    out["aggregated"].append((plane.name, line.id, name, event.num_occurrences, event.duration_ps))
+                    out["aggregated"].append(
+                        (plane.name, line.id, name, event.num_occurrences, event.duration_ps)
+                    )
                     continue
                 start = base + event.offset_ps
                 if (
@@ -181,7 +245,10 @@ def expected(space: Any) -> dict[str, Any]:
     starts = [event[0] for _, events in out["lanes"] for event in events]
     low = min(starts, default=0)
     if low < 0 and max(starts) - low < _MOST_PS:
-        out["lanes"] = [(stated, [(event[0] - low, *event[1:]) for event in events]) for stated, events in out["lanes"]]
+        out["lanes"] = [
+            (stated, [(event[0] - low, *event[1:]) for event in events])
+            for stated, events in out["lanes"]
+        ]
     return out
 
 
@@ -191,7 +258,9 @@ def actual(trace: Trace) -> dict[str, Any]:
     stats: list[list[Any]] = [[] for _ in range(len(events))]
     for name, column in trace.args.items():
         assert (column.event[1:] >= column.event[:-1]).all()
-        for event, kind, value in zip(column.event.tolist(), column.kinds.tolist(), column.values.tolist(), strict=True):
+        for event, kind, value in zip(
+            column.event.tolist(), column.kinds.tolist(), column.values.tolist(), strict=True
+        ):
             if kind == TEXT:
                 value = trace.strings[value]
             elif kind == BYTES:
@@ -202,11 +271,21 @@ def actual(trace: Trace) -> dict[str, Any]:
                 value = np.int64(value).tobytes()
             stats[event].append((name, kind, value))
     lanes: list[list[Any]] = [[] for _ in range(len(trace.lanes))]
-    columns = (events.lane.tolist(), events.start.tolist(), events.duration.tolist(), events.name.tolist())
+    columns = (
+        events.lane.tolist(),
+        events.start.tolist(),
+        events.duration.tolist(),
+        events.name.tolist(),
+    )
     for at, (lane, start, duration, name) in enumerate(zip(*columns, strict=True)):
         lanes[lane].append((start, duration, trace.names[name], _by_name(stats[at])))
     table = trace.lanes
-    rows = [tuple(row) for row in table[["process", "thread", "line_id", "line", "display_id", "duration"]].itertuples(index=False)]
+    rows = [
+        tuple(row)
+        for row in table[
+            ["process", "thread", "line_id", "line", "display_id", "duration"]
+        ].itertuples(index=False)
+    ]
     constants: list[dict[str, Any]] = [{} for _ in trace.names]
     for name, by_code in trace.name_args.items():
         for code, value in by_code.items():
@@ -219,13 +298,25 @@ def actual(trace: Trace) -> dict[str, Any]:
         "lanes": list(zip(rows, lanes, strict=True)),
         "planes": [(plane.ident, plane.name, _plain(plane.stats)) for plane in trace.planes],
         "aggregated": [
-            (table["process"][lane], int(table["line_id"][lane]), trace.names[name], count, duration)
+            (
+                table["process"][lane],
+                int(table["line_id"][lane]),
+                trace.names[name],
+                count,
+                duration,
+            )
             for lane, name, count, duration in gone.itertuples(index=False)
         ],
         "wild": trace.receipt.dropped,
         "modules": [(m.name, m.ident, m.data) for m in trace.modules],
         "name_args": [
-            (trace.names[c], trace.display[c], _plain(constants[c]), opaque.get(c, b""), [trace.names[k] for k in children.get(c, [])])
+            (
+                trace.names[c],
+                trace.display[c],
+                _plain(constants[c]),
+                opaque.get(c, b""),
+                [trace.names[k] for k in children.get(c, [])],
+            )
             for c in range(unnamed)
         ],
     }
@@ -245,11 +336,21 @@ def differences(space: Any, trace: Trace) -> list[str]:
     one, two = expected(space), actual(trace)
     found = []
     # Names of events that the plane does not name come behind those of the planes before and after it.
-    ours = [row for row in two["name_args"] if not (row[0].startswith("event ") and row[0][6:].lstrip("-").isdigit())]
-    theirs = [row for row in one["name_args"] if not (row[0].startswith("event ") and row[0][6:].lstrip("-").isdigit())]
+    ours = [
+        row
+        for row in two["name_args"]
+        if not (row[0].startswith("event ") and row[0][6:].lstrip("-").isdigit())
+    ]
+    theirs = [
+        row
+        for row in one["name_args"]
+        if not (row[0].startswith("event ") and row[0][6:].lstrip("-").isdigit())
+    ]
     # The library gives map entries in no order.
     if sorted(map(repr, ours)) != sorted(map(repr, theirs)):
-        found.append(f"names: {first_difference(sorted(map(repr, theirs)), sorted(map(repr, ours)))}")
+        found.append(
+            f"names: {first_difference(sorted(map(repr, theirs)), sorted(map(repr, ours)))}"
+        )
     if sorted(map(repr, one["modules"])) != sorted(map(repr, two["modules"])):
         found.append("modules")
     for key in ("planes", "wild"):
@@ -258,7 +359,9 @@ def differences(space: Any, trace: Trace) -> list[str]:
     if sorted(map(repr, one["aggregated"])) != sorted(map(repr, two["aggregated"])):
         found.append(f"aggregated: {one['aggregated']} and {two['aggregated']}"[:500])
     if [stated for stated, _ in one["lanes"]] != [stated for stated, _ in two["lanes"]]:
-        found.append(f"lanes: {first_difference([stated for stated, _ in one['lanes']], [stated for stated, _ in two['lanes']])}")
+        found.append(
+            f"lanes: {first_difference([stated for stated, _ in one['lanes']], [stated for stated, _ in two['lanes']])}"
+        )
     for (stated, mine), (_, other) in zip(one["lanes"], two["lanes"], strict=False):
         if mine != other:
             found.append(f"{stated}: {first_difference(mine, other)}")

@@ -38,7 +38,19 @@ _NUMBERS = [
     2**64 - 1,
     2**64 - 7,
 ]
-_TEXTS = [b"", b"a", b"train", "Ünï☃".encode(), b"step_name", b"x" * 7, b"y" * 8, b"z" * 9, b"kernel_details " * 20, b"\x00", b"Hlo Proto"]
+_TEXTS = [
+    b"",
+    b"a",
+    b"train",
+    "Ünï☃".encode(),
+    b"step_name",
+    b"x" * 7,
+    b"y" * 8,
+    b"z" * 9,
+    b"kernel_details " * 20,
+    b"\x00",
+    b"Hlo Proto",
+]
 
 
 class Writer:
@@ -86,7 +98,9 @@ class Writer:
 
     def event_shape(self) -> Callable[[], bytes]:
         """Events of a kind: the same fields in the same order, other values."""
-        fields = [name for name in ("metadata_id", "offset_ps", "duration_ps") if not self.one_in(8)]
+        fields = [
+            name for name in ("metadata_id", "offset_ps", "duration_ps") if not self.one_in(8)
+        ]
         stats = [(self.ident(), self.pick(SCHEMA["XStat"][1:])) for _ in range(self.roll(4))]
 
         def event() -> bytes:
@@ -94,7 +108,11 @@ class Writer:
             for ident, (_, number, kind, *_) in stats:
                 out += chunk(4, varint(1 << 3) + varint(ident) + self.value(number, kind))
             return (
-                out if not self.one_in(self.odd) else b"".join(self.mixed([out, self.field("XEvent", "num_occurrences"), self.oddities()]))
+                out
+                if not self.one_in(self.odd)
+                else b"".join(
+                    self.mixed([out, self.field("XEvent", "num_occurrences"), self.oddities()])
+                )
             )
 
         return event
@@ -102,11 +120,22 @@ class Writer:
     def entry(self, number: int, message: str) -> bytes:
         parts = [varint(1 << 3) + varint(self.ident()), chunk(2, self.message(message))]
         if self.one_in(self.odd):
-            parts = self.pick([parts[:1], parts[1:], [parts[1], parts[0]], [*parts, chunk(2, self.message(message))], parts * 2])
+            parts = self.pick(
+                [
+                    parts[:1],
+                    parts[1:],
+                    [parts[1], parts[0]],
+                    [*parts, chunk(2, self.message(message))],
+                    parts * 2,
+                ]
+            )
         return chunk(number, b"".join(parts))
 
     def message(self, name: str) -> bytes:
-        return b"".join(self.field(name, field[0]) for field in SCHEMA[name] if not self.one_in(3)) + self.oddities()
+        return (
+            b"".join(self.field(name, field[0]) for field in SCHEMA[name] if not self.one_in(3))
+            + self.oddities()
+        )
 
     def field(self, message: str, name: str) -> bytes:
         _, number, kind, repeated, _ = next(f for f in SCHEMA[message] if f[0] == name)
@@ -120,9 +149,13 @@ class Writer:
             return self.unknown(number)
         if kind in ("int64", "uint64"):
             value = self.pick(_NUMBERS) if self.one_in(3) else self.roll(40)
-            return varint(number << 3) + (varint(value) if not self.one_in(self.odd) else self.long(value))
+            return varint(number << 3) + (
+                varint(value) if not self.one_in(self.odd) else self.long(value)
+            )
         if kind == "double":
-            return varint(number << 3 | 1) + struct.pack("<d", self.pick([0.0, -1.5, 1e300, float("inf"), float("nan"), 0.1]))
+            return varint(number << 3 | 1) + struct.pack(
+                "<d", self.pick([0.0, -1.5, 1e300, float("inf"), float("nan"), 0.1])
+            )
         if kind in ("string", "bytes"):
             return chunk(number, self.text())
         return chunk(number, self.message(kind))

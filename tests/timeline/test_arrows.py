@@ -22,7 +22,9 @@ from tests.timeline.test_links import gpu, named, opened, torch
 def flows_of_file():
     """Arrows of a plain trace: ids used again, ids that are large, a step between, a launch that states no correlation."""
     file = Kineto()
-    for i, (name, tid) in enumerate((("a", 1), ("b", 2), ("a2", 1), ("b2", 2), ("a3", 1), ("b3", 2), ("c3", 3))):
+    for i, (name, tid) in enumerate(
+        (("a", 1), ("b", 2), ("a2", 1), ("b2", 2), ("a3", 1), ("b3", 2), ("c3", 3))
+    ):
         file.add(name, "cat", 100 * i, 50, tid=tid)
     for ident, category, points in (
         (4, "x", (("s", 1, 10), ("f", 2, 110))),
@@ -32,7 +34,18 @@ def flows_of_file():
         (4, "ac2g", (("s", 1, 30), ("f", 2, 120))),
     ):
         for phase, tid, ts in points:
-            file.events.append({"ph": phase, "id": ident, "pid": PID, "tid": tid, "ts": ts, "cat": category, "name": category, "bp": "e"})
+            file.events.append(
+                {
+                    "ph": phase,
+                    "id": ident,
+                    "pid": PID,
+                    "tid": tid,
+                    "ts": ts,
+                    "cat": category,
+                    "name": category,
+                    "bp": "e",
+                }
+            )
     return file
 
 
@@ -40,9 +53,22 @@ def sent():
     """Numbers of flows in an XSpace: 5 goes on twice, 6 only comes, 7 comes back to its own."""
     host = PlaneWriter("/host:CPU")
     out, into, both = 2, 1, 3
-    host.line("a", [host.event(f"a{i}", i * MS, MS // 2, flow=n << 2 | bits) for i, (n, bits) in enumerate([(5, out), (6, into), (7, 0)])])
+    host.line(
+        "a",
+        [
+            host.event(f"a{i}", i * MS, MS // 2, flow=n << 2 | bits)
+            for i, (n, bits) in enumerate([(5, out), (6, into), (7, 0)])
+        ],
+    )
     more = [(5, both), (5, into), (7, 0), (6, 0)]
-    host.line("b", [host.event(f"b{i}", (i + 4) * MS, MS // 2, flow=n << 2 | bits) for i, (n, bits) in enumerate(more)], line_id=2)
+    host.line(
+        "b",
+        [
+            host.event(f"b{i}", (i + 4) * MS, MS // 2, flow=n << 2 | bits)
+            for i, (n, bits) in enumerate(more)
+        ],
+        line_id=2,
+    )
     return xspace(host)
 
 
@@ -51,7 +77,9 @@ def compared(run, kept, step=1):
     links = run.timeline.links
     found = arrows.arrows(links, kept)
     mine = {event: set() for event in kept.tolist()}
-    for kind, start, finish in zip(found.kind.tolist(), found.start.tolist(), found.finish.tolist(), strict=True):
+    for kind, start, finish in zip(
+        found.kind.tolist(), found.start.tolist(), found.finish.tolist(), strict=True
+    ):
         for event in (start, finish):
             mine[event].add((KINDS[kind], start, finish))
     calls = dict(zip(found.work.tolist(), found.call.tolist(), strict=True))
@@ -61,7 +89,9 @@ def compared(run, kept, step=1):
         if len(said) < MOST:
             assert mine[event] == {arrow for arrow in said if arrow[1] in mine and arrow[2] in mine}
         launch = links.launch(event)
-        assert calls.get(event) == (launch[0] if launch is not None and launch[0] not in mine else None)
+        assert calls.get(event) == (
+            launch[0] if launch is not None and launch[0] not in mine else None
+        )
         device = links.on_device[links.events.lane[event]]
         assert [*found.op, ""][found.op_of[place]] == (links.op(event) if device else "")
         seen += len(mine[event])
@@ -126,7 +156,9 @@ def test_a_report_holds_launches_and_ops(tmp_path):
     links = part["links"]
     pairs = [(named(run, "cuLaunchKernel", i), named(run, f"kernel{i}")) for i in range(2)]
     assert links["kind"].tolist() == [0, 0]
-    assert list(zip(links["from"].tolist(), links["to"].tolist(), strict=True)) == sorted(pairs, key=lambda pair: pair[1])
+    assert list(zip(links["from"].tolist(), links["to"].tolist(), strict=True)) == sorted(
+        pairs, key=lambda pair: pair[1]
+    )
     lane = next(lane for lane in part["lanes"] if pairs[0][1] in lane["event"].tolist())
     assert [part["names"][code - 1] for code in lane["op"].tolist()] == ["a/MatMul", "a/MatMul"]
     assert len(part["category"]) == len(part["names"])
@@ -142,7 +174,9 @@ def test_of_a_launch_that_is_left_out_the_lane_and_the_delay_are_known(tmp_path)
     links = part["links"]
     kept = {event for lane in part["lanes"] for event in lane["event"].tolist()}
     assert len(links["work"]) > 0
-    for work, lane, delay in zip(links["work"].tolist(), links["on"].tolist(), links["delay"].tolist(), strict=True):
+    for work, lane, delay in zip(
+        links["work"].tolist(), links["on"].tolist(), links["delay"].tolist(), strict=True
+    ):
         call, later = run.timeline.links.launch(work)
         assert call not in kept
         assert lane == run.trace.events.lane[call]

@@ -21,11 +21,17 @@ CELLS = {"1234567890": 3}
     ("text", "named"),
     [
         (f"{FILE}(12): train", "Cell [3](12): train"),
-        ("C:\\Users\\me\\Temp\\ipykernel_4711\\1234567890.py(1): <module>", "Cell [3](1): <module>"),
+        (
+            "C:\\Users\\me\\Temp\\ipykernel_4711\\1234567890.py(1): <module>",
+            "Cell [3](1): <module>",
+        ),
         ("/tmp/ipykernel_4711/42.py(1): <module>", "Cell(1): <module>"),
         ("$1234567890.py:7 train", "$Cell [3]:7 train"),
         ("$42.py:7 train", "$42.py:7 train"),
-        (f"{FILE}(2): f\nrunpy.py(196): _run_module_as_main", "Cell [3](2): f\nrunpy.py(196): _run_module_as_main"),
+        (
+            f"{FILE}(2): f\nrunpy.py(196): _run_module_as_main",
+            "Cell [3](2): f\nrunpy.py(196): _run_module_as_main",
+        ),
         ("/srv/me/train.py(3): main", "/srv/me/train.py(3): main"),
     ],
 )
@@ -34,7 +40,9 @@ def test_the_file_of_a_cell_gives_way_to_its_number(text, named):
 
 
 def test_a_cell_has_its_number_in_the_trace(tmp_path):
-    (tmp_path / "a.pt.trace.json").write_text(json.dumps(document(complete(f"{FILE}(12): train", 0, 100, cat="python_function"))))
+    (tmp_path / "a.pt.trace.json").write_text(
+        json.dumps(document(complete(f"{FILE}(12): train", 0, 100, cat="python_function")))
+    )
     assert "Cell(12): train" in nbprof.load(tmp_path).payload()["trace"]["names"]
     (tmp_path / SIDECAR).write_text(json.dumps(CaptureInfo(backend="torch", cells=CELLS).to_dict()))
     p = nbprof.load(tmp_path)
@@ -50,6 +58,10 @@ def test_the_kernel_tells_which_cell_a_file_is(monkeypatch):
     from IPython.core.interactiveshell import InteractiveShell
 
     shell = InteractiveShell.instance()
-    monkeypatch.setattr(shell.compile, "_filename_map", {FILE: 3, "/srv/me/train.py": 4, "/tmp/ipykernel_4711/5.py": 0})
+    monkeypatch.setattr(
+        shell.compile,
+        "_filename_map",
+        {FILE: 3, "/srv/me/train.py": 4, "/tmp/ipykernel_4711/5.py": 0},
+    )
     assert stem(FILE) == "1234567890"
     assert describe.cells() == CELLS

@@ -21,7 +21,9 @@ def test_stems_and_tints_are_those_of_the_page() -> None:
 
 
 def test_a_category_goes_before_the_name() -> None:
-    names = np.array(["fusion.1", "fusion.2", "MatMul", "x" * 20_000, "x" * MOST_NAME, "a\nb", "a b"], object)
+    names = np.array(
+        ["fusion.1", "fusion.2", "MatMul", "x" * 20_000, "x" * MOST_NAME, "a\nb", "a b"], object
+    )
     fills = Fills(names, np.array([0, 0, 7, 0, 0, 0, 0], np.uint8))
     codes = np.array([2, 1, 0, 0, 3, 4, 5, 6])
     found = fills.of(codes)

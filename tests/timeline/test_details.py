@@ -62,8 +62,18 @@ def test_what_was_recorded_with_a_slice_is_told_with_its_unit(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        *(("n", 2**64 - 1, str(2**64 - 1)), ("n", -5, "-5"), ("t_us", 2.5, "2.5 µs"), ("duration (ms)", 3, "3 ms"), ("status", 1, "1")),
-        *(("raw", b"\x01\xff", "01 ff"), ("raw", b"\x00" * 100, " ".join(["00"] * 64) + " … 100 bytes"), ("bytes", 10, "10 bytes")),
+        *(
+            ("n", 2**64 - 1, str(2**64 - 1)),
+            ("n", -5, "-5"),
+            ("t_us", 2.5, "2.5 µs"),
+            ("duration (ms)", 3, "3 ms"),
+            ("status", 1, "1"),
+        ),
+        *(
+            ("raw", b"\x01\xff", "01 ff"),
+            ("raw", b"\x00" * 100, " ".join(["00"] * 64) + " … 100 bytes"),
+            ("bytes", 10, "10 bytes"),
+        ),
         *(
             ("name", "", ""),
             ("flag", True, "True"),
@@ -94,7 +104,12 @@ def test_slices_without_length_out_of_order_and_partly_overlapping(tmp_path: Pat
     host = PlaneWriter("/host:CPU")
     host.line(
         "t",
-        [host.event("late", 50 * US, 0), host.event("a", 0, 10 * US), host.event("b", 5 * US, 10 * US), host.event("in", 6 * US, 2 * US)],
+        [
+            host.event("late", 50 * US, 0),
+            host.event("a", 0, 10 * US),
+            host.event("b", 5 * US, 10 * US),
+            host.event("in", 6 * US, 2 * US),
+        ],
     )
     found = details(profile(tmp_path, xspace(host)))
     infos = {info["full_name"]: info for info in map(found.info, range(4))}
@@ -120,18 +135,27 @@ def test_details_agree_with_the_events(made: Made) -> None:
         assert info["self_ns"] == pytest.approx(row["self_us"] * 1000)
         assert info["slice"]["duration_ns"] == pytest.approx(row["duration_us"] * 1000)
         kind = found._slices.kind
-        alike = (names == names[event]) & (kind[run.trace.events.lane] == kind[run.trace.events.lane[event]])
+        alike = (names == names[event]) & (
+            kind[run.trace.events.lane] == kind[run.trace.events.lane[event]]
+        )
         if kind[run.trace.events.lane[event]] == KINDS.index("steps"):
             alike &= run.trace.events.lane == run.trace.events.lane[event]
         assert info["same"]["count"] == alike.sum()
-        assert info["same"]["mean_ns"] == pytest.approx(run.trace.events.duration[alike].mean() / 1000)
+        assert info["same"]["mean_ns"] == pytest.approx(
+            run.trace.events.duration[alike].mean() / 1000
+        )
         middle = np.sort(run.trace.events.duration[alike])[(alike.sum() - 1) // 2]
         assert info["same"]["median"]["duration_ns"] == pytest.approx(middle / 1000)
         assert alike[info["same"]["median"]["event"]]
         parent = run.trace.events.parent[event]
         assert (info["parent"] or {"event": -1})["event"] == parent
         if row_of := info["row"]:
-            table = {"kernels": run.kernels, "ops": run.ops, "input": run.input_ops, "memory": run.memory_peak}[row_of["tab"]]
+            table = {
+                "kernels": run.kernels,
+                "ops": run.ops,
+                "input": run.input_ops,
+                "memory": run.memory_peak,
+            }[row_of["tab"]]
             assert row_of["filter"] in set(table["kernel" if row_of["tab"] == "kernels" else "op"])
 
 
@@ -142,8 +166,12 @@ def test_every_kernel_of_a_real_profile_has_its_row(name: str) -> None:
     found = details(given)
     kernels = run.activity.kernels.frame()
     texts = run.activity.kernel_names.values
-    for event, code in zip(kernels["event"].head(200).tolist(), kernels["kernel"].head(200).tolist(), strict=True):
+    for event, code in zip(
+        kernels["event"].head(200).tolist(), kernels["kernel"].head(200).tolist(), strict=True
+    ):
         assert found.info(event)["row"] == {"tab": "kernels", "filter": texts[code]}
-    on_host = np.flatnonzero(found._slices.kind[run.trace.events.lane] == 3)[:: max(len(run.trace.events) // 300, 1)]
+    on_host = np.flatnonzero(found._slices.kind[run.trace.events.lane] == 3)[
+        :: max(len(run.trace.events) // 300, 1)
+    ]
     rows = [found.info(int(event))["row"] for event in on_host.tolist()]
     assert {row["tab"] for row in rows if row} >= {"ops"}

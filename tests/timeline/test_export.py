@@ -45,7 +45,9 @@ def strict(path):
 
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.name.endswith(".gz") else data).decode("ascii")
-    return json.loads(text, parse_float=Decimal, parse_constant=refuse, object_pairs_hook=unique)["traceEvents"]
+    return json.loads(text, parse_float=Decimal, parse_constant=refuse, object_pairs_hook=unique)[
+        "traceEvents"
+    ]
 
 
 def cut(time):
@@ -61,11 +63,15 @@ def nested(events):
     for event in events:
         if event["ph"] == "X" or (event["ph"] == "i" and event["s"] == "t"):
             assert event.get("dur", 0) >= 0 <= event["ts"]
-            by_thread.setdefault((event["pid"], event["tid"]), []).append((cut(event["ts"]), cut(event.get("dur", 0))))
+            by_thread.setdefault((event["pid"], event["tid"]), []).append(
+                (cut(event["ts"]), cut(event.get("dur", 0)))
+            )
     for spans in by_thread.values():
         open_ = []
         for start, took in sorted(spans, key=lambda span: span[0]):
-            while open_ and (open_[-1][1] < start or (open_[-1][1] == start and (took or open_[-1][0] < start))):
+            while open_ and (
+                open_[-1][1] < start or (open_[-1][1] == start and (took or open_[-1][0] < start))
+            ):
                 open_.pop()
             assert not open_ or start + took <= open_[-1][1]
             open_.append((start, start + took))
@@ -74,7 +80,9 @@ def nested(events):
 def rules(events):
     nested(events)
     pids = {event["pid"] for event in events}
-    threads_ = {(e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    threads_ = {
+        (e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"
+    }
     tids = [tid for _, tid in threads_]
     assert len(tids) == len(set(tids))
     assert not set(tids) & pids
@@ -90,7 +98,8 @@ def rows(run):
     return Counter(
         (process[lane], thread[lane].partition(" (")[0], str(trace.names[name]), start, duration)
         for lane, name, start, duration in zip(
-            *(c.tolist() for c in (events.lane, events.name, events.start, events.duration)), strict=True
+            *(c.tolist() for c in (events.lane, events.name, events.start, events.duration)),
+            strict=True,
         )
     )
 
@@ -118,14 +127,23 @@ def test_what_is_read_back_is_what_was_there(tmp_path, write, ending):
     expected = Counter(
         (lanes[lane].process, lanes[lane].name, str(tracks.names[name]), start, duration)
         for lane, name, start, duration in zip(
-            *(c.tolist() for c in (events.lane, events.name, events.start, events.duration)), strict=True
+            *(c.tolist() for c in (events.lane, events.name, events.start, events.duration)),
+            strict=True,
         )
     )
     assert moved == expected
 
 
 def test_args_keep_their_types_and_names_their_letters(tmp_path):
-    args = {"whole": 7, "huge": 2**63 + 5, "real": 0.1, "one": 1.0, "text": ODD, "minus": -3, 'quoted "key"': "v"}
+    args = {
+        "whole": 7,
+        "huge": 2**63 + 5,
+        "real": 0.1,
+        "one": 1.0,
+        "text": ODD,
+        "minus": -3,
+        'quoted "key"': "v",
+    }
     p = chrome(tmp_path, complete(ODD, 1, 2, args=args), complete("plain", 5, 1))
     written = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] == "X"]
     assert [e["name"] for e in written][1] == "plain"
@@ -157,7 +175,9 @@ def test_what_overlaps_partly_goes_to_further_threads(tmp_path):
     p = chrome(tmp_path, *(complete(f"e{i}", ts, dur) for i, (ts, dur) in enumerate(spans)))
     events = strict(p.trace.export(tmp_path / "out.json"))
     rules(events)
-    assert sorted(e["name"] for e in events if e["ph"] == "X") == [f"e{i}" for i in range(len(spans))]
+    assert sorted(e["name"] for e in events if e["ph"] == "X") == [
+        f"e{i}" for i in range(len(spans))
+    ]
     names = {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
     assert any(name.endswith("(2)") for name in names)
 
@@ -169,11 +189,15 @@ def test_no_thread_holds_a_partial_overlap(seed):
     lane = np.sort(random.integers(0, 3, count)).astype(np.int32)
     start, duration = random.integers(0, 500, count), random.integers(0, 60, count)
     order = np.lexsort((-duration, start, lane))
-    events = Events(lane[order], lane[order], start[order].astype(np.int64), duration[order].astype(np.int64))
+    events = Events(
+        lane[order], lane[order], start[order].astype(np.int64), duration[order].astype(np.int64)
+    )
     placed = threads(events)
     written = [
         {"ph": "X", "pid": int(lane), "tid": int(thread), "ts": int(at), "dur": int(took)}
-        for lane, thread, at, took in zip(events.lane, placed, events.start, events.duration, strict=True)
+        for lane, thread, at, took in zip(
+            events.lane, placed, events.start, events.duration, strict=True
+        )
     ]
     nested(written)
     assert placed.max() > 0
@@ -184,7 +208,12 @@ def test_a_long_staircase_comes_to_an_end():
     start = np.arange(count, dtype=np.int64) * 10
     none = np.zeros(count, np.int32)
     placed = threads(Events(none, none, start, np.full(count, 25, np.int64)))
-    nested([{"ph": "X", "pid": 0, "tid": int(t), "ts": int(s), "dur": 25} for t, s in zip(placed, start, strict=True)])
+    nested(
+        [
+            {"ph": "X", "pid": 0, "tid": int(t), "ts": int(s), "dur": 25}
+            for t, s in zip(placed, start, strict=True)
+        ]
+    )
     assert placed.max() < 20
 
 
@@ -207,10 +236,14 @@ def test_flows_and_counters_come_back(tmp_path):
     assert [again.strings[c] for c in again.flows.category.tolist()] == ["ac2g", "ac2g"]
     # Threads have new numbers: they are told by what runs on them.
     for trace in (first, again):
-        on = dict(zip(trace.events.lane.tolist(), trace.names[trace.events.name].tolist(), strict=True))
+        on = dict(
+            zip(trace.events.lane.tolist(), trace.names[trace.events.name].tolist(), strict=True)
+        )
         assert [on[lane] for lane in trace.flows.lane.tolist()] == ["launch", "kernel"]
     assert again.counters["value"].tolist() == [4.0, 6.0]
-    assert (again.counters["time"] - again.events.start.min()).tolist() == (first.counters["time"] - first.events.start.min()).tolist()
+    assert (again.counters["time"] - again.events.start.min()).tolist() == (
+        first.counters["time"] - first.events.start.min()
+    ).tolist()
 
 
 def test_arrows_lead_from_a_launch_to_its_kernel(tmp_path):
@@ -232,7 +265,9 @@ def test_arrows_lead_from_a_launch_to_its_kernel(tmp_path):
 
 
 def test_a_part_of_the_trace(tmp_path):
-    p = chrome(tmp_path, complete("a", 1000, 10), complete("b", 5000, 10), complete("c", 5001, 2, tid=9))
+    p = chrome(
+        tmp_path, complete("a", 1000, 10), complete("b", 5000, 10), complete("c", 5001, 2, tid=9)
+    )
     start = p.run.trace.events.start.min() / 1e9
     written = strict(p.trace.export(tmp_path / "out.json", between=(start + 3.9, start + 4.1)))
     assert sorted(e["name"] for e in written if e["ph"] == "X") == ["b", "c"]
@@ -250,9 +285,9 @@ def test_chunks_make_no_difference(tmp_path, monkeypatch):
     p = load(tmp_path / "host.xplane.pb")
     whole = p.trace.export(tmp_path / "whole.json").read_bytes()
     monkeypatch.setattr(module, "_CHUNK", 7)
-    assert sorted(p.trace.export(tmp_path / "parts.json").read_bytes().replace(b",\n", b"\n").split(b"\n")) == sorted(
-        whole.replace(b",\n", b"\n").split(b"\n")
-    )
+    assert sorted(
+        p.trace.export(tmp_path / "parts.json").read_bytes().replace(b",\n", b"\n").split(b"\n")
+    ) == sorted(whole.replace(b",\n", b"\n").split(b"\n"))
 
 
 def test_what_cannot_be_written_is_a_sentence_and_leaves_nothing(tmp_path):
@@ -265,9 +300,19 @@ def test_what_cannot_be_written_is_a_sentence_and_leaves_nothing(tmp_path):
 
 
 REAL = [
-    *("tf-cpu/prefetch-example", "tf-gpu/rtx5000-cnn-batch64", "tf-gpu/v100x8-collectives", "tf-gpu/t4-one-step"),
+    *(
+        "tf-cpu/prefetch-example",
+        "tf-gpu/rtx5000-cnn-batch64",
+        "tf-gpu/v100x8-collectives",
+        "tf-gpu/t4-one-step",
+    ),
     *("jax/tpu-v6e-inference", "jax/mi300-jax08_attention", "jax/gtx1080ti-reactant"),
-    *("kineto/v100-resnet50-workers0", "kineto/h100-bert", "kineto/mi300-ddp-resnet18", "kineto/a100-nccl-ranks"),
+    *(
+        "kineto/v100-resnet50-workers0",
+        "kineto/h100-bert",
+        "kineto/mi300-ddp-resnet18",
+        "kineto/a100-nccl-ranks",
+    ),
     "ascend/msprof_ut_expected",
 ]
 
@@ -284,7 +329,9 @@ def test_real_profiles_are_written_whole(tmp_path, name):
     for phase, ids in (("X", np.flatnonzero(~instant)), ("i", np.flatnonzero(instant))):
         of_phase = [e for e in written if e["ph"] == phase]
         assert [e["name"] for e in of_phase] == tracks.names[events.name[ids]].tolist()
-        assert [cut(e["ts"]) for e in of_phase] == ((events.start[ids] - tracks.origin) // 1000).tolist()
+        assert [cut(e["ts"]) for e in of_phase] == (
+            (events.start[ids] - tracks.origin) // 1000
+        ).tolist()
         took = np.array([round(Fraction(e.get("dur", 0)) * 10**6) for e in of_phase])
         assert ((took - events.duration[ids] >= 0) & (took - events.duration[ids] < 1000)).all()
         stated = Counter(key for e in of_phase for key in e.get("args", ()))
@@ -295,12 +342,22 @@ def test_real_profiles_are_written_whole(tmp_path, name):
             found = of_phase[at].get("args", {})
             for key, column in trace.args.items():
                 row = np.searchsorted(column.event, ids[at])
-                if row < len(column.event) and column.event[row] == ids[at] and key not in ("ph", "s"):
+                if (
+                    row < len(column.event)
+                    and column.event[row] == ids[at]
+                    and key not in ("ph", "s")
+                ):
                     value = value_of(trace, column, int(ids[at]))
-                    same = found[key] == json.loads(json_text(value), parse_float=Decimal) if key not in trace.name_args else key in found
+                    same = (
+                        found[key] == json.loads(json_text(value), parse_float=Decimal)
+                        if key not in trace.name_args
+                        else key in found
+                    )
                     assert same, key
     samples = Counter(e["pid"] for e in written if e["ph"] == "C")
-    assert samples.total() == sum(int(np.isfinite(counter.value).sum()) for counter in tracks.counters)
+    assert samples.total() == sum(
+        int(np.isfinite(counter.value).sum()) for counter in tracks.counters
+    )
     points = Counter(e["ph"] for e in written if e["ph"] in "stf")
     flows = run.timeline.links.flows
     assert points.total() >= (len(flows.flows.phase) if flows is not None else 0)
@@ -311,7 +368,10 @@ def test_real_profiles_are_written_whole(tmp_path, name):
     assert again.receipt.dropped == 0
 
 
-@given(st.lists(st.tuples(st.integers(0, 9_000), st.integers(0, 9_000)), min_size=1, max_size=20), st.integers(0, 10**15))
+@given(
+    st.lists(st.tuples(st.integers(0, 9_000), st.integers(0, 9_000)), min_size=1, max_size=20),
+    st.integers(0, 10**15),
+)
 def test_what_lies_inside_does_so_in_whole_nanoseconds_too(spans, origin):
     # Each pair made to lie in the one before it: no viewer that cuts begin and duration off at ns may see an overlap.
     low, high = 0, 9_000
@@ -333,7 +393,9 @@ def test_what_lies_inside_does_so_in_whole_nanoseconds_too(spans, origin):
     assert ([cut(text) for text in module._micros(start + duration)] >= end).all()
 
 
-@given(st.lists(st.integers(0, 10**15) | st.integers(0, 10**12).map(lambda ns: ns * 1000), min_size=1))
+@given(
+    st.lists(st.integers(0, 10**15) | st.integers(0, 10**12).map(lambda ns: ns * 1000), min_size=1)
+)
 def test_times_keep_their_nanosecond_and_picosecond(times):
     for text, time in zip(module._micros(np.array(times)), times, strict=True):
         assert cut(text) == time // 1000
@@ -342,7 +404,9 @@ def test_times_keep_their_nanosecond_and_picosecond(times):
 
 def edges(ns):
     """Times in ps about the begin and the end of a ns."""
-    return st.integers(0, 9).map(lambda ps: ns * 1000 + ps) | st.integers(990, 999).map(lambda ps: ns * 1000 + ps)
+    return st.integers(0, 9).map(lambda ps: ns * 1000 + ps) | st.integers(990, 999).map(
+        lambda ps: ns * 1000 + ps
+    )
 
 
 @given(st.integers(10**15, LATEST - 1) | st.integers(10**12, LATEST // 1000 - 1).flatmap(edges))
@@ -364,7 +428,14 @@ def test_no_time_is_before_zero(tmp_path):
     # Perfetto drops what is.
     flow = {"cat": "ac2g", "name": "ac2g", "pid": 7, "tid": 8, "id": 3}
     sample = {"ph": "C", "pid": 7, "ts": -50, "name": "queue", "args": {"length": 4}}
-    p = chrome(tmp_path, complete("a", 10, 4), complete("b", 20, 4), sample, {"ph": "s", "ts": -70, **flow}, {"ph": "f", "ts": 21, **flow})
+    p = chrome(
+        tmp_path,
+        complete("a", 10, 4),
+        complete("b", 20, 4),
+        sample,
+        {"ph": "s", "ts": -70, **flow},
+        {"ph": "f", "ts": 21, **flow},
+    )
     written = strict(p.trace.export(tmp_path / "out.json"))
     at = {e["name"]: e["ts"] for e in written if e["ph"] in "sCX"}
     assert at == {"ac2g": 0, "queue length": 20, "a": 80, "b": 90}
@@ -373,9 +444,23 @@ def test_no_time_is_before_zero(tmp_path):
 def test_arrows_have_numbers_that_perfetto_takes(tmp_path):
     # It reads a text as a hexadecimal number, and drops the arrow where that is none.
     def flow(phase, ts, tid, ident):
-        return {"ph": phase, "cat": "ac2g", "name": "ac2g", "pid": 7, "tid": tid, "ts": ts, "id": ident}
+        return {
+            "ph": phase,
+            "cat": "ac2g",
+            "name": "ac2g",
+            "pid": 7,
+            "tid": tid,
+            "ts": ts,
+            "id": ident,
+        }
 
-    ends = [flow("s", 11, 8, "call x"), flow("f", 21, 9, "call x"), flow("s", 12, 8, 5), flow("f", 22, 9, 5), flow("s", 13, 8, -4)]
+    ends = [
+        flow("s", 11, 8, "call x"),
+        flow("f", 21, 9, "call x"),
+        flow("s", 12, 8, 5),
+        flow("f", 22, 9, 5),
+        flow("s", 13, 8, -4),
+    ]
     p = chrome(tmp_path, complete("call", 10, 4), complete("work", 20, 4, tid=9), *ends)
     found = [e["id"] for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] in "sf"]
     assert all(isinstance(ident, int) and ident >= 0 for ident in found)
@@ -384,10 +469,24 @@ def test_arrows_have_numbers_that_perfetto_takes(tmp_path):
 
 def test_arrows_of_two_ranks_are_not_taken_for_one(tmp_path):
     def flow(phase, ts, tid):
-        return {"ph": phase, "cat": "ac2g", "name": "ac2g", "pid": 7, "tid": tid, "ts": ts, "id": 3, "bp": "e"}
+        return {
+            "ph": phase,
+            "cat": "ac2g",
+            "name": "ac2g",
+            "pid": 7,
+            "tid": tid,
+            "ts": ts,
+            "id": 3,
+            "bp": "e",
+        }
 
     for rank in range(2):
-        events = [complete(f"call {rank}", 10, 4), complete(f"work {rank}", 20, 4, tid=9), flow("s", 11, 8), flow("f", 21, 9)]
+        events = [
+            complete(f"call {rank}", 10, 4),
+            complete(f"work {rank}", 20, 4, tid=9),
+            flow("s", 11, 8),
+            flow("f", 21, 9),
+        ]
         (tmp_path / f"rank{rank}.pt.trace.json").write_text(json.dumps(document(*events)))
     p = load(sorted(tmp_path.glob("*.json")))
     names, events, links = p.run.trace.names, p.run.trace.events, p.run.timeline.links
@@ -396,14 +495,28 @@ def test_arrows_of_two_ranks_are_not_taken_for_one(tmp_path):
         assert said == [said[0]] * 2
     found = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] in "sf"]
     assert sorted(Counter(e["id"] for e in found).values()) == [2, 2]
-    assert all(len({e["pid"] for e in found if e["id"] == ident}) == 1 for ident in {e["id"] for e in found})
+    assert all(
+        len({e["pid"] for e in found if e["id"] == ident}) == 1
+        for ident in {e["id"] for e in found}
+    )
 
 
 def test_instants_stay_instants(tmp_path):
-    instant = {"ph": "i", "name": "mark", "cat": "cpu_op", "pid": 7, "tid": 8, "ts": 12, "args": {"Bytes": 4}}
+    instant = {
+        "ph": "i",
+        "name": "mark",
+        "cat": "cpu_op",
+        "pid": 7,
+        "tid": 8,
+        "ts": 12,
+        "args": {"Bytes": 4},
+    }
     p = chrome(tmp_path, complete("a", 10, 10), {**instant, "s": "g"}, instant)
     written = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] == "i"]
-    assert [(e["name"], e["s"], e["args"]["Bytes"]) for e in written] == [("mark", "g", 4), ("mark", "t", 4)]
+    assert [(e["name"], e["s"], e["args"]["Bytes"]) for e in written] == [
+        ("mark", "g", 4),
+        ("mark", "t", 4),
+    ]
     assert not any("ph" in e["args"] or "s" in e["args"] for e in written)
     again = load(tmp_path / "out.json").run.trace
     assert len(again.events) == 3
@@ -420,7 +533,9 @@ def test_arrows_come_back_as_what_they_were(tmp_path, made):
         links, names, events = run.timeline.links, run.trace.names, run.trace.events
         said = {(kind, a, b) for event in range(len(events)) for kind, a, b in links.of(event)}
         first = int(events.start.min())
-        place = [(str(names[events.name[e]]), int(events.start[e]) - first) for e in range(len(events))]
+        place = [
+            (str(names[events.name[e]]), int(events.start[e]) - first) for e in range(len(events))
+        ]
         return {(kind, place[a], place[b]) for kind, a, b in said}
 
     assert told(run)
@@ -429,7 +544,9 @@ def test_arrows_come_back_as_what_they_were(tmp_path, made):
 
 def test_what_runs_a_little_past_the_one_around_it_overlaps(tmp_path):
     # PyTorch's annotations do: they lie in each other all the same, but not for a viewer that takes only what nests.
-    p = chrome(tmp_path, complete("around", 0, 10), complete("past", 5, 5.002), complete("in it", 6, 1))
+    p = chrome(
+        tmp_path, complete("around", 0, 10), complete("past", 5, 5.002), complete("in it", 6, 1)
+    )
     assert p.run.trace.events.parent.tolist() == [-1, 0, 1]
     rules(strict(p.trace.export(tmp_path / "out.json")))
 
@@ -437,13 +554,17 @@ def test_what_runs_a_little_past_the_one_around_it_overlaps(tmp_path):
 def test_what_an_event_and_its_name_both_state_is_written_twice_under_two_keys(tmp_path):
     host = PlaneWriter("/host:CPU")
     own = host.event("op", 0, 5000, flops=7)
-    host.event_extra["op"] = chunk(5, host.stat("flops", 5)) + chunk(5, host.stat("long_name", "all of it"))
+    host.event_extra["op"] = chunk(5, host.stat("flops", 5)) + chunk(
+        5, host.stat("long_name", "all of it")
+    )
     host.line("python", [own, host.event("op", 10_000, 5000)], line_id=7)
     (tmp_path / "host.xplane.pb").write_bytes(xspace(host))
     p = load(tmp_path / "host.xplane.pb")
     assert p.run.trace.name_args["flops"]
     found = [e["args"] for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] == "X"]
-    assert [(args.get("flops"), args["flops of the name"], args["long_name"]) for args in found] == [
+    assert [
+        (args.get("flops"), args["flops of the name"], args["long_name"]) for args in found
+    ] == [
         (7, 5, "all of it"),
         (None, 5, "all of it"),
     ]

@@ -22,14 +22,28 @@ def finder(spans: list[Span], **more: object) -> tuple[Finder, Slices, list[Span
     return Finder(trace_of(slices, **more), slices), slices, order
 
 
-@given(SPANS, st.sampled_from(["a", "B", "/^b$/", "/conv|^c/", "zz", ":", "/A::./", ""]), st.integers(0, 39), st.sampled_from([1, -1]))
-def test_hits_are_the_slices_whose_name_matches_in_the_order_of_time(spans: list[Span], query: str, event: int, by: int) -> None:
+@given(
+    SPANS,
+    st.sampled_from(["a", "B", "/^b$/", "/conv|^c/", "zz", ":", "/A::./", ""]),
+    st.integers(0, 39),
+    st.sampled_from([1, -1]),
+)
+def test_hits_are_the_slices_whose_name_matches_in_the_order_of_time(
+    spans: list[Span], query: str, event: int, by: int
+) -> None:
     found, slices, order = finder(spans)
     pattern = query[1:-1] if query.startswith("/") else re.escape(query)
-    ids = [i for i, s in enumerate(order) if query and re.search(pattern, NAMES[s.name], re.IGNORECASE)]
+    ids = [
+        i for i, s in enumerate(order) if query and re.search(pattern, NAMES[s.name], re.IGNORECASE)
+    ]
     ids.sort(key=lambda i: (order[i].start, i))
     said = found.search(query)
-    assert (said["count"], said["names"], said["error"], said["where"]) == (len(ids), len({order[i].name for i in ids}), "", "")
+    assert (said["count"], said["names"], said["error"], said["where"]) == (
+        len(ids),
+        len({order[i].name for i in ids}),
+        "",
+        "",
+    )
     assert [found.hit(query, {"index": k})["slice"]["event"] for k in range(len(ids))] == ids
     strip = np.zeros(STRIP, np.int64)
     for i in ids:
@@ -63,8 +77,12 @@ SPANS_OF_ARGS = [Span(0, 0, 10 * i, 5) for i in range(6)]
 
 def test_texts_that_were_recorded_with_a_slice_are_searched() -> None:
     column = ArgColumn(np.array([1, 4], np.int32), TEXT, np.array([1, 0], np.uint8))
-    mixed = ArgColumn(np.array([2, 5], np.int32), np.array([INT, TEXT], np.uint8), np.array([1, 1], np.int64))
-    found, _, _ = finder(SPANS_OF_ARGS, args={"shape": column, "note": mixed}, strings=["f32[8]", "Übergang <b>"])
+    mixed = ArgColumn(
+        np.array([2, 5], np.int32), np.array([INT, TEXT], np.uint8), np.array([1, 1], np.int64)
+    )
+    found, _, _ = finder(
+        SPANS_OF_ARGS, args={"shape": column, "note": mixed}, strings=["f32[8]", "Übergang <b>"]
+    )
     assert found.hits("F32[").ids.tolist() == [4]
     assert found.hits("<B>").ids.tolist() == [1, 5]
     assert found.hits("über").ids.tolist() == [1, 5]
@@ -85,7 +103,9 @@ def test_texts_that_were_recorded_with_a_slice_are_searched() -> None:
         (INT, np.array([7, 70, -7], np.int64), "9" * 20, []),
     ],
 )
-def test_an_integer_is_also_looked_for_among_the_numbers(kind: int, values: np.ndarray, query: str, expected: list[int]) -> None:
+def test_an_integer_is_also_looked_for_among_the_numbers(
+    kind: int, values: np.ndarray, query: str, expected: list[int]
+) -> None:
     column = ArgColumn(np.arange(3, dtype=np.int32), kind, values)
     found, _, _ = finder(SPANS_OF_ARGS, args={"n": column}, strings=["text"])
     assert found.hits(query).ids.tolist() == expected
@@ -101,7 +121,11 @@ def test_args_that_hold_for_a_name_are_searched() -> None:
 
 
 def test_slices_on_lanes_that_are_not_drawn_are_no_hits_and_derived_ones_are() -> None:
-    slices, _ = timeline([Span(0, 0, 0, 5), Span(1, 0, 1, 5)], [*TRACKS, Track(derived=True)], extra=[Span(4, 0, 2, 5)])
+    slices, _ = timeline(
+        [Span(0, 0, 0, 5), Span(1, 0, 1, 5)],
+        [*TRACKS, Track(derived=True)],
+        extra=[Span(4, 0, 2, 5)],
+    )
     slices = Slices(slices.tracks)
     slices.kind[1] = 0
     found = Finder(trace_of(slices), slices)
@@ -132,7 +156,13 @@ def test_the_last_few_searches_are_kept() -> None:
             "/(.*a){12}/",
             "/" + "a?" * 80 + "a" * 80 + "/",
         ),
-        *("/" + "(a|a)" * 80 + "b/", "/.*.*.*.*.*.*b/", r"/(a+)\1/", "/(x+x+)+y/", "/" + "x" * 600 + "/"),
+        *(
+            "/" + "(a|a)" * 80 + "b/",
+            "/.*.*.*.*.*.*b/",
+            r"/(a+)\1/",
+            "/(x+x+)+y/",
+            "/" + "x" * 600 + "/",
+        ),
     ],
 )
 def test_what_could_take_for_ever_is_refused_with_a_sentence(expression: str) -> None:
@@ -150,10 +180,22 @@ def test_what_is_no_expression_is_told(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["gemm.*(nn|nt)", "^(foo|bar)_v[0-9]+$", "colou?r", r"\bconv\d*\b", "a{3}b{1,4}", "(?:x|y)z", "(ab){2,3}", ""]
+    "expression",
+    [
+        "gemm.*(nn|nt)",
+        "^(foo|bar)_v[0-9]+$",
+        "colou?r",
+        r"\bconv\d*\b",
+        "a{3}b{1,4}",
+        "(?:x|y)z",
+        "(ab){2,3}",
+        "",
+    ],
 )
 def test_what_people_search_for_is_not(expression: str) -> None:
-    assert Pattern(f"/{expression}/").matches(["none of it"]).tolist() == [re.search(expression or "//", "none of it", re.I) is not None]
+    assert Pattern(f"/{expression}/").matches(["none of it"]).tolist() == [
+        re.search(expression or "//", "none of it", re.I) is not None
+    ]
 
 
 def test_texts_that_are_not_searched_whole_are_told() -> None:

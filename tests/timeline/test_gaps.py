@@ -20,7 +20,9 @@ from tests.timeline.lanes import NAMES, SPANS, TRACKS, Span, Track, timeline
 
 def _idle(spans: list[Span], lanes: set[int]) -> list[tuple[int, int]]:
     """Stretches between the first and the last work in which no lane has any."""
-    work = sorted({t for s in spans if s.lane in lanes for t in range(s.start, s.start + s.duration)})
+    work = sorted(
+        {t for s in spans if s.lane in lanes for t in range(s.start, s.start + s.duration)}
+    )
     return [(a + 1, b) for a, b in pairwise(work) if b > a + 1] if work else []
 
 
@@ -31,15 +33,22 @@ def test_gaps_are_the_moments_between_the_work_of_a_device(spans: list[Span]) ->
     expected = _idle(order, {0, 1})
     assert sorted((g.start, g.end) for g in found) == expected
     assert count == len(expected)
-    assert [g.end - g.start for g in found] == sorted((g.end - g.start for g in found), reverse=True)
-    assert [(g.start, g.end) for g in gaps.gaps(slices, most=2)[0]] == [(g.start, g.end) for g in found[:2]]
+    assert [g.end - g.start for g in found] == sorted(
+        (g.end - g.start for g in found), reverse=True
+    )
+    assert [(g.start, g.end) for g in gaps.gaps(slices, most=2)[0]] == [
+        (g.start, g.end) for g in found[:2]
+    ]
     # What the host did meanwhile: most self time of a name on all threads.
     parent = slices.tracks.events.parent
     for gap in found:
         own: dict[str, int] = {}
         for i, span in enumerate(order):
             if TRACKS[span.lane].kind == "host":
-                inside = [max(min(s.start + s.duration, gap.end) - max(s.start, gap.start), 0) for s in order]
+                inside = [
+                    max(min(s.start + s.duration, gap.end) - max(s.start, gap.start), 0)
+                    for s in order
+                ]
                 children = sum(inside[k] for k in range(len(order)) if parent[k] == i)
                 own[NAMES[span.name]] = own.get(NAMES[span.name], 0) + max(inside[i] - children, 0)
         most = max(own.values(), default=0)
@@ -58,7 +67,11 @@ def test_in_a_range_its_ends_bound_the_gaps(spans: list[Span], low: int, length:
     slices, order = timeline(spans)
     found, _ = gaps.gaps(slices, slices.ns(low), slices.ns(high))
     busy = {t for s in order if s.lane in (0, 1) for t in range(s.start, s.start + s.duration)}
-    idle = {t for t in range(low, high) if t not in busy} if any(s.lane in (0, 1) for s in order) else set()
+    idle = (
+        {t for t in range(low, high) if t not in busy}
+        if any(s.lane in (0, 1) for s in order)
+        else set()
+    )
     assert {t for g in found for t in range(g.start, g.end)} == idle
     assert all(g.end > g.start for g in found)
 
@@ -81,8 +94,20 @@ def test_a_time_is_in_its_gap_or_next_to_it(spans: list[Span], time: int) -> Non
 
 
 def test_each_device_has_gaps_of_its_own_and_asks_its_own_host() -> None:
-    tracks = [Track("device", "Stream 1", "GPU 0", "h1"), Track("device", "Stream 1", "GPU 1", "h2"), Track(host="h1"), Track(host="h2")]
-    spans = [Span(0, 0, 0, 10), Span(0, 0, 30, 10), Span(1, 0, 0, 5), Span(1, 0, 50, 5), Span(2, 1, 0, 60), Span(3, 2, 0, 60)]
+    tracks = [
+        Track("device", "Stream 1", "GPU 0", "h1"),
+        Track("device", "Stream 1", "GPU 1", "h2"),
+        Track(host="h1"),
+        Track(host="h2"),
+    ]
+    spans = [
+        Span(0, 0, 0, 10),
+        Span(0, 0, 30, 10),
+        Span(1, 0, 0, 5),
+        Span(1, 0, 50, 5),
+        Span(2, 1, 0, 60),
+        Span(3, 2, 0, 60),
+    ]
     slices, _ = timeline(spans, tracks)
     answer = gaps.answer(slices, None, None, 10)
     assert answer["process"] == ["GPU 1", "GPU 0"]
@@ -113,7 +138,10 @@ def test_the_frame_has_its_declared_columns_and_no_gap_overlaps_a_kernel(made: M
     kernels = lanes["thread"].str.startswith("Stream").to_numpy()[events.lane]
     start, end = events.start[kernels] / 1e6, events.end[kernels] / 1e6
     for row in frame.itertuples():
-        inside = (np.minimum(end, row.start_ms * 1000 + row.duration_us) - np.maximum(start, row.start_ms * 1000)) > 1e-6
+        inside = (
+            np.minimum(end, row.start_ms * 1000 + row.duration_us)
+            - np.maximum(start, row.start_ms * 1000)
+        ) > 1e-6
         assert not inside.any()
 
 
@@ -134,7 +162,14 @@ def test_only_the_gaps_that_are_listed_are_asked_about(most: int) -> None:
 def test_the_recorder_is_no_answer_to_what_the_host_did(tmp_path: Path) -> None:
     file = Kineto()
     file.add("PyTorch Profiler (0)", "Trace", 0, 1000, pid="Spans", tid="PyTorch Profiler")
-    file.add("Iteration Start: PyTorch Profiler", "Trace", 0, 1, pid="Traces", tid="Trace PyTorch Profiler")
+    file.add(
+        "Iteration Start: PyTorch Profiler",
+        "Trace",
+        0,
+        1,
+        pid="Traces",
+        tid="Trace PyTorch Profiler",
+    )
     file.add("Buffer Flush", "overhead", 600, 300, pid=-1, tid=0)
     file.op("aten::mm", 0, 10)
     file.op("next(loader)", 200, 250)
@@ -144,4 +179,9 @@ def test_the_recorder_is_no_answer_to_what_the_host_did(tmp_path: Path) -> None:
     first, second = (p.trace.gaps().set_index("start_ms")["meanwhile"][at] for at in (0.12, 0.52))
     # What the recorder itself costs is some work of the host; that it records is none.
     assert (first, second) == ("next(loader)", "Buffer Flush")
-    assert set(p.trace.range(0.0, 1.0)["name"]) == {"next(loader)", "Buffer Flush", "gemm", "aten::mm"}
+    assert set(p.trace.range(0.0, 1.0)["name"]) == {
+        "next(loader)",
+        "Buffer Flush",
+        "gemm",
+        "aten::mm",
+    }

@@ -60,7 +60,9 @@ def chrome(*events: dict[str, Any], says: tuple[str, ...] = (), **facts: Any) ->
     return Case(json.dumps(document(*events, **facts)).encode(), count, says)
 
 
-def xplane(events: list[tuple[str, int, int]], says: tuple[str, ...] = (), dropped: int = 0) -> Case:
+def xplane(
+    events: list[tuple[str, int, int]], says: tuple[str, ...] = (), dropped: int = 0
+) -> Case:
     host = PlaneWriter("/host:CPU")
     host.line("python", [host.event(*event) for event in events], line_id=7)
     return Case(xspace(host), len(events) - dropped, says, "host.xplane.pb", dropped)
@@ -75,34 +77,66 @@ def counter(ts: Any, value: Any, name: str = "queue") -> dict[str, Any]:
 
 
 def flow(phase: str, ident: Any, ts: float, tid: int, cat: str = "ac2g") -> dict[str, Any]:
-    return {"ph": phase, "id": ident, "cat": cat, "name": cat, "pid": 7, "tid": tid, "ts": ts, **({"bp": "e"} if phase == "f" else {})}
+    return {
+        "ph": phase,
+        "id": ident,
+        "cat": cat,
+        "name": cat,
+        "pid": 7,
+        "tid": tid,
+        "ts": ts,
+        **({"bp": "e"} if phase == "f" else {}),
+    }
 
 
 def _zero() -> Case:
     same = [complete(f"z{i}", 5, 0) for i in range(50)]
-    return chrome(complete("around", 0, 10), *same, complete("end", 10, 0), complete("alone", 20, 0, tid=9))
+    return chrome(
+        complete("around", 0, 10), *same, complete("end", 10, 0), complete("alone", 20, 0, tid=9)
+    )
 
 
 def _negative() -> Case:
-    events = [complete("a", 10, -5), complete("b", 20, 5), complete("c", 21, -0.001), complete("d", 30, -1e9)]
+    events = [
+        complete("a", 10, -5),
+        complete("b", 20, 5),
+        complete("c", 21, -0.001),
+        complete("d", 30, -1e9),
+    ]
     return chrome(*events, says=(r"end before they start, treated as having zero duration: 3",))
 
 
 def _negative_xplane() -> Case:
-    return xplane([("a", 10 * MS, -5 * MS), ("b", 20 * MS, 5 * MS), ("c", 21 * MS, -1)], (r"duration.* 2|2 .*duration",))
+    return xplane(
+        [("a", 10 * MS, -5 * MS), ("b", 20 * MS, 5 * MS), ("c", 21 * MS, -1)],
+        (r"duration.* 2|2 .*duration",),
+    )
 
 
 def _overlaps() -> Case:
     events = [complete(f"o{i}", 10 * i, 25 + i % 7) for i in range(300)]
-    return chrome(*events, says=(r"214 events overlap others on their lane partially, on 1 lane: drawn on separate levels",))
+    return chrome(
+        *events,
+        says=(
+            r"214 events overlap others on their lane partially, on 1 lane: drawn on separate levels",
+        ),
+    )
 
 
 def _many_lanes() -> Case:
-    return chrome(*(complete(f"e{i % 10}", i // 5 + 100 * k, 50, tid=i) for i in range(5_000) for k in range(2)))
+    return chrome(
+        *(
+            complete(f"e{i % 10}", i // 5 + 100 * k, 50, tid=i)
+            for i in range(5_000)
+            for k in range(2)
+        )
+    )
 
 
 def _deep() -> Case:
-    return chrome(*(complete(f"d{i}", i, 2_000 - 2 * i) for i in range(500)), complete("after", 3_000, 1))
+    return chrome(
+        *(complete(f"d{i}", i, 2_000 - 2 * i) for i in range(500)), complete("after", 3_000, 1)
+    )
 
 
 def _long_names() -> Case:
@@ -112,15 +146,30 @@ def _long_names() -> Case:
 def _evil_names() -> Case:
     lanes = [named("thread_name", 7, i, name) for i, name in enumerate(EVIL)]
     process = [named("process_name", 100 + i, 0, name) for i, name in enumerate(EVIL)]
-    events = [complete(name, 10 * i, 5, tid=i, args={name: name, "own": name}) for i, name in enumerate(EVIL)]
+    events = [
+        complete(name, 10 * i, 5, tid=i, args={name: name, "own": name})
+        for i, name in enumerate(EVIL)
+    ]
     more = [complete(name, 10 * i, 5, pid=100 + i, tid=0, cat=name) for i, name in enumerate(EVIL)]
     ids = [complete("by text", 5, 1, pid=name, tid=name) for name in EVIL]
-    return chrome(*lanes, *process, *events, *more, *ids, *(counter(i, i, name) for i, name in enumerate(EVIL)))
+    return chrome(
+        *lanes,
+        *process,
+        *events,
+        *more,
+        *ids,
+        *(counter(i, i, name) for i, name in enumerate(EVIL)),
+    )
 
 
 def _last_moment() -> Case:
     last = 2**63 - 1
-    far = [("late", last - 10, 5), ("beyond", last - 3, 100), ("on it", last, 0), ("long", MS, last)]
+    far = [
+        ("late", last - 10, 5),
+        ("beyond", last - 3, 100),
+        ("on it", last, 0),
+        ("long", MS, last),
+    ]
     return xplane([("first", 0, MS), *far], ("times beyond 53 days: damaged, left out",), dropped=4)
 
 
@@ -130,12 +179,20 @@ def _months_away() -> Case:
 
 def _last_moment_chrome() -> Case:
     # Written by hand: Python's float would round it.
-    text = json.dumps(document(complete("first", 0, 5), complete("late", 1, 2))).replace('"ts": 1,', '"ts": 9223372036854.775797,')
+    text = json.dumps(document(complete("first", 0, 5), complete("late", 1, 2))).replace(
+        '"ts": 1,', '"ts": 9223372036854.775797,'
+    )
     return Case(text.encode(), 1, ("1 .*at time 0 while all others are much later",), dropped=1)
 
 
 def _before_zero() -> Case:
-    return chrome(complete("before", -1_000, 10), complete("across", -5, 10), complete("after", 100, 10), counter(-500, 3), counter(50, 4))
+    return chrome(
+        complete("before", -1_000, 10),
+        complete("across", -5, 10),
+        complete("after", 100, 10),
+        counter(-500, 3),
+        counter(50, 4),
+    )
 
 
 def _before_zero_xplane() -> Case:
@@ -149,7 +206,11 @@ def _epoch() -> Case:
 
 def _day_away() -> Case:
     near = [complete(f"n{i % 5}", 10 * i, 8) for i in range(1_000)]
-    return chrome(*near, complete("tomorrow", 86_400e6, 5, tid=9), says=(r"1 event lies far from the others, up to (1 d|24|1,440|86)",))
+    return chrome(
+        *near,
+        complete("tomorrow", 86_400e6, 5, tid=9),
+        says=(r"1 event lies far from the others, up to (1 d|24|1,440|86)",),
+    )
 
 
 def _many_names() -> Case:
@@ -164,11 +225,38 @@ def _empty_names() -> Case:
 
 
 def _instants() -> Case:
-    return chrome(*({"ph": "i", "name": f"i{i % 7}", "pid": 7, "tid": i % 3, "ts": i // 2, "s": "gpt"[i % 3]} for i in range(60)))
+    return chrome(
+        *(
+            {
+                "ph": "i",
+                "name": f"i{i % 7}",
+                "pid": 7,
+                "tid": i % 3,
+                "ts": i // 2,
+                "s": "gpt"[i % 3],
+            }
+            for i in range(60)
+        )
+    )
 
 
 def _counters() -> Case:
-    odd = [float("nan"), float("inf"), float("-inf"), 1e308, -1e308, 5e-324, -0.0, "NaN", "5", None, True, [1], {"a": 1}, 2**70]
+    odd = [
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        1e308,
+        -1e308,
+        5e-324,
+        -0.0,
+        "NaN",
+        "5",
+        None,
+        True,
+        [1],
+        {"a": 1},
+        2**70,
+    ]
     return chrome(complete("work", 0, 50), *(counter(i, value) for i, value in enumerate(odd)))
 
 
@@ -189,32 +277,72 @@ def _no_events_xplane() -> Case:
 def _twins() -> Case:
     names = [named("process_name", pid, 0, "same") for pid in (1, 2)]
     threads = [named("thread_name", pid, tid, "same") for pid in (1, 2) for tid in (1, 2, 3)]
-    return chrome(*names, *threads, *(complete("e", i, 5, pid=p, tid=t) for i in range(5) for p in (1, 2) for t in (1, 2, 3)))
+    return chrome(
+        *names,
+        *threads,
+        *(complete("e", i, 5, pid=p, tid=t) for i in range(5) for p in (1, 2) for t in (1, 2, 3)),
+    )
 
 
 def _large_args() -> Case:
-    args = {"text": "t" * 1_000_000, "list": list(range(100_000)), "deep": json.loads("[" * 400 + "]" * 400)}
-    return chrome(complete("big", 0, 5, args=args), complete("small", 10, 5, args={"k" * 100_000: 1, **{f"k{i}": i for i in range(500)}}))
+    args = {
+        "text": "t" * 1_000_000,
+        "list": list(range(100_000)),
+        "deep": json.loads("[" * 400 + "]" * 400),
+    }
+    return chrome(
+        complete("big", 0, 5, args=args),
+        complete("small", 10, 5, args={"k" * 100_000: 1, **{f"k{i}": i for i in range(500)}}),
+    )
 
 
 def _cycles() -> Case:
-    slices = [complete("a", 0, 10, tid=1), complete("b", 20, 10, tid=2), complete("c", 40, 10, tid=3)]
-    there = [flow("s", 1, 1, 1), flow("t", 1, 21, 2), flow("t", 1, 41, 3), flow("t", 1, 2, 1), flow("f", 1, 22, 2)]
-    back = [flow("s", 2, 21, 2), flow("f", 2, 1, 1), flow("s", 3, 5, 1), flow("f", 3, 5, 1), flow("f", 4, 6, 1), flow("s", 5, 7, 1)]
-    return chrome(*slices, *there, *back, *(flow("s", "text id", 3, 1), flow("f", "text id", 45, 3), flow("s", 9, 999, 77)))
+    slices = [
+        complete("a", 0, 10, tid=1),
+        complete("b", 20, 10, tid=2),
+        complete("c", 40, 10, tid=3),
+    ]
+    there = [
+        flow("s", 1, 1, 1),
+        flow("t", 1, 21, 2),
+        flow("t", 1, 41, 3),
+        flow("t", 1, 2, 1),
+        flow("f", 1, 22, 2),
+    ]
+    back = [
+        flow("s", 2, 21, 2),
+        flow("f", 2, 1, 1),
+        flow("s", 3, 5, 1),
+        flow("f", 3, 5, 1),
+        flow("f", 4, 6, 1),
+        flow("s", 5, 7, 1),
+    ]
+    return chrome(
+        *slices,
+        *there,
+        *back,
+        *(flow("s", "text id", 3, 1), flow("f", "text id", 45, 3), flow("s", 9, 999, 77)),
+    )
 
 
 def _many_flows() -> Case:
     count = 10_000
     ends = [complete("end", 200 + 2 * i, 1, tid=2) for i in range(count)]
-    flows = [flow(p, i, 1 + i / 1000 if p == "s" else 200 + 2 * i, 1 if p == "s" else 2) for i in range(count) for p in "sf"]
+    flows = [
+        flow(p, i, 1 + i / 1000 if p == "s" else 200 + 2 * i, 1 if p == "s" else 2)
+        for i in range(count)
+        for p in "sf"
+    ]
     return chrome(complete("start", 0, 100, tid=1), *ends, *flows)
 
 
 CASES: dict[str, Callable[[], Case]] = {
     name[1:]: made
     for name, made in list(globals().items())
-    if name.startswith("_") and not name.startswith("__") and callable(made) and getattr(made, "__module__", "") == __name__
+    if name.startswith("_")
+    and not name.startswith("__")
+    and callable(made)
+    and getattr(made, "__module__", "") == __name__
 }
 
 
@@ -262,7 +390,16 @@ def test_everything_in_the_file_is_told(case, p):
 
 
 def test_frames_are_made(p):
-    for frame in (p.trace.lanes, p.trace.tracks, p.trace.gaps(), p.steps.frame, p.ops.frame, p.kernels.frame, p.memory.summary, p.advice):
+    for frame in (
+        p.trace.lanes,
+        p.trace.tracks,
+        p.trace.gaps(),
+        p.steps.frame,
+        p.ops.frame,
+        p.kernels.frame,
+        p.memory.summary,
+        p.advice,
+    ):
         assert len(str(frame)) > 0
     assert p.overview
     assert 0 < len(p.text().splitlines()) <= 10
@@ -287,7 +424,11 @@ def test_the_report_holds_it(p, tmp_path, most):
     read = Reader(page)
     assert not (FORBIDDEN - {"script", "style"}) & set(read.tags)
     # The picture is of the steps.
-    assert [read.tags.count(tag) for tag in ("script", "style", "img")] == [1, 1, int(len(p.run.steps) > 0)]
+    assert [read.tags.count(tag) for tag in ("script", "style", "img")] == [
+        1,
+        1,
+        int(len(p.run.steps) > 0),
+    ]
     for word in ("alert(1)", "onerror", "autofocus onfocus"):
         assert word not in "".join(read.scripts)
     assert len(page) < 6_000_000
@@ -295,11 +436,18 @@ def test_the_report_holds_it(p, tmp_path, most):
 
 def test_pages_get_answers(p):
     head = ask(p, ask="open")
-    assert head["total"] == total(p) == sum(lane["events"] for lane in head["lanes"] if lane["kind"] != "counter")
+    assert (
+        head["total"]
+        == total(p)
+        == sum(lane["events"] for lane in head["lanes"] if lane["kind"] != "counter")
+    )
     level = max(int(np.ceil(np.log2(max(head["end_ns"], 1) / 500))), 0)
     seen = 0
     for at in range(0, len(head["lanes"]), 1_000):
-        want = [[lane["id"], 0, max(lane["depths"] - 1, 0), 0, 0] for lane in head["lanes"][at : at + 1_000]]
+        want = [
+            [lane["id"], 0, max(lane["depths"] - 1, 0), 0, 0]
+            for lane in head["lanes"][at : at + 1_000]
+        ]
         got = ask(p, ask="tiles", level=level, want=want, query="e")
         seen += int(got["count"].sum())
         assert (got["end"] >= got["start"]).all()
@@ -309,7 +457,9 @@ def test_pages_get_answers(p):
     for event in sample(p, 3):
         info = ask(p, ask="slice", event=event)["slice"]
         tile = int(info["start_ns"] // 512)
-        got = ask(p, ask="tiles", level=0, want=[[info["lane"], info["depth"], info["depth"], tile, tile]])
+        got = ask(
+            p, ask="tiles", level=0, want=[[info["lane"], info["depth"], info["depth"], tile, tile]]
+        )
         assert got["count"].sum() >= 1
 
 
@@ -317,13 +467,20 @@ def test_details_say_what_was_recorded(p):
     tracks = p.run.timeline.tracks
     for event in sample(p):
         info = ask(p, ask="slice", event=event)
-        table, row = (tracks.events, event) if event < len(tracks.events) else (tracks.extra, event - len(tracks.events))
+        table, row = (
+            (tracks.events, event)
+            if event < len(tracks.events)
+            else (tracks.extra, event - len(tracks.events))
+        )
         ref = info["slice"]
         assert ref["event"] == event
         assert ref["start_ns"] == (int(table.start[row]) - tracks.origin) / 1000
         assert ref["duration_ns"] == int(table.duration[row]) / 1000
         assert 0 <= info["self_ns"] <= ref["duration_ns"]
-        assert info["full_name"] == str(tracks.full[table.name[row]]).encode("utf-8", "replace").decode()
+        assert (
+            info["full_name"]
+            == str(tracks.full[table.name[row]]).encode("utf-8", "replace").decode()
+        )
         for to in ("previous", "next", "parent", "child", "previous_same", "next_same"):
             ask(p, ask="step", event=event, to=to)
         assert ask(p, ask="many", events=[event])["count"] == 1
@@ -353,7 +510,9 @@ def test_a_range_holds_every_event(p):
     lanes = [lane["id"] for lane in head["lanes"]]
     whole = ask(p, ask="range", **{"from": -1.0, "to": head["end_ns"] + 1, "lanes": lanes})
     assert whole["count"] == total(p)
-    assert sum(share["count"] for share in whole["shares"]) + ((whole["others"] or {}).get("count") or 0) == total(p)
+    assert sum(share["count"] for share in whole["shares"]) + (
+        (whole["others"] or {}).get("count") or 0
+    ) == total(p)
     assert all(0 <= lane["percent"] <= 100 for lane in whole["lanes"])
     ask(p, ask="gaps")
     # As far as a page may ask.
@@ -372,7 +531,12 @@ def test_a_search_finds_every_event(p):
     assert ask(p, ask="search", query=r"/^[\s\S]*$/")["count"] == total(p)
     events = p.run.trace.events
     for event in sample(p, 5):
-        if event < len(events) and (text := str(names[events.name[event]]).strip()) and len(text) < 400 and not text.startswith("/"):
+        if (
+            event < len(events)
+            and (text := str(names[events.name[event]]).strip())
+            and len(text) < 400
+            and not text.startswith("/")
+        ):
             found = ask(p, ask="search", query=text)
             assert found["count"] >= 1, text
             assert not found["error"]
@@ -390,8 +554,14 @@ def test_the_export_holds_every_event(case, p, tmp_path, ending):
         return
     # In ns, which nearly all times here are; `test_picoseconds_are_kept` has the others.
     tracks = p.run.timeline.tracks
-    expected = zip((tracks.events.start - tracks.origin).tolist(), tracks.events.duration.tolist(), strict=True)
-    told = ((Fraction(e["ts"]) * 10**6, Fraction(e.get("dur", 0)) * 10**6) for e in written if e["ph"] in "Xi")
+    expected = zip(
+        (tracks.events.start - tracks.origin).tolist(), tracks.events.duration.tolist(), strict=True
+    )
+    told = (
+        (Fraction(e["ts"]) * 10**6, Fraction(e.get("dur", 0)) * 10**6)
+        for e in written
+        if e["ph"] in "Xi"
+    )
     assert Counter((round(start / 1000), round(took / 1000)) for start, took in told) == Counter(
         (round(start / 1000), round(took / 1000)) for start, took in expected
     )

@@ -34,7 +34,9 @@ def tracks_of(main: Spans, extra: Spans = ()) -> Tracks:  # type: ignore[assignm
 
 @given(spans, spans, st.integers(-10, 50), st.integers(0, 30))
 @settings(max_examples=200)
-def test_windows_hold_what_starts_in_them_and_what_reaches_in(main: Spans, extra: Spans, at: int, width: int) -> None:
+def test_windows_hold_what_starts_in_them_and_what_reaches_in(
+    main: Spans, extra: Spans, at: int, width: int
+) -> None:
     index = Index(tracks_of(main, extra))
     seen = []
     for lane in [*range(5), *range(10, 15)]:

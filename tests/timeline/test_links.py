@@ -39,14 +39,26 @@ def opened(folder, data):
 
 def gpu(launches=1, kernels=1):
     """A host that calls, and a GPU with so many kernels a call."""
-    host, device = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia"})
+    host, device = (
+        PlaneWriter("/host:CPU"),
+        PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia"}),
+    )
     calls, work = [host.event("train", 0, 100 * MS, _r=1, step_num=5)], []
     for i in range(launches):
         calls.append(host.event("a/MatMul:MatMul", (10 * i + 1) * MS, 5 * MS))
         calls.append(host.event("cuLaunchKernel", (10 * i + 2) * MS, MS, correlation_id=i + 1))
         for k in range(kernels):
             at = (10 * i + 4) * MS + k * MS // 100
-            work.append(device.event(f"kernel{i}", at, MS // 200, correlation_id=i + 1, kernel_details=DETAIL, tf_op="a/MatMul:MatMul"))
+            work.append(
+                device.event(
+                    f"kernel{i}",
+                    at,
+                    MS // 200,
+                    correlation_id=i + 1,
+                    kernel_details=DETAIL,
+                    tf_op="a/MatMul:MatMul",
+                )
+            )
     host.line("python", calls, line_id=1)
     device.line("Stream #7(Compute)", work, line_id=7)
     return xspace(host, device)
@@ -87,7 +99,11 @@ def test_who_made_what_is_taken(tmp_path):
 
 def test_ids_of_another_kind_are_no_link(tmp_path):
     host = PlaneWriter("/host:CPU")
-    host.line("a", [host.event("sends", 0, MS, _pt=1, _p=9), host.event("other", 2 * MS, MS, _pt=2, _p=9)], line_id=1)
+    host.line(
+        "a",
+        [host.event("sends", 0, MS, _pt=1, _p=9), host.event("other", 2 * MS, MS, _pt=2, _p=9)],
+        line_id=1,
+    )
     host.line("b", [host.event("takes", 4 * MS, MS, _ct=2, _c=9)], line_id=2)
     run = opened(tmp_path, xspace(host))
     assert said(run, links(run).of(named(run, "takes"))) == [("producer", "other", "takes")]
@@ -96,7 +112,14 @@ def test_ids_of_another_kind_are_no_link(tmp_path):
 
 def test_lines_of_code_of_an_xspace(tmp_path):
     host = PlaneWriter("/host:CPU")
-    host.line("python", [host.event("$train.py:3 fit", 0, 9 * MS), host.event("$net.py:7 call", MS, 5 * MS), host.event("op", 2 * MS, MS)])
+    host.line(
+        "python",
+        [
+            host.event("$train.py:3 fit", 0, 9 * MS),
+            host.event("$net.py:7 call", MS, 5 * MS),
+            host.event("op", 2 * MS, MS),
+        ],
+    )
     run = opened(tmp_path, xspace(host))
     assert links(run).stack(named(run, "op")) == ["net.py:7 call", "train.py:3 fit"]
 
@@ -108,16 +131,41 @@ def torch(**kinds):
     file.add("train.py(12): main", "python_function", 1, 800, args={"Python id": 1})
     file.add("net.py(5): forward", "python_function", 5, 100, args={"Python id": 2})
     ops = kinds.get("sequence", False)
-    fwd = file.op("aten::addmm", 10, 50, **({"Sequence number": 7, "Fwd thread id": 0} if ops else {}))
+    fwd = file.op(
+        "aten::addmm", 10, 50, **({"Sequence number": 7, "Fwd thread id": 0} if ops else {})
+    )
     file.launched("gemm", 20, 100, 40, fwd)
-    bwd = file.op("AddmmBackward0", 300, 80, tid=BACKWARD, **({"Sequence number": 7, "Fwd thread id": 1} if ops else {}))
-    inner = file.op("aten::mm", 310, 50, tid=BACKWARD, **({"Sequence number": 7, "Fwd thread id": 1} if ops else {}))
+    bwd = file.op(
+        "AddmmBackward0",
+        300,
+        80,
+        tid=BACKWARD,
+        **({"Sequence number": 7, "Fwd thread id": 1} if ops else {}),
+    )
+    inner = file.op(
+        "aten::mm",
+        310,
+        50,
+        tid=BACKWARD,
+        **({"Sequence number": 7, "Fwd thread id": 1} if ops else {}),
+    )
     assert bwd < inner
     file.launched("gemm_back", 320, 400, 40, inner, tid=BACKWARD)
     if kinds.get("flows"):
         for phase, tid, ts in (("s", MAIN, 10), ("f", BACKWARD, 300)):
             more = {"bp": "e"} if phase == "f" else {}
-            file.events.append({"ph": phase, "id": 1, "pid": PID, "tid": tid, "ts": ts, "cat": "fwdbwd", "name": "fwdbwd", **more})
+            file.events.append(
+                {
+                    "ph": phase,
+                    "id": 1,
+                    "pid": PID,
+                    "tid": tid,
+                    "ts": ts,
+                    "cat": "fwdbwd",
+                    "name": "fwdbwd",
+                    **more,
+                }
+            )
     return file
 
 
@@ -158,10 +206,24 @@ def test_arrows_of_a_plain_trace(tmp_path):
         file.add(name, "cat", ts, 50, tid=tid)
     for base in (0, 200):
         for phase, tid, ts in (("s", 1, 10), ("f", 2, 99.5)):
-            file.events.append({"ph": phase, "id": 4, "pid": PID, "tid": tid, "ts": base + ts, "cat": "x", "name": "x"})
+            file.events.append(
+                {
+                    "ph": phase,
+                    "id": 4,
+                    "pid": PID,
+                    "tid": tid,
+                    "ts": base + ts,
+                    "cat": "x",
+                    "name": "x",
+                }
+            )
     run = torch_profile(tmp_path, file).run
     found = links(run)
-    assert said(run, found.of(named(run, "a"))) == said(run, found.of(named(run, "b"))) == [("flow", "a", "b")]
+    assert (
+        said(run, found.of(named(run, "a")))
+        == said(run, found.of(named(run, "b")))
+        == [("flow", "a", "b")]
+    )
     assert said(run, found.of(named(run, "b2"))) == [("flow", "a2", "b2")]
 
 
@@ -179,14 +241,19 @@ def test_what_was_derived_has_a_step_and_no_links(tmp_path):
     assert found.of(10**9) == []
 
 
-@pytest.mark.parametrize("name", ["tf-gpu/rtx5000-cnn-batch64", "kineto/v100-resnet50-workers4", "kineto/mi300-ddp-resnet18"])
+@pytest.mark.parametrize(
+    "name",
+    ["tf-gpu/rtx5000-cnn-batch64", "kineto/v100-resnet50-workers4", "kineto/mi300-ddp-resnet18"],
+)
 def test_launches_and_ops_of_real_profiles_are_those_of_the_tables(name):
     run = nbprof.load(real(name)).run
     found = links(run)
     table = run.activity.launches.frame()
     launched = table[table["target"] >= 0]
     assert len(launched) > 300
-    for call, target in launched[["event", "target"]].iloc[:: len(launched) // 100].itertuples(index=False):
+    for call, target in (
+        launched[["event", "target"]].iloc[:: len(launched) // 100].itertuples(index=False)
+    ):
         assert found.launch(int(target))[0] == call
         assert ("launch", int(call), int(target)) in found.of(int(call))
     ops = run.activity.device_ops.frame()

@@ -30,7 +30,10 @@ def locator(run: Run) -> Locator:
 
 def _holds(found: dict[str, Any]) -> None:
     """A range around a slice has it whole, with room."""
-    start, end = found["slice"]["start_ns"], found["slice"]["start_ns"] + found["slice"]["duration_ns"]
+    start, end = (
+        found["slice"]["start_ns"],
+        found["slice"]["start_ns"] + found["slice"]["duration_ns"],
+    )
     assert found["from"] <= start <= end <= found["to"]
     assert found["from"] < found["to"]
 
@@ -49,7 +52,11 @@ def test_every_row_of_a_table_is_found_by_its_longest_call(made: Made) -> None:
     for row in run.ops.itertuples():
         found = find.locate({"kind": "op", "name": row.op, "where": row.where})
         assert found["found"]
-        side = run.activity.device_ops.frame() if row.where == "device" else run.activity.host_ops.frame()
+        side = (
+            run.activity.device_ops.frame()
+            if row.where == "device"
+            else run.activity.host_ops.frame()
+        )
         calls = [
             end - start
             for op, start, end in zip(side["op"], side["start"], side["end"], strict=True)
@@ -128,7 +135,9 @@ def test_an_op_is_found_on_its_host_and_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["op", "input"])
-def test_the_first_thing_that_is_asked_of_a_profile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_the_first_thing_that_is_asked_of_a_profile_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     monkeypatch.setenv("NBPROF_CACHE", "0")
     data = gpu_run() if kind == "op" else training_run(5)
     known = profile(tmp_path, data).run
@@ -145,7 +154,9 @@ def test_of_several_rows_of_a_name_the_one_is_found_that_is_meant() -> None:
     find = locator(run)
     longest = run.longest_launches
     assert run.kernels["kernel"].duplicated().any()
-    for kernel, at_ms, for_ms in zip(run.kernels["kernel"], longest["at_ms"].round(6), longest["for_ms"], strict=True):
+    for kernel, at_ms, for_ms in zip(
+        run.kernels["kernel"], longest["at_ms"].round(6), longest["for_ms"], strict=True
+    ):
         found = find.locate({"kind": "kernel", "name": kernel, "time_ms": at_ms})
         assert found["slice"]["duration_ns"] == pytest.approx(for_ms * 1e6, abs=1)
     op = run.ops.iloc[0]
@@ -158,24 +169,44 @@ def test_a_name_is_found_whole_before_as_a_part(tmp_path: Path) -> None:
     whole = find.locate({"kind": "name", "name": "Iterator::Root"})
     assert whole["slice"]["name"] == "Iterator::Root"
     part = find.locate({"kind": "name", "name": "iterator::roo"})
-    durations = run.trace.events.duration[[("Iterator::Roo" in n) for n in run.trace.names[run.trace.events.name]]]
+    durations = run.trace.events.duration[
+        [("Iterator::Roo" in n) for n in run.trace.names[run.trace.events.name]]
+    ]
     assert part["slice"]["duration_ns"] == durations.max() / 1000
 
 
 @pytest.mark.parametrize(
-    "name", ["tf-gpu/rtx5000-cnn-batch64", "kineto/v100-resnet50-workers0", "jax/tpu-v6e-inference", "tf-cpu/prefetch-example"]
+    "name",
+    [
+        "tf-gpu/rtx5000-cnn-batch64",
+        "kineto/v100-resnet50-workers0",
+        "jax/tpu-v6e-inference",
+        "tf-cpu/prefetch-example",
+    ],
 )
 def test_all_rows_of_a_real_profile_are_found(name: str) -> None:
     run = load(real(name)).run
     find = locator(run)
-    for kind, table, column in (("op", run.ops, "op"), ("kernel", run.kernels, "kernel"), ("input", run.input_ops, "op")):
-        missed = [text for text in (table[column].unique() if len(table) else []) if not find.locate({"kind": kind, "name": text})["found"]]
+    for kind, table, column in (
+        ("op", run.ops, "op"),
+        ("kernel", run.kernels, "kernel"),
+        ("input", run.input_ops, "op"),
+    ):
+        missed = [
+            text
+            for text in (table[column].unique() if len(table) else [])
+            if not find.locate({"kind": kind, "name": text})["found"]
+        ]
         assert missed == []
     for row in run.kernels.head(50).itertuples():
         found = find.locate({"kind": "kernel", "name": row.kernel})
-        assert found["slice"]["duration_ns"] // 1 == pytest.approx(run.kernels[run.kernels["kernel"] == row.kernel]["max_us"].max() * 1000)
+        assert found["slice"]["duration_ns"] // 1 == pytest.approx(
+            run.kernels[run.kernels["kernel"] == row.kernel]["max_us"].max() * 1000
+        )
     for row in run.steps.head(20).itertuples():
-        found = find.locate({"kind": "step", "step": row.step, "host": row.host, "time_ms": row.start_ms})
+        found = find.locate(
+            {"kind": "step", "step": row.step, "host": row.host, "time_ms": row.start_ms}
+        )
         assert found["from"] <= row.start_ms * 1e6 - find._slices.tracks.origin / 1000
     assert np.isfinite([find.locate({"kind": "gap"})[k] for k in ("from", "to")]).all()
 
@@ -190,6 +221,8 @@ def test_a_jump_goes_to_the_call_that_is_longest_by_the_clock_of_the_table() -> 
             found = find.locate({"kind": "op", "name": op, "where": "device", **target})
             assert found["slice"]["name"] == op
             assert found["slice"]["start_ns"] == pytest.approx(at * 1e6, abs=1)
-            assert run.trace.arg("device_duration_ps")[found["slice"]["event"]] == pytest.approx(took * 1e9, abs=1)
+            assert run.trace.arg("device_duration_ps")[found["slice"]["event"]] == pytest.approx(
+                took * 1e9, abs=1
+            )
             assert (abs(found["slice"]["duration_ns"] - took * 1e6) > 1e6) == differs
             assert ("by the device's own clock, 194.14 ms; " in found["text"]) == differs

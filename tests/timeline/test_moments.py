@@ -24,15 +24,24 @@ def built(monkeypatch, tmp_path):
 def tensorflow(shift: int, timestamp_ns: int = 0) -> bytes:
     """Four steps of 10 ms with an op in each, the first at `shift`, ps."""
     host = PlaneWriter("/host:CPU")
-    marks = [host.event("train", shift + i * 10 * MS, 9 * MS, step_num=i, _r=1, _pt=1, _p=500 + i) for i in range(4)]
-    work = [host.event("dense/MatMul:MatMul", shift + (i * 10 + 4) * MS, 5 * MS, _ct=1, _c=500 + i) for i in range(4)]
+    marks = [
+        host.event("train", shift + i * 10 * MS, 9 * MS, step_num=i, _r=1, _pt=1, _p=500 + i)
+        for i in range(4)
+    ]
+    work = [
+        host.event("dense/MatMul:MatMul", shift + (i * 10 + 4) * MS, 5 * MS, _ct=1, _c=500 + i)
+        for i in range(4)
+    ]
     host.line("python", marks, line_id=7, timestamp_ns=timestamp_ns)
     host.line("pool", work, line_id=8, timestamp_ns=timestamp_ns)
     return xspace(host)
 
 
 def torch(shift: float) -> bytes:
-    marks = [complete(f"ProfilerStep#{i}", shift + i * 10_000, 9_000, cat="user_annotation") for i in range(4)]
+    marks = [
+        complete(f"ProfilerStep#{i}", shift + i * 10_000, 9_000, cat="user_annotation")
+        for i in range(4)
+    ]
     work = [complete("aten::mm", shift + i * 10_000 + 4_000, 5_000) for i in range(4)]
     return json.dumps(document(*marks, *work)).encode()
 
@@ -59,7 +68,11 @@ def test_an_event_has_one_time(tmp_path, name):
 
     steps = p.steps.frame
     assert len(steps) == 4
-    marks = [event for event in told.index if p.run.trace.names[p.run.trace.events.name[event]].startswith(("train", "Profiler"))]
+    marks = [
+        event
+        for event in told.index
+        if p.run.trace.names[p.run.trace.events.name[event]].startswith(("train", "Profiler"))
+    ]
     assert steps["start_ms"].tolist() == pytest.approx((told[marks] / 1e3).tolist(), abs=1e-6)
     assert np.diff(steps["start_ms"]) == pytest.approx([10, 10, 10], abs=1e-6)
 
@@ -76,12 +89,22 @@ def test_an_event_has_one_time(tmp_path, name):
     assert trace["origin_ns"] == 0
     found = {}
     for lane in trace["lanes"]:
-        found |= dict(zip(lane["event"].tolist(), (lane["start"] * (trace["tick_ns"] / 1e3)).tolist(), strict=True))
+        found |= dict(
+            zip(
+                lane["event"].tolist(),
+                (lane["start"] * (trace["tick_ns"] / 1e3)).tolist(),
+                strict=True,
+            )
+        )
     assert {event: found[event] for event in told.index} == pytest.approx(told.to_dict(), abs=1e-3)
-    assert saved["steps"]["start_ms"].tolist() == pytest.approx(steps["start_ms"].tolist(), abs=1e-5)
+    assert saved["steps"]["start_ms"].tolist() == pytest.approx(
+        steps["start_ms"].tolist(), abs=1e-5
+    )
 
     written = json.loads(p.trace.export(tmp_path / "out.json").read_text())["traceEvents"]
-    assert sorted(e["ts"] for e in written if e["ph"] == "X") == pytest.approx(sorted(told), abs=1e-6)
+    assert sorted(e["ts"] for e in written if e["ph"] == "X") == pytest.approx(
+        sorted(told), abs=1e-6
+    )
 
 
 def test_what_began_before_the_clock_moves_the_clock(tmp_path):

@@ -94,7 +94,9 @@ def test_a_range_shares_out_its_time(p):
     start = p.trace.events(name="outer")["start_us"][0] / 1000
     found = p.trace.range(start, start + 0.06).set_index("name")
     # Up to 60 µs: 20 µs of the first inner call, 10 of the second, and what is left of the outer one.
-    assert found["self_us"].to_dict() == pytest.approx({"outer": 30.0, "inner(1)": 20.0, "inner(2)": 10.0})
+    assert found["self_us"].to_dict() == pytest.approx(
+        {"outer": 30.0, "inner(1)": 20.0, "inner(2)": 10.0}
+    )
     assert found["total_us"]["outer"] == pytest.approx(60.0)
     assert found["percent"].sum() == pytest.approx(100.0)
     assert len(p.trace.range(start, start)) == 0
@@ -108,7 +110,9 @@ def test_derived_lanes_are_there_by_number():
     assert drawn["lane"].is_unique
     recorded = drawn[(drawn["kind"] != "counter") & (drawn["lane"] < len(cpu.trace.lanes))]
     assert recorded["events"].sum() == len(cpu.run.trace.events) == len(cpu.trace.events())
-    for row in drawn[(drawn["lane"] >= len(cpu.trace.lanes)) & (drawn["kind"] != "counter")].itertuples():
+    for row in drawn[
+        (drawn["lane"] >= len(cpu.trace.lanes)) & (drawn["kind"] != "counter")
+    ].itertuples():
         made = cpu.trace.events(lane=row.lane)
         assert len(made) == row.events
         assert (made["event"] >= len(cpu.run.trace.events)).all()
@@ -126,7 +130,9 @@ def test_a_range_may_be_open():
 
 
 def test_a_range_without_end_is_the_whole(tmp_path):
-    (tmp_path / "in.json").write_text(json.dumps(document(complete("a", 0, 10), complete("b", 20, 10))))
+    (tmp_path / "in.json").write_text(
+        json.dumps(document(complete("a", 0, 10), complete("b", 20, 10)))
+    )
     p = load(tmp_path / "in.json")
     assert p.trace.range(float("-inf"), float("inf"))["count"].sum() == 2
     assert len(p.trace.events(between=(0.015, float("inf")))) == 1

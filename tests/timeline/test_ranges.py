@@ -20,11 +20,17 @@ def _inside(span: Span, low: int, high: int) -> int:
 
 
 def _is_in(span: Span, low: int, high: int) -> bool:
-    return low <= span.start < high if not span.duration else span.start < high and span.start + span.duration > low
+    return (
+        low <= span.start < high
+        if not span.duration
+        else span.start < high and span.start + span.duration > low
+    )
 
 
 @given(SPANS, st.integers(-5, 90), st.integers(1, 60), st.integers(1, 7))
-def test_sums_of_a_range_are_those_of_its_slices(spans: list[Span], low: int, length: int, chunk: int) -> None:
+def test_sums_of_a_range_are_those_of_its_slices(
+    spans: list[Span], low: int, length: int, chunk: int
+) -> None:
     high = low + length
     slices, order = timeline(spans)
     parent = slices.tracks.events.parent
@@ -47,28 +53,38 @@ def test_sums_of_a_range_are_those_of_its_slices(spans: list[Span], low: int, le
     assert {(s["name"], s["on"]): s["count"] for s in found["shares"]} == count
     assert {(s["name"], s["on"]): round(s["total_ns"] * 1000) for s in found["shares"]} == total
     assert {(s["name"], s["on"]): round(s["self_ns"] * 1000) for s in found["shares"]} == own
-    assert {(s["name"], s["on"]): round(s["longest"]["duration_ns"] * 1000) for s in found["shares"]} == longest
+    assert {
+        (s["name"], s["on"]): round(s["longest"]["duration_ns"] * 1000) for s in found["shares"]
+    } == longest
     for share in found["shares"]:
         assert share["longest"]["name"] == share["name"]
         assert share["percent"] == pytest.approx(100 * share["self_ns"] * 1000 / length)
-    assert [s["self_ns"] for s in found["shares"]] == sorted((s["self_ns"] for s in found["shares"]), reverse=True)
+    assert [s["self_ns"] for s in found["shares"]] == sorted(
+        (s["self_ns"] for s in found["shares"]), reverse=True
+    )
 
 
 @given(SPANS, st.integers(-5, 90), st.integers(1, 60))
-def test_lanes_are_busy_and_devices_idle_for_as_long_as_their_slices_say(spans: list[Span], low: int, length: int) -> None:
+def test_lanes_are_busy_and_devices_idle_for_as_long_as_their_slices_say(
+    spans: list[Span], low: int, length: int
+) -> None:
     high = low + length
     slices, order = timeline(spans)
     found = ranges.range_info(slices, slices.ns(low), slices.ns(high), None)
 
     def parts(lanes: set[int]) -> list[tuple[int, int]]:
-        return [(max(s.start, low), min(s.start + s.duration, high)) for s in order if s.lane in lanes]
+        return [
+            (max(s.start, low), min(s.start + s.duration, high)) for s in order if s.lane in lanes
+        ]
 
     busy = {lane["lane"]: round(lane["busy_ns"] * 1000) for lane in found["lanes"]}
     assert busy == {lane: covered(parts({lane})) for lane in {s.lane for s in order}}
     devices = {s.lane for s in order} & {0, 1}
     assert [s["process"] for s in found["idle"]] == (["GPU 0"] if devices else [])
     if devices:
-        assert found["idle"][0]["percent"] == pytest.approx(100 * (1 - covered(parts(devices)) / length))
+        assert found["idle"][0]["percent"] == pytest.approx(
+            100 * (1 - covered(parts(devices)) / length)
+        )
 
 
 @given(SPANS, st.lists(st.integers(0, 39), max_size=12))
@@ -85,15 +101,24 @@ def test_a_set_of_slices_counts_each_once_and_whole(spans: list[Span], chosen: l
         assert found["from"] == slices.ns(min(order[i].start for i in ids))
         assert found["to"] == slices.ns(max(order[i].start + order[i].duration for i in ids))
         own = slices.tracks.events.self_time
-        assert sum(s["self_ns"] for s in found["shares"]) == pytest.approx(sum(int(own[i]) for i in ids) / 1000)
+        assert sum(s["self_ns"] for s in found["shares"]) == pytest.approx(
+            sum(int(own[i]) for i in ids) / 1000
+        )
     assert {lane["lane"]: lane["count"] for lane in found["lanes"]} == {
         lane: sum(order[i].lane == lane for i in ids) for lane in {order[i].lane for i in ids}
     }
 
 
 def test_lanes_that_say_again_what_others_hold_are_left_out_unless_they_are_asked_for() -> None:
-    tracks = [*TRACKS, Track("device", "XLA Modules", "GPU 0"), Track("host", "made here", derived=True), Track("steps", "Steps", "GPU 0")]
-    slices, _ = timeline([Span(i, 0, 0, 10) for i in range(5)], tracks, extra=[Span(5, 1, 0, 10), Span(6, 2, 0, 10)])
+    tracks = [
+        *TRACKS,
+        Track("device", "XLA Modules", "GPU 0"),
+        Track("host", "made here", derived=True),
+        Track("steps", "Steps", "GPU 0"),
+    ]
+    slices, _ = timeline(
+        [Span(i, 0, 0, 10) for i in range(5)], tracks, extra=[Span(5, 1, 0, 10), Span(6, 2, 0, 10)]
+    )
     found = ranges.range_info(slices, 0, 1, None)
     assert [lane["lane"] for lane in found["lanes"]] == [0, 1, 2, 3]
     asked = ranges.range_info(slices, 0, 1, [6, 4, 5])
@@ -116,15 +141,25 @@ def test_names_beyond_the_first_two_hundred_are_summed_up() -> None:
 
 
 def test_names_that_read_the_same_are_one_share() -> None:
-    slices, _ = timeline([Span(0, 0, 0, 5), Span(0, 1, 10, 50), Span(0, 2, 100, 7)], names=("same", "same", "else"))
+    slices, _ = timeline(
+        [Span(0, 0, 0, 5), Span(0, 1, 10, 50), Span(0, 2, 100, 7)], names=("same", "same", "else")
+    )
     found = ranges.range_info(slices, 0, 1, None)
-    assert [(s["name"], s["count"], s["longest"]["event"]) for s in found["shares"]] == [("same", 2, 1), ("else", 1, 2)]
+    assert [(s["name"], s["count"], s["longest"]["event"]) for s in found["shares"]] == [
+        ("same", 2, 1),
+        ("else", 1, 2),
+    ]
 
 
 def test_a_launch_that_is_called_like_its_kernel_is_a_share_of_its_own() -> None:
     slices, _ = timeline([Span(0, 0, 0, 100), Span(2, 0, 10, 30), Span(3, 0, 50, 20)])
-    for found in (ranges.range_info(slices, 0, slices.ns(100), None), ranges.many_info(slices, [0, 1, 2])):
-        assert [(s["on"], s["count"], s["percent"], s["longest"]["lane"]) for s in found["shares"]] == [
+    for found in (
+        ranges.range_info(slices, 0, slices.ns(100), None),
+        ranges.many_info(slices, [0, 1, 2]),
+    ):
+        assert [
+            (s["on"], s["count"], s["percent"], s["longest"]["lane"]) for s in found["shares"]
+        ] == [
             ("device", 1, 100, 0),
             ("host", 2, 50, 2),
         ]
@@ -147,7 +182,11 @@ def test_a_kernel_of_tensorflow_takes_what_it_takes_alone() -> None:
 
 def test_a_range_of_no_length_or_without_lanes_is_empty() -> None:
     slices, _ = timeline([Span(0, 0, 0, 5)])
-    for found in (ranges.range_info(slices, 0.002, 0.002, None), ranges.range_info(slices, 0, 1, []), ranges.many_info(slices, [])):
+    for found in (
+        ranges.range_info(slices, 0.002, 0.002, None),
+        ranges.range_info(slices, 0, 1, []),
+        ranges.many_info(slices, []),
+    ):
         assert found["count"] == 0
         assert found["shares"] == []
     assert ranges.range_info(slices, 1.0, 0.0, None)["count"] == 1

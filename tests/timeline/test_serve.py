@@ -41,16 +41,23 @@ def test_a_page_gets_the_lanes_of_the_payload(run):
     assert opened["end_ns"] == pytest.approx(trace["end"] * trace["tick_ns"], abs=trace["tick_ns"])
     assert opened["version"] == payload["meta"]["version"]
     assert opened["notes"] == trace["notes"]
-    assert opened["lanes"] == [{name: lane[name] for name in told} for told, lane in zip(opened["lanes"], trace["lanes"], strict=True)]
+    assert opened["lanes"] == [
+        {name: lane[name] for name in told}
+        for told, lane in zip(opened["lanes"], trace["lanes"], strict=True)
+    ]
     assert opened["strip"]["below"].tolist() == trace["strip"]["below"].tolist()
 
 
 def test_every_event_is_in_a_tile_of_its_lane(run):
     lanes = ask(run, ask="open")["lanes"]
-    want = [[lane["id"], 0, lane["depths"] - 1, -1, 64] for lane in lanes if lane["kind"] != "counter"]
+    want = [
+        [lane["id"], 0, lane["depths"] - 1, -1, 64] for lane in lanes if lane["kind"] != "counter"
+    ]
     tiles = ask(run, ask="tiles", level=10, want=want, query=None)
     assert tiles["ok"]
-    assert int(tiles["count"].sum()) >= sum(lane["events"] for lane in lanes if lane["kind"] != "counter")
+    assert int(tiles["count"].sum()) >= sum(
+        lane["events"] for lane in lanes if lane["kind"] != "counter"
+    )
     assert not tiles["hit"].any()
     marked = ask(run, ask="tiles", level=10, want=want, query="sgemm")
     assert marked["hit"].any()
@@ -71,9 +78,13 @@ def test_questions_about_slices_are_answered_by_columns_and_references(run):
     assert ask(run, ask="hit", query="sgemm", time_ns=0, by=1)["index"] == 0
     assert ask(run, ask="step", event=hit["event"], to="next")["ok"]
     window = {"from": hit["start_ns"], "to": hit["start_ns"] + hit["duration_ns"]}
-    assert ask(run, ask="first", lanes=[hit["lane"]], **window)["slice"]["start_ns"] == hit["start_ns"]
+    assert (
+        ask(run, ask="first", lanes=[hit["lane"]], **window)["slice"]["start_ns"] == hit["start_ns"]
+    )
     assert ask(run, ask="range", lanes=None, **window)["count"] > 0
-    assert [share["name"] for share in ask(run, ask="many", events=[hit["event"]])["shares"]] == [hit["name"]]
+    assert [share["name"] for share in ask(run, ask="many", events=[hit["event"]])["shares"]] == [
+        hit["name"]
+    ]
     assert ask(run, ask="locate", kind="kernel", name=hit["name"])["ok"]
     gaps = ask(run, ask="gaps", most=5)
     assert gaps["ok"]
@@ -149,12 +160,23 @@ FIELDS = {
     "many": {"events": [0]},
     "search": {"query": "x"},
     "hit": {"query": "x", "index": 0, "event": 0, "time_ns": 0, "by": 1, "longest": True},
-    "locate": {"kind": "name", "name": "x", "host": "", "device": "", "step": 0, "time_ms": 1.0, "where": ""},
+    "locate": {
+        "kind": "name",
+        "name": "x",
+        "host": "",
+        "device": "",
+        "step": 0,
+        "time_ms": 1.0,
+        "where": "",
+    },
     "gaps": {"from": 0, "to": 1e6, "most": 3},
 }
 
 
-@pytest.mark.parametrize(("word", "field"), [(word, field) for word, fields in FIELDS.items() for field in ["ask", *fields]])
+@pytest.mark.parametrize(
+    ("word", "field"),
+    [(word, field) for word, fields in FIELDS.items() for field in ["ask", *fields]],
+)
 def test_no_value_of_any_field_does_harm(run, word, field):
     assert set(FIELDS) == set(serve._ANSWERS), "a new request is tried here too"
     for value in HOSTILE:
@@ -164,7 +186,10 @@ def test_no_value_of_any_field_does_harm(run, word, field):
         if not answer["ok"]:
             # A sentence that says what is wrong, and none of Python's own.
             assert answer["error"]
-            assert not answer["error"].startswith("This could not be answered"), (value if len(str(value)) < 200 else "", answer)
+            assert not answer["error"].startswith("This could not be answered"), (
+                value if len(str(value)) < 200 else "",
+                answer,
+            )
 
 
 def test_a_lane_that_there_is_not_is_empty_or_refused(run):
@@ -180,7 +205,10 @@ def test_what_nobody_thought_of_is_an_answer_too(run, monkeypatch):
 
     monkeypatch.setattr(find.Finder, "search", broken)
     answer = ask(run, ask="search", query="x")
-    assert answer == {"ok": False, "error": "This could not be answered (ZeroDivisionError: division by zero)."}
+    assert answer == {
+        "ok": False,
+        "error": "This could not be answered (ZeroDivisionError: division by zero).",
+    }
 
 
 def test_what_cannot_be_packed_is_an_answer_too(run, monkeypatch):
@@ -191,7 +219,11 @@ def test_what_cannot_be_packed_is_an_answer_too(run, monkeypatch):
 
 
 def test_columns_of_int64_become_numbers_of_javascript(run, monkeypatch):
-    columns = {"small": np.array([-1, 5]), "large": np.array([2**40, 1]), "none": np.zeros(0, np.int64)}
+    columns = {
+        "small": np.array([-1, 5]),
+        "large": np.array([2**40, 1]),
+        "none": np.zeros(0, np.int64),
+    }
     monkeypatch.setattr(find.Finder, "search", lambda *_: {"inner": columns})
     inner = ask(run, ask="search", query="x")["inner"]
     assert inner["small"].dtype == np.int32
@@ -248,7 +280,9 @@ def test_what_is_made_once_is_made_once_for_many_threads(tmp_path):
         ready.wait(60)
         together.append((i, serve.reply(fresh, requests[i])))
 
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(requests)) for _ in range(4)]
+    threads = [
+        threading.Thread(target=one, args=(i,)) for i in range(len(requests)) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -275,10 +309,16 @@ def test_a_run_goes_when_nobody_has_it_though_it_was_asked(tmp_path):
     assert timeline.answer({"ask": "open"})["ok"] is False
 
 
-@pytest.mark.parametrize("name", ["tf-gpu/rtx5000-cnn-batch64", "jax/tpu-v6e-inference", "kineto/mi300-ddp-resnet18"])
+@pytest.mark.parametrize(
+    "name", ["tf-gpu/rtx5000-cnn-batch64", "jax/tpu-v6e-inference", "kineto/mi300-ddp-resnet18"]
+)
 def test_questions_about_real_profiles_are_answered(name):
     run = load(real(name)).run
-    lanes = [lane for lane in ask(run, ask="open")["lanes"] if lane["kind"] != "counter" and lane["events"]]
+    lanes = [
+        lane
+        for lane in ask(run, ask="open")["lanes"]
+        if lane["kind"] != "counter" and lane["events"]
+    ]
     want = [[lane["id"], 0, lane["depths"] - 1, 0, 3] for lane in lanes[:200]]
     assert ask(run, ask="tiles", level=22, want=want)["ok"]
     for event in (0, 1, 50):

@@ -15,7 +15,9 @@ from tests.timeline.lanes import SPANS, TRACKS, Span, Track, timeline
 TO: tuple[Direction, ...] = ("previous", "next", "parent", "child", "previous_same", "next_same")
 
 
-def _expected(slices: Slices, order: list[Span], at: int, to: Direction, level: list[int]) -> int | None:
+def _expected(
+    slices: Slices, order: list[Span], at: int, to: Direction, level: list[int]
+) -> int | None:
     span = order[at]
     parent = slices.tracks.events.parent
 
@@ -28,17 +30,25 @@ def _expected(slices: Slices, order: list[Span], at: int, to: Direction, level: 
         inner = [i for i in range(len(order)) if parent[i] == at]
         return max(inner, key=lambda i: (order[i].duration, -i), default=None)
     if to in ("previous", "next"):
-        among = [i for i in range(len(order)) if order[i].lane == span.lane and level[i] == level[at]]
+        among = [
+            i for i in range(len(order)) if order[i].lane == span.lane and level[i] == level[at]
+        ]
     else:
         kind = TRACKS[span.lane].kind
-        among = [i for i in range(len(order)) if order[i].name == span.name and TRACKS[order[i].lane].kind == kind]
+        among = [
+            i
+            for i in range(len(order))
+            if order[i].name == span.name and TRACKS[order[i].lane].kind == kind
+        ]
     if to.startswith("previous"):
         return max((i for i in among if key(i) < key(at)), key=key, default=None)
     return min((i for i in among if key(i) > key(at)), key=key, default=None)
 
 
 @given(SPANS, st.integers(1, 4))
-def test_neighbours_are_those_that_a_look_at_all_slices_finds(spans: list[Span], block: int) -> None:
+def test_neighbours_are_those_that_a_look_at_all_slices_finds(
+    spans: list[Span], block: int
+) -> None:
     slices, order = timeline(spans)
     levels = stack(slices.tracks.events).level
     with pytest.MonkeyPatch.context() as patch:
@@ -51,12 +61,18 @@ def test_neighbours_are_those_that_a_look_at_all_slices_finds(spans: list[Span],
 
 
 @given(SPANS, st.integers(0, 90), st.integers(1, 5))
-def test_slices_that_reach_over_a_time_are_all_found(spans: list[Span], time: int, block: int) -> None:
+def test_slices_that_reach_over_a_time_are_all_found(
+    spans: list[Span], time: int, block: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_BLOCK", block)
         slices, order = timeline(spans)
         for lane in range(len(TRACKS)):
-            expected = [i for i, s in enumerate(order) if s.lane == lane and s.start < time < s.start + s.duration]
+            expected = [
+                i
+                for i, s in enumerate(order)
+                if s.lane == lane and s.start < time < s.start + s.duration
+            ]
             assert slices.part_of(lane).reaching(lane, time).tolist() == expected
 
 
@@ -65,16 +81,37 @@ def test_the_first_slice_of_a_window_is_the_first_of_the_first_lane_that_has_one
     spans: list[Span], low: int, length: int, lanes: list[int]
 ) -> None:
     slices, order = timeline(spans)
-    starts = [(lane, i) for lane in lanes for i, s in enumerate(order) if s.lane == lane and low <= s.start <= low + length]
-    reach = [(lane, i) for lane in lanes for i, s in enumerate(order) if s.lane == lane and s.start < low < s.start + s.duration]
+    starts = [
+        (lane, i)
+        for lane in lanes
+        for i, s in enumerate(order)
+        if s.lane == lane and low <= s.start <= low + length
+    ]
+    reach = [
+        (lane, i)
+        for lane in lanes
+        for i, s in enumerate(order)
+        if s.lane == lane and s.start < low < s.start + s.duration
+    ]
     # What starts there comes before what reaches in from before, on the same lane.
     expected = next((i for lane in lanes for on, i in [*starts, *reach] if on == lane), None)
     assert slices.first(slices.ns(low), slices.ns(low + length), [*lanes]) == expected
 
 
 def test_derived_slices_go_on_behind_the_recorded_ones() -> None:
-    slices, _ = timeline([Span(0, 0, 0, 5), Span(2, 1, 3, 5)], [*TRACKS, Track(derived=True)], extra=[Span(4, 1, 1, 9), Span(4, 1, 20, 2)])
-    assert slices.ref(2) == {"event": 2, "lane": 4, "depth": 0, "start_ns": 0.001, "duration_ns": 0.009, "name": "b"}
+    slices, _ = timeline(
+        [Span(0, 0, 0, 5), Span(2, 1, 3, 5)],
+        [*TRACKS, Track(derived=True)],
+        extra=[Span(4, 1, 1, 9), Span(4, 1, 20, 2)],
+    )
+    assert slices.ref(2) == {
+        "event": 2,
+        "lane": 4,
+        "depth": 0,
+        "start_ns": 0.001,
+        "duration_ns": 0.009,
+        "name": "b",
+    }
     assert slices.step(2, "next") == 3
     assert slices.step(3, "previous") == 2
     assert slices.step(2, "next_same") == 1
@@ -106,7 +143,9 @@ def test_a_long_name_is_cut_in_lists() -> None:
 
 
 def test_of_many_names_the_slices_of_the_last_are_kept() -> None:
-    slices, _ = timeline([Span(0, i, i, 1) for i in range(30)], names=tuple(f"n{i}" for i in range(30)))
+    slices, _ = timeline(
+        [Span(0, i, i, 1) for i in range(30)], names=tuple(f"n{i}" for i in range(30))
+    )
     for event in range(30):
         assert slices.same(event).tolist() == [event]
     assert len(slices._same) <= module._KEPT_NAMES
@@ -115,7 +154,9 @@ def test_of_many_names_the_slices_of_the_last_are_kept() -> None:
 
 @given(SPANS, SPANS, st.integers(-5, 70), st.integers(0, 30))
 @settings(max_examples=200, deadline=None)
-def test_lanes_of_a_range_are_those_with_a_slice_in_it(spans: list[Span], derived: list[Span], low: int, length: int) -> None:
+def test_lanes_of_a_range_are_those_with_a_slice_in_it(
+    spans: list[Span], derived: list[Span], low: int, length: int
+) -> None:
     extra = [Span(s.lane + 4, s.name, s.start, s.duration) for s in derived]
     slices, everything = timeline(spans, [*TRACKS, *TRACKS], extra=extra)
     with pytest.MonkeyPatch.context() as patch:
@@ -123,5 +164,9 @@ def test_lanes_of_a_range_are_those_with_a_slice_in_it(spans: list[Span], derive
         patch.setattr(module, "_BLOCK", 4)
         found = slices.touching(low, low + length)
     high = low + length
-    expected = {s.lane for s in everything if s.start < high and (s.start >= low or s.start + s.duration > low)}
+    expected = {
+        s.lane
+        for s in everything
+        if s.start < high and (s.start >= low or s.start + s.duration > low)
+    }
     assert set(np.flatnonzero(found).tolist()) == expected

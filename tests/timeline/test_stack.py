@@ -13,7 +13,9 @@ from nbprof.timeline.levels import Stack, stack
 
 Spans = list[tuple[int, int, int]]
 
-spans = st.lists(st.tuples(st.sampled_from([0, 2, 3]), st.integers(-5, 40), st.integers(0, 25)), max_size=40)
+spans = st.lists(
+    st.tuples(st.sampled_from([0, 2, 3]), st.integers(-5, 40), st.integers(0, 25)), max_size=40
+)
 
 
 def events(of: Spans) -> Events:
@@ -30,7 +32,10 @@ def first_fit(table: Events) -> tuple[list[int], int]:
     for i in range(len(table)):
         parent = int(table.parent[i])
         lowest = at = level[parent] + 1 if parent >= 0 else 0
-        while any(table.lane[j] == table.lane[i] and level[j] == at and table.end[j] > table.start[i] for j in range(i)):
+        while any(
+            table.lane[j] == table.lane[i] and level[j] == at and table.end[j] > table.start[i]
+            for j in range(i)
+        ):
             at += 1
         level.append(at)
         moved += at > lowest
@@ -65,7 +70,9 @@ def test_as_first_fit_in_the_order_of_starts(of: Spans) -> None:
     level, moved = first_fit(made.events)
     assert made.level.tolist() == level
     assert made.moved == moved
-    assert made.moved_lanes == len({int(made.events.lane[i]) for i in np.flatnonzero(made.level != made.events.depth)})
+    assert made.moved_lanes == len(
+        {int(made.events.lane[i]) for i in np.flatnonzero(made.level != made.events.depth)}
+    )
 
 
 @given(spans)
@@ -79,7 +86,18 @@ def test_the_walk_behind_many_levels_gives_the_same(of: Spans) -> None:
 
 
 def test_what_nests_is_as_deep_as_it_lies_and_nothing_is_copied() -> None:
-    table = events([(0, 0, 100), (0, 10, 20), (0, 30, 20), (0, 12, 5), (0, 100, 0), (0, 40, 10), (1, 0, 4), (1, 4, 4)])
+    table = events(
+        [
+            (0, 0, 100),
+            (0, 10, 20),
+            (0, 30, 20),
+            (0, 12, 5),
+            (0, 100, 0),
+            (0, 40, 10),
+            (1, 0, 4),
+            (1, 4, 4),
+        ]
+    )
     made = stack(table)
     assert made.level is table.depth
     assert (made.moved, made.moved_lanes) == (0, 0)

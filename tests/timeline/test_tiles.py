@@ -51,7 +51,11 @@ def by_hand(index: Index, lane: int, depth: int, level: int, tile: int) -> list[
         start, duration = int(table.start[i]), int(table.duration[i])
         place = math.floor((start - begin) / bin_)
         if duration >= bin_:
-            if place < TILE and start + duration > begin and not (place < 0 and start + duration <= begin):
+            if (
+                place < TILE
+                and start + duration > begin
+                and not (place < 0 and start + duration <= begin)
+            ):
                 out.append((i, start, start + duration, base + i, 1, 255))
         elif 0 <= place < TILE:
             merged[place].append(i)
@@ -64,7 +68,9 @@ def by_hand(index: Index, lane: int, depth: int, level: int, tile: int) -> list[
     return sorted(out)
 
 
-def answered(index: Index, level: int, want: list[list[int]], **more: Any) -> dict[tuple[int, int, int], list[tuple[Any, ...]]]:
+def answered(
+    index: Index, level: int, want: list[list[int]], **more: Any
+) -> dict[tuple[int, int, int], list[tuple[Any, ...]]]:
     """The marks of an answer by (lane, depth, tile)."""
     answer = tiles(index, {"level": level, "want": want}, **more)
     rows = answer["rows"]
@@ -73,14 +79,21 @@ def answered(index: Index, level: int, want: list[list[int]], **more: Any) -> di
         # Where nothing was found the column is not there, which saves its bytes.
         assert not len(answer["hit"])
         answer["hit"] = np.zeros(len(answer["start"]), np.uint8)
-    columns = [answer[name].tolist() for name in ("start", "end", "event", "count", "busy", "hit", "name", "fill")]
+    columns = [
+        answer[name].tolist()
+        for name in ("start", "end", "event", "count", "busy", "hit", "name", "fill")
+    ]
     size = 0
-    for lane, depth, tile, first, count in zip(*(rows[name].tolist() for name in ("lane", "depth", "tile", "first", "count")), strict=True):
+    for lane, depth, tile, first, count in zip(
+        *(rows[name].tolist() for name in ("lane", "depth", "tile", "first", "count")), strict=True
+    ):
         assert count > 0
         assert first == size
         size += count
         assert (lane, depth, tile) not in out
-        out[lane, depth, int(tile)] = list(zip(*(column[first : first + count] for column in columns), strict=True))
+        out[lane, depth, int(tile)] = list(
+            zip(*(column[first : first + count] for column in columns), strict=True)
+        )
     assert all(len(column) == size for column in columns)
     return out
 
@@ -94,7 +107,9 @@ def everything(index: Index, level: int) -> list[list[int]]:
 
 @given(spans, spans, some_levels)
 @settings(max_examples=150, deadline=None)
-def test_every_tile_is_what_a_look_at_every_event_gives(main: Spans, extra: Spans, level: int) -> None:
+def test_every_tile_is_what_a_look_at_every_event_gives(
+    main: Spans, extra: Spans, level: int
+) -> None:
     # Bins of picoseconds, and of more than all events take.
     index = Index(tracks_of(main, extra))
     found = answered(index, level, everything(index, level))
@@ -107,7 +122,13 @@ def test_every_tile_is_what_a_look_at_every_event_gives(main: Spans, extra: Span
                 marks = found.pop((lane, depth, tile), [])
                 begin = tracks.origin + tile * TILE * 1000 * Fraction(2) ** level
                 assert [(m[0], m[1], m[2], m[3], m[4]) for m in marks] == [
-                    (np.float32(float(start - begin) / 1000), np.float32(float(end - begin) / 1000), event, count, busy)
+                    (
+                        np.float32(float(start - begin) / 1000),
+                        np.float32(float(end - begin) / 1000),
+                        event,
+                        count,
+                        busy,
+                    )
                     for _, start, end, event, count, busy in expected
                 ]
                 total += sum(count for first, start, _, _, count, _ in expected if start >= begin)
@@ -117,9 +138,21 @@ def test_every_tile_is_what_a_look_at_every_event_gives(main: Spans, extra: Span
 
 @given(spans, spans, st.integers(0, 44), st.sampled_from([1, 3]))
 @settings(max_examples=150, deadline=None)
-def test_wide_bins_made_before_change_nothing(main: Spans, extra: Spans, level: int, events: int) -> None:
+def test_wide_bins_made_before_change_nothing(
+    main: Spans, extra: Spans, level: int, events: int
+) -> None:
     # Bins of ns.
-    index, other = (Index(tracks_of(*([(lane, 900 * at, 900 * length) for lane, at, length in of] for of in (main, extra)))) for _ in "ab")
+    index, other = (
+        Index(
+            tracks_of(
+                *(
+                    [(lane, 900 * at, 900 * length) for lane, at, length in of]
+                    for of in (main, extra)
+                )
+            )
+        )
+        for _ in "ab"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coarse, "LEAST", 2)
         patch.setattr(coarse, "EVENTS", events)
@@ -132,11 +165,17 @@ def test_wide_bins_made_before_change_nothing(main: Spans, extra: Spans, level: 
     assert answered(other, level, want) == answered(index, level, want)
 
 
-def test_empty_bins_of_a_long_row_read_no_place_of_another_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_bins_of_a_long_row_read_no_place_of_another_lane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(coarse, "LEAST", 2)
     monkeypatch.setattr(coarse, "EVENTS", 1)
     # A lane of one row, of which the order is never written, before one of two rows with a gap of many bins.
-    gap = [(0, 0, 1000), *((2, at * 10_000, 9000) for at in (*range(20), *range(100, 120))), (2, 0, 5000)]
+    gap = [
+        (0, 0, 1000),
+        *((2, at * 10_000, 9000) for at in (*range(20), *range(100, 120))),
+        (2, 0, 5000),
+    ]
     index, other = Index(tracks_of(gap)), Index(tracks_of(gap))
     other.main.stack.order[:1] = 2**31 - 1
     for row in range(2):
@@ -149,7 +188,9 @@ def test_empty_bins_of_a_long_row_read_no_place_of_another_lane(monkeypatch: pyt
 
 @given(spans, some_levels, st.data())
 @settings(max_examples=80, deadline=None)
-def test_a_tile_is_the_same_however_it_is_asked_for(main: Spans, level: int, data: st.DataObject) -> None:
+def test_a_tile_is_the_same_however_it_is_asked_for(
+    main: Spans, level: int, data: st.DataObject
+) -> None:
     index = Index(tracks_of(main))
     whole = answered(index, level, everything(index, level))
     pieces: dict[Any, Any] = {}
@@ -160,7 +201,9 @@ def test_a_tile_is_the_same_however_it_is_asked_for(main: Spans, level: int, dat
 
 @given(spans, spans, some_levels, st.sets(st.integers(0, 79)))
 @settings(max_examples=100, deadline=None)
-def test_hits_are_marked_where_they_are_drawn(main: Spans, extra: Spans, level: int, chosen: set[int]) -> None:
+def test_hits_are_marked_where_they_are_drawn(
+    main: Spans, extra: Spans, level: int, chosen: set[int]
+) -> None:
     index = Index(tracks_of(main, extra))
     hits = np.array(sorted(i for i in chosen if i < len(main) + len(extra)), np.int32)
     plain = answered(index, level, everything(index, level))
@@ -179,11 +222,19 @@ def test_hits_are_marked_where_they_are_drawn(main: Spans, extra: Spans, level: 
 def crowd(count: int, seed: int = 1) -> Events:
     """A nested lane and a flat one with many events of mixed lengths."""
     random = np.random.default_rng(seed)
-    gaps, lengths = random.integers(1, 3000, count), random.integers(0, 4, count) ** 6 * random.integers(0, 60, count)
+    gaps, lengths = (
+        random.integers(1, 3000, count),
+        random.integers(0, 4, count) ** 6 * random.integers(0, 60, count),
+    )
     start = np.cumsum(gaps + lengths) - lengths
     whole = int(start[-1] + lengths[-1])
     lane = np.repeat([0, 1], [count + 1, count]).astype(np.int32)
-    return Events(lane, np.zeros(2 * count + 1, np.int32), np.concatenate([[0], start, start]), np.concatenate([[whole], lengths, lengths]))
+    return Events(
+        lane,
+        np.zeros(2 * count + 1, np.int32),
+        np.concatenate([[0], start, start]),
+        np.concatenate([[whole], lengths, lengths]),
+    )
 
 
 @pytest.mark.parametrize("gathered", [0, 8192])
@@ -214,7 +265,9 @@ def test_many_events(level: int, gathered: int, monkeypatch: pytest.MonkeyPatch)
             longest = np.zeros(TILE, np.int64)
             np.maximum.at(longest, bins, duration[inside & ~long])
             assert [int(table.duration[m[2]]) for m in short] == longest[counts > 0].tolist()
-            busy = np.clip(np.rint(np.bincount(bins, duration[inside & ~long], TILE) * (255 / bin_)), 1, 255)
+            busy = np.clip(
+                np.rint(np.bincount(bins, duration[inside & ~long], TILE) * (255 / bin_)), 1, 255
+            )
             assert [m[4] for m in short if m[3] > 1] == busy[counts > 1].tolist()
             assert sum(m[0] >= 0 and table.duration[m[2]] >= bin_ for m in marks) == long.sum()
 
@@ -227,15 +280,21 @@ def test_sums_and_longest_of_any_stretch(lengths: list[int], data: st.DataObject
     count = len(lengths)
     index = Index(tracks_of([]))
     tracks = index.tracks
-    tracks.events = Events(np.zeros(count, np.int32), np.zeros(count, np.int32), start * 2, duration)
+    tracks.events = Events(
+        np.zeros(count, np.int32), np.zeros(count, np.int32), start * 2, duration
+    )
     blocks = Blocks(Index(tracks).main.stack)
     flat = bool(Index(tracks).main.stack.flat[0])
     first = data.draw(st.integers(0, count - 1))
     last = data.draw(st.integers(first, count - 1))
     order = np.arange(count) if flat else Index(tracks).main.stack.order
     rowed = duration[order]
-    assert blocks.longest(np.array([first]), np.array([last]), flat).tolist() == [first + int(rowed[first : last + 1].argmax())]
-    assert blocks.sums(np.array([first]), np.array([last + 1]), flat).tolist() == [int(rowed[first : last + 1].sum())]
+    assert blocks.longest(np.array([first]), np.array([last]), flat).tolist() == [
+        first + int(rowed[first : last + 1].argmax())
+    ]
+    assert blocks.sums(np.array([first]), np.array([last + 1]), flat).tolist() == [
+        int(rowed[first : last + 1].sum())
+    ]
 
 
 def test_five_thousand_lanes_and_five_hundred_levels() -> None:
@@ -246,7 +305,9 @@ def test_five_thousand_lanes_and_five_hundred_levels() -> None:
     duration = np.concatenate([10**7 - 2000 * at, np.tile([2_000_000, 1], 4999)])
     tracks.events, tracks.end = Events(lane, np.zeros(len(lane), np.int32), start, duration), 10**7
     index = Index(tracks)
-    found = answered(index, 10, [[0, 0, 65535, 0, 0], *([k, 0, 9, 0, 0] for k in range(1, 3000, 3))])
+    found = answered(
+        index, 10, [[0, 0, 65535, 0, 0], *([k, 0, 9, 0, 0] for k in range(1, 3000, 3))]
+    )
     assert [found[0, depth, 0][0][2] for depth in range(500)] == list(range(500))
     assert all([mark[3] for mark in found[k, 0, 0]] == [1, 1] for k in range(1, 3000, 3))
     assert len(found) == 500 + 1000
@@ -256,13 +317,20 @@ def test_a_lone_short_slice_a_day_away_is_drawn() -> None:
     day = 86_400 * 10**12
     index = Index(tracks_of([(0, 0, 1000), (0, day, 1), (2, 5, 100)]))
     level = 44
-    assert answered(index, level, [[0, 0, 0, 0, 0]])[0, 0, 0][-1][:4] == (np.float32(day / 1000), np.float32(day / 1000), 1, 1)
+    assert answered(index, level, [[0, 0, 0, 0, 0]])[0, 0, 0][-1][:4] == (
+        np.float32(day / 1000),
+        np.float32(day / 1000),
+        1,
+        1,
+    )
     fine = day // (TILE * 1000)
     with pytest.raises(NbprofError, match="More than 4,096 tiles"):
         tiles(index, {"level": 0, "want": [[0, 0, 9, 0, 2**53]]})
     marks = answered(index, 0, [[0, 0, 9, 0, 99], [0, 0, 9, fine - 99, 2**53]])
     assert sorted(tile for _, _, tile in marks) == [0, fine]
-    assert marks[0, 0, fine] == [(0.0, np.float32(0.001), 1, 1, 255, 0, 1, marks[0, 0, fine][0][-1])]
+    assert marks[0, 0, fine] == [
+        (0.0, np.float32(0.001), 1, 1, 255, 0, 1, marks[0, 0, fine][0][-1])
+    ]
 
 
 def test_at_the_ends_of_time() -> None:
@@ -325,7 +393,14 @@ def test_what_cannot_be_answered_is_refused_with_a_sentence(request_: dict[str, 
 
 def test_what_is_not_there_is_left_out() -> None:
     index = Index(tracks_of([(0, 0, 10)]))
-    for want in ([], [[9, 0, 5, 0, 5]], [[0, 1, 70_000, 0, 5]], [[0, 0, 0, 3, 5]], [[0, 0, 0, -5, -1]], [[0, 3, 0, 0, 0]]):
+    for want in (
+        [],
+        [[9, 0, 5, 0, 5]],
+        [[0, 1, 70_000, 0, 5]],
+        [[0, 0, 0, 3, 5]],
+        [[0, 0, 0, -5, -1]],
+        [[0, 3, 0, 0, 0]],
+    ):
         answer = tiles(index, {"level": 0, "want": want})
         assert len(answer["start"]) == len(answer["rows"]["lane"]) == 0
         assert answer["names"] == {}

@@ -30,7 +30,9 @@ def opened(folder, data, name="host-a.xplane.pb"):
 
 def slices(made, title, process=None):
     """(name, start, end) of a lane made here, in order; times in ms."""
-    lane = next(at for at in made.lanes if at.name == title and (process is None or at.process == process))
+    lane = next(
+        at for at in made.lanes if at.name == title and (process is None or at.process == process)
+    )
     rows = np.flatnonzero(made.extra.lane == lane.id)
     assert len(rows) == lane.events
     events = made.extra
@@ -43,7 +45,10 @@ def jax_gpu(**streams):
     """A GPU on which kernels of compiled programs ran; of each stream (start, end, args)."""
     gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia"})
     for i, (name, kernels) in enumerate(streams.items()):
-        events = [gpu.event(f"k{j}", a * MS, (b - a) * MS, kernel_details=DETAIL, **args) for j, (a, b, args) in enumerate(kernels)]
+        events = [
+            gpu.event(f"k{j}", a * MS, (b - a) * MS, kernel_details=DETAIL, **args)
+            for j, (a, b, args) in enumerate(kernels)
+        ]
         gpu.line(name, events, line_id=i + 1)
     return xspace(gpu)
 
@@ -82,7 +87,10 @@ def test_framework_ops_and_nested_scopes_of_what_kernels_state(tmp_path):
 
 
 def test_steps_of_a_device_end_what_is_equal(tmp_path):
-    kernels = [(i, i + 1, {"tf_op": "a/Add:AddV2", "group_id": i // 2, "correlation_id": i + 1}) for i in range(4)]
+    kernels = [
+        (i, i + 1, {"tf_op": "a/Add:AddV2", "group_id": i // 2, "correlation_id": i + 1})
+        for i in range(4)
+    ]
     made = tracks(opened(tmp_path, jax_gpu(s1=kernels)))
     assert slices(made, STEPS) == [("0", 0, 2), ("1", 2, 4)]
     assert slices(made, OPS) == [("AddV2", 0, 2), ("AddV2", 2, 4)]
@@ -106,7 +114,9 @@ def test_a_profile_without_devices_has_the_steps_of_its_host(tmp_path):
         ("Host", "Steps"), ("Host", "python"), ("Host", "tf_pool"), ("Host", "Memory in use, mklcpu")
     ]  # fmt: skip
     assert [name for name, _, _ in slices(made, STEPS)] == run.steps["name"].tolist()
-    assert [start for _, start, _ in slices(made, STEPS)] == pytest.approx(run.steps["start_ms"].tolist())
+    assert [start for _, start, _ in slices(made, STEPS)] == pytest.approx(
+        run.steps["start_ms"].tolist()
+    )
     events = made.extra
     order = np.lexsort((-events.duration, events.start, events.lane))
     assert (order == np.arange(len(events))).all()
@@ -118,12 +128,18 @@ def test_lanes_made_here_come_behind_those_of_the_trace(tmp_path):
     ids = [lane.id for lane in made.lanes]
     assert len(set(ids)) == len(ids)
     assert all(lane.id >= len(run.trace.lanes) for lane in made.lanes if lane.kind == "counter")
-    assert {c.id for c in made.counters} == {lane.id for lane in made.lanes if lane.kind == "counter"}
+    assert {c.id for c in made.counters} == {
+        lane.id for lane in made.lanes if lane.kind == "counter"
+    }
     assert len(made.names) == len(made.full) == len(made.category) >= len(run.trace.names)
 
 
 def test_busy_is_the_union_of_all_streams():
-    events = Events(*(np.array(v) for v in ([0, 0, 1], [0, 0, 0])), np.array([0, 600, 200]), np.array([200, 400, 100]))
+    events = Events(
+        *(np.array(v) for v in ([0, 0, 1], [0, 0, 0])),
+        np.array([0, 600, 200]),
+        np.array([200, 400, 100]),
+    )
     time, value = counting.busy(events, [0, 1])
     edges = np.append(time, 1000)
     assert (np.diff(edges) * value / 100).sum() == pytest.approx(700)
@@ -149,7 +165,9 @@ def test_busy_against_a_plain_count():
 def test_levels_that_are_alike_above_only():
     levels, names = chains([(1, 2, 3), (1, 2), (1, 4, 3)])
     start = np.arange(3) * 10
-    what, first, last, _ = runs([level[[0, 1, 2]] for level in levels], start, start + 10, np.zeros(3, np.int64))
+    what, first, last, _ = runs(
+        [level[[0, 1, 2]] for level in levels], start, start + 10, np.zeros(3, np.int64)
+    )
     assert list(zip(names[what].tolist(), first.tolist(), last.tolist(), strict=True)) == [
         (1, 0, 30), (2, 0, 20), (4, 20, 30), (3, 0, 10), (3, 20, 30)
     ]  # fmt: skip
@@ -177,13 +195,23 @@ def test_what_the_program_launched_lies_on_the_device(tmp_path):
     assert slices(made, "Ops") == [
         (name, pytest.approx((at + a) * us), pytest.approx((at + b) * us))
         for at in (0, 1000)
-        for name, a, b in (("aten::linear", 100, 180), ("aten::addmm", 100, 180), ("aten::relu", 300, 310))
+        for name, a, b in (
+            ("aten::linear", 100, 180),
+            ("aten::addmm", 100, 180),
+            ("aten::relu", 300, 310),
+        )
     ]
     assert [name for name, _, _ in slices(made, "Modules")] == ["Linear_0", "Linear_0"]
     assert slices(made, STEPS, "GPU 0") == [
         ("ProfilerStep#0", pytest.approx(0.1), pytest.approx(0.31)), ("ProfilerStep#1", pytest.approx(1.1), pytest.approx(1.31))
     ]  # fmt: skip
-    assert [lane.name for lane in made.lanes if lane.process == "GPU 0"] == [STEPS, "Modules", "Ops", "Stream 7", "Busy"]
+    assert [lane.name for lane in made.lanes if lane.process == "GPU 0"] == [
+        STEPS,
+        "Modules",
+        "Ops",
+        "Stream 7",
+        "Busy",
+    ]
 
 
 def test_counters_of_the_file_are_lanes(tmp_path):
@@ -191,7 +219,9 @@ def test_counters_of_the_file_are_lanes(tmp_path):
     file.step(0, 0, 900)
     file.op("aten::add", 10, 20)
     for at, value in ((5, 1), (500, 3)):
-        file.events.append({"ph": "C", "name": "queue", "pid": 100, "ts": at, "args": {"depth": value}})
+        file.events.append(
+            {"ph": "C", "name": "queue", "pid": 100, "ts": at, "args": {"depth": value}}
+        )
     made = tracks(torch_profile(tmp_path, file).run)
     counter = next(c for c in made.counters if c.label == "queue depth")
     assert (counter.unit, counter.value.tolist()) == ("count", [1, 3])
@@ -214,17 +244,32 @@ def again(run):
         mine = [i for i in range(len(lanes)) if lanes["plane"].iloc[i] == number]
         streams = [i for i in mine if lanes["kind"].iloc[i] == "device" and lanes["events"].iloc[i]]
         if re.match(r"/device:GPU:\d+\Z", plane.name) and streams:
-            gpus.append(derived_gpu.Gpu(number, streams, set(), str(lanes["host"].iloc[mine[0]]), int(lanes["device"].iloc[mine[0]])))
+            gpus.append(
+                derived_gpu.Gpu(
+                    number,
+                    streams,
+                    set(),
+                    str(lanes["host"].iloc[mine[0]]),
+                    int(lanes["device"].iloc[mine[0]]),
+                )
+            )
     made = Made()
     derived_gpu._Gpus(run, made, gpus, 1).add()
     out = {}
     for line in made.lines:
-        here = {(made.full[n], int(a), int(b)) for n, a, b in zip(line.name, line.start, line.end, strict=True)}
+        here = {
+            (made.full[n], int(a), int(b))
+            for n, a, b in zip(line.name, line.start, line.end, strict=True)
+        }
         kind = line.title.partition(" · ")[0]
         out.setdefault((line.process, kind), set()).update(here)
     recorded = {}
     events = trace.events
-    for title, kind in (("Steps", STEPS), ("TensorFlow Ops", OPS), ("TensorFlow Name Scope", SCOPES)):
+    for title, kind in (
+        ("Steps", STEPS),
+        ("TensorFlow Ops", OPS),
+        ("TensorFlow Name Scope", SCOPES),
+    ):
         for i in np.flatnonzero((lanes["thread"] == title).to_numpy()):
             rows = np.flatnonzero(events.lane == i)
             recorded[lanes["process"].iloc[i], kind] = {
@@ -280,10 +325,14 @@ def test_many_hosts_have_their_name_in_front():
 def test_a_tpu_is_busy_while_an_op_runs(tmp_path):
     core = PlaneWriter("/device:TPU:0")
     core.line("XLA Modules", [core.event("jit_add(1)", 0, 10 * MS)], line_id=2)
-    core.line("XLA Ops", [core.event("%dot", 0, 4 * MS), core.event("%add", 6 * MS, 2 * MS)], line_id=3)
+    core.line(
+        "XLA Ops", [core.event("%dot", 0, 4 * MS), core.event("%add", 6 * MS, 2 * MS)], line_id=3
+    )
     made = tracks(opened(tmp_path, xspace(core)))
     counter = next(c for c in made.counters if c.label == "Busy")
-    assert (np.diff(np.append(counter.time, 10 * MS)) * counter.value / 100).sum() == pytest.approx(6 * MS)
+    assert (np.diff(np.append(counter.time, 10 * MS)) * counter.value / 100).sum() == pytest.approx(
+        6 * MS
+    )
     # What a TPU writes are its own lines: none is derived.
     assert not any(lane.derived for lane in made.lanes if lane.kind == "device")
 
@@ -294,7 +343,9 @@ def test_what_was_derived_comes_back_from_the_cache(tmp_path):
     run.persist = lambda name, compute: kept.setdefault(name, compute())
     first = tracks(run)
     blocks = []
-    stored = values.encode(kept["timeline_derived"], lambda block: blocks.append(block.copy()) or len(blocks) - 1)
+    stored = values.encode(
+        kept["timeline_derived"], lambda block: blocks.append(block.copy()) or len(blocks) - 1
+    )
     back = values.decode(json.loads(json.dumps(stored)), blocks.__getitem__)
     run.persist = lambda name, compute: back
     again_ = tracks(run)
@@ -317,7 +368,11 @@ def test_the_busiest_thread_is_open_also_where_one_event_is_a_day_away(tmp_path)
 def test_five_thousand_lanes_keep_their_order_and_all_but_eight_are_folded(tmp_path):
     host = PlaneWriter("/host:CPU")
     for i in range(5000):
-        host.line(f"t{i}", [host.event("e", j * MS, (i % 7 + 1) * MS // 10) for j in range(3)] if i % 2 else [], line_id=i + 1)
+        host.line(
+            f"t{i}",
+            [host.event("e", j * MS, (i % 7 + 1) * MS // 10) for j in range(3)] if i % 2 else [],
+            line_id=i + 1,
+        )
     made = tracks(opened(tmp_path, xspace(host)))
     assert [lane.name for lane in made.lanes] == [f"t{i}" for i in range(5000) if i % 2]
     assert sum(not lane.folded for lane in made.lanes) == 8
@@ -327,16 +382,26 @@ def test_five_thousand_lanes_keep_their_order_and_all_but_eight_are_folded(tmp_p
 def test_a_step_has_one_name_everywhere():
     p = nbprof.load(real("tf-gpu/rtx5000-cnn-batch64"))
     run, steps = p.run, p.run.steps
-    assert steps["name"].tolist() == [f"train {n}" for n in range(499, 520)] == [f"train {n}" for n in steps["step"]]
+    assert (
+        steps["name"].tolist()
+        == [f"train {n}" for n in range(499, 520)]
+        == [f"train {n}" for n in steps["step"]]
+    )
     lane = next(lane for lane in run.timeline.tracks.lanes if lane.kind == "steps")
     drawn = p.trace.events(lane=lane.id)
     assert drawn["name"].tolist() == steps["name"].tolist()
     for event, name, step in zip(drawn["event"], steps["name"], steps["step"], strict=True):
         info = run.timeline.answer({"ask": "slice", "event": int(event)})
         assert info["step"] == info["full_name"] == info["slice"]["name"] == name
-        assert run.timeline.answer({"ask": "locate", "kind": "step", "step": int(step)})["text"] == f"Step {name}."
+        assert (
+            run.timeline.answer({"ask": "locate", "kind": "step", "step": int(step)})["text"]
+            == f"Step {name}."
+        )
     first = p.trace.events(kind="device").query("duration_us > 0").iloc[0]
-    assert run.timeline.answer({"ask": "slice", "event": int(first["event"])})["step"] in steps["name"].tolist()
+    assert (
+        run.timeline.answer({"ask": "slice", "event": int(first["event"])})["step"]
+        in steps["name"].tolist()
+    )
 
 
 def test_the_mark_of_a_step_is_no_op_of_a_device():

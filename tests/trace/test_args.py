@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from nbprof.core.trace import DOUBLE, INT, TEXT, UINT, ArgColumn, Events, Receipt, Trace, no_counters
+from nbprof.core.trace import (
+    DOUBLE,
+    INT,
+    TEXT,
+    UINT,
+    ArgColumn,
+    Events,
+    Receipt,
+    Trace,
+    no_counters,
+)
 
 COUNT = 100
 EVENT = np.array([3, 10, 10, 41, 99], np.int32)
@@ -15,11 +25,33 @@ def trace():
         "id": ArgColumn(EVENT, INT, np.array([0, -5, 7, 1, 2], np.int8)),
         "large": ArgColumn(EVENT, UINT, np.array([1, 2, 3, 4, 2**64 - 2], np.uint64)),
         "text": ArgColumn(EVENT, TEXT, np.array([0, 1, 2, 0, 1], np.uint8)),
-        "mixed": ArgColumn(EVENT, np.array([INT, TEXT, DOUBLE, TEXT, UINT], np.uint8), np.array([4, 1, 5, 0, 9], np.int64)),
+        "mixed": ArgColumn(
+            EVENT,
+            np.array([INT, TEXT, DOUBLE, TEXT, UINT], np.uint8),
+            np.array([4, 1, 5, 0, 9], np.int64),
+        ),
     }
-    events = Events(np.zeros(COUNT, np.int32), np.zeros(COUNT, np.int32), np.arange(COUNT), np.zeros(COUNT, np.int64))
+    events = Events(
+        np.zeros(COUNT, np.int32),
+        np.zeros(COUNT, np.int32),
+        np.arange(COUNT),
+        np.zeros(COUNT, np.int64),
+    )
     names = np.array(["event"], object)
-    return Trace(events, names, names, no_counters(), [], columns, {}, ["", "a", "b"], [], ["host"], 0, Receipt())
+    return Trace(
+        events,
+        names,
+        names,
+        no_counters(),
+        [],
+        columns,
+        {},
+        ["", "a", "b"],
+        [],
+        ["host"],
+        0,
+        Receipt(),
+    )
 
 
 @pytest.mark.parametrize("name", ["id", "large", "text", "mixed", "absent"])

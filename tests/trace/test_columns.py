@@ -10,7 +10,11 @@ from nbprof.activity import activity, tables
 from nbprof.activity.tables import Extents, Kernels, Markers, Work
 from nbprof.core.columns import Columns, float64, int32
 
-TABLES = [table for table in vars(tables).values() if isinstance(table, type) and issubclass(table, Columns) and table is not Columns]
+TABLES = [
+    table
+    for table in vars(tables).values()
+    if isinstance(table, type) and issubclass(table, Columns) and table is not Columns
+]
 
 
 class Points(Columns):
@@ -48,7 +52,9 @@ def test_missing_and_unknown_columns_are_errors(arrays, error):
 
 
 def test_columns_of_different_lengths_are_an_error():
-    with pytest.raises(ValueError, match=r"Points.y has the shape \(1,\), other columns have 2 rows"):
+    with pytest.raises(
+        ValueError, match=r"Points.y has the shape \(1,\), other columns have 2 rows"
+    ):
         Points(x=[1, 2], y=[1.0])
 
 
@@ -56,7 +62,9 @@ def test_optional_columns_may_be_absent():
     points = Points(x=[1], y=[2.0])
     assert "label" not in points
     assert list(points.frame()) == ["x", "y"]
-    with pytest.raises(AttributeError, match="these Points have no column 'label': it was not recorded"):
+    with pytest.raises(
+        AttributeError, match="these Points have no column 'label': it was not recorded"
+    ):
         _ = points.label
     assert points.with_(label=[7]).label.tolist() == [7]
 
@@ -97,7 +105,11 @@ def test_tables_of_an_activity_are_declared_in_full(table):
     assert all(column.meaning.endswith((".", "…")) for column in table.columns.values())
     empty = table.empty()
     assert len(empty) == len(empty.frame()) == 0
-    assert all(empty.arrays[name].dtype == column.dtype for name, column in table.columns.items() if not column.optional)
+    assert all(
+        empty.arrays[name].dtype == column.dtype
+        for name, column in table.columns.items()
+        if not column.optional
+    )
 
 
 def test_what_no_dialect_registered_is_empty():

@@ -9,7 +9,11 @@ from nbprof.analysis.steps import tpu_cores
 from nbprof.core.trace import no_counters
 
 
-@pytest.mark.parametrize("made", [lambda: Kernels.empty().frame(), tpu_cores.empty, no_counters], ids=["activity", "cores", "counters"])
+@pytest.mark.parametrize(
+    "made",
+    [lambda: Kernels.empty().frame(), tpu_cores.empty, no_counters],
+    ids=["activity", "cores", "counters"],
+)
 def test_who_changes_an_empty_table_changes_their_own(made):
     first, columns = made(), list(made().columns)
     first["further"] = 1

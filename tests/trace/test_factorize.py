@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from nbprof.core import factorize
 
-COLUMNS = st.integers(1, 3).flatmap(lambda width: st.lists(st.tuples(*[st.integers(-1, 6)] * width), max_size=40))
+COLUMNS = st.integers(1, 3).flatmap(
+    lambda width: st.lists(st.tuples(*[st.integers(-1, 6)] * width), max_size=40)
+)
 
 
 @pytest.mark.parametrize("dense", [0, 10_000], ids=["hashed", "in a table"])

@@ -11,7 +11,10 @@ from nbprof.core.intervals import Intervals
 
 LATEST = 30
 TIMES = range(-1, LATEST + 1)
-SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda span: (span[0], span[0] + span[1])), max_size=12)
+SPANS = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda span: (span[0], span[0] + span[1])),
+    max_size=12,
+)
 GROUPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(0, 6)), max_size=14)
 
 
@@ -43,8 +46,14 @@ def test_the_union_covers_what_any_interval_covers(rows):
     assert (separate.start[1:] >= separate.end[:-1]).all()
     # They are separate exactly where one begins at an instant up to which others reach, and over which none does.
     edges = {start for start, end in rows if end > start}
-    parted = {t for t in edges if t - 1 in instants(rows) and not any(start < t < end for start, end in rows)}
-    assert {int(start) for start in separate.start} - {int(start) for start in merged.start} == parted
+    parted = {
+        t
+        for t in edges
+        if t - 1 in instants(rows) and not any(start < t < end for start, end in rows)
+    }
+    assert {int(start) for start in separate.start} - {
+        int(start) for start in merged.start
+    } == parted
 
 
 @given(st.lists(SPANS, max_size=3))
@@ -67,12 +76,18 @@ def test_what_two_have_in_common_and_what_only_one_has(one, other, merge):
 @given(SPANS, SPANS, st.booleans())
 def test_the_part_before_a_moment_and_within_a_window(rows, windows, merge):
     found, covered = union(rows, merge_touching=merge), instants(rows)
-    assert found.covered_until(np.array(TIMES)).tolist() == [len([t for t in covered if t < time]) for time in TIMES]
+    assert found.covered_until(np.array(TIMES)).tolist() == [
+        len([t for t in covered if t < time]) for time in TIMES
+    ]
     expected = [len(covered & set(range(*window))) for window in windows]
     assert found.covered_within(*columns(windows)).tolist() == expected
     index = found.index_at(np.array(TIMES)).tolist()
     assert [i >= 0 for i in index] == [time in covered for time in TIMES]
-    assert all(found.start[i] <= time < found.end[i] for i, time in zip(index, TIMES, strict=True) if i >= 0)
+    assert all(
+        found.start[i] <= time < found.end[i]
+        for i, time in zip(index, TIMES, strict=True)
+        if i >= 0
+    )
 
 
 @given(SPANS, SPANS)
@@ -85,7 +100,9 @@ def test_the_parts_of_windows_inside_and_outside(rows, windows):
         assert pieces.row.tolist() == sorted(pieces.row.tolist())
         for at, window in enumerate(windows):
             rows_of = np.flatnonzero(pieces.row == at)
-            parts = list(zip(pieces.start[rows_of].tolist(), pieces.end[rows_of].tolist(), strict=True))
+            parts = list(
+                zip(pieces.start[rows_of].tolist(), pieces.end[rows_of].tolist(), strict=True)
+            )
             assert instants(parts) == set(range(*window)) & expected
             assert sum(end - start for start, end in parts) == len(instants(parts))
             # A window without a length stays where it is in the middle of one.
@@ -113,21 +130,35 @@ def test_groups_are_as_each_by_itself(few, rows):
         patch.setattr(intervals, "_FEW_GROUPS", few)
         for merge in (True, False):
             found = intervals.union_by_group(group, start, end, merge_touching=merge)
-            each = [Intervals.union(start[group == g], end[group == g], merge_touching=merge) for g in range(4)]
-            assert [pairs(intervals.GroupIntervals(*(c[found.group == g] for c in found))) for g in range(4)] == [
-                pairs(one) for one in each
+            each = [
+                Intervals.union(start[group == g], end[group == g], merge_touching=merge)
+                for g in range(4)
             ]
+            assert [
+                pairs(intervals.GroupIntervals(*(c[found.group == g] for c in found)))
+                for g in range(4)
+            ] == [pairs(one) for one in each]
             assert found.totals(4).tolist() == [one.total() for one in each]
         order = np.lexsort((start, group))
         group, start, end = group[order], start[order], end[order]
         before = intervals.ends_before(end, group)
-        expected = [max(end[:at][group[:at] == group[at]], default=np.iinfo(np.int64).min) for at in range(len(end))]
+        expected = [
+            max(end[:at][group[:at] == group[at]], default=np.iinfo(np.int64).min)
+            for at in range(len(end))
+        ]
         assert before.tolist() == expected
         gaps = intervals.gaps_between(start, end, group)
     idle = {
-        (int(group[at]), int(expected[at]), int(start[at])) for at in range(len(end)) if np.iinfo(np.int64).min < expected[at] < start[at]
+        (int(group[at]), int(expected[at]), int(start[at]))
+        for at in range(len(end))
+        if np.iinfo(np.int64).min < expected[at] < start[at]
     }
-    assert set(zip(group[gaps.following].tolist(), gaps.start.tolist(), gaps.end.tolist(), strict=True)) == idle
+    assert (
+        set(
+            zip(group[gaps.following].tolist(), gaps.start.tolist(), gaps.end.tolist(), strict=True)
+        )
+        == idle
+    )
 
 
 def test_groups_far_apart_in_time_are_not_mixed_up(monkeypatch):
@@ -145,7 +176,9 @@ def test_one_at_a_time(rows):
     rows = sorted(rows)
     start, end = intervals.one_at_a_time(*columns(rows))
     seen = set()
-    for (first, last), part in zip(zip(start.tolist(), end.tolist(), strict=True), rows, strict=True):
+    for (first, last), part in zip(
+        zip(start.tolist(), end.tolist(), strict=True), rows, strict=True
+    ):
         left = instants([part]) - seen
         # What is left of an interval is its last part, as those before it begin no later.
         assert instants([(first, last)]) == left
@@ -176,5 +209,8 @@ def test_rows_of_a_table_keep_their_columns(rows, table):
         (found.rows_outside(frame), found.pieces_outside(start, end)),
     ):
         assert cut["name"].tolist() == pieces.row.tolist()
-        assert (cut["start"].tolist(), cut["end"].tolist()) == (pieces.start.tolist(), pieces.end.tolist())
+        assert (cut["start"].tolist(), cut["end"].tolist()) == (
+            pieces.start.tolist(),
+            pieces.end.tolist(),
+        )
     assert pairs(Intervals.of_rows(frame)) == pairs(union(table))

@@ -33,7 +33,9 @@ def test_parents_depths_and_self_times_are_those_of_a_walk_with_a_stack(spans, c
 
 def check(spans):
     spans.sort(key=lambda s: (s[0], s[1], -s[2]))
-    lane, start, duration = (np.array([s[k] for s in spans], t) for k, t in ((0, np.int32), (1, np.int64), (2, np.int64)))
+    lane, start, duration = (
+        np.array([s[k] for s in spans], t) for k, t in ((0, np.int32), (1, np.int64), (2, np.int64))
+    )
     parent = nesting.parents(lane, start, duration)
     expected = walked(lane.tolist(), start, duration)
     assert parent.tolist() == expected
@@ -41,7 +43,9 @@ def check(spans):
     own = nesting.self_times(parent, duration)
     for i, above in enumerate(expected):
         assert depth[i] == (0 if above < 0 else depth[above] + 1)
-        assert own[i] == duration[i] - sum(int(duration[j]) for j, p in enumerate(expected) if p == i)
+        assert own[i] == duration[i] - sum(
+            int(duration[j]) for j, p in enumerate(expected) if p == i
+        )
 
 
 def test_a_lane_of_many_events_in_a_row_has_no_parents_and_no_wrap():

@@ -25,12 +25,15 @@ def test_a_run_begins_where_any_column_changes(codes, data):
     rows = list(zip(codes, others, strict=True))
     lengths = [len(list(run)) for _, run in groupby(rows)]
     expected = [sum(lengths[:at]) for at in range(len(lengths))]
-    assert runs.run_starts(np.array(codes, np.int64), np.array(others, np.int64)).tolist() == expected
+    assert (
+        runs.run_starts(np.array(codes, np.int64), np.array(others, np.int64)).tolist() == expected
+    )
 
 
 @given(CODES)
 def test_rows_by_code(codes):
     found = runs.rows_by_code(np.array(codes, np.int64))
     assert [rows.tolist() for rows in found] == [
-        [at for at, code in enumerate(codes) if code == of] for of in range(max(codes, default=-1) + 1)
+        [at for at, code in enumerate(codes) if code == of]
+        for of in range(max(codes, default=-1) + 1)
     ]

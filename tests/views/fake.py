@@ -56,7 +56,11 @@ def opened(data: bytes, *, units: str = ANY) -> Run:
     """The run of a file."""
     file = Memory(data, "worker-0.xplane.pb")
     modified = datetime(2026, 11, 25, 9, 10, 11).timestamp()
-    out = Run.read(RunFiles("run 7", Path("logs/plugins/profile/run-7"), (file,), modified, "xspace"), keep=False, units=units)  # type: ignore[arg-type]
+    out = Run.read(
+        RunFiles("run 7", Path("logs/plugins/profile/run-7"), (file,), modified, "xspace"),
+        keep=False,
+        units=units,
+    )  # type: ignore[arg-type]
     out.source.bytes = 1_782_579
     return out
 
@@ -72,34 +76,79 @@ def _training(steps: int, device: bool) -> bytes:
         wait = CATEGORY_MS["input"] + (_LATE_MS if i == _LATE else 0.0)
         length = _STEP_MS + wait - CATEGORY_MS["input"]
 
-        def event(plane: PlaneWriter, name: str, begin: float, length: float, at: float = at, group: Any = group, **stats: Any) -> bytes:
+        def event(
+            plane: PlaneWriter,
+            name: str,
+            begin: float,
+            length: float,
+            at: float = at,
+            group: Any = group,
+            **stats: Any,
+        ) -> bytes:
             return plane.event(name, round((at + begin) * MS), round(length * MS), **group, **stats)
 
         if steps:
             main.append(event(host, "train", 0, length, step_num=500 + i, _r=1))
             marks.append(event(gpu, str(500 + i), 0, length, step_name=f"train {500 + i}"))
         main.append(event(host, "IteratorGetNext", 0, wait))
-        for depth, (name, parent) in enumerate((("Root", 0), ("Root::Prefetch", 11), ("Root::Prefetch::Map", 12))):
-            pool.append(event(host, f"Iterator::{name}", 0, wait - depth / 2, id=11 + depth, parent_id=parent))
+        for depth, (name, parent) in enumerate(
+            (("Root", 0), ("Root::Prefetch", 11), ("Root::Prefetch::Map", 12))
+        ):
+            pool.append(
+                event(
+                    host, f"Iterator::{name}", 0, wait - depth / 2, id=11 + depth, parent_id=parent
+                )
+            )
         launch = wait + CATEGORY_MS["kernel_launch"]
         main.append(event(host, "ExecutorState::Process", wait, CATEGORY_MS["kernel_launch"]))
         main.append(event(host, "EagerKernelExecute", launch, CATEGORY_MS["host_compute"]))
-        main.append(event(host, "sequential/dense/_Send:_Send", launch, CATEGORY_MS["host_compute"]))
+        main.append(
+            event(host, "sequential/dense/_Send:_Send", launch, CATEGORY_MS["host_compute"])
+        )
         work = launch + CATEGORY_MS["host_compute"]
         # Each ms an event of the allocator.
         calls += [(call, group) for call in range(40) if at <= call < at + length]
         if not device:
             # The CPU has all of the device's work.
-            main.append(event(host, "sequential/conv2d/Conv2D:Conv2D", work, CATEGORY_MS["device_compute"]))
+            main.append(
+                event(host, "sequential/conv2d/Conv2D:Conv2D", work, CATEGORY_MS["device_compute"])
+            )
         else:
-            conv = {"tf_op": "gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter:Conv2DBackpropFilter", "kernel_details": _DETAILS}
+            conv = {
+                "tf_op": "gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter:Conv2DBackpropFilter",
+                "kernel_details": _DETAILS,
+            }
             small = {"tf_op": f"scope/{HOSTILE}:max_pool", "kernel_details": _SMALL}
             kernel = f"void cudnn::detail::wgrad_alg0_engine<__half, 512>({HOSTILE})"
             kernels.append(event(gpu, kernel, work, 1.0, correlation_id=4 * i + 1, **conv))
-            kernels.append(event(gpu, "EigenMetaKernel<int>", work + 1.0, 0.25, correlation_id=4 * i + 2, **small))
-            kernels.append(event(gpu, "EigenMetaKernel<int>", work + 1.25, 0.25, correlation_id=4 * i + 3, **small))
-            kernels.append(event(gpu, "MemcpyDToD", work + 1.5, CATEGORY_MS["device_to_device"], correlation_id=4 * i + 4))
-            main += [event(host, "cuLaunchKernel", wait + k / 8, 1 / 8, correlation_id=4 * i + k) for k in range(1, 5)]
+            kernels.append(
+                event(
+                    gpu, "EigenMetaKernel<int>", work + 1.0, 0.25, correlation_id=4 * i + 2, **small
+                )
+            )
+            kernels.append(
+                event(
+                    gpu,
+                    "EigenMetaKernel<int>",
+                    work + 1.25,
+                    0.25,
+                    correlation_id=4 * i + 3,
+                    **small,
+                )
+            )
+            kernels.append(
+                event(
+                    gpu,
+                    "MemcpyDToD",
+                    work + 1.5,
+                    CATEGORY_MS["device_to_device"],
+                    correlation_id=4 * i + 4,
+                )
+            )
+            main += [
+                event(host, "cuLaunchKernel", wait + k / 8, 1 / 8, correlation_id=4 * i + k)
+                for k in range(1, 5)
+            ]
         at += length
     host.line(_THREAD, main, line_id=1)
     host.line("tf_data", pool, line_id=2)
@@ -108,12 +157,21 @@ def _training(steps: int, device: bool) -> bytes:
         gpu.line("Steps", marks, line_id=-559038737)
     gpu.line("Stream #19(Compute)", kernels, line_id=19)
     began = int(datetime(2026, 11, 21, 14, 2, 31).timestamp()) * 10**9
-    environment = PlaneWriter("Task Environment", {"profile_start_time": began, "profile_stop_time": began + round(at * 1e6)})
+    environment = PlaneWriter(
+        "Task Environment",
+        {"profile_start_time": began, "profile_stop_time": began + round(at * 1e6)},
+    )
     return xspace(*([gpu] if device else []), host, environment, hostname="worker-0")
 
 
 def _gpu() -> PlaneWriter:
-    facts = {"device_vendor": "Nvidia", "compute_cap_major": 7, "compute_cap_minor": 5, "memory_size": _CAPACITY, "core_count": 40}
+    facts = {
+        "device_vendor": "Nvidia",
+        "compute_cap_major": 7,
+        "compute_cap_minor": 5,
+        "memory_size": _CAPACITY,
+        "core_count": 40,
+    }
     return PlaneWriter("/device:GPU:0", {**facts, "device_type_string": "Tesla T4"})
 
 
@@ -139,10 +197,24 @@ def _allocations(host: PlaneWriter, calls: Sequence[tuple[int, dict[str, int]]])
                 fragmentation=0.0003,
                 peak_bytes_in_use=45_508_198,
                 **group,
-                **({"data_type": 0} if free else {"tf_op": op, "region_type": "output", "data_type": 19, "shape": "[64,30,30,32]"}),
+                **(
+                    {"data_type": 0}
+                    if free
+                    else {
+                        "tf_op": op,
+                        "region_type": "output",
+                        "data_type": 19,
+                        "shape": "[64,30,30,32]",
+                    }
+                ),
             )
         )
-    cpu = {"bytes_allocated": 1024, "bytes_reserved": 0, "bytes_available": _CAPACITY - 1024, "peak_bytes_in_use": 1024}
+    cpu = {
+        "bytes_allocated": 1024,
+        "bytes_reserved": 0,
+        "bytes_available": _CAPACITY - 1024,
+        "peak_bytes_in_use": 1024,
+    }
     block = {
         "addr": 64,
         "allocation_bytes": 1024,
@@ -152,10 +224,22 @@ def _allocations(host: PlaneWriter, calls: Sequence[tuple[int, dict[str, int]]])
         "data_type": 3,
         "shape": "[]",
     }
-    return [*out, host.event("MemoryAllocation", 40 * MS, 0, allocator_name="cpu", fragmentation=0.0, **cpu, **block)]
+    return [
+        *out,
+        host.event(
+            "MemoryAllocation", 40 * MS, 0, allocator_name="cpu", fragmentation=0.0, **cpu, **block
+        ),
+    ]
 
 
-def traced(steps: int = 8, per_step: int = 20, *, stretch: int = 1, longer: Sequence[int] = (), far: bool = False) -> Run:
+def traced(
+    steps: int = 8,
+    per_step: int = 20,
+    *,
+    stretch: int = 1,
+    longer: Sequence[int] = (),
+    far: bool = False,
+) -> Run:
     """A run of many events: markers of steps, a stream with kernels, a thread with calls in calls.
 
     `stretch` puts the events so many times as far from one another as they are in 8 ms per step; `longer` is added to their durations, in
@@ -176,7 +260,11 @@ def traced(steps: int = 8, per_step: int = 20, *, stretch: int = 1, longer: Sequ
         calls.append(event(host, "train_function", begin, 7 * MS, group_id=s))
         for k in range(per_step):
             name = ("wgrad_alg0", HOSTILE)[k % 2]
-            stats = {"correlation_id": s * per_step + k + 1, "kernel_details": _SMALL, "group_id": s}
+            stats = {
+                "correlation_id": s * per_step + k + 1,
+                "kernel_details": _SMALL,
+                "group_id": s,
+            }
             kernels.append(event(gpu, name, begin + k * gap + s, gap * 2 // 3 + 1 + k, **stats))
             calls.append(event(host, "IteratorGetNext", begin + k * gap, gap // 3, group_id=s))
     if far:

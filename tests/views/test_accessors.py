@@ -34,7 +34,17 @@ def shell(p):
 def test_completion_offers_what_the_profile_has(p):
     views = {name for name, member in vars(type(p)).items() if isinstance(member, accessor)}
     assert views - set(dir(p)) == OF_DEVICES | {
-        *("hlo", "op_profile", "roofline", "memory", "memory_viewer", "torch_ops", "lines", "python", "serving")
+        *(
+            "hlo",
+            "op_profile",
+            "roofline",
+            "memory",
+            "memory_viewer",
+            "torch_ops",
+            "lines",
+            "python",
+            "serving",
+        )
     }
     assert {"overview", "advice", "save", "runs"} < set(dir(p))
 
@@ -42,8 +52,14 @@ def test_completion_offers_what_the_profile_has(p):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("kernels", "<nbprof kernels: no rows. No GPU kernels in this run. This profile has no GPU plane: "),
-        ("torch_ops", "<nbprof torch_ops: no rows. No op of PyTorch was recorded in this profile.>"),
+        (
+            "kernels",
+            "<nbprof kernels: no rows. No GPU kernels in this run. This profile has no GPU plane: ",
+        ),
+        (
+            "torch_ops",
+            "<nbprof torch_ops: no rows. No op of PyTorch was recorded in this profile.>",
+        ),
         ("memory", "<nbprof memory: No allocations recorded. "),
         ("hlo", "<nbprof hlo: no rows. This profile has no device, "),
     ],
@@ -55,7 +71,9 @@ def test_what_is_not_there_says_why(p, name, sentence):
 def test_no_pipeline_of_tf_data_is_a_sentence_and_no_dashboard():
     p = nbprof.load(DATA / "xspace" / "jax_cpu.xplane.pb")
     assert "tf_data" not in dir(p)
-    assert p.tf_data._repr_mimebundle_() == {"text/plain": "<nbprof tf_data: No tf.data pipeline was recorded in this profile.>"}
+    assert p.tf_data._repr_mimebundle_() == {
+        "text/plain": "<nbprof tf_data: No tf.data pipeline was recorded in this profile.>"
+    }
 
 
 @pytest.mark.parametrize("name", ["steps", "input_pipeline", "tf_data", "ops", "trace"])
@@ -89,7 +107,11 @@ def test_a_figure_shows_itself_without_a_network(p, shell):
 
 
 @pytest.mark.parametrize(
-    ("name", "absent"), [("xspace/tf_slow.xplane.pb", {"kernels", "memory"}), ("kineto/cpu_train.pt.trace.json.gz", {"kernels"})]
+    ("name", "absent"),
+    [
+        ("xspace/tf_slow.xplane.pb", {"kernels", "memory"}),
+        ("kineto/cpu_train.pt.trace.json.gz", {"kernels"}),
+    ],
 )
 def test_a_run_on_the_cpu_has_no_tab_that_has_nothing_to_show(name, absent):
     p = nbprof.load(DATA / name)
@@ -112,8 +134,13 @@ def test_plain_text_of_a_view_is_its_table(p, name):
     assert len(lines) - 1 == min(len(table), 15)
     if name == "steps":
         mean = table.set_index("category")["mean_ms"]
-        assert next(line.split()[1] for line in lines if line.split()[0] == "step_time") == f"{mean['step_time']:,.2f}"
-        assert next(line.split()[1] for line in lines if line.split()[0] == "device_compute") == "NA"
+        assert (
+            next(line.split()[1] for line in lines if line.split()[0] == "step_time")
+            == f"{mean['step_time']:,.2f}"
+        )
+        assert (
+            next(line.split()[1] for line in lines if line.split()[0] == "device_compute") == "NA"
+        )
 
 
 def test_bokeh_shows_it_where_a_notebook_has_its_scripts(p, shell, monkeypatch):

@@ -18,12 +18,16 @@ def test_it_displays_as_findings_with_their_code():
     shown = payload_of(data)
     assert [tab["id"] for tab in shown["meta"]["tabs"]] == ["overview"]
     assert shown["overview"]["only"] == "advice"
-    assert [item["title"] for item in shown["overview"]["advice"]] == p.advice["title"].tolist() != []
+    assert (
+        [item["title"] for item in shown["overview"]["advice"]] == p.advice["title"].tolist() != []
+    )
     # Without scripts too, and without what the marks are made of.
     for row in p.advice.to_dict("records"):
         assert row["title"] in data["text/html"]
         assert row["title"] in data["text/plain"]
-        assert f"{row['certainty'].capitalize()}. Wrong if {row['refuted_by']}." in data["text/html"]
+        assert (
+            f"{row['certainty'].capitalize()}. Wrong if {row['refuted_by']}." in data["text/html"]
+        )
     assert "**" not in data["text/html"].partition("<script")[0]
     assert "<th>rule</th>" not in data["text/html"]
     assert "image/png" not in data
@@ -35,7 +39,12 @@ def test_it_stays_a_frame():
     p = load(SLOW)
     advice = p.advice
     assert isinstance(advice, pd.DataFrame)
-    for other in (advice.head(1), advice.copy(), advice[advice["severity"] == "high"], pickle.loads(pickle.dumps(advice))):
+    for other in (
+        advice.head(1),
+        advice.copy(),
+        advice[advice["severity"] == "high"],
+        pickle.loads(pickle.dumps(advice)),
+    ):
         assert type(other) is pd.DataFrame
         assert list(other.columns) == list(advice.columns)
     advice["title"] = "changed"
@@ -47,6 +56,11 @@ def test_the_overview_stays_a_dict_and_displays_as_its_tab():
     data, _ = p.overview._repr_mimebundle_()
     assert [tab["id"] for tab in payload_of(data)["meta"]["tabs"]] == ["overview"]
     assert repr(p.overview) == repr(p.run.overview)
-    for other in (copy.deepcopy(p.overview), copy.copy(p.overview), pickle.loads(pickle.dumps(p.overview)), p.overview | {}):
+    for other in (
+        copy.deepcopy(p.overview),
+        copy.copy(p.overview),
+        pickle.loads(pickle.dumps(p.overview)),
+        p.overview | {},
+    ):
         assert type(other) is dict
         assert list(other) == list(p.overview)

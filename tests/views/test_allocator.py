@@ -32,8 +32,17 @@ def test_the_part_has_its_declared_types(profile):
     for device in whole["allocator"]["devices"]:
         for name in ("stranded", "holders"):
             assert all(column["help"].endswith(".") for column in device[name]["columns"])
-        assert len(device["x"]) == len(device["reserved"]) == len(device["active"]) == len(device["action"]["codes"])
-        assert device["blocks"]["rows"] == len(device["blocks"]["segment"]) == len(device["blocks"]["stack"]["codes"])
+        assert (
+            len(device["x"])
+            == len(device["reserved"])
+            == len(device["active"])
+            == len(device["action"]["codes"])
+        )
+        assert (
+            device["blocks"]["rows"]
+            == len(device["blocks"]["segment"])
+            == len(device["blocks"]["stack"]["codes"])
+        )
     assert codec.unpack(codec.pack(whole)).keys() == whole.keys()
 
 
@@ -69,8 +78,14 @@ def test_what_is_drawn_is_the_moment_that_memory_ran_out(profile):
     assert len(first["ooms"]) == 2
     assert first["when"].startswith("at 2")
     assert sum(first["blocks"]["size"]) == sum(first["segments"]["size"]) == last["reserved_bytes"]
-    assert sum(first["blocks"]["stranded"]) == sum(first["segments"]["stranded"]) == last["stranded_bytes"]
-    assert list(first["segments"]["stranded"]) == sorted(first["segments"]["stranded"], reverse=True)
+    assert (
+        sum(first["blocks"]["stranded"])
+        == sum(first["segments"]["stranded"])
+        == last["stranded_bytes"]
+    )
+    assert list(first["segments"]["stranded"]) == sorted(
+        first["segments"]["stranded"], reverse=True
+    )
     assert first["oom_at"].tolist() == profile.allocator.oom["time_ms"].tolist()
     assert (second["when"], second["ooms"]) == ("at the snapshot", [])
     assert "pool 0, 4" in second["segments"]["name"]["values"][0]
@@ -90,7 +105,9 @@ def test_the_payload_is_bounded(tmp_path, monkeypatch):
     held = []
     try:
         for i in range(40_000):
-            held.append(device.alloc(600 + 512 * (i % 7), [frame(f"f{i % 900}", "/srv/ann/a.py", i % 900)]))
+            held.append(
+                device.alloc(600 + 512 * (i % 7), [frame(f"f{i % 900}", "/srv/ann/a.py", i % 900)])
+            )
             if i % 3 == 0:
                 device.free(held.pop(i // 3))
             if i > 2_500:
@@ -125,7 +142,10 @@ def test_without_a_snapshot_it_says_how_to_get_one(tmp_path):
     p = nbprof.load(tmp_path / "a.pt.trace.json")
     whole = p.payload()
     assert "allocator" not in [tab["id"] for tab in whole["meta"]["tabs"]]
-    assert "_record_memory_history" in payload.dashboard(p.run, ["allocator"])["allocator"]["empty"]["text"]
+    assert (
+        "_record_memory_history"
+        in payload.dashboard(p.run, ["allocator"])["allocator"]["empty"]["text"]
+    )
     assert "no snapshot" in repr(p.allocator)
     # One that comes later is there when the trace is loaded again, whatever the cache has of it.
     (tmp_path / "a.memory_snapshot.pickle").write_bytes(pickle.dumps(snapshot(fragmented())))
@@ -147,7 +167,10 @@ def test_a_snapshot_of_nothing_says_so(tmp_path):
 
 
 def test_the_device_of_a_snapshot_is_called_what_its_backend_calls_it(tmp_path):
-    device, frames = Allocator(4 * MIB), [frame("empty", "/site-packages/torch_npu/npu/memory.py", 9)]
+    device, frames = (
+        Allocator(4 * MIB),
+        [frame("empty", "/site-packages/torch_npu/npu/memory.py", 9)],
+    )
     device.alloc(MIB, frames)
     with pytest.raises(OutOfMemory):
         device.alloc(40 * MIB, frames)
@@ -156,7 +179,13 @@ def test_the_device_of_a_snapshot_is_called_what_its_backend_calls_it(tmp_path):
     whole = p.payload()
     assert [one["name"] for one in whole["allocator"]["devices"]] == ["NPU 0"]
     assert "torch.npu.empty_cache" in str(whole["allocator"]["devices"][0]["figures"])
-    for told in (text.summary(whole), static_html(whole), repr(p.allocator), str(p.allocator.oom.to_dict()), p.brief()):
+    for told in (
+        text.summary(whole),
+        static_html(whole),
+        repr(p.allocator),
+        str(p.allocator.oom.to_dict()),
+        p.brief(),
+    ):
         assert "NPU" in told
         assert "GPU" not in told
         assert "cuda" not in told.lower()

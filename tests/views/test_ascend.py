@@ -59,7 +59,12 @@ def test_all_of_it_fits_into_the_container_and_comes_back(story: profiles.Profil
     total = sum(np.asarray(values) for values in made["categories"].values())
     # All but the first, whose gap is not known.
     np.testing.assert_allclose(total[1:], made["step_time_ms"][1:], rtol=1e-6)
-    assert list(made["labels"].values()) == ["Data Aug Bound", "FP to BP Time", "All-reduce after BP", "Update"]
+    assert list(made["labels"].values()) == [
+        "Data Aug Bound",
+        "FP to BP Time",
+        "All-reduce after BP",
+        "Update",
+    ]
     assert [figure["label"] for figure in back["figures"]][:2] == ["Iteration", "Data Aug Bound"]
 
 
@@ -76,21 +81,40 @@ def test_tables_have_what_was_recorded_and_no_empty_columns(story: profiles.Prof
     assert not {"cache_hit_fraction", "read_bytes_per_second", "device", "host"} & set(keys)
     types = parts["op_types"]["table"]
     assert float(np.sum(types["data"]["fraction"])) == pytest.approx(100.0, abs=1e-3)
-    assert float(np.sum(parts["cores"]["table"]["data"]["fraction"])) == pytest.approx(100.0, abs=1e-3)
+    assert float(np.sum(parts["cores"]["table"]["data"]["fraction"])) == pytest.approx(
+        100.0, abs=1e-3
+    )
     ops = parts["ops"]["table"]["data"]
     longest = story.ascend.ops.frame.sort_values("duration_us").iloc[-1]
     assert ops["_at_ms"][0] == pytest.approx(longest["start_ms"], abs=1e-6)
 
 
 def test_what_was_not_recorded_says_how_to_record_it() -> None:
-    made = run({"api_statistic": [table("api_statistic", device=None, level=["acl"], api_name=["a"], time_us=[1.0], count=[1])]})
+    made = run(
+        {
+            "api_statistic": [
+                table(
+                    "api_statistic",
+                    device=None,
+                    level=["acl"],
+                    api_name=["a"],
+                    time_us=[1.0],
+                    count=[1],
+                )
+            ]
+        }
+    )
     part = ascend.payload(made)
     assert part["empty"] is None
     assert "training_trace" in part["iterations_missing"]
     told = {one["id"]: one["missing"] for one in part["sections"]}
     assert told.pop("api") == ""
     assert all(
-        "record" in text or "it exists only for graphs" in text or "unknown" in text or "known only by" in text for text in told.values()
+        "record" in text
+        or "it exists only for graphs" in text
+        or "unknown" in text
+        or "known only by" in text
+        for text in told.values()
     )
     assert codec.pack(part)
 
@@ -109,13 +133,19 @@ def test_long_tables_are_cut_and_say_so() -> None:
 def test_single_tasks_are_listed_by_their_length(story: profiles.Profile) -> None:
     part = sections(story.run)["tasks"]
     data, ops = part["table"]["data"], story.ascend.ops.frame
-    ops = ops[ops["core"] != "Communication"].sort_values("duration_us", ascending=False, kind="stable")
+    ops = ops[ops["core"] != "Communication"].sort_values(
+        "duration_us", ascending=False, kind="stable"
+    )
     count = part["table"]["rows"]
     assert count == min(len(ops), ascend.MOST_ROWS["tasks"])
     np.testing.assert_allclose(data["duration_us"], ops["duration_us"].head(count), rtol=1e-6)
     np.testing.assert_allclose(data["_at_ms"], ops["start_ms"].head(count), atol=1e-6)
-    assert [data["op"]["values"][code] for code in data["op"]["codes"][:5]] == ops["op"].head(5).tolist()
-    assert story.ascend.ops.longest(3)["duration_us"].tolist() == ops["duration_us"].head(3).tolist()
+    assert [data["op"]["values"][code] for code in data["op"]["codes"][:5]] == ops["op"].head(
+        5
+    ).tolist()
+    assert (
+        story.ascend.ops.longest(3)["duration_us"].tolist() == ops["duration_us"].head(3).tolist()
+    )
     rows = [("collective", "hcom", "COMMUNICATION", 1, 0, 9e6), ("op", "A", "AI_CORE", 1, 1, 5.0)]
     alone = sections(run({"op_summary": [table("op_summary", **tasks(rows))]}))["tasks"]
     assert alone["table"]["data"]["op"]["values"] == ["op"]
@@ -123,7 +153,11 @@ def test_single_tasks_are_listed_by_their_length(story: profiles.Profile) -> Non
 
 def test_without_an_all_reduce_the_refresh_is_one_part() -> None:
     (group,) = ascend.iterations(run({"step_trace": [table("step_trace", **steps(reduce=None))]}))
-    assert list(group["steps"]["labels"].values()) == ["Data Aug Bound", "FP to BP Time", "Grad Refresh Bound"]
+    assert list(group["steps"]["labels"].values()) == [
+        "Data Aug Bound",
+        "FP to BP Time",
+        "Grad Refresh Bound",
+    ]
 
 
 def test_names_in_a_table_are_text() -> None:
@@ -160,11 +194,21 @@ def test_figures(story: profiles.Profile) -> None:
     bars = [r for r in plot.renderers if isinstance(r.glyph, models.VBar)]
     assert len(bars) == 4
     data = bars[0].data_source.data
-    np.testing.assert_allclose(sum(data[name][1:] for name, _, _ in ascend.PARTS), data["total"][1:], rtol=1e-9)
+    np.testing.assert_allclose(
+        sum(data[name][1:] for name, _, _ in ascend.PARTS), data["total"][1:], rtol=1e-9
+    )
     types = story.ascend.op_types.figure(most=3)
     assert len(types.y_range.factors) == 3
     heat = story.ascend.pmu.figure()
-    assert set(heat.renderers[0].data_source.data["pipe"]) == {"cube", "vector", "scalar", "MTE1", "MTE2", "MTE3", "fixpipe"}
+    assert set(heat.renderers[0].data_source.data["pipe"]) == {
+        "cube",
+        "vector",
+        "scalar",
+        "MTE1",
+        "MTE2",
+        "MTE3",
+        "fixpipe",
+    }
     with pytest.raises(NbprofError, match="iterations of device 0 model 11"):
         story.ascend.iterations.figure(device=3)
     nothing = run({})
@@ -175,7 +219,10 @@ def test_figures(story: profiles.Profile) -> None:
 
 def test_the_story_before_and_after(story: profiles.Profile, tmp_path: Path) -> None:
     fed = profiles.read(write(tmp_path, fed=True)).ascend
-    assert (story.ascend.verdict["verdict"], fed.verdict["verdict"]) == ("Input-bound", "Device-bound")
+    assert (story.ascend.verdict["verdict"], fed.verdict["verdict"]) == (
+        "Input-bound",
+        "Device-bound",
+    )
     assert {"input", "get_next"} <= set(story.ascend.rules.found["rule"])
     assert not {"input", "get_next"} & set(fed.rules.found["rule"])
 
@@ -190,18 +237,35 @@ def test_a_batch_that_is_taken_out_of_the_queue_is_input(story: profiles.Profile
 
 def test_the_packed_folders_are_what_the_story_writes() -> None:
     for fed, name in ((False, "before.zip"), (True, "after.zip")):
-        with zipfile.ZipFile(Path(__file__).resolve().parents[1] / "data" / "ascend" / name) as archive:
-            packed = {info.filename.partition("/")[2]: archive.read(info) for info in archive.infolist()}
+        with zipfile.ZipFile(
+            Path(__file__).resolve().parents[1] / "data" / "ascend" / name
+        ) as archive:
+            packed = {
+                info.filename.partition("/")[2]: archive.read(info) for info in archive.infolist()
+            }
         assert packed == files(fed), "write them anew: python -m tests.support.ascend_story"
 
 
-def test_the_static_report_has_the_mean_iteration_the_findings_and_the_types(story: profiles.Profile) -> None:
+def test_the_static_report_has_the_mean_iteration_the_findings_and_the_types(
+    story: profiles.Profile,
+) -> None:
     html = static.static_html(story.payload())
     assert "On the NPU: Input-bound: 47% of an iteration" in html
     assert "Where an iteration goes" in html
-    for text in ("Data Aug Bound", "Sink the data queue to the device", "Conv2DBackpropFilterD", "AI CPU"):
+    for text in (
+        "Data Aug Bound",
+        "Sink the data queue to the device",
+        "Conv2DBackpropFilterD",
+        "AI CPU",
+    ):
         assert text in html
-    hostile = run({"op_summary": [table("op_summary", **tasks([(fake.HOSTILE, fake.HOSTILE, "AI_CORE", 1, 0, 5.0)]))]})
+    hostile = run(
+        {
+            "op_summary": [
+                table("op_summary", **tasks([(fake.HOSTILE, fake.HOSTILE, "AI_CORE", 1, 0, 5.0)]))
+            ]
+        }
+    )
     part = ascend.payload(hostile)
     assert "<img" not in ascend_static.html(SimpleNamespace(ascend=part))
     assert ascend_static.html(SimpleNamespace(ascend=ascend.nothing())) == ""
@@ -219,13 +283,22 @@ def test_kernels_of_an_npu_are_told_in_its_words(story: profiles.Profile) -> Non
     told = [text for head in part["table"]["columns"] for _, text in head.items()] + [
         value for one in part["figures"] for _, value in one.items()
     ]
-    assert not [text for text in told if isinstance(text, str) and ("GPU" in text or "TensorCore" in text)]
+    assert not [
+        text for text in told if isinstance(text, str) and ("GPU" in text or "TensorCore" in text)
+    ]
     assert "Top NPU kernels" in static.static_html(data)
     assert not [one for one in data["overview"]["advice"] if "GPU" in one["link"]]
 
 
 def test_the_ring_puts_together_what_runs_on_several_kinds_of_cores():
-    types = {"op_type": ["Cast", "Conv2D", "Cast"], "core_type": ["AI_CORE", "AI_CORE", "AI_CPU"], "total_us": [10.0, 40.0, 50.0]}
+    types = {
+        "op_type": ["Cast", "Conv2D", "Cast"],
+        "core_type": ["AI_CORE", "AI_CORE", "AI_CPU"],
+        "total_us": [10.0, 40.0, 50.0],
+    }
     made = run({"op_statistic": [table("op_statistic", **types, count=[1, 1, 1])]})
     ring = ascend.payload(made)["ring"]
-    assert (ring["ms"], [(part["label"], part["percent"]) for part in ring["parts"]]) == (0.1, [("Cast", 60.0), ("Conv2D", 40.0)])
+    assert (ring["ms"], [(part["label"], part["percent"]) for part in ring["parts"]]) == (
+        0.1,
+        [("Cast", 60.0), ("Conv2D", 40.0)],
+    )

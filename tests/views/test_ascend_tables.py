@@ -33,7 +33,11 @@ FILES = {
 
 def cells(section, key):
     data = section["table"]["data"][key]
-    return [data.values[int(code)] for code in data.codes] if isinstance(data, Coded) else [float(value) for value in data]
+    return (
+        [data.values[int(code)] for code in data.codes]
+        if isinstance(data, Coded)
+        else [float(value) for value in data]
+    )
 
 
 def opened(tmp_path, kind):
@@ -79,7 +83,10 @@ def test_what_the_tables_say(tmp_path):
 
 def test_tasks_of_the_table_of_all_tasks(tmp_path):
     head = "Device_id,kernel_name,kernel_type,stream_id,task_id,task_time(us),task_start(us),task_stop(us)"
-    rows = [f"0,mm,AI_CORE,2,1,6.5,{AT}.000\t,{AT + 6}.500\t", f"0,N/A,PROFILING_ENABLE,2,2,9,{AT + 10}.000\t,{AT + 19}.000\t"]
+    rows = [
+        f"0,mm,AI_CORE,2,1,6.5,{AT}.000\t,{AT + 6}.500\t",
+        f"0,N/A,PROFILING_ENABLE,2,2,9,{AT + 10}.000\t,{AT + 19}.000\t",
+    ]
     (tmp_path / "task_time.csv").write_text("\n".join([head, *rows]) + "\n")
     ops = nbprof.load(tmp_path / "task_time.csv").ascend.ops.frame
     assert ops[["op", "core", "duration_us"]].to_numpy().tolist() == [["mm", "AI Core", 6.5]]
@@ -102,12 +109,17 @@ def test_a_long_table_is_cut_and_says_so(tmp_path):
     rows = "".join(f"2,{i},0.{i % 10},0.1,op{i}\n" for i in range(250))
     (tmp_path / "l2.csv").write_text(FILES["l2_cache"].split("\n")[0] + "\n" + rows)
     section = ascend.payload(nbprof.load(tmp_path / "l2.csv").run)["sections"][0]
-    assert (section["table"]["rows"], section["note"]) == (100, "150 more rows: p.ascend.table('l2_cache') has all.")
+    assert (section["table"]["rows"], section["note"]) == (
+        100,
+        "150 more rows: p.ascend.table('l2_cache') has all.",
+    )
 
 
 def test_a_real_folder_of_pytorch_shows_its_steps():
     p = nbprof.load(real("ascend/msprof-op-run/standalone_real_output"))
-    section = next(one for one in ascend.payload(p.run)["sections"] if one["id"] == "table_step_trace_time")
+    section = next(
+        one for one in ascend.payload(p.run)["sections"] if one["id"] == "table_step_trace_time"
+    )
     steps = p.ascend.table("step_trace_time")
     parts = steps["computing_us"] + steps["communication_not_overlapped_us"] + steps["free_us"]
     assert parts.tolist() == pytest.approx(steps["stage_us"].tolist(), abs=0.3)
@@ -115,7 +127,10 @@ def test_a_real_folder_of_pytorch_shows_its_steps():
 
 
 def test_a_database_that_is_not_read_says_so(tmp_path):
-    for name, what in (("mindstudio_insight_data.db", "Load the folder"), ("other.db", "an SQLite database that is not a profile")):
+    for name, what in (
+        ("mindstudio_insight_data.db", "Load the folder"),
+        ("other.db", "an SQLite database that is not a profile"),
+    ):
         with sqlite3.connect(tmp_path / name) as base:
             base.execute("create table OTHER(startNs)")
         with pytest.raises(ReadError, match="SQLite") as error:

@@ -11,15 +11,34 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from nbprof.core.errors import ReadError
-from nbprof.display.codec import Delta, coded, contain, from_text, numbers, pack, short, smallest, to_text, unpack
+from nbprof.display.codec import (
+    Delta,
+    coded,
+    contain,
+    from_text,
+    numbers,
+    pack,
+    short,
+    smallest,
+    to_text,
+    unpack,
+)
 
 TEXT = "009F1{{K8CBw%;"
 DTYPES = ["<f8", "<f4", "<i4", "<u4", "<u2", "u1"]
 ARRAYS = st.sampled_from(DTYPES).flatmap(lambda dtype: st_np.arrays(dtype, st.integers(0, 30)))
-SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 KEYS = st.text(max_size=5).filter(lambda key: key != "$")
 PAYLOADS = st.recursive(
-    SCALARS | ARRAYS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+    SCALARS | ARRAYS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
 )
 
 
@@ -52,11 +71,23 @@ def test_differences_may_fall(values):
 
 
 def test_the_layout_is_the_one_that_the_front_end_reads():
-    body = gzip.decompress(pack({"a": np.array([1.5, np.nan]), "b": Delta(np.array([3, 5, 9])), "c": np.array([7], np.uint8)}))
+    body = gzip.decompress(
+        pack(
+            {
+                "a": np.array([1.5, np.nan]),
+                "b": Delta(np.array([3, 5, 9])),
+                "c": np.array([7], np.uint8),
+            }
+        )
+    )
     (length,) = struct.unpack_from("<I", body)
     header = json.loads(body[4 : 4 + length])
     start = -(-(4 + length) // 8) * 8
-    assert header == {"a": {"$": ["f8", 0, 2]}, "b": {"$": ["u4", 16, 3, "delta"]}, "c": {"$": ["u1", 32, 1]}}
+    assert header == {
+        "a": {"$": ["f8", 0, 2]},
+        "b": {"$": ["u4", 16, 3, "delta"]},
+        "c": {"$": ["u1", 32, 1]},
+    }
     assert body[4 + length : start].strip(b"\0") == b""
     assert np.frombuffer(body, "<u4", 3, start + 16).tolist() == [3, 2, 4]
     assert body[start + 32] == 7
@@ -69,7 +100,9 @@ def test_equal_payloads_are_equal_bytes():
 
 
 def test_a_missing_number_outside_an_array_is_null():
-    assert unpack(pack({"x": float("nan"), "y": [float("inf"), np.float64(2.5)], "z": np.int64(3)})) == {
+    assert unpack(
+        pack({"x": float("nan"), "y": [float("inf"), np.float64(2.5)], "z": np.int64(3)})
+    ) == {
         "x": None,
         "y": [None, 2.5],
         "z": 3,
@@ -143,7 +176,11 @@ def test_numbers_take_the_narrowest_type_that_is_exact():
     assert numbers([0.5, np.nan]).dtype == np.float32
     assert numbers([2**40]).tolist() == [2**40]
     # A CSV made of them has the numbers of the frame.
-    assert numbers([0.1, 1e9 + 0.125, 306.612345678901]).tolist() == [0.1, 1e9 + 0.125, 306.612345678901]
+    assert numbers([0.1, 1e9 + 0.125, 306.612345678901]).tolist() == [
+        0.1,
+        1e9 + 0.125,
+        306.612345678901,
+    ]
     assert np.isnan(numbers([np.inf, 0.1])[0])
     with pytest.raises(ValueError, match="negative"):
         smallest(np.array([-1]))

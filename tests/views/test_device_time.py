@@ -23,7 +23,9 @@ def test_the_part_has_its_declared_types(tmp_path):
     part = device_time.payload(two_ranks(tmp_path).run)
     check(part, "DeviceTime")
     for table in [*part["tables"].values(), part["path"]["table"]]:
-        assert {column["key"] for column in table["columns"]} == {key for key in table["data"] if not key.startswith("_")}
+        assert {column["key"] for column in table["columns"]} == {
+            key for key in table["data"] if not key.startswith("_")
+        }
     assert set(device_time.nothing()) == set(part)
     assert set(device_time.nothing()["tables"]) == set(part["tables"])
 
@@ -36,8 +38,12 @@ def test_what_is_drawn_is_what_the_frames_have(tmp_path):
     assert part["devices"] == ["rank 0, device 0", "rank 1, device 1"]
     drawn = part["parts_ms"].reshape(3, 2, 4)
     for window, step in enumerate([None, 0, 1]):
-        rows = frame[frame["step"].isna() if step is None else (frame["step"] == step).fillna(False)]
-        expected = rows[["compute_ms", "communication_ms", "memory_ms", "idle_ms"]].to_numpy(np.float64)
+        rows = frame[
+            frame["step"].isna() if step is None else (frame["step"] == step).fillna(False)
+        ]
+        expected = rows[["compute_ms", "communication_ms", "memory_ms", "idle_ms"]].to_numpy(
+            np.float64
+        )
         np.testing.assert_allclose(drawn[window], expected, rtol=1e-6)
     assert part["path"]["step"] == "ProfilerStep#0"
     assert sum(kind["percent"] for kind in part["path"]["kinds"]) == pytest.approx(100)
@@ -51,7 +57,13 @@ def test_no_peak_is_lost_where_a_series_is_thinned(tmp_path):
         file.kernel("k", 10 * i + 2, 1, call)
     # For a moment 50 wait.
     for i in range(50):
-        file.kernel("late", 15_004 + 0.02 * i, 0.01, file.call("cudaLaunchKernel", 15_003 + 0.01 * i, 0.005), stream=8)
+        file.kernel(
+            "late",
+            15_004 + 0.02 * i,
+            0.01,
+            file.call("cudaLaunchKernel", 15_003 + 0.01 * i, 0.005),
+            stream=8,
+        )
     part = device_time.payload(profile(tmp_path, file).run)
     lines = {line["label"]: line["most"] for line in part["streams"]}
     assert all(len(most) == device_time.BINS for most in lines.values())
@@ -72,8 +84,13 @@ def test_the_part_is_bounded(tmp_path):
     assert "36 more devices" in part["left_out"]
     # Those that were idle most.
     whole = p.device_time.frame[p.device_time.frame["step"].isna()]
-    shown = part["parts_ms"].reshape(len(part["windows"]), len(part["devices"]), -1)[0, :, device_time.PARTS.index("idle")]
-    np.testing.assert_allclose(np.sort(shown)[::-1], np.sort(whole["idle_ms"].to_numpy(np.float32))[::-1][: device_time.MOST_DEVICES])
+    shown = part["parts_ms"].reshape(len(part["windows"]), len(part["devices"]), -1)[
+        0, :, device_time.PARTS.index("idle")
+    ]
+    np.testing.assert_allclose(
+        np.sort(shown)[::-1],
+        np.sort(whole["idle_ms"].to_numpy(np.float32))[::-1][: device_time.MOST_DEVICES],
+    )
     wait = [sum(value or 0.0 for value in row) for row in part["waits"]]
     np.testing.assert_allclose(wait, shown, rtol=1e-5)
     assert "more row" in part["path"]["rest"]

@@ -22,7 +22,10 @@ def test_a_frame_takes_the_place_of_the_real_one():
         (lambda kernels: kernels.assign(extra=1), "kernels has the columns"),
         (lambda kernels: kernels.assign(occurrences="many"), r"\('str', 'int64'\)"),
         (lambda kernels: kernels.assign(occurrences=1.5), r"\('float64', 'int64'\)"),
-        (lambda kernels: kernels.assign(block=[(8, 8, 1), (1, 1, 1)], total_us=["1", "2"]), "total_us"),
+        (
+            lambda kernels: kernels.assign(block=[(8, 8, 1), (1, 1, 1)], total_us=["1", "2"]),
+            "total_us",
+        ),
     ],
 )
 def test_a_frame_with_other_columns_or_types_is_refused(change, said):

@@ -21,7 +21,9 @@ from nbprof.tools import register
 from nbprof.tools.plot import hover_times, stacked_columns
 from tests.views import fake
 
-figures = SimpleNamespace(**{key: figure for tool in register.tools().values() for key, figure in tool.figures.items()})
+figures = SimpleNamespace(
+    **{key: figure for tool in register.tools().values() for key, figure in tool.figures.items()}
+)
 """By key."""
 
 
@@ -53,8 +55,14 @@ def test_hover_cards_say_times_as_everything_else_does(digits: int) -> None:
         f"for (const value of [{', '.join(map(str, values))}]) console.log(said(...{json.dumps(list(one.args.values()))}, value))}}"
         for one, values in ((said, ms), (micros, [*us, "NaN"]))
     )
-    shown = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
-    assert shown == [*(wording.millis(one, digits) for one in ms), *(wording.micros(one) for one in us), "–"]
+    shown = subprocess.run(
+        ["node", "-e", program], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.splitlines()
+    assert shown == [
+        *(wording.millis(one, digits) for one in ms),
+        *(wording.micros(one) for one in us),
+        "–",
+    ]
 
 
 def wedges(grid):
@@ -64,7 +72,9 @@ def wedges(grid):
 
 
 def test_pies_divide_the_self_time_of_each_side():
-    device_op, device_type, host_op, _ = (pie.data_source.data for pie in wedges(figures.ops(fake.run())))
+    device_op, device_type, host_op, _ = (
+        pie.data_source.data for pie in wedges(figures.ops(fake.run()))
+    )
     assert device_op["ms"] == pytest.approx([8.0, 4.0])
     assert device_type["name"] == ["Conv2DBackpropFilter", "max_pool"]
     assert sum(host_op["part"]) == pytest.approx(100)
@@ -111,11 +121,22 @@ def test_memory_has_a_second_axis_and_a_card_of_ten_fields():
 def test_memory_of_an_allocator_that_states_less_draws_what_there_is():
     rows = fake.run().memory_timeline
     unknown = pd.array([pd.NA] * len(rows), "Int64")
-    plot = figures.memory(fake.run(memory_timeline=rows.assign(stack_bytes=unknown, free_bytes=unknown, fragmentation=np.nan)))
+    plot = figures.memory(
+        fake.run(
+            memory_timeline=rows.assign(
+                stack_bytes=unknown, free_bytes=unknown, fragmentation=np.nan
+            )
+        )
+    )
     assert not [axis for axis in plot.right if isinstance(axis, LinearAxis)]
     assert [item.label.value for item in plot.below[-1].items] == ["Allocated"]
     whole = figures.memory(fake.run())
-    assert [item.label.value for item in whole.below[-1].items] == ["Stack", "Heap", "Free", "Fragmentation"]
+    assert [item.label.value for item in whole.below[-1].items] == [
+        "Stack",
+        "Heap",
+        "Free",
+        "Fragmentation",
+    ]
 
 
 def test_foreign_names_stay_text_in_a_page():
@@ -128,8 +149,14 @@ def test_foreign_names_stay_text_in_a_page():
     [
         (lambda: figures.steps(fake.run(steps=0)), "no steps"),
         (lambda: figures.kernels(fake.run(device=False)), "no kernel ran"),
-        (lambda: figures.memory(fake.run(), "GPU_7"), "no allocator 'GPU_7' in this run; it has GPU_0_bfc, cpu"),
-        (lambda: figures.memory(fake.run(memory_summary=fake.run().memory_summary.head(0))), "no allocations"),
+        (
+            lambda: figures.memory(fake.run(), "GPU_7"),
+            "no allocator 'GPU_7' in this run; it has GPU_0_bfc, cpu",
+        ),
+        (
+            lambda: figures.memory(fake.run(memory_summary=fake.run().memory_summary.head(0))),
+            "no allocations",
+        ),
         (lambda: figures.ops(fake.run(ops=fake.run().ops.head(0))), "no ops"),
     ],
 )

@@ -17,11 +17,15 @@ OFF = {"stacks": False, "python": False}
 def recorded(**facts):
     p = load(SLOW)
     assert p.overview["bound"] == "input"
-    p.run.capture = CaptureInfo(**{"backend": "tensorflow", "notebook": "train.ipynb", "options": OFF, **facts})
+    p.run.capture = CaptureInfo(
+        **{"backend": "tensorflow", "notebook": "train.ipynb", "options": OFF, **facts}
+    )
     return p
 
 
-@pytest.mark.parametrize(("notebook", "how"), [("train.ipynb", "%%nbprof --stacks"), ("", "nbprof.profile(stacks=True)")])
+@pytest.mark.parametrize(
+    ("notebook", "how"), [("train.ipynb", "%%nbprof --stacks"), ("", "nbprof.profile(stacks=True)")]
+)
 def test_where_input_bounds_and_no_stack_is_known_the_lines_are_offered(notebook, how):
     code = recorded(notebook=notebook).payload()["overview"]["code"]
     assert code["cells"] == []

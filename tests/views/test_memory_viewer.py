@@ -26,23 +26,43 @@ from tests.views.fake import HOSTILE
 
 
 def shown(tmp_path, **programs):
-    return profile(tmp_path, xspace(hlo.metadata_plane(**{name: (i + 1, data) for i, (name, data) in enumerate(programs.items())})))
+    return profile(
+        tmp_path,
+        xspace(
+            hlo.metadata_plane(
+                **{name: (i + 1, data) for i, (name, data) in enumerate(programs.items())}
+            )
+        ),
+    )
 
 
 def test_the_part_has_its_declared_types(tmp_path):
-    part = memory_viewer.payload(shown(tmp_path, **{"jit_step(8)": small(), "bare": without_assignment()}).run)
+    part = memory_viewer.payload(
+        shown(tmp_path, **{"jit_step(8)": small(), "bare": without_assignment()}).run
+    )
     check(part, "MemoryViewer")
     (module,) = part["modules"]
     for space in module["spaces"]:
-        assert set(space["buffers"]["data"]) == {column["key"] for column in space["buffers"]["columns"]}
+        assert set(space["buffers"]["data"]) == {
+            column["key"] for column in space["buffers"]["columns"]
+        }
     assert [space["space"] for space in module["spaces"]] == [0, 1]
     assert part["left_out"] == "1 program has no buffer assignment, so their memory is unknown."
 
 
 def test_of_several_hosts_the_only_one_with_a_program_is_named(tmp_path):
-    other, own = ("jit_step(8)", (1, small(allocated=4 * KIB))), ("jit_own(9)", (2, small("jit_own", 9)))
-    for host, programs in (("a", [("jit_step(8)", (1, small())), own]), ("b", [("jit_step(8)", (1, small()))]), ("c", [other])):
-        (tmp_path / f"{host}.xplane.pb").write_bytes(xspace(hlo.metadata_plane(**dict(programs)), hostname=host))
+    other, own = (
+        ("jit_step(8)", (1, small(allocated=4 * KIB))),
+        ("jit_own(9)", (2, small("jit_own", 9))),
+    )
+    for host, programs in (
+        ("a", [("jit_step(8)", (1, small())), own]),
+        ("b", [("jit_step(8)", (1, small()))]),
+        ("c", [other]),
+    ):
+        (tmp_path / f"{host}.xplane.pb").write_bytes(
+            xspace(hlo.metadata_plane(**dict(programs)), hostname=host)
+        )
     modules = memory_viewer.payload(nbprof.load(tmp_path).run)["modules"]
     # The name of the one on c says it.
     assert {module["name"]: (module["hosts"], module["host"]) for module in modules} == {
@@ -75,7 +95,9 @@ def test_a_large_program_is_thinned_to_what_a_screen_shows(tmp_path):
     assert space["points"] == len(whole.timeline) > 10_000
     assert space["rows"] == len(space["position"].values) <= 2 * MOST_BOXES + 3
     kept = space["position"].values
-    assert np.array_equal(whole.timeline["allocated_bytes"].to_numpy()[kept], space["allocated_bytes"])
+    assert np.array_equal(
+        whole.timeline["allocated_bytes"].to_numpy()[kept], space["allocated_bytes"]
+    )
     assert kept[0] == 0
     assert kept[-1] == space["points"] - 1
     assert space["peak"] in kept
@@ -85,7 +107,9 @@ def test_a_large_program_is_thinned_to_what_a_screen_shows(tmp_path):
     assert space["rest_count"] == len(whole.at_peak) - memory_viewer.MOST_BUFFERS
     assert told + space["rest_bytes"] == whole.peak_bytes == whole.at_peak["size_bytes"].sum()
     smallest = space["buffers"]["data"]["size_bytes"].min()
-    assert (whole.at_peak["size_bytes"] > smallest).sum() <= memory_viewer.MOST_BUFFERS, "the largest are told"
+    assert (whole.at_peak["size_bytes"] > smallest).sum() <= memory_viewer.MOST_BUFFERS, (
+        "the largest are told"
+    )
     starts = space["buffers"]["data"]["start"].astype(np.int64)
     assert (np.diff(starts) >= 0).all(), "in program order"
     assert len(codec.pack(part)) < 40_000
@@ -96,7 +120,10 @@ def test_many_programs_share_a_budget_and_the_rest_is_counted(tmp_path, monkeypa
     sizes = {f"jit_{i}({i})": small(f"jit_{i}", i, allocated=(i + 1) * KIB) for i in range(9)}
     part = memory_viewer.payload(shown(tmp_path, **sizes).run)
     assert [module["name"] for module in part["modules"]] == ["jit_8(8)", "jit_7(7)", "jit_6(6)"]
-    assert part["left_out"] == "6 more programs with peaks of at most 14.0 KiB: p.memory_viewer has all of them."
+    assert (
+        part["left_out"]
+        == "6 more programs with peaks of at most 14.0 KiB: p.memory_viewer has all of them."
+    )
     monkeypatch.setattr(memory_viewer, "ALL_MODULES", 40)
     monkeypatch.setattr(memory_viewer, "ALL_BUFFERS", 7)
     (tmp_path / "again").mkdir()
@@ -124,7 +151,10 @@ def test_the_tab_is_there_only_where_a_program_has_a_plan(tmp_path):
     with_plan = shown(tmp_path, **{"jit_step(8)": small()})
     bare = shown(tmp_path / "bare", bare=without_assignment(), cut=small()[:-3])
     gpu = profile(tmp_path / "gpu", gpu_run())
-    tabs = [[tab["id"] for tab in payload.dashboard(p.run)["meta"]["tabs"]] for p in (with_plan, bare, gpu)]
+    tabs = [
+        [tab["id"] for tab in payload.dashboard(p.run)["meta"]["tabs"]]
+        for p in (with_plan, bare, gpu)
+    ]
     assert ["memory_viewer" in each for each in tabs] == [True, False, False]
     asked = payload.dashboard(bare.run, views=["memory_viewer"])
     assert [tab["label"] for tab in asked["meta"]["tabs"]] == ["Program memory"]
@@ -136,7 +166,9 @@ def test_the_tab_is_there_only_where_a_program_has_a_plan(tmp_path):
 
 
 def test_names_of_programs_are_foreign_text(tmp_path):
-    part = memory_viewer.payload(shown(tmp_path, **{HOSTILE: small(HOSTILE), "long" * 1000: small()}).run)
+    part = memory_viewer.payload(
+        shown(tmp_path, **{HOSTILE: small(HOSTILE), "long" * 1000: small()}).run
+    )
     names = [module["name"] for module in part["modules"]]
     assert HOSTILE in names
     assert max(map(len, names)) <= 400
@@ -148,10 +180,14 @@ def test_names_of_programs_are_foreign_text(tmp_path):
 
 
 def test_a_program_whose_peak_is_nothing_can_be_drawn(tmp_path):
-    empty = hlo.program("none", hlo.computation("main", ident=1)) + hlo.assignment([], [hlo.allocation(0, 0)], [])
+    empty = hlo.program("none", hlo.computation("main", ident=1)) + hlo.assignment(
+        [], [hlo.allocation(0, 0)], []
+    )
     p = shown(tmp_path, none=empty)
     part = memory_viewer.payload(p.run)
-    assert part["modules"][0]["spaces"][0]["notes"] == ["This program has no temporary buffers here: its buffers are live throughout."]
+    assert part["modules"][0]["spaces"][0]["notes"] == [
+        "This program has no temporary buffers here: its buffers are live throughout."
+    ]
     assert "peak 0 B" in p.memory_viewer["none"].text()
     codec.pack(part)
     static.html(SimpleNamespace(memory_viewer=part))
@@ -172,14 +208,22 @@ def test_a_program_displays_as_the_tab_with_itself_chosen(tmp_path, monkeypatch)
         assert "image/png" not in data, "the picture is of the steps"
         part = whole["memory_viewer"]
         at, space = part["chosen"]
-        return part["modules"][at]["name"], part["modules"][at]["spaces"][space]["space"], data["text/html"]
+        return (
+            part["modules"][at]["name"],
+            part["modules"][at]["spaces"][space]["space"],
+            data["text/html"],
+        )
 
-    assert displayed(p.memory_viewer["jit_4"])[:2] == ("jit_4(4)", 0), "the largest comes first anyway"
+    assert displayed(p.memory_viewer["jit_4"])[:2] == ("jit_4(4)", 0), (
+        "the largest comes first anyway"
+    )
     assert displayed(p.memory_viewer["jit_3(3)"].in_space(1))[:2] == ("jit_3(3)", 1)
     name, space, html = displayed(p.memory_viewer["jit_0"])
     assert (name, space) == ("jit_0(0)", 0), "left out of a report, and here all the same"
     assert re.search(r"Live at the peak <span[^>]*>jit_0\(0\)<", html)
-    assert "chosen" not in p.payload()["memory_viewer"], "the next display of the profile opens with the largest"
+    assert "chosen" not in p.payload()["memory_viewer"], (
+        "the next display of the profile opens with the largest"
+    )
     assert len(p.payload()["memory_viewer"]["modules"]) == 3
 
 
@@ -193,8 +237,17 @@ def test_text_counts_what_it_does_not_name(tmp_path):
 
 
 def test_it_opens_at_the_largest_program_that_ran(tmp_path):
-    run = shown(tmp_path, **{f"jit_{i}({i})": small(f"jit_{i}", i, allocated=(i + 1) * KIB) for i in range(4)}).run
+    run = shown(
+        tmp_path,
+        **{f"jit_{i}({i})": small(f"jit_{i}", i, allocated=(i + 1) * KIB) for i in range(4)},
+    ).run
     assert "chosen" not in memory_viewer.payload(run)
-    for ran, chosen in ((["jit_1(1)", "jit_2(2)"], (1, 0)), (["jit_3(3)", "jit_2(2)"], None), (["jit_0(0)"], (3, 0))):
-        run.memo.values["programs_hlo"] = run.programs.hlo.reindex(range(len(ran))).assign(program=ran)
+    for ran, chosen in (
+        (["jit_1(1)", "jit_2(2)"], (1, 0)),
+        (["jit_3(3)", "jit_2(2)"], None),
+        (["jit_0(0)"], (3, 0)),
+    ):
+        run.memo.values["programs_hlo"] = run.programs.hlo.reindex(range(len(ran))).assign(
+            program=ran
+        )
         assert memory_viewer.payload(run).get("chosen") == chosen

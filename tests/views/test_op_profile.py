@@ -33,7 +33,11 @@ def packed(field, *idents):
 
 
 def op(name, opcode, ident, *operands, dims=(64, 100), **more):
-    extra = chunk(3, shape(F32, *dims, tiles=((8, 128),))) + (packed(36, *operands) if operands else b"") + more.pop("extra", b"")
+    extra = (
+        chunk(3, shape(F32, *dims, tiles=((8, 128),)))
+        + (packed(36, *operands) if operands else b"")
+        + more.pop("extra", b"")
+    )
     return instruction(name, opcode, ident=ident, extra=extra, **more)
 
 
@@ -63,7 +67,12 @@ def made(tmp_path, count, kinds=3):
     at, events = 0, []
     for i in range(count):
         length = (count - i) * US // 10
-        stats = {"hlo_op": f"{opcodes[i % kinds]}_fusion.{i}", "hlo_module": "jit_train_step", "program_id": 3, "kernel_details": DETAIL}
+        stats = {
+            "hlo_op": f"{opcodes[i % kinds]}_fusion.{i}",
+            "hlo_module": "jit_train_step",
+            "program_id": 3,
+            "kernel_details": DETAIL,
+        }
         events.append(plane.event(f"fusion_{i}", at, length, **stats))
         at += length + US
     plane.line("Stream #7(Compute)", events, line_id=7)
@@ -86,7 +95,12 @@ def test_the_ops_are_those_of_the_frame(tmp_path):
     ops = part["ops"]
     frame = p.op_profile.frame
     mine = frame[frame["kind"] == "op"].set_index("name").loc[texts(ops["name"])]
-    for key, column in (("time_us", "time_us"), ("flops", "flops"), ("bytes", "bytes"), ("runs", "occurrences")):
+    for key, column in (
+        ("time_us", "time_us"),
+        ("flops", "flops"),
+        ("bytes", "bytes"),
+        ("runs", "occurrences"),
+    ):
         assert ops[key] == pytest.approx(mine[column].to_numpy(np.float64)), key
     for key in ("expression", "shape", "layout", "framework_op", "source", "category"):
         assert texts(ops[key]) == mine[key].tolist(), key
@@ -116,7 +130,10 @@ def test_arrays_tell_what_their_layout_adds(tmp_path):
     ("made_of", "padded"),
     [
         (Shape("f32", 4, (3, 5), minor_to_major=(0, 1), tiles=((8, 128),)), "f32[128,8]"),
-        (Shape("bf16", 2, (20, 5, 100), minor_to_major=(2, 1, 0), tiles=((8, 128), (2, 1))), "bf16[20,8,128]"),
+        (
+            Shape("bf16", 2, (20, 5, 100), minor_to_major=(2, 1, 0), tiles=((8, 128), (2, 1))),
+            "bf16[20,8,128]",
+        ),
         (Shape("f32", 4, (100,), minor_to_major=(0,), tiles=((256,),)), "f32[256]"),
         (Shape("f32", 4, (100,), minor_to_major=(0,)), "f32[100]"),
         (Shape("f32", 4, (), minor_to_major=()), "f32[]"),
@@ -145,15 +162,22 @@ def test_many_ops_are_bounded_and_the_rest_is_summed(tmp_path):
     assert part["inside"]["rows"] <= op_profile_leaves.MOST_TOLD * op_profile_leaves.MOST_INSIDE
     assert len(codec.pack(part)) < 100_000
     said = [line["text"] for line in payload.meta(p.run, ["op_profile"])["receipt"]]
-    assert "The op profile sums up the 500 ops with the least self time; p.op_profile.frame has all." in said
+    assert (
+        "The op profile sums up the 500 ops with the least self time; p.op_profile.frame has all."
+        in said
+    )
 
 
 def test_pairs_of_program_and_category_are_bounded_too(tmp_path, monkeypatch):
     monkeypatch.setattr(op_profile_leaves, "MOST_RESTS", 0)
     p = made(tmp_path, 6)
-    found = op_profile_leaves.leaves(p.run.activity, p.run.programs.measured, p.run.trace.events.start, most=2)
+    found = op_profile_leaves.leaves(
+        p.run.activity, p.run.programs.measured, p.run.trace.events.start, most=2
+    )
     assert found.rest[["program", "category", "ops"]].to_numpy().tolist() == [["", "", 4]]
-    assert found.rest["time"].sum() + found.ops["time"].sum() == pytest.approx(1e6 * p.op_profile.frame["time_us"].iloc[0])
+    assert found.rest["time"].sum() + found.ops["time"].sum() == pytest.approx(
+        1e6 * p.op_profile.frame["time_us"].iloc[0]
+    )
 
 
 def test_where_to_begin_is_said_with_its_numbers(tmp_path):
@@ -162,15 +186,26 @@ def test_where_to_begin_is_said_with_its_numbers(tmp_path):
     first = frame[frame["kind"] == "op"].sort_values("wasted_us", ascending=False).iloc[0]
     said = op_profile.statement(p.run)
     assert said.startswith("Most time goes to **loop fusion**: 100.0%.")
-    assert f"**{first['name']}** wastes the most, **{100 * first['wasted_us'] / frame['time_us'].iloc[0]:.1f}%**" in said
+    assert (
+        f"**{first['name']}** wastes the most, **{100 * first['wasted_us'] / frame['time_us'].iloc[0]:.1f}%**"
+        in said
+    )
     assert " of the memory bandwidth" in said
 
 
 def test_on_the_cpu_there_are_rates_and_no_peaks():
     p = nbprof.load("tests/data/xspace/jax_loop.xplane.pb")
     part = op_profile.payload(p.run)
-    assert (part["where"], part["peak_flops"], part["peak_bytes"], part["idle_us"]) == ("cpu", None, None, None)
-    assert "so there is no utilization and no wasted time: pass them with nbprof.load(path, peaks=...)." in " ".join(part["notes"])
+    assert (part["where"], part["peak_flops"], part["peak_bytes"], part["idle_us"]) == (
+        "cpu",
+        None,
+        None,
+        None,
+    )
+    assert (
+        "so there is no utilization and no wasted time: pass them with nbprof.load(path, peaks=...)."
+        in " ".join(part["notes"])
+    )
     assert texts(part["ops"]["trace_op"]) == texts(part["ops"]["name"])
     assert "The longest op is **all-reduce**" in part["statement"]
     assert "op_profile" in [tab["id"] for tab in p.payload()["meta"]["tabs"]]
@@ -189,39 +224,59 @@ def test_a_run_of_programs_on_the_cpu_has_no_tab_of_gpu_kernels_unless_it_is_ask
     whole = p.payload()
     tabs = {tab["id"] for tab in whole["meta"]["tabs"]}
     assert "kernels" not in tabs
-    assert {check["view"] for check in whole["overview"]["checks"]} - {"overview"} <= tabs, "no check leads to a tab that is not there"
+    assert {check["view"] for check in whole["overview"]["checks"]} - {"overview"} <= tabs, (
+        "no check leads to a tab that is not there"
+    )
     asked = payload.dashboard(p.run, views=["kernels"])
-    assert asked["kernels"]["empty"]["text"].startswith("This profile has no GPU plane: the run used only the CPU")
+    assert asked["kernels"]["empty"]["text"].startswith(
+        "This profile has no GPU plane: the run used only the CPU"
+    )
 
 
 def test_peaks_that_are_given_hold_for_the_cpu_too():
     p = nbprof.load("tests/data/xspace/jax_loop.xplane.pb", peaks={"flops": 1e12, "bytes": 1e11})
     part = op_profile.payload(p.run)
     assert (part["peak_flops"], part["peak_bytes"]) == (1e12, 1e11)
-    assert part["figures"][1]["value"] == pytest.approx(100 * p.op_profile.frame["flops_utilization"].iloc[0])
+    assert part["figures"][1]["value"] == pytest.approx(
+        100 * p.op_profile.frame["flops_utilization"].iloc[0]
+    )
     assert "wastes the most" in part["statement"]
 
 
-@pytest.mark.parametrize(("flops", "bytes_", "many"), [(1e18, 1e18, 0), (1e3, 1e18, 2), (1e18, 1e3, 2)])
+@pytest.mark.parametrize(
+    ("flops", "bytes_", "many"), [(1e18, 1e18, 0), (1e3, 1e18, 2), (1e18, 1e3, 2)]
+)
 def test_more_than_the_peak_is_said(tmp_path, flops, bytes_, many):
     made(tmp_path, 2)
     p = nbprof.load(tmp_path, peaks={"flops": flops, "bytes": bytes_})
     said = [note for note in op_profile.payload(p.run)["notes"] if "above a peak" in note]
-    assert said == ([f"{many} ops are above a peak: a cache may serve some of their bytes, or the peak is too low."] if many else [])
+    assert said == (
+        [
+            f"{many} ops are above a peak: a cache may serve some of their bytes, or the peak is too low."
+        ]
+        if many
+        else []
+    )
 
 
 def test_ops_of_next_to_no_time_are_not_said_to_be_above_a_peak(tmp_path):
     made(tmp_path, 60)
     # The shortest takes 1 of 1,830 parts of the time, the one before it 2: less and more than 0.1%.
     p = nbprof.load(tmp_path, peaks={"flops": 1.0, "bytes": 1.0})
-    assert [note for note in op_profile.payload(p.run)["notes"] if note.startswith("59 ops are above a peak: ")]
+    assert [
+        note
+        for note in op_profile.payload(p.run)["notes"]
+        if note.startswith("59 ops are above a peak: ")
+    ]
 
 
 def test_the_tab_is_there_where_such_an_op_ran(tmp_path):
     p = profile(tmp_path, gpu_run())
     assert "op_profile" not in [tab["id"] for tab in p.payload()["meta"]["tabs"]]
     part = payload.dashboard(p.run, ["op_profile"])["op_profile"]
-    assert part["empty"]["text"] == "No ops of a compiled XLA program ran on a device in this profile."
+    assert (
+        part["empty"]["text"] == "No ops of a compiled XLA program ran on a device in this profile."
+    )
 
 
 def test_the_face_shows_its_tab_and_the_report_its_categories(tmp_path):
@@ -250,10 +305,22 @@ def test_categories_beyond_the_first_are_one_row():
 
 
 def test_names_are_text_in_the_report(tmp_path):
-    entry = computation("main", op(HOSTILE, "negate", 12, op_name=HOSTILE, source=f"{HOSTILE}:3"), ident=8, root=12)
+    entry = computation(
+        "main", op(HOSTILE, "negate", 12, op_name=HOSTILE, source=f"{HOSTILE}:3"), ident=8, root=12
+    )
     plane = PlaneWriter("/device:GPU:0", dict(KNOWN))
-    plane.line("Stream #7", [plane.event("k", 0, US, hlo_op=HOSTILE, hlo_module=HOSTILE, program_id=3, kernel_details=DETAIL)], line_id=7)
-    p = profile(tmp_path, xspace(plane, metadata_plane(**{f"{HOSTILE}(3)": (3, program(HOSTILE, entry))})))
+    plane.line(
+        "Stream #7",
+        [
+            plane.event(
+                "k", 0, US, hlo_op=HOSTILE, hlo_module=HOSTILE, program_id=3, kernel_details=DETAIL
+            )
+        ],
+        line_id=7,
+    )
+    p = profile(
+        tmp_path, xspace(plane, metadata_plane(**{f"{HOSTILE}(3)": (3, program(HOSTILE, entry))}))
+    )
     html = static.static_html(payload.dashboard(p.run, ["op_profile"]))
     assert HOSTILE not in html
     assert "Op profile" in html
@@ -269,7 +336,10 @@ def test_the_tree_by_framework_op_has_the_same_ops_and_time(tmp_path):
         assert tree.loc[tree["parent"] == row.Index, "time_us"].sum() == pytest.approx(row.time_us)
     first = tree[tree["depth"] <= 3]
     assert first.name.tolist()[1:3] == ["jit(train_step)", "transpose(jvp(model))"]
-    scope = tree[tree["path"] == "jit(train_step) › transpose(jvp(model)) › block_7 › attention › dot_general"]
+    scope = tree[
+        tree["path"]
+        == "jit(train_step) › transpose(jvp(model)) › block_7 › attention › dot_general"
+    ]
     assert scope["occurrences"].tolist() == [2]
 
 

@@ -32,12 +32,27 @@ TREE = [
 
 
 def modules(*, device: bool = True) -> pd.DataFrame:
-    frame = pd.DataFrame(TREE, columns=["name", "depth", "device_total_us", "backward_device_us", "host_total_us", "backward_host_us"])
+    frame = pd.DataFrame(
+        TREE,
+        columns=[
+            "name",
+            "depth",
+            "device_total_us",
+            "backward_device_us",
+            "host_total_us",
+            "backward_host_us",
+        ],
+    )
     path, paths = [], []
     for name, depth, *_ in TREE:
         path = [*path[:depth], name]
         paths.append("/".join(path))
-    frame = frame.assign(module=paths, calls=1, host_self_us=frame["host_total_us"], device_self_us=frame["device_total_us"])
+    frame = frame.assign(
+        module=paths,
+        calls=1,
+        host_self_us=frame["host_total_us"],
+        device_self_us=frame["device_total_us"],
+    )
     frame = frame[frames.names("torch_ops.modules")]
     if not device:
         frame[["device_total_us", "backward_device_us", "device_self_us"]] = np.nan
@@ -71,17 +86,37 @@ def shaped(frame: pd.DataFrame) -> Run:
 def test_the_modules_are_a_tree_with_their_part_of_all_time():
     part = ops_torch.modules(fake.run(torch_modules=modules()))
     assert part["data"]["_depth"].tolist() == [0, 1, 2, 2, 1, 2, 2, 0]
-    assert part["data"]["percent"] == pytest.approx(100 * np.array([300, 180, 160, 20, 120, 118, 2, 10]) / 310)
+    assert part["data"]["percent"] == pytest.approx(
+        100 * np.array([300, 180, 160, 20, 120, 118, 2, 10]) / 310
+    )
     assert [head["key"] for head in part["columns"]] == [
-        *("name", "percent", "calls", "device_total_us", "backward_device_us", "host_total_us", "backward_host_us", "module")
+        *(
+            "name",
+            "percent",
+            "calls",
+            "device_total_us",
+            "backward_device_us",
+            "host_total_us",
+            "backward_host_us",
+            "module",
+        )
     ]
     assert all(head["help"] for head in part["columns"])
 
 
 def test_without_a_device_the_time_is_the_hosts():
     part = ops_torch.modules(fake.run(torch_modules=modules(device=False)))
-    assert part["data"]["percent"] == pytest.approx(100 * np.array([70, 42, 28, 14, 28, 26, 2, 6]) / 76)
-    assert [head["key"] for head in part["columns"]] == ["name", "percent", "calls", "host_total_us", "backward_host_us", "module"]
+    assert part["data"]["percent"] == pytest.approx(
+        100 * np.array([70, 42, 28, 14, 28, 26, 2, 6]) / 76
+    )
+    assert [head["key"] for head in part["columns"]] == [
+        "name",
+        "percent",
+        "calls",
+        "host_total_us",
+        "backward_host_us",
+        "module",
+    ]
     assert part["columns"][1]["label"] == "Host %"
 
 
@@ -94,14 +129,25 @@ def test_modules_that_are_left_out_are_in_sums_below_those_around_them(most):
         # The outermost rows add up as before, and those in a row to no more than it.
         assert kept[name][kept["depth"] == 0].sum() == whole[name][whole["depth"] == 0].sum()
         for row in range(len(kept) - 1):
-            inner = [at for at in range(row + 1, len(kept)) if depth[at] == depth[row] + 1 and min(depth[row + 1 : at + 1]) > depth[row]]
+            inner = [
+                at
+                for at in range(row + 1, len(kept))
+                if depth[at] == depth[row] + 1 and min(depth[row + 1 : at + 1]) > depth[row]
+            ]
             assert kept[name][inner].sum() <= kept[name][row]
     assert all(deeper - level <= 1 for level, deeper in pairwise(depth))
     named = kept[kept["module"] != ""]
     assert set(named["module"]) <= set(whole["module"])
     assert len(named) >= most
     if most == 4:
-        assert kept["name"].tolist() == ["Net_0", "Block_0", "Conv_0", "(1 more with less time)", "Block_1", *kept["name"][5:]]
+        assert kept["name"].tolist() == [
+            "Net_0",
+            "Block_0",
+            "Conv_0",
+            "(1 more with less time)",
+            "Block_1",
+            *kept["name"][5:],
+        ]
 
 
 def test_ops_by_shape_end_in_the_sum_of_those_that_are_left_out(monkeypatch):
@@ -142,5 +188,7 @@ def test_real_profiles_have_both(name):
     assert part["modules"]["data"]["device_total_us"] == pytest.approx(frame["device_total_us"])
     assert part["modules"]["data"]["percent"][0] == pytest.approx(100)
     by = profile.torch_ops.by("shapes")
-    assert part["shapes"]["data"]["host_self_us"].sum() == pytest.approx(by.loc[by["kind"] == "op", "host_self_us"].sum())
+    assert part["shapes"]["data"]["host_self_us"].sum() == pytest.approx(
+        by.loc[by["kind"] == "op", "host_self_us"].sum()
+    )
     assert np.isfinite(part["shapes"]["data"]["_at_ms"][0])

@@ -6,4 +6,6 @@ from tests.support import page_sums
 
 
 def test_the_numbers_of_the_page_are_those_of_python():
-    assert page_sums.PAGE.read_text() == page_sums.page(), "write it anew: python -m tests.support.page_sums"
+    assert page_sums.PAGE.read_text() == page_sums.page(), (
+        "write it anew: python -m tests.support.page_sums"
+    )

@@ -55,19 +55,38 @@ def test_the_first_picture_says_what_the_whole_says(path):
     run = load(OWN / f"{path}.xplane.pb").run
     early, whole = payload.early(run), payload.dashboard(run)
     check(early, "Payload")
-    later = ("advice", "no_advice", "code", "ranges", "checks", "run", "figures", "top_ops", "top_ops_where")
+    later = (
+        "advice",
+        "no_advice",
+        "code",
+        "ranges",
+        "checks",
+        "run",
+        "figures",
+        "top_ops",
+        "top_ops_where",
+    )
     assert set(early["overview"]) == set(whole["overview"])
     parts = (early["overview"], early["steps"]), (whole["overview"], whole["steps"])
-    said, again = ([{key: value for key, value in part.items() if key not in later} for part in each] for each in parts)
+    said, again = (
+        [{key: value for key, value in part.items() if key not in later} for part in each]
+        for each in parts
+    )
     assert codec.pack({"parts": said}) == codec.pack({"parts": again})
     assert len(early["overview"]["figures"]) >= 3
     assert all(figure in whole["overview"]["figures"] for figure in early["overview"]["figures"])
     assert early["overview"]["top_ops"]["rows"] == 0
-    assert early["overview"]["run"] == [row for row in whole["overview"]["run"] if row[0] != "Warnings"]
+    assert early["overview"]["run"] == [
+        row for row in whole["overview"]["run"] if row[0] != "Warnings"
+    ]
     assert all(line in whole["meta"]["receipt"] for line in early["meta"]["receipt"])
     assert whole["overview"]["advice"]
     assert "pending" not in whole["meta"]
-    assert {key for key in whole["meta"] if early["meta"][key] != whole["meta"][key]} <= {"tabs", "receipt", "footer"}
+    assert {key for key in whole["meta"] if early["meta"][key] != whole["meta"][key]} <= {
+        "tabs",
+        "receipt",
+        "footer",
+    }
 
 
 def test_a_run_that_begins_elsewhere_has_no_first_picture():
@@ -81,20 +100,40 @@ def test_a_run_that_begins_elsewhere_has_no_first_picture():
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_tables_have_full_columns(run):
     whole = payload.dashboard(run)
-    tables = [whole["overview"]["top_ops"], whole["input"]["ops"], whole["ops"]["table"], whole["kernels"]["table"]]
+    tables = [
+        whole["overview"]["top_ops"],
+        whole["input"]["ops"],
+        whole["ops"]["table"],
+        whole["kernels"]["table"],
+    ]
     for table in tables + [one[key] for one in whole["memory"]["ids"] for key in ("peak", "ops")]:
         # What only serves to find a row's place in the trace has no head, so nothing shows it.
-        assert [column["key"] for column in table["columns"]] == [key for key in table["data"] if not key.startswith("_")]
+        assert [column["key"] for column in table["columns"]] == [
+            key for key in table["data"] if not key.startswith("_")
+        ]
         for column in table["columns"]:
             assert column["help"].endswith(".")
             data = table["data"][column["key"]]
             assert isinstance(data, codec.Coded) == (column["kind"] in ("text", "code"))
             assert len(data.codes if isinstance(data, codec.Coded) else data) == table["rows"]
-    assert set(ops.COLUMNS) == {"rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "eager"}
+    assert set(ops.COLUMNS) == {
+        "rank",
+        "where",
+        "type",
+        "op",
+        "occurrences",
+        "total_us",
+        "avg_us",
+        "self_us",
+        "avg_self_us",
+        "eager",
+    }
 
 
 def test_categories_are_those_of_the_twin_in_stack_order():
-    assert re.findall(r'key: "(\w+)", css: "\w+", label: "([\w ]+)"', TWIN) == [(c.key, c.label) for c in CATEGORIES]
+    assert re.findall(r'key: "(\w+)", css: "\w+", label: "([\w ]+)"', TWIN) == [
+        (c.key, c.label) for c in CATEGORIES
+    ]
 
 
 def test_a_category_that_was_not_recorded_is_absent_and_a_measured_zero_is_not():
@@ -119,7 +158,14 @@ def test_warm_up_steps_are_marked_and_left_out_of_the_means():
 
 
 @pytest.mark.parametrize(
-    ("names", "prefix"), [(["train 1", "train 2"], "train"), (["1", "2"], ""), (["a 1", "b 2"], ""), ([], ""), (["epoch#3_7"], "epoch#3")]
+    ("names", "prefix"),
+    [
+        (["train 1", "train 2"], "train"),
+        (["1", "2"], ""),
+        (["a 1", "b 2"], ""),
+        ([], ""),
+        (["epoch#3_7"], "epoch#3"),
+    ],
 )
 def test_the_prefix_is_what_all_step_names_share(names, prefix):
     assert steps.prefix(names) == prefix
@@ -140,7 +186,10 @@ def test_figures_carry_the_numbers_of_the_frames():
     assert figures["step_time"]["note"] == "median 8.00, p95 9.25, range 8.00–9.25"
     assert figures["input"]["hot"]
     assert figures["input"]["note"] == "4.16 ms per step"
-    assert (round(figures["peak_memory"]["value"], 2), figures["peak_memory"]["unit"]) == (11.81, "MiB")
+    assert (round(figures["peak_memory"]["value"], 2), figures["peak_memory"]["unit"]) == (
+        11.81,
+        "MiB",
+    )
     assert figures["peak_memory"]["note"] == "of 16.00 GiB (0.1%)"
 
 
@@ -161,8 +210,17 @@ def test_kernel_figures_follow_the_time_and_the_launches():
     values = {figure["key"]: figure["value"] for figure in part["figures"]}
     times = {"kernel_time": 12.0, "kernels": 2, "median_kernel": 250.0}
     # 8 ms of a kernel of 64 blocks for 40 multiprocessors and 4 ms of one of 1 block, in steps of 65.25 ms.
-    in_use = {"in_use": pytest.approx(1200 / 65.25), "sm_efficiency": pytest.approx(100 * (8 + 4 / 40) / 65.25)}
-    assert values == {**times, "tensor_cores_used": 0.0, "tensor_cores_unused": pytest.approx(200 / 3), **in_use, "occupancy": 75.0}
+    in_use = {
+        "in_use": pytest.approx(1200 / 65.25),
+        "sm_efficiency": pytest.approx(100 * (8 + 4 / 40) / 65.25),
+    }
+    assert values == {
+        **times,
+        "tensor_cores_used": 0.0,
+        "tensor_cores_unused": pytest.approx(200 / 3),
+        **in_use,
+        "occupancy": 75.0,
+    }
     assert part["top"]["ms"] == 12.0
     assert [share["percent"] for share in part["top"]["parts"]] == pytest.approx([200 / 3, 100 / 3])
     table = part["table"]["data"]
@@ -172,20 +230,41 @@ def test_kernel_figures_follow_the_time_and_the_launches():
 
 
 def test_kernels_without_steps_are_no_mean_over_steps():
-    notes = [next(one["note"] for one in kernels.payload(fake.run(steps=steps))["figures"] if one["key"] == "in_use") for steps in (8, 0)]
-    assert notes == ["kernels only, mean over the steps", "kernels only, from the first to the last"]
+    notes = [
+        next(
+            one["note"]
+            for one in kernels.payload(fake.run(steps=steps))["figures"]
+            if one["key"] == "in_use"
+        )
+        for steps in (8, 0)
+    ]
+    assert notes == [
+        "kernels only, mean over the steps",
+        "kernels only, from the first to the last",
+    ]
 
 
 def test_an_amd_gpu_has_compute_units_and_no_number_of_cudas():
     group = {"compute_capability": "9.4", "cores": 304}
-    assert overview._device({**group, "name": "AMD Instinct MI300X"}) == "AMD Instinct MI300X, 304 compute units"
-    assert overview._device({**group, "name": "AMD GPU (gfx94x)", "count": 8}) == "8 × AMD GPU (gfx94x), 304 compute units"
-    assert overview._device({"compute_capability": "7.5", "cores": 40, "name": "Tesla T4"}) == "Tesla T4 (sm_75), 40 multiprocessors"
+    assert (
+        overview._device({**group, "name": "AMD Instinct MI300X"})
+        == "AMD Instinct MI300X, 304 compute units"
+    )
+    assert (
+        overview._device({**group, "name": "AMD GPU (gfx94x)", "count": 8})
+        == "8 × AMD GPU (gfx94x), 304 compute units"
+    )
+    assert (
+        overview._device({"compute_capability": "7.5", "cores": 40, "name": "Tesla T4"})
+        == "Tesla T4 (sm_75), 40 multiprocessors"
+    )
 
 
 def test_kernels_of_a_device_that_states_less_are_missing_not_zero():
     full = fake.run().kernels
-    unknown = dict.fromkeys(("static_shared_bytes", "dynamic_shared_bytes"), pd.array([pd.NA] * len(full), "Int64"))
+    unknown = dict.fromkeys(
+        ("static_shared_bytes", "dynamic_shared_bytes"), pd.array([pd.NA] * len(full), "Int64")
+    )
     unknown["uses_tensor_core"] = pd.array([pd.NA] * len(full), "boolean")
     part = kernels.payload(fake.run(kernels=full.assign(**unknown, block="", grid="")))
     assert np.isnan(part["table"]["data"]["shared_bytes"]).all()
@@ -202,8 +281,12 @@ def test_the_bottleneck_of_a_pipeline_is_marked_in_the_table():
     assert [node["parent"] for node in pipeline["nodes"]] == [None, "11", "12"]
     for graph in (pipeline, *pipeline["slowest"]):
         own = [node["self_ms"] for node in graph["nodes"]]
-        assert [node["percent"] for node in graph["nodes"]] == pytest.approx([100 * one / sum(own) for one in own])
-        assert graph["critical_ms"] == pytest.approx(sum(node["self_ms"] for node in graph["nodes"] if node["critical"]))
+        assert [node["percent"] for node in graph["nodes"]] == pytest.approx(
+            [100 * one / sum(own) for one in own]
+        )
+        assert graph["critical_ms"] == pytest.approx(
+            sum(node["self_ms"] for node in graph["nodes"] if node["critical"])
+        )
     assert part["ops"]["data"]["us_per_call"].tolist() == [3156.25, 500.0, 500.0]
 
 
@@ -216,7 +299,9 @@ def test_all_pipelines_and_their_calls_are_listed(monkeypatch):
     assert calls["data"]["start_ms"] == pytest.approx(run.tf_data.calls["start_ms"].to_numpy())
     assert part["pipelines"][0]["nodes"][0]["start_ms"] == run.tf_data.nodes["start_ms"].iloc[0]
     second = run.tf_data.pipelines.assign(pipeline="Host:1")
-    both = SimpleNamespace(pipelines=pd.concat([run.tf_data.pipelines, second]), calls=run.tf_data.calls)
+    both = SimpleNamespace(
+        pipelines=pd.concat([run.tf_data.pipelines, second]), calls=run.tf_data.calls
+    )
     several = inputs._pipeline_table(SimpleNamespace(tf_data=both))
     check(several, "Table")
     assert several["rows"] == 2
@@ -228,14 +313,22 @@ def test_idle_is_in_the_totals_only():
     part = ops.payload(fake.run())
     assert "IDLE" not in part["table"]["data"]["op"]["values"]
     # From the first op of each thread and of the GPU to the last one: 61.25, 57.75 and 59 ms.
-    assert part["totals"] == {"device_us": 12_000.0, "device_idle_us": 47_000.0, "host_us": 37_250.0, "host_idle_us": 119_000.0 - 37_250.0}
+    assert part["totals"] == {
+        "device_us": 12_000.0,
+        "device_idle_us": 47_000.0,
+        "host_us": 37_250.0,
+        "host_idle_us": 119_000.0 - 37_250.0,
+    }
 
 
 def test_rows_beyond_the_limit_are_left_out_with_a_line_in_the_receipt(monkeypatch):
     monkeypatch.setattr(ops, "MOST_ROWS", 1)
     whole = payload.dashboard(fake.run())
     assert whole["ops"]["table"]["data"]["rank"].tolist() == [1, 3]
-    assert whole["meta"]["receipt"][-1]["text"] == "The table of ops omits the 4 with the least self time; p.ops.frame has all."
+    assert (
+        whole["meta"]["receipt"][-1]["text"]
+        == "The table of ops omits the 4 with the least self time; p.ops.frame has all."
+    )
     assert whole["ops"]["totals"]["host_us"] == 37_250.0
 
 
@@ -278,9 +371,13 @@ def test_sampling_keeps_every_box_and_the_first_of_the_largest(count):
     assert np.argmax(values) in kept
     if count > 1000:
         width = count // 1000
-        edges = np.cumsum([0] + [width] * (1000 * (width + 1) - count) + [width + 1] * (count - 1000 * width))
+        edges = np.cumsum(
+            [0] + [width] * (1000 * (width + 1) - count) + [width + 1] * (count - 1000 * width)
+        )
         assert edges[-1] == count
-        assert kept.tolist() == [low + values[low:high].argmax() for low, high in itertools.pairwise(edges)]
+        assert kept.tolist() == [
+            low + values[low:high].argmax() for low, high in itertools.pairwise(edges)
+        ]
 
 
 def test_the_trace_keeps_all_step_markers_every_lane_and_the_parents():
@@ -315,7 +412,8 @@ def test_trace_times_are_ticks_from_the_start_of_the_profile():
 def test_names_that_tell_a_category_have_its_colour():
     part = trace.payload(fake.run())
     category = {
-        name: int(part["category"][part["names"].index(name)]) for name in ("MemcpyDToD", "cuLaunchKernel", "IteratorGetNext", "train")
+        name: int(part["category"][part["names"].index(name)])
+        for name in ("MemcpyDToD", "cuLaunchKernel", "IteratorGetNext", "train")
     }
     keys = ["", *(each.key for each in CATEGORIES)]
     assert {name: keys[at] for name, at in category.items()} == {
@@ -373,7 +471,9 @@ def test_the_tab_that_the_verdict_points_to_is_flagged():
     def flags(bound, **kinds):
         run = fake.run(**kinds)
         run.first_answer["bound"] = bound
-        return {tab["id"]: tab["flag"] for tab in payload.dashboard(run)["meta"]["tabs"] if tab["flag"]}
+        return {
+            tab["id"]: tab["flag"] for tab in payload.dashboard(run)["meta"]["tabs"] if tab["flag"]
+        }
 
     assert flags("input") == {"input": "input"}
     assert flags("device_compute") == {"kernels": "device_compute"}
@@ -385,18 +485,30 @@ def test_the_tab_that_the_verdict_points_to_is_flagged():
     # A table without such ops is no place to go to; every event is in the trace.
     of = fake.run().ops.groupby("where")
     assert flags("host_compute", ops=of.get_group("device")) == {"trace": "host_compute"}
-    assert flags("device_compute", ops=of.get_group("host"), kernels=none) == {"trace": "device_compute"}
+    assert flags("device_compute", ops=of.get_group("host"), kernels=none) == {
+        "trace": "device_compute"
+    }
 
 
 @pytest.mark.parametrize("recorded", ["jax_cpu", "jax_loop"])
 def test_what_ran_in_compiled_programs_is_followed_up_in_the_op_profile(recorded):
     whole = payload.dashboard(load(f"tests/data/xspace/{recorded}.xplane.pb").run, events=0)
-    assert {tab["id"]: tab["flag"] for tab in whole["meta"]["tabs"] if tab["flag"]} == {"op_profile": "host_compute"}
+    assert {tab["id"]: tab["flag"] for tab in whole["meta"]["tabs"] if tab["flag"]} == {
+        "op_profile": "host_compute"
+    }
     assert "ops" not in {check["view"] for check in whole["overview"]["checks"]}
 
 
 def capture(**facts):
-    return CaptureInfo("tensorflow", "", "2026-11-21T14:02:31", 1.0, 0, 0, **{"cell_failed": False, "error": "", "label": "run 3", **facts})
+    return CaptureInfo(
+        "tensorflow",
+        "",
+        "2026-11-21T14:02:31",
+        1.0,
+        0,
+        0,
+        **{"cell_failed": False, "error": "", "label": "run 3", **facts},
+    )
 
 
 @pytest.mark.parametrize(
@@ -406,12 +518,22 @@ def capture(**facts):
         ({"steps": 0}, "no_steps", "No steps found"),
         ({"capture": capture(error="CUPTI is not there.")}, "failed", "finished without an error"),
         (
-            {"capture": capture(cell_failed=True, error="cell failed in step 3, after 2 complete steps: ValueError: no")},
+            {
+                "capture": capture(
+                    cell_failed=True,
+                    error="cell failed in step 3, after 2 complete steps: ValueError: no",
+                )
+            },
             "partial",
             "The cell failed in step 3, after 2 complete steps: ValueError: no.",
         ),
         (
-            {"capture": capture(cell_failed=True, error="fit was ended by an exception in step 5, after 4 complete steps")},
+            {
+                "capture": capture(
+                    cell_failed=True,
+                    error="fit was ended by an exception in step 5, after 4 complete steps",
+                )
+            },
             "partial",
             "Fit was ended by an exception in step 5, after 4 complete steps.The dashboard shows",
         ),
@@ -452,7 +574,12 @@ def test_a_run_of_a_file_has_the_name_of_the_file_and_says_what_it_was_when_it_w
 
 
 def test_header_facts():
-    assert payload.dashboard(fake.run())["meta"]["facts"] == ["8 steps", "65 ms", "Tesla T4", "14:02:31"]
+    assert payload.dashboard(fake.run())["meta"]["facts"] == [
+        "8 steps",
+        "65 ms",
+        "Tesla T4",
+        "14:02:31",
+    ]
     several = pd.concat([fake.run().devices] * 8, ignore_index=True)
     assert payload.facts(fake.run(devices=several))[2] == "8 × Tesla T4"
     assert payload.facts(fake.run(steps=1, device=False))[::2] == ["1 step", "CPU"]
@@ -460,13 +587,20 @@ def test_header_facts():
 
 def test_of_very_many_hosts_the_facts_name_the_first():
     run = fake.run()
-    found = [dict(facts(run.source, None, run.overview, run.devices, [f"host{i}" for i in range(count)]))["Host"] for count in (2, 1024)]
+    found = [
+        dict(
+            facts(run.source, None, run.overview, run.devices, [f"host{i}" for i in range(count)])
+        )["Host"]
+        for count in (2, 1024)
+    ]
     assert found[0] == "host0, host1"
     assert found[1].endswith("host6, host7 and 1,016 more")
 
 
 def test_a_profile_of_jax_is_told_of_jaxs_own_markers():
-    told = steps.no_steps(load(Path(__file__).parents[1] / "data" / "xspace" / "jax_cpu.xplane.pb").run)
+    told = steps.no_steps(
+        load(Path(__file__).parents[1] / "data" / "xspace" / "jax_cpu.xplane.pb").run
+    )
     assert "StepTraceAnnotation" in told["code"]
     assert "model.fit" not in told["text"]
 
@@ -488,13 +622,20 @@ def test_the_length_of_a_recording_is_told_once():
 
 
 def test_versions_are_told_once():
-    facts = {"environment": {"versions": {"TensorFlow": "2.21.0", "CUDA": "12.4"}}, "run_facts": [("Framework", "TensorFlow 2.21.0")]}
+    facts = {
+        "environment": {"versions": {"TensorFlow": "2.21.0", "CUDA": "12.4"}},
+        "run_facts": [("Framework", "TensorFlow 2.21.0")],
+    }
     assert overview._facts(facts)[-1] == ("Versions", "CUDA 12.4")
 
 
 def test_advice_that_opens_the_trace_says_where_its_evidence_is():
     run = load(real("tf-gpu/rtx5000-cnn-batch64")).run
-    targets = {item["link"]: item["target"] for item in overview.payload(run)["advice"] if item["view"] == "trace"}
+    targets = {
+        item["link"]: item["target"]
+        for item in overview.payload(run)["advice"]
+        if item["view"] == "trace"
+    }
     assert targets == {"Trace: copies to the device": {"kind": "name", "name": "MemcpyH2D"}}
     found = run.timeline.answer({"ask": "locate", **targets["Trace: copies to the device"]})
     assert found["found"]
@@ -509,22 +650,32 @@ def test_advice_about_waiting_goes_to_the_longest_idle_gap():
 
 def test_rings_of_ops_are_of_a_side_without_idle_time_and_with_it():
     part = ops.payload(fake.run())
-    assert [(ring["where"], ring["by"]) for ring in part["rings"]] == [(w, b) for w in ("device", "host") for b in ("op", "type")]
+    assert [(ring["where"], ring["by"]) for ring in part["rings"]] == [
+        (w, b) for w in ("device", "host") for b in ("op", "type")
+    ]
     host = part["rings"][3]
     totals = part["totals"]
     assert host["ms"] == pytest.approx(totals["host_us"] / 1000)
-    assert host["with_idle"]["ms"] == pytest.approx((totals["host_us"] + totals["host_idle_us"]) / 1000)
+    assert host["with_idle"]["ms"] == pytest.approx(
+        (totals["host_us"] + totals["host_idle_us"]) / 1000
+    )
     assert [one["label"] for one in host["parts"]] == ["Dataset", "_Send"]
     assert [one["kind"] for one in host["with_idle"]["parts"]] == ["rank", "rank", "idle"]
     for ring in part["rings"]:
         for shares in (ring["parts"], ring["with_idle"]["parts"]):
             assert sum(one["percent"] for one in shares) == pytest.approx(100)
-    assert [one["kind"] for one in part["rings"][0]["with_idle"]["parts"]] == ["rank", "rank", "idle"]
+    assert [one["kind"] for one in part["rings"][0]["with_idle"]["parts"]] == [
+        "rank",
+        "rank",
+        "idle",
+    ]
 
 
 def test_shares_of_ops_are_those_of_the_frame():
     run = fake.run()
     data = ops.payload(run)["table"]["data"]
     assert data["self_percent"].tolist() == pytest.approx((100 * run.ops["self_fraction"]).tolist())
-    assert data["cumulative_percent"].tolist() == pytest.approx((100 * run.ops["cumulative_fraction"]).tolist())
+    assert data["cumulative_percent"].tolist() == pytest.approx(
+        (100 * run.ops["cumulative_fraction"]).tolist()
+    )
     assert data["rank"].tolist() == run.ops["rank"].tolist()

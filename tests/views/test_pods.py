@@ -37,7 +37,14 @@ def frame(steps=6, workers=4, late=3):
     compute = np.where(step == 0, 20.0, 2.0)
     wait = np.where((step > 1) & (worker == late), 4.0, 1.0)
     names = [f"host-{w}" for w in worker]
-    table = pd.DataFrame({"step": step + 100, "worker": names, "step_time_ms": compute + wait, "start_ms": step * 10.0 + worker})
+    table = pd.DataFrame(
+        {
+            "step": step + 100,
+            "worker": names,
+            "step_time_ms": compute + wait,
+            "start_ms": step * 10.0 + worker,
+        }
+    )
     for category in CATEGORIES:
         table[category.column] = np.nan
     table["device_compute_ms"], table["input_ms"], table["compile_ms"] = compute, wait, 0.0
@@ -72,7 +79,9 @@ def test_each_step_names_its_slowest_worker_and_what_holds_it_up():
 
 def test_bars_are_those_of_the_frame_by_step_and_worker():
     table = frame()
-    part = pods.payload(run(table.sample(frac=1, random_state=3).sort_values("step", kind="stable")))
+    part = pods.payload(
+        run(table.sample(frac=1, random_state=3).sort_values("step", kind="stable"))
+    )
     assert part["first"].tolist() == [0, 4, 8, 12, 16, 20, 24]
     assert part["worker"].tolist() == [0, 1, 2, 3] * 6
     assert part["time_ms"].tolist() == table["step_time_ms"].tolist()
@@ -123,7 +132,9 @@ def test_a_large_pod_keeps_the_slowest_and_the_fastest_of_each_step_and_says_so(
         all_of_it = np.sort(table.loc[table["step"] == 100 + step, "step_time_ms"])
         assert np.sort(mine) == pytest.approx([all_of_it[0], *all_of_it[-(bars[step] - 1) :]])
     assert "the slowest workers and the fastest one of each step" in part["left_out"]
-    assert part["median_ms"][1] == pytest.approx(np.median(table.loc[table["step"] == 101, "step_time_ms"]))
+    assert part["median_ms"][1] == pytest.approx(
+        np.median(table.loc[table["step"] == 101, "step_time_ms"])
+    )
     assert part["table"]["rows"] == 256
     assert len(codec.pack({"pods": part})) < 800_000
 
@@ -132,30 +143,52 @@ def cells(heat, key):
     """ms of a layer by worker and column."""
     layer = next(layer for layer in heat["layers"] if layer["key"] == key)
     shape = (len(heat["rows"]), len(heat["first"]))
-    return np.where(layer["codes"] == heat_map.MISSING, np.nan, layer["codes"].astype(float)).reshape(shape) * heat["unit_ms"]
+    return (
+        np.where(layer["codes"] == heat_map.MISSING, np.nan, layer["codes"].astype(float)).reshape(
+            shape
+        )
+        * heat["unit_ms"]
+    )
 
 
 def test_the_heat_map_has_every_worker_in_every_step():
     table = frame(steps=5, workers=12)
-    table.loc[table["step"] > 100, "step_time_ms"] += np.random.default_rng(1).random((table["step"] > 100).sum())
+    table.loc[table["step"] > 100, "step_time_ms"] += np.random.default_rng(1).random(
+        (table["step"] > 100).sum()
+    )
     table = table[~((table["worker"] == "host-10") & (table["step"] == 101))]
     part = pods.payload(run(table))
     heat = part["heat"]
-    exact = table.pivot_table(index="worker", columns="step", values="step_time_ms").loc[part["workers"]].to_numpy()
-    assert (np.abs(cells(heat, "step_time") - exact) <= heat["unit_ms"] / 2 + 1e-6)[~np.isnan(exact)].all()
+    exact = (
+        table.pivot_table(index="worker", columns="step", values="step_time_ms")
+        .loc[part["workers"]]
+        .to_numpy()
+    )
+    assert (np.abs(cells(heat, "step_time") - exact) <= heat["unit_ms"] / 2 + 1e-6)[
+        ~np.isnan(exact)
+    ].all()
     assert (heat["unit_ms"] <= np.nanmedian(exact, axis=0) / 300).all()
     assert np.isnan(cells(heat, "step_time")).tolist() == np.isnan(exact).tolist()
     assert heat["first"].tolist() == heat["last"].tolist() == [100, 101, 102, 103, 104]
     assert heat["warmup"].tolist() == [1, 0, 0, 0, 0]
-    assert [layer["key"] for layer in heat["layers"]] == ["step_time", "device_compute", "input", "compile"]
-    assert heat["layers"][0]["median_ms"].tolist() == pytest.approx(np.nanmedian(exact, axis=0).tolist())
+    assert [layer["key"] for layer in heat["layers"]] == [
+        "step_time",
+        "device_compute",
+        "input",
+        "compile",
+    ]
+    assert heat["layers"][0]["median_ms"].tolist() == pytest.approx(
+        np.nanmedian(exact, axis=0).tolist()
+    )
     assert int(np.argmax(heat["layers"][2]["mean_percent"])) == 3, "the one that waits for input"
     assert heat["note"] == ""
 
 
 def test_steps_share_a_column_of_a_long_run_in_which_a_slow_one_is_not_lost():
     table = frame(steps=100, workers=4, late=9)
-    table.loc[(table["step"] == 177) & (table["worker"] == "host-2"), ["step_time_ms", "input_ms"]] += 30
+    table.loc[
+        (table["step"] == 177) & (table["worker"] == "host-2"), ["step_time_ms", "input_ms"]
+    ] += 30
     heat = heat_map.payload(Grid(run(table)), most_cells=4 * 15)
     assert heat["first"].tolist()[:2] == [100, 107]
     assert heat["last"].tolist()[-1] == 199
@@ -188,7 +221,9 @@ def test_equal_workers_have_no_colour_and_those_that_wait_for_a_slow_one_show_at
     assert {layer["limit_percent"] for layer in equal["layers"]} == {5.0}
     assert equal["show"] == "step_time"
     table = frame(steps=10)
-    table["device_collectives_ms"] = table.groupby("step")["step_time_ms"].transform("max") - table["step_time_ms"]
+    table["device_collectives_ms"] = (
+        table.groupby("step")["step_time_ms"].transform("max") - table["step_time_ms"]
+    )
     table["step_time_ms"] += table["device_collectives_ms"]
     assert pods.payload(run(table))["heat"]["show"] == "input"
 
@@ -207,14 +242,22 @@ def test_the_tab_is_there_with_several_workers_and_by_name():
     tab = next(tab for tab in many["meta"]["tabs"] if tab["id"] == "pods")
     assert tab["count"] == 4
     assert [tab["id"] for tab in payload.select(one, ["pods"])["meta"]["tabs"]] == ["pods"]
-    assert [tab["id"] for tab in payload.dashboard(fake.run(), ["pods"])["meta"]["tabs"]] == ["pods"]
+    assert [tab["id"] for tab in payload.dashboard(fake.run(), ["pods"])["meta"]["tabs"]] == [
+        "pods"
+    ]
     assert payload.dashboard(fake.run(steps=0))["pods"]["empty"]["title"] == "No steps to compare"
 
 
 def test_workers_that_take_the_same_time_have_no_slowest():
-    assert pods.payload(run(frame(late=9)))["statement"] == "All workers take the same time in every step."
+    assert (
+        pods.payload(run(frame(late=9)))["statement"]
+        == "All workers take the same time in every step."
+    )
     one = frame(late=9)
-    assert pods.payload(run(one[one["step"] == 101]))["statement"] == "All workers take the same time in the only step."
+    assert (
+        pods.payload(run(one[one["step"] == 101]))["statement"]
+        == "All workers take the same time in the only step."
+    )
     assert pods.payload(run(one))["table"]["data"]["times_slowest"].tolist() == [0, 0, 0, 0]
 
 
@@ -224,9 +267,13 @@ def test_of_several_that_take_longest_none_is_called_the_slowest():
     table.loc[both, ["step_time_ms", "input_ms"]] = [6.0, 4.0]
     part = pods.payload(run(table))
     assert part["table"]["data"]["times_slowest"].tolist() == [0, 0, 0, 0]
-    assert part["statement"].startswith("In each step, several workers are equally slow. The fastest takes **40.0%** less")
+    assert part["statement"].startswith(
+        "In each step, several workers are equally slow. The fastest takes **40.0%** less"
+    )
     part = pods.payload(run(table[table["step"] == 102]))
-    assert part["statement"] == "Several workers are equally slow. The fastest takes **50.0%** less."
+    assert (
+        part["statement"] == "Several workers are equally slow. The fastest takes **50.0%** less."
+    )
 
 
 def test_workers_of_steps_nobody_shares_have_no_spread():
@@ -277,11 +324,17 @@ def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
     assert "the others wait " in first
     assert any(text.startswith("If communication took no time") for text in others)
     assert part["heat"]["show"] == "input"
-    assert [head["key"] for head in part["stragglers"]["columns"]][:3] == ["host", "straggler", "own_ms"]
+    assert [head["key"] for head in part["stragglers"]["columns"]][:3] == [
+        "host",
+        "straggler",
+        "own_ms",
+    ]
     assert part["stragglers"]["data"]["straggler"].tolist() == [1, 0, 0, 0, 0, 0]
     assert part["outliers"]["rows"] >= 1
     # The others wait, so that the steps of all take the same time: no contradiction to what was said.
-    assert part["statement"].startswith("With waiting included, no worker is the slowest in most steps")
+    assert part["statement"].startswith(
+        "With waiting included, no worker is the slowest in most steps"
+    )
     assert f"<b>{name}</b> delays the others" in static.html(SimpleNamespace(pods=part))
     assert f"\n{name} delays the others: " in str(p)
 
@@ -298,7 +351,9 @@ def test_a_worker_that_is_barely_slower_is_named_with_how_little_it_is():
         }
     ).assign(excess_ms=[-0.02, 0.04, -0.02])
     said = findings._barely_slow(ranks, 10.0, False, MARKED)
-    assert said == ["Beyond chance, but on average only 0.04 ms behind the median of the others: **b**, the slowest in 20 of 20 steps."]
+    assert said == [
+        "Beyond chance, but on average only 0.04 ms behind the median of the others: **b**, the slowest in 20 of 20 steps."
+    ]
     # By 1 % and more it is a straggler, or the clocks are not known that well.
     assert findings._barely_slow(ranks.assign(excess_ms=0.2), 10.0, False, MARKED) == []
     assert findings._barely_slow(ranks.assign(chance=0.5), 10.0, False, MARKED) == []

@@ -18,7 +18,11 @@ from tests.support.build import profile
 from tests.support.profiles import real
 from tests.support.xspace import training_run
 
-OPS = [kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat", length=5 * US), kernel(40 * US, "k3", "none", ident=9)]
+OPS = [
+    kernel(0, "k1", "add_fusion"),
+    kernel(20 * US, "k2", "mul.1.remat", length=5 * US),
+    kernel(40 * US, "k3", "none", ident=9),
+]
 
 
 def text(table, key):
@@ -36,10 +40,20 @@ def test_the_table_has_every_column_of_the_frame(tmp_path):
         if col.kind in ("text", "code"):
             assert text(table, head["key"]) == [str(value) for value in frame[col.name]], col.name
             continue
-        by = 1e9 if head["label"].startswith("G") or "GB/s" in head["label"] else 0.01 if col.unit == "fraction" else 1
+        by = (
+            1e9
+            if head["label"].startswith("G") or "GB/s" in head["label"]
+            else 0.01
+            if col.unit == "fraction"
+            else 1
+        )
         values = np.asarray(table["data"][head["key"]], np.float64)
-        assert values == pytest.approx(frame[col.name].to_numpy(np.float64) / by, rel=1e-6, nan_ok=True), col.name
-    assert np.asarray(table["data"]["_intensity"]) == pytest.approx(p.roofline.frame["operational_intensity"], nan_ok=True)
+        assert values == pytest.approx(
+            frame[col.name].to_numpy(np.float64) / by, rel=1e-6, nan_ok=True
+        ), col.name
+    assert np.asarray(table["data"]["_intensity"]) == pytest.approx(
+        p.roofline.frame["operational_intensity"], nan_ok=True
+    )
     codec.pack(payload.dashboard(p.run))
 
 
@@ -47,14 +61,24 @@ def test_figures_and_parts_add_up(tmp_path):
     p = profile(tmp_path, tpu())
     part = roofline.payload(p.run)
     figures = {one["key"]: one for one in part["figures"]}
-    assert (figures["bound_by_memory"]["value"], figures["bound_by_memory"]["label"]) == (0, "Bound by HBM")
-    assert (figures["bound_by_latency"]["value"], figures["bound_by_latency"]["note"]) == (pytest.approx(100), "below 60% of every peak")
+    assert (figures["bound_by_memory"]["value"], figures["bound_by_memory"]["label"]) == (
+        0,
+        "Bound by HBM",
+    )
+    assert (figures["bound_by_latency"]["value"], figures["bound_by_latency"]["note"]) == (
+        pytest.approx(100),
+        "below 60% of every peak",
+    )
     assert figures["roof"]["value"] == pytest.approx(100 * p.roofline.total["roof_fraction"])
     assert figures["flop_rate"]["unit"] == "TFLOP/s"
     assert figures["flop_rate"]["note"] == "of 100 TFLOP/s, idle time included"
     for ring in part["donuts"]:
         assert sum(one["percent"] for one in ring["parts"]) == pytest.approx(100)
-    assert [(one["label"], one["ridge"]) for one in part["roofs"]] == [("HBM", 100), ("VMEM Read", 5), ("VMEM Write", 10)]
+    assert [(one["label"], one["ridge"]) for one in part["roofs"]] == [
+        ("HBM", 100),
+        ("VMEM Read", 5),
+        ("VMEM Write", 10),
+    ]
     assert [mark["label"] for mark in part["marks"]] == ["Whole profile", "Average step"]
     assert part["marks"][1]["flops_per_second"] == pytest.approx(1.01e13)
     html = static_html(payload.dashboard(p.run))
@@ -64,7 +88,15 @@ def test_figures_and_parts_add_up(tmp_path):
 
 def test_ops_near_a_peak_are_bound_by_it(tmp_path):
     """The same ops on a device of half the peaks reach 80 % and 100 % of them."""
-    p = profile(tmp_path, tpu(peaks={key: value / 2 if isinstance(value, float) else value for key, value in PEAKS.items()}))
+    p = profile(
+        tmp_path,
+        tpu(
+            peaks={
+                key: value / 2 if isinstance(value, float) else value
+                for key, value in PEAKS.items()
+            }
+        ),
+    )
     part = roofline.payload(p.run)
     figures = {one["key"]: one for one in part["figures"]}
     by = p.hlo.frame.groupby("bound")["self_fraction"].sum() * 100
@@ -107,10 +139,17 @@ def test_without_ops_the_tab_says_why(tmp_path):
 
 
 def test_ops_without_time_bytes_or_number(tmp_path):
-    p = run(tmp_path, kernel(0, "k1", "add_fusion", length=0), kernel(20 * US, "k2", "none"), kernel(40 * US, "k3", "a"))
+    p = run(
+        tmp_path,
+        kernel(0, "k1", "add_fusion", length=0),
+        kernel(20 * US, "k2", "none"),
+        kernel(40 * US, "k3", "a"),
+    )
     part = roofline.payload(p.run)
     assert part["table"]["rows"] == 3
-    assert np.isnan(part["table"]["data"]["_flops"]).sum() == 2, "no time, and an op that the program does not have"
+    assert np.isnan(part["table"]["data"]["_flops"]).sum() == 2, (
+        "no time, and an op that the program does not have"
+    )
     codec.pack(part)
     nothing = run(tmp_path / "none", kernel(0, "k1", "add_fusion", length=0))
     codec.pack(roofline.payload(nothing.run))
@@ -120,10 +159,15 @@ def test_more_ops_than_a_report_holds(tmp_path, monkeypatch):
     monkeypatch.setattr(roofline, "MOST_ROWS", 3)
     ops = [op(f"negate.{i}", "negate", 100 + i, dims=(10 + i,)) for i in range(9)]
     events = [kernel(20 * i * US, f"k{i}", f"negate.{i}", length=(20 - i) * US) for i in range(9)]
-    p = run(tmp_path, *events, programs={"jit_f(3)": (3, program("jit_f", computation("main", *ops)))})
+    p = run(
+        tmp_path, *events, programs={"jit_f(3)": (3, program("jit_f", computation("main", *ops)))}
+    )
     part = roofline.payload(p.run)
     assert text(part["table"], "op") == ["negate.0", "negate.1", "negate.2"]
-    assert part["left_out"] == "6 more ops with the least self time (0.09 ms or 60.4% together) are not listed; p.hlo.frame has all."
+    assert (
+        part["left_out"]
+        == "6 more ops with the least self time (0.09 ms or 60.4% together) are not listed; p.hlo.frame has all."
+    )
     assert part["figures"][0]["value"] == pytest.approx(sum(20 - i for i in range(9)) / 1000)
     receipt = payload.dashboard(p.run)["meta"]["receipt"]
     assert [line["text"] for line in receipt if "HLO ops" in line["text"]] == [
@@ -142,19 +186,35 @@ def test_colours_by_what_an_op_is_of_a_step():
 def test_long_texts_are_cut(tmp_path):
     name = "n" * 3000
     entry = computation("main", op(name, "negate", 12), ident=8, root=12)
-    p = run(tmp_path, kernel(0, "k", name), programs={"f(3)": (3, program("f", entry))}, stats=KNOWN)
+    p = run(
+        tmp_path, kernel(0, "k", name), programs={"f(3)": (3, program("f", entry))}, stats=KNOWN
+    )
     assert {len(cell) for cell in text(roofline.payload(p.run)["table"], "op")} == {400}
 
 
 def test_copies_between_a_tpu_and_the_memory_of_the_host_are_input_and_output_as_in_the_steps():
     p = load(real("jax/tpu-v6e-inference"))
     part = roofline.payload(p.run)["table"]
-    hues = {op: CATEGORIES[at].key for op, at in zip(p.hlo.frame["op"], part["data"]["_hue"], strict=True)}
-    starts = {name: hues[name.replace("done", "start")] for name in ("copy-done.4", "copy-done.2", "copy-done", "copy-done.5")}
+    hues = {
+        op: CATEGORIES[at].key
+        for op, at in zip(p.hlo.frame["op"], part["data"]["_hue"], strict=True)
+    }
+    starts = {
+        name: hues[name.replace("done", "start")]
+        for name in ("copy-done.4", "copy-done.2", "copy-done", "copy-done.5")
+    }
     assert {name: hues[name] for name in starts} == starts
-    assert starts == {"copy-done.4": "input", "copy-done.2": "input", "copy-done": "input", "copy-done.5": "output"}
+    assert starts == {
+        "copy-done.4": "input",
+        "copy-done.2": "input",
+        "copy-done": "input",
+        "copy-done.5": "output",
+    }
     assert (
-        roofline.hue("copy-done", "%a = f32[8]{0:T(128)S(1)} copy-done((f32[8]{0:T(128)S(1)}, f32[8]{0:T(128)}, u32[]) %b)")
+        roofline.hue(
+            "copy-done",
+            "%a = f32[8]{0:T(128)S(1)} copy-done((f32[8]{0:T(128)S(1)}, f32[8]{0:T(128)}, u32[]) %b)",
+        )
         == "device_to_device"
     )
 
@@ -163,11 +223,18 @@ def test_copies_between_a_tpu_and_the_memory_of_the_host_are_input_and_output_as
     ("peaks", "notes"),
     [
         (None, ["over op time"] * 2),
-        ({"flops": 1e12, "bytes": 1e11}, ["of 1.00 TFLOP/s, over op time", "of 100 GB/s, over op time"]),
+        (
+            {"flops": 1e12, "bytes": 1e11},
+            ["of 1.00 TFLOP/s, over op time", "of 100 GB/s, over op time"],
+        ),
     ],
 )
 def test_rates_on_the_cpu_are_over_the_time_of_its_ops(peaks, notes):
     p = load("tests/data/xspace/jax_loop.xplane.pb", peaks=peaks)
     part = roofline.payload(p.run)
-    assert [one["note"] for one in part["figures"] if one["key"] in ("flop_rate", "memory_bandwidth")] == notes
-    assert part["missing"] == ("" if peaks else "The peak FLOP/s and memory bandwidth of the CPU are unknown.")
+    assert [
+        one["note"] for one in part["figures"] if one["key"] in ("flop_rate", "memory_bandwidth")
+    ] == notes
+    assert part["missing"] == (
+        "" if peaks else "The peak FLOP/s and memory bandwidth of the CPU are unknown."
+    )

@@ -53,7 +53,9 @@ def test_a_name_cannot_add_lines_or_turn_the_writing_direction():
     assert text.summary(payload.dashboard(run)).splitlines()[0].startswith("nbprof · run 7 [31m ·")
 
 
-@pytest.mark.parametrize("said", ["AVATAR To. fi", "12.5 % · ±0.44", "Confidence: high", "", "é", "wörld/Conv2D…"])
+@pytest.mark.parametrize(
+    "said", ["AVATAR To. fi", "12.5 % · ±0.44", "Confidence: high", "", "é", "wörld/Conv2D…"]
+)
 def test_a_line_is_as_wide_as_the_font_says(said):
     sheet = canvas.Canvas(10, 10)
     for size in (20, 25, 42):
@@ -62,7 +64,9 @@ def test_a_line_is_as_wide_as_the_font_says(said):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"device": False, "steps": 300}, {"steps": 0}, {"steps": 1}], ids=["gpu", "cpu", "no steps", "one step"]
+    "changes",
+    [{}, {"device": False, "steps": 300}, {"steps": 0}, {"steps": 1}],
+    ids=["gpu", "cpu", "no steps", "one step"],
 )
 def test_the_picture_opens_and_is_small(changes):
     data = picture.png(payload.dashboard(fake.run(**changes)))
@@ -79,7 +83,14 @@ def test_the_picture_opens_and_is_small(changes):
 def test_the_picture_of_a_plain_trace_has_no_figures(tmp_path, monkeypatch):
     file = tmp_path / "plain.json"
     file.write_text(
-        json.dumps({"traceEvents": [{"ph": "X", "name": "work", "pid": 1, "tid": 1, "ts": 10 * i, "dur": 8} for i in range(9)]})
+        json.dumps(
+            {
+                "traceEvents": [
+                    {"ph": "X", "name": "work", "pid": 1, "tid": 1, "ts": 10 * i, "dur": 8}
+                    for i in range(9)
+                ]
+            }
+        )
     )
     words = []
     drawn = canvas.Canvas.text
@@ -100,7 +111,11 @@ def test_the_picture_has_the_colours_of_the_categories():
         counts = {colour: count for count, colour in image.convert("RGB").getcolors(100_000)}
 
     def pixels(red, green, blue):
-        return sum(n for (r, g, b), n in counts.items() if abs(r - red) + abs(g - green) + abs(b - blue) < 24)
+        return sum(
+            n
+            for (r, g, b), n in counts.items()
+            if abs(r - red) + abs(g - green) + abs(b - blue) < 24
+        )
 
     assert pixels(0xCF, 0x4A, 0x1A) > pixels(0x23, 0x89, 0x6A) > 5000  # input over device compute
 
@@ -134,9 +149,21 @@ def test_numbers(value, digits, said):
 
 
 def test_parts_and_sizes():
-    assert [wording.percent(x) for x in (61.04, 0.0, 0.01, None)] == ["61.0%", "0.0%", "< 0.1%", "–"]
+    assert [wording.percent(x) for x in (61.04, 0.0, 0.01, None)] == [
+        "61.0%",
+        "0.0%",
+        "< 0.1%",
+        "–",
+    ]
     assert wording.percent(0.3, 0) == "< 1%"
-    assert [wording.size(x) for x in (0, 900, 2560, 12_383_488, 2**34, None)] == ["0 B", "900 B", "2.5 KiB", "11.81 MiB", "16.00 GiB", "–"]
+    assert [wording.size(x) for x in (0, 900, 2560, 12_383_488, 2**34, None)] == [
+        "0 B",
+        "900 B",
+        "2.5 KiB",
+        "11.81 MiB",
+        "16.00 GiB",
+        "–",
+    ]
     assert (wording.size(3 * 2**40), wording.size(-2560)) == ("3.00 TiB", "−2.5 KiB")
     seconds = (0.13, 0.9999, 1.26, 59.94, 59.96, 185, 7500.9, None)
     texts = ["130 ms", "1.0 s", "1.3 s", "59.9 s", "1 min 00 s", "3 min 05 s", "2 h 05 min", "–"]
@@ -146,7 +173,10 @@ def test_parts_and_sizes():
 def test_long_names_keep_their_tail():
     name = "gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter"
     assert wording.tail(name, 40) == "…/conv2d/Conv2D/Conv2DBackpropFilter"
-    assert wording.tail("aten::native::vectorized_elementwise_kernel", 32) == "…vectorized_elementwise_kernel"
+    assert (
+        wording.tail("aten::native::vectorized_elementwise_kernel", 32)
+        == "…vectorized_elementwise_kernel"
+    )
     assert wording.tail("x" * 60, 20) == "…" + "x" * 19
     assert wording.tail("short") == "short"
 

@@ -41,8 +41,12 @@ def test_each_tool_is_in_every_place(tab: str) -> None:
 
 @pytest.mark.parametrize("tab", names.NAMES)
 def test_a_tool_knows_no_other(tab: str) -> None:
-    sources = "".join(path.read_text("utf-8") for path in (ROOT / "nbprof/tools" / tab).glob("*.py"))
-    assert set(re.findall(r"(?:from|import) nbprof\.tools\.(\w+)", sources)) & names.NAMES.keys() <= {tab}
+    sources = "".join(
+        path.read_text("utf-8") for path in (ROOT / "nbprof/tools" / tab).glob("*.py")
+    )
+    assert set(
+        re.findall(r"(?:from|import) nbprof\.tools\.(\w+)", sources)
+    ) & names.NAMES.keys() <= {tab}
 
 
 @pytest.mark.parametrize("name", [*names.NAMES.values(), names.COMPARE], ids=lambda name: name.id)
@@ -54,7 +58,9 @@ def test_each_tab_has_its_section_in_the_docs(name: names.Name) -> None:
 def test_words_for_tabs_are_told_apart() -> None:
     words = [word for name in names.NAMES.values() for word in (name.id, *name.also)]
     assert len(set(words)) == len(words)
-    with pytest.raises(CaptureError, match="unknown view 'kernel'; the views are overview, input, steps"):
+    with pytest.raises(
+        CaptureError, match="unknown view 'kernel'; the views are overview, input, steps"
+    ):
         Show(views=["kernel"])
 
 
@@ -79,13 +85,17 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> str:
     )
     monkeypatch.setitem(sys.modules, folder.__name__, folder)
     monkeypatch.setattr(dashboard, "Payload", WithTides)
-    monkeypatch.setitem(names.NAMES, "tides", names.Name("tides", "Tides", "When the water is high."))
+    monkeypatch.setitem(
+        names.NAMES, "tides", names.Name("tides", "Tides", "When the water is high.")
+    )
     return "tides"
 
 
 def test_a_tool_is_a_folder_and_a_line(made_up: str) -> None:
     run = fake.run()
-    before = text.summary(dashboard.dashboard(run, [name for name in names.NAMES if name != made_up])).splitlines()
+    before = text.summary(
+        dashboard.dashboard(run, [name for name in names.NAMES if name != made_up])
+    ).splitlines()
     whole = dashboard.dashboard(run)
     assert whole[made_up] == {"empty": None, "steps": 8}
     assert whole["meta"]["tabs"][-1] == {"id": made_up, "label": "Tides", "count": 16, "flag": None}
@@ -104,19 +114,30 @@ def test_what_could_not_be_recorded_has_no_tab_and_what_was_not_has_no_count() -
     assert tabs == ["overview", "input", "op_profile", "hlo", "memory_viewer", "trace"]
     # Asked for by name they say why.
     asked = dashboard.dashboard(jax.run, ["ops", "memory"])
-    assert [(tab["id"], tab["count"], bool(asked[tab["id"]]["empty"])) for tab in asked["meta"]["tabs"]] == [
+    assert [
+        (tab["id"], tab["count"], bool(asked[tab["id"]]["empty"])) for tab in asked["meta"]["tabs"]
+    ] == [
         ("ops", None, True),
         ("memory", None, True),
     ]
-    counts = {tab["id"]: tab["count"] for tab in dashboard.dashboard(fake.run(device=False))["meta"]["tabs"]}
+    counts = {
+        tab["id"]: tab["count"]
+        for tab in dashboard.dashboard(fake.run(device=False))["meta"]["tabs"]
+    }
     assert counts["ops"] == 5
     assert "kernels" not in counts
 
 
 @pytest.mark.parametrize(("framework", "offered"), [("", False), ("PyTorch", True)])
-def test_memory_is_a_tab_of_a_cpu_only_where_it_can_be_asked_for(tmp_path: Path, framework: str, offered: bool) -> None:
+def test_memory_is_a_tab_of_a_cpu_only_where_it_can_be_asked_for(
+    tmp_path: Path, framework: str, offered: bool
+) -> None:
     host = PlaneWriter("/host:CPU")
-    host.line("python", [host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1) for i in range(3)], line_id=7)
+    host.line(
+        "python",
+        [host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1) for i in range(3)],
+        line_id=7,
+    )
     run = profile(tmp_path, xspace(host)).run
     assert not run.first_answer["framework"]
     run.first_answer["framework"] = framework
@@ -126,19 +147,30 @@ def test_memory_is_a_tab_of_a_cpu_only_where_it_can_be_asked_for(tmp_path: Path,
 
 def test_the_wait_that_nbprof_times_is_no_host_work(monkeypatch: pytest.MonkeyPatch) -> None:
     run = nbprof.load(DATA / "xspace" / "jax_cpu.xplane.pb").run
-    slow = nbprof.load(DATA / "xspace" / "tf_slow.xplane.pb").run.ops.query("where == 'host'").head(2)
+    slow = (
+        nbprof.load(DATA / "xspace" / "tf_slow.xplane.pb").run.ops.query("where == 'host'").head(2)
+    )
     for names_of, tab in (([NEXT_ITEM], "op_profile"), ([NEXT_ITEM, "MatMul"], "ops")):
         monkeypatch.setattr(run, "ops", slow.head(len(names_of)).assign(op=names_of))
         assert register.followed(run, "host_compute") == tab
         assert register.tool("ops").has(run) == (tab == "ops")
 
 
-def test_the_wait_that_nbprof_times_is_no_top_op_where_it_is_all_that_was_recorded(tmp_path: Path) -> None:
+def test_the_wait_that_nbprof_times_is_no_top_op_where_it_is_all_that_was_recorded(
+    tmp_path: Path,
+) -> None:
     for more, top in ((False, []), (True, [NEXT_ITEM, "dense/MatMul"])):
         host = PlaneWriter("/host:CPU")
         main = [host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1) for i in range(3)]
-        main += [host.event(NEXT_ITEM, i * 10 * MS, MS, _ipl_stage_id=1, _ipl_stage_cat="unknown") for i in range(3)]
-        main += [host.event("dense/MatMul:MatMul", i * 10 * MS + 2 * MS, MS // 2) for i in range(3) if more]
+        main += [
+            host.event(NEXT_ITEM, i * 10 * MS, MS, _ipl_stage_id=1, _ipl_stage_cat="unknown")
+            for i in range(3)
+        ]
+        main += [
+            host.event("dense/MatMul:MatMul", i * 10 * MS + 2 * MS, MS // 2)
+            for i in range(3)
+            if more
+        ]
         host.line("python", main, line_id=7)
         p = profile(tmp_path, xspace(host), name=f"host-{len(top)}")
         assert NEXT_ITEM in p.ops.frame["op"].tolist()

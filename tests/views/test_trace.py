@@ -27,7 +27,9 @@ def made(seed, count=2000, lanes=5, deep=False):
     start = random.integers(0, 10**9, count)
     duration = random.choice([0, 5, 1000, 10**6, 10**8 if deep else 10**5], count).astype(np.int64)
     order = np.lexsort((-duration, start, lane))
-    return Events(lane[order], np.zeros(count, np.int32), start[order].astype(np.int64), duration[order])
+    return Events(
+        lane[order], np.zeros(count, np.int32), start[order].astype(np.int64), duration[order]
+    )
 
 
 def by_sorting(lane, duration, always, quota):
@@ -86,17 +88,26 @@ def test_density_is_the_time_taken_of_each_part():
     edges = np.linspace(0, 10**9, 41)
     for row, part in ((0, 0), (2, 17), (4, 39)):
         mine = events.lane == row
-        over = np.minimum(events.end[mine], edges[part + 1]) - np.maximum(events.start[mine], edges[part])
-        assert shares[row, part] == pytest.approx(np.maximum(over, 0).sum() / (10**9 / 40), rel=1e-6, abs=1e-9)
+        over = np.minimum(events.end[mine], edges[part + 1]) - np.maximum(
+            events.start[mine], edges[part]
+        )
+        assert shares[row, part] == pytest.approx(
+            np.maximum(over, 0).sum() / (10**9 / 40), rel=1e-6, abs=1e-9
+        )
     assert bytes_of(np.array([0.0, 1e-6, 0.5, 1.7])).tolist() == [0, 1, 128, 255]
 
 
 def tracks(events):
-    lanes = [Lane(i, "Host", f"thread {i}", "", "host", "h", "-1", 1) for i in range(int(events.lane.max()) + 1)]
+    lanes = [
+        Lane(i, "Host", f"thread {i}", "", "host", "h", "-1", 1)
+        for i in range(int(events.lane.max()) + 1)
+    ]
     none = np.zeros(0, np.int64)
     extra = Events(none.astype(np.int32), none.astype(np.int32), none, none)
     names = np.array(["op"], object)
-    return Tracks(lanes, events, extra, names, names, np.zeros(1, np.uint8), [], 0, int(events.end.max()))
+    return Tracks(
+        lanes, events, extra, names, names, np.zeros(1, np.uint8), [], 0, int(events.end.max())
+    )
 
 
 def test_the_rest_counts_all_that_is_left_out():
@@ -108,7 +119,9 @@ def test_the_rest_counts_all_that_is_left_out():
     assert out["count"].sum() == len(events) - len(kept)
     assert len(out["busy"]) == out["bins"] * len(out["lane"]) <= rest.MOST_BYTES
     left = np.setdiff1d(np.arange(len(events)), kept)
-    pairs, counts = np.unique(np.stack([events.lane[left], level[left]]), axis=1, return_counts=True)
+    pairs, counts = np.unique(
+        np.stack([events.lane[left], level[left]]), axis=1, return_counts=True
+    )
     assert [out["lane"].tolist(), out["depth"].tolist()] == pairs.tolist()
     assert out["count"].tolist() == counts.tolist()
     assert out["from"] * 1000 == events.start[left].min()
@@ -121,7 +134,12 @@ def test_a_lone_instant_is_in_the_density(at):
     duration = np.array([1, 1, 0], np.int64)
     lane = np.array([0, 0, 1], np.int32)
     none = np.zeros(0, np.int64)
-    out = rest.rest(tracks(Events(lane, lane, times, duration)), [none, none], [lane.astype(np.uint16) * 0, none.astype(np.uint16)], 1)
+    out = rest.rest(
+        tracks(Events(lane, lane, times, duration)),
+        [none, none],
+        [lane.astype(np.uint16) * 0, none.astype(np.uint16)],
+        1,
+    )
     seen = np.flatnonzero(out["busy"].reshape(2, -1)[1])
     assert seen.tolist() == [min(at * out["bins"] // 10**6, out["bins"] - 1)]
 
@@ -131,7 +149,9 @@ def test_thousands_of_lanes_fit(lanes):
     events = made(2, count=100_000, lanes=lanes)
     (kept,) = longest([(events.lane, events.duration)], set(), 5000)
     none = np.zeros(0, np.int64)
-    out = rest.rest(tracks(events), [kept, none], [stack(events).level, none.astype(np.uint16)], 1000)
+    out = rest.rest(
+        tracks(events), [kept, none], [stack(events).level, none.astype(np.uint16)], 1000
+    )
     assert 0 < len(out["busy"]) <= rest.MOST_BYTES
 
 
@@ -146,9 +166,18 @@ def test_levels_beyond_255_are_told():
 
 
 def test_partial_overlaps_lie_on_levels_of_their_own_and_are_told():
-    part = trace.payload(fake.threaded([(0, 10 * 10**6), (5 * 10**6, 10 * 10**6), (8 * 10**6, 10**6)]))
+    part = trace.payload(
+        fake.threaded([(0, 10 * 10**6), (5 * 10**6, 10 * 10**6), (8 * 10**6, 10**6)])
+    )
     (lane,) = part["lanes"]
-    spans = sorted(zip(lane["depth"].tolist(), lane["start"].values.tolist(), lane["duration"].tolist(), strict=True))
+    spans = sorted(
+        zip(
+            lane["depth"].tolist(),
+            lane["start"].values.tolist(),
+            lane["duration"].tolist(),
+            strict=True,
+        )
+    )
     for (a, start, took), (b, after, _) in pairwise(spans):
         assert a != b or start + took <= after
     assert any("partially" in note for note in part["notes"])
@@ -157,7 +186,9 @@ def test_partial_overlaps_lie_on_levels_of_their_own_and_are_told():
 def test_events_far_from_the_others_are_told():
     part = trace.payload(fake.traced(steps=20, far=True))
     assert [note for note in part["notes"] if "far from the others" in note]
-    assert not [note for note in trace.payload(fake.run())["notes"] if "far from the others" in note]
+    assert not [
+        note for note in trace.payload(fake.run())["notes"] if "far from the others" in note
+    ]
 
 
 def test_a_long_counter_keeps_its_peak():
@@ -196,7 +227,9 @@ def test_a_long_share_of_time_is_the_mean_of_equal_parts():
     drawn_time, mean = trace._samples(Counter(9, "Busy", "percent", time, value), int(time[0]))
     at = drawn_time.values * 1000 + time[0]
     assert len(at) <= trace.MOST_SAMPLES
-    assert (mean[:-1] * np.diff(at)).sum() == pytest.approx((value[:-1] * np.diff(time)).sum(), rel=1e-3)
+    assert (mean[:-1] * np.diff(at)).sum() == pytest.approx(
+        (value[:-1] * np.diff(time)).sum(), rel=1e-3
+    )
     inside = (at[:-1] >= time[1999]) & (at[1:] <= time[2000])
     assert inside.sum() > 40
     assert not mean[:-1][inside].any()
@@ -220,7 +253,16 @@ def test_a_report_holds_as_many_events_as_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("given", "most"), [(None, 20_000), (0, 0), (7, 7), (1e5, 100_000), (np.int32(9), 9), (np.float64(12), 12), (10**30, 2**63 - 1)]
+    ("given", "most"),
+    [
+        (None, 20_000),
+        (0, 0),
+        (7, 7),
+        (1e5, 100_000),
+        (np.int32(9), 9),
+        (np.float64(12), 12),
+        (10**30, 2**63 - 1),
+    ],
 )
 def test_a_number_of_events_may_have_any_type(given, most):
     assert payload.budget(given) == most
@@ -229,21 +271,39 @@ def test_a_number_of_events_may_have_any_type(given, most):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        *((-1, "-1"), (2.5, "2.5"), (float("nan"), "nan"), (float("inf"), "inf"), ("many", "'many'"), ("100", "'100'")),
-        *((True, "True"), ([5], "[5]"), (np.float32(0.5), "0.5"), ("x" * 5000, "'" + "x" * 59 + "…")),
+        *(
+            (-1, "-1"),
+            (2.5, "2.5"),
+            (float("nan"), "nan"),
+            (float("inf"), "inf"),
+            ("many", "'many'"),
+            ("100", "'100'"),
+        ),
+        *(
+            (True, "True"),
+            ([5], "[5]"),
+            (np.float32(0.5), "0.5"),
+            ("x" * 5000, "'" + "x" * 59 + "…"),
+        ),
     ],
 )
 def test_what_is_no_number_of_events_is_a_sentence(given, said):
     with pytest.raises(NbprofError) as raised:
         payload.dashboard(fake.run(), events=given)
-    assert str(raised.value) == f"events= takes the number of trace events to keep, a whole number of 0 or more, not {said}"
+    assert (
+        str(raised.value)
+        == f"events= takes the number of trace events to keep, a whole number of 0 or more, not {said}"
+    )
 
 
 def test_rows_of_tables_know_their_longest_call():
     whole = payload.dashboard(fake.run())
     table = whole["ops"]["table"]["data"]
     names = [table["op"]["values"][code] for code in table["op"]["codes"]]
-    longest_calls = {name: (float(at), float(took)) for name, at, took in zip(names, table["_at_ms"], table["_for_ms"], strict=True)}
+    longest_calls = {
+        name: (float(at), float(took))
+        for name, at, took in zip(names, table["_at_ms"], table["_for_ms"], strict=True)
+    }
     assert longest_calls["sequential/dense/_Send"] == (4.75, 0.5)
     # The third step waits longest.
     assert longest_calls["Iterator::Root::Prefetch::Map"] == (16.0, 4.25)

@@ -15,23 +15,41 @@ from nbprof.tools.common import figure
 def test_a_text_is_cut_only_where_it_has_no_room() -> None:
     assert [wording.cut("abcdef", most) for most in (6, 5)] == ["abcdef", "abcd…"]
     assert wording.cut(12345, 4) == "123…"
-    assert [wording.middle_cut("abcdefgh", most) for most in (8, 5, 4)] == ["abcdefgh", "ab…gh", "ab…h"]
+    assert [wording.middle_cut("abcdefgh", most) for most in (8, 5, 4)] == [
+        "abcdefgh",
+        "ab…gh",
+        "ab…h",
+    ]
 
 
-@pytest.mark.parametrize(("words", "text"), [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")])
+@pytest.mark.parametrize(
+    ("words", "text"), [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")]
+)
 def test_words_are_listed(words: list[str], text: str) -> None:
     assert wording.listed(words, "or") == text
 
 
 def test_microseconds_are_in_the_unit_that_suits_them() -> None:
-    assert [wording.micros(us) for us in (25, 999.9, 1000, 81_492.59, 1.3e6, 47_618_200, -2e7, None)] == [
+    assert [
+        wording.micros(us) for us in (25, 999.9, 1000, 81_492.59, 1.3e6, 47_618_200, -2e7, None)
+    ] == [
         *("25.0 µs", "999.9 µs", "1.00 ms", "81.49 ms", "1,300.00 ms", "47.62 s", "−20.00 s", "–"),
     ]
-    assert [wording.millis(ms, 1) for ms in (0.31, 9999.94, 10_000, None)] == ["0.3 ms", "9,999.9 ms", "10.00 s", "–"]
+    assert [wording.millis(ms, 1) for ms in (0.31, 9999.94, 10_000, None)] == [
+        "0.3 ms",
+        "9,999.9 ms",
+        "10.00 s",
+        "–",
+    ]
 
 
 def test_a_time_too_short_for_ms_is_told_in_microseconds() -> None:
-    assert [wording.millis(ms) for ms in (0, 0.0031, -0.0031, 0.01)] == ["0.00 ms", "3.1 µs", "−3.1 µs", "0.01 ms"]
+    assert [wording.millis(ms) for ms in (0, 0.0031, -0.0031, 0.01)] == [
+        "0.00 ms",
+        "3.1 µs",
+        "−3.1 µs",
+        "0.01 ms",
+    ]
 
 
 def test_two_times_have_one_unit_where_it_is_the_same() -> None:
@@ -42,7 +60,12 @@ def test_two_times_have_one_unit_where_it_is_the_same() -> None:
 
 
 def test_a_rise_has_a_plus_where_something_is_left_of_it() -> None:
-    assert [wording.rise(wording.millis(ms), ms) for ms in (6.2, -12_350, 0, None)] == ["+6.20 ms", "−12.35 s", "0.00 ms", "–"]
+    assert [wording.rise(wording.millis(ms), ms) for ms in (6.2, -12_350, 0, None)] == [
+        "+6.20 ms",
+        "−12.35 s",
+        "0.00 ms",
+        "–",
+    ]
 
 
 def test_how_often_something_happens() -> None:
@@ -51,7 +74,11 @@ def test_how_often_something_happens() -> None:
 
 def test_a_long_time_in_a_card_is_in_seconds() -> None:
     shown = [figure("time", "Time", ms, "ms", 1, "") for ms in (9_999.9, 315_117.9, None)]
-    assert [(one["value"], one["unit"], one["digits"]) for one in shown] == [(9_999.9, "ms", 1), (315.1179, "s", 2), (None, "ms", 1)]
+    assert [(one["value"], one["unit"], one["digits"]) for one in shown] == [
+        (9_999.9, "ms", 1),
+        (315.1179, "s", 2),
+        (None, "ms", 1),
+    ]
 
 
 _BYTES_BY_HAND = re.compile(r"""\} (?:[KMGT]i?B|kB)(?!/s)\b""")

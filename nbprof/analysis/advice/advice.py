@@ -12,16 +12,51 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.advice import code, device, hlo, host, host_buffer, npu, over_steps, several, step, training, versions
+from nbprof.analysis.advice import (
+    code,
+    device,
+    hlo,
+    host,
+    host_buffer,
+    npu,
+    over_steps,
+    several,
+    step,
+    training,
+    versions,
+)
 from nbprof.analysis.advice import input as input_rules
 from nbprof.analysis.advice.checks import MOST_GAIN, PART_MODERATE
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.facts import AdviceRule, Facts
 from nbprof.analysis.ops.torch_runtime import Runtime
-from nbprof.analysis.rule import ALL, HOST_TIME, JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, TPU, UP_TO, XLA, Finding
+from nbprof.analysis.rule import (
+    ALL,
+    HOST_TIME,
+    JAX,
+    PYTORCH,
+    TENSORFLOW,
+    TENSORFLOW_JAX,
+    TPU,
+    UP_TO,
+    XLA,
+    Finding,
+)
 from nbprof.core.guard import guarded
 
-TOPICS = (input_rules, step, host, code, hlo, training, device, several, over_steps, host_buffer, versions)
+TOPICS = (
+    input_rules,
+    step,
+    host,
+    code,
+    hlo,
+    training,
+    device,
+    several,
+    over_steps,
+    host_buffer,
+    versions,
+)
 """The modules whose `RULES` run, in this order; findings with equal gain, or none, keep it."""
 MOST = 5
 OF_ENGINES = ("straggler",)
@@ -55,22 +90,34 @@ def advice(
     shares = summary["percent"].fillna(0.0).astype(float)
     percent: dict[str, float] = dict(zip(summary["category"].astype(str), shares, strict=True))
     # Of all steps, as the shares are: the means are of the steps of the hosts that recorded a category.
-    mean = {category: share * float(overview["step_time_ms"]) / 100 for category, share in percent.items()}
+    mean = {
+        category: share * float(overview["step_time_ms"]) / 100
+        for category, share in percent.items()
+    }
     found = _findings(Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence))
     return frame(found, MOST_GAIN * mean["step_time"] / 100)
 
 
 def frame(found: Iterable[Finding], most: float = float("inf")) -> pd.DataFrame:
     """The findings with the largest gains, as the frame `p.advice`. A gain above `most` ms, nearly the whole step, is not stated."""
-    by_gain = sorted(found, key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step, reverse=True)
-    rows = [one._replace(gain_ms_per_step=float("nan")) if one.gain_ms_per_step > most else one for one in by_gain[:MOST]]
+    by_gain = sorted(
+        found,
+        key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step,
+        reverse=True,
+    )
+    rows = [
+        one._replace(gain_ms_per_step=float("nan")) if one.gain_ms_per_step > most else one
+        for one in by_gain[:MOST]
+    ]
     return pd.DataFrame(rows, columns=list(Finding._fields))
 
 
 def without_steps(evidence: Evidence) -> list[Finding]:
     """Findings without measured steps: only what the runtime logged about its memory."""
     nothing = pd.DataFrame()
-    return _asked(host_buffer.RULES, Facts({}, {}, {}, nothing, nothing, nothing, evidence=evidence))
+    return _asked(
+        host_buffer.RULES, Facts({}, {}, {}, nothing, nothing, nothing, evidence=evidence)
+    )
 
 
 def _findings(facts: Facts) -> list[Finding]:
@@ -80,10 +127,16 @@ def _findings(facts: Facts) -> list[Finding]:
         found = _asked(_fitting(facts), facts)
     elif facts.torch:
         # What else is said to users of GPUs and TPUs does not hold there.
-        found = npu.in_words_of_npus(_asked([rule for rule in _fitting(facts) if rule.on_npu], facts))
+        found = npu.in_words_of_npus(
+            _asked([rule for rule in _fitting(facts) if rule.on_npu], facts)
+        )
     if facts.npu:
         found += npu.findings(facts)
-    return [one for one in _merged(found, facts) if not 100 * one.gain_ms_per_step < WORTH_PERCENT * facts.mean["step_time"]]
+    return [
+        one
+        for one in _merged(found, facts)
+        if not 100 * one.gain_ms_per_step < WORTH_PERCENT * facts.mean["step_time"]
+    ]
 
 
 def _fitting(facts: Facts) -> list[AdviceRule]:
@@ -105,7 +158,9 @@ def _fitting(facts: Facts) -> list[AdviceRule]:
 
 
 def _asked(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:
-    findings = [_of_rule(rule, facts) for rule in rules if not (rule.needs_units and facts.unit.whole)]
+    findings = [
+        _of_rule(rule, facts) for rule in rules if not (rule.needs_units and facts.unit.whole)
+    ]
     return [finding for finding in findings if finding is not None]
 
 
@@ -114,7 +169,11 @@ def _of_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
 
     def ask() -> Finding | None:
         found = rule.ask(facts)
-        return None if found is None else _beside(rule.finding(found, facts.unit), rule.shortens, facts)
+        return (
+            None
+            if found is None
+            else _beside(rule.finding(found, facts.unit), rule.shortens, facts)
+        )
 
     return guarded(f"The rule {rule.name} of the advice", ask, lambda _: None)
 
@@ -124,7 +183,9 @@ def _beside(found: Finding, shortens: str, facts: Facts) -> Finding | None:
     if facts.gpu_busy_percent is None or not shortens:
         return found
     if shortens == HOST_TIME:
-        return None if facts.device_may_be_slower else found._replace(gain_is=found.gain_is and UP_TO)
+        return (
+            None if facts.device_may_be_slower else found._replace(gain_is=found.gain_is and UP_TO)
+        )
     if facts.device_may_be_slower:
         return found
     # The host is slower for certain: a device that is done earlier waits longer, unless the host waits for it each time.
@@ -141,7 +202,11 @@ def _merged(found: list[Finding], facts: Facts) -> list[Finding]:
     if precise is None or cores is None or not facts.only_16_bit_cores:
         return found
     more = max(precise, cores, key=lambda one: one.gain_ms_per_step)
-    joined = precise._replace(gain_ms_per_step=more.gain_ms_per_step, gain_is=more.gain_is, evidence=f"{precise.evidence} {cores.evidence}")
+    joined = precise._replace(
+        gain_ms_per_step=more.gain_ms_per_step,
+        gain_is=more.gain_is,
+        evidence=f"{precise.evidence} {cores.evidence}",
+    )
     high = [one.severity for one in (precise, cores) if one.severity == "high"]
     joined = joined._replace(severity="high" if high else precise.severity)
     return [joined if one is precise else one for one in found if one is not cores]

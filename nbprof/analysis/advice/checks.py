@@ -92,7 +92,9 @@ def input_class(input_percent: float | None, other_percent: float | None) -> tup
     return {"high": "host", "moderate": "both", "no": "device"}[found], found
 
 
-def input_statement(input_percent: float | None, other_percent: float | None, unit: Unit = MARKED) -> str:
+def input_statement(
+    input_percent: float | None, other_percent: float | None, unit: Unit = MARKED
+) -> str:
     """The statement about input, by its `input_class`.
 
     It gives the share and leaves it to the verdict what the run is bound by: XProf calls input of 20 % of the step "HIGHLY input-bound",
@@ -161,13 +163,25 @@ def checks(
     steps = percent.get("input") is not None and not np.isnan(percent["input"] or 0.0)
     rows = (
         _of_steps(
-            percent, unit, tf_data=tf_data, input_traced=input_traced, waits_traced=waits_traced, host_traced=host_traced, serving=serving
+            percent,
+            unit,
+            tf_data=tf_data,
+            input_traced=input_traced,
+            waits_traced=waits_traced,
+            host_traced=host_traced,
+            serving=serving,
         )
         if steps
         else [Check(c, np.nan, "unknown", NO_STEPS, "overview") for c in _OF_STEPS]
     )
     half: float | None = facts.get("compute_16bit_percent")
-    found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT * (1 - fixed_percent / 100) else "no"
+    found = (
+        "unknown"
+        if half is None
+        else "moderate"
+        if half < LITTLE_16_BIT * (1 - fixed_percent / 100)
+        else "no"
+    )
     share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
     text = {
         "unknown": "Unknown: neither the kernels nor their names state a data type."
@@ -178,7 +192,14 @@ def checks(
     }[found]
     rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
     for side in ("host", "device"):
-        rows.append(_eager(side, facts.get(f"eager_{side}_percent"), framework, ran=side == "device" and device_ops))
+        rows.append(
+            _eager(
+                side,
+                facts.get(f"eager_{side}_percent"),
+                framework,
+                ran=side == "device" and device_ops,
+            )
+        )
     if framework is TENSORFLOW or not framework.known:
         rows.append(_functions(functions, unit))
     outside = facts.get("outside_compilation_percent")
@@ -193,7 +214,14 @@ def checks(
 
 
 _OF_LOOPS = ("input", "all_others_as_input", "eager_host", "eager_device")
-_OF_STEPS = ("input", "all_others_as_input", "output", "device_collectives", "kernel_launch", "all_others")
+_OF_STEPS = (
+    "input",
+    "all_others_as_input",
+    "output",
+    "device_collectives",
+    "kernel_launch",
+    "all_others",
+)
 
 
 def _of_steps(
@@ -217,22 +245,49 @@ def _of_steps(
             "all_others_as_input",
             other,
             as_input,
-            input_statement(waits, other, unit) if as_input != "no" else "Unexplained time is no sign of unrecorded input.",
+            input_statement(waits, other, unit)
+            if as_input != "no"
+            else "Unexplained time is no sign of unrecorded input.",
             "trace",
         ),
-        _part("output", share["output"], INPUT_MODERATE, INPUT_HIGH, "goes to copying results to the host", unit),
-        _part("device_collectives", share["device_collectives"], PART_MODERATE, PART_HIGH, "is communication between devices", unit),
+        _part(
+            "output",
+            share["output"],
+            INPUT_MODERATE,
+            INPUT_HIGH,
+            "goes to copying results to the host",
+            unit,
+        ),
+        _part(
+            "device_collectives",
+            share["device_collectives"],
+            PART_MODERATE,
+            PART_HIGH,
+            "is communication between devices",
+            unit,
+        ),
     ]
     if not input_traced:
         rows[0] = Check("input", np.nan, "unknown", UNTRACED, "input")
     elif not waits_traced and rows[0].level == "no":
         rows[0] = Check("input", waits, "unknown", copies_statement(waits, unit), "input")
-    launch = _part("kernel_launch", share["kernel_launch"], PART_MODERATE, PART_HIGH, "goes to preparing and launching kernels", unit)
+    launch = _part(
+        "kernel_launch",
+        share["kernel_launch"],
+        PART_MODERATE,
+        PART_HIGH,
+        "goes to preparing and launching kernels",
+        unit,
+    )
     if tf_data and launch.level in ("high", "moderate"):
         text = "tf.data threads may interfere: try the environment variable TF_GPU_THREAD_MODE=gpu_private."
         launch = launch._replace(statement=f"{launch.statement} {text}")
     rows.append(launch)
-    what = "is outside any recorded op, launch or copy: often Python" if host_traced else "is outside any recorded call, kernel or copy"
+    what = (
+        "is outside any recorded op, launch or copy: often Python"
+        if host_traced
+        else "is outside any recorded call, kernel or copy"
+    )
     others = _part("all_others", other, PART_MODERATE, PART_HIGH, what, unit)
     if as_input != "no":
         others = others._replace(level="no", statement="Counted as possible input above.")
@@ -240,18 +295,31 @@ def _of_steps(
     return rows
 
 
-_SHOWN_IN = {"output": "trace", "device_collectives": "trace", "kernel_launch": "kernels", "all_others": "trace"}
+_SHOWN_IN = {
+    "output": "trace",
+    "device_collectives": "trace",
+    "kernel_launch": "kernels",
+    "all_others": "trace",
+}
 
 
 def _part(check: str, percent: float, moderate: float, high: float, what: str, unit: Unit) -> Check:
     found = level(percent, moderate, high)
-    text = "Not measured in this profile." if found == "unknown" else f"{wording.percent(percent)} of {unit.time} {what}."
+    text = (
+        "Not measured in this profile."
+        if found == "unknown"
+        else f"{wording.percent(percent)} of {unit.time} {what}."
+    )
     return Check(check, percent, found, text, _SHOWN_IN[check])
 
 
 def _eager(side: str, percent: float | None, framework: Framework, *, ran: bool) -> Check:
     if percent is None:
-        text = f"Which ops of the {side} ran eagerly was not recorded." if ran else f"No ops were recorded on the {side}."
+        text = (
+            f"Which ops of the {side} ran eagerly was not recorded."
+            if ran
+            else f"No ops were recorded on the {side}."
+        )
         return Check(f"eager_{side}", np.nan, "unknown", text, "ops")
     found = "moderate" if percent > MUCH_EAGER else "no"
     text = f"{wording.percent(percent)} of op time on the {side} ran eagerly, op by op."
@@ -260,7 +328,14 @@ def _eager(side: str, percent: float | None, framework: Framework, *, ran: bool)
     return Check(f"eager_{side}", percent, found, text, "ops")
 
 
-_FUNCTIONS = ("function", "calls", "tracings", "self_us", "expensive_percent", "expensive_ms_per_step")
+_FUNCTIONS = (
+    "function",
+    "calls",
+    "tracings",
+    "self_us",
+    "expensive_percent",
+    "expensive_ms_per_step",
+)
 
 
 def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
@@ -276,7 +351,11 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     length = calls.end - calls.start
     own = nesting.self_times(nesting.parents(calls.lane, calls.start, length), length)
     texts = activity.texts.values
-    dear_modes = [code for code in np.unique(calls.mode).tolist() if str(texts[code]) == "eager" or str(texts[code]).startswith(TRACED)]
+    dear_modes = [
+        code
+        for code in np.unique(calls.mode).tolist()
+        if str(texts[code]) == "eager" or str(texts[code]).startswith(TRACED)
+    ]
     expensive = np.isin(calls.mode, dear_modes)
     used = steps[steps["counted"].astype(bool)] if len(steps) else steps
     inside = begin_in_steps(calls.frame(), used, activity.hosts)
@@ -286,7 +365,9 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     np.add.at(dear, function[expensive], own[expensive])
     np.add.at(slows, function[expensive & inside], own[expensive & inside])
     np.maximum.at(tracings, function, calls.tracings)
-    share = np.divide(100 * dear.astype(np.float64), whole, out=np.zeros(len(first)), where=whole > 0)
+    share = np.divide(
+        100 * dear.astype(np.float64), whole, out=np.zeros(len(first)), where=whole > 0
+    )
     frame = pd.DataFrame(
         {
             "function": [str(texts[code]) for code in calls.name[first].tolist()],
@@ -297,7 +378,9 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
             "expensive_ms_per_step": slows / 1e9 / len(used) if len(used) else np.nan,
         }
     )
-    return frame.sort_values(["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True)
+    return frame.sort_values(
+        ["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True
+    )
 
 
 def added_functions(tables: list[pd.DataFrame]) -> pd.DataFrame:
@@ -310,11 +393,22 @@ def added_functions(tables: list[pd.DataFrame]) -> pd.DataFrame:
         return rows
     rows["dear"] = rows["self_us"] * rows["expensive_percent"]
     rows["per_host"] = rows["expensive_ms_per_step"] / len(tables)
-    sums = {"calls": ("calls", "sum"), "tracings": ("tracings", "max"), "self_us": ("self_us", "sum"), "dear": ("dear", "sum")}
-    out = rows.groupby("function", sort=False).agg(**sums, per_host=("per_host", lambda v: v.sum(min_count=1))).reset_index()
+    sums = {
+        "calls": ("calls", "sum"),
+        "tracings": ("tracings", "max"),
+        "self_us": ("self_us", "sum"),
+        "dear": ("dear", "sum"),
+    }
+    out = (
+        rows.groupby("function", sort=False)
+        .agg(**sums, per_host=("per_host", lambda v: v.sum(min_count=1)))
+        .reset_index()
+    )
     out["expensive_percent"] = (out["dear"] / out["self_us"].where(out["self_us"] > 0)).fillna(0.0)
     out["expensive_ms_per_step"] = out["per_host"]
-    out = out.sort_values(["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True)
+    out = out.sort_values(
+        ["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True
+    )
     return out[list(_FUNCTIONS)]
 
 
@@ -326,7 +420,10 @@ def _functions(functions: pd.DataFrame, unit: Unit) -> Check:
     if not len(worst):
         text = f"Calls that are traced or run eagerly take at most {wording.percent(top)} of any tf.function's time."
         return Check("tf_function", top, "no", text, "trace")
-    named = ", ".join(f"{f} ({wording.percent(p)})" for f, p in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True))
+    named = ", ".join(
+        f"{f} ({wording.percent(p)})"
+        for f, p in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True)
+    )
     more = " and more" if len(worst) > 3 else ""
     text = f"tf.functions traced or run eagerly, with the share of their time: {named}{more}."
     if not (worst["expensive_ms_per_step"] > 0).any():

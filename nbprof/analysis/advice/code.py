@@ -8,7 +8,18 @@ from __future__ import annotations
 import re
 
 from nbprof.analysis.advice.checks import LITTLE_16_BIT, PART_HIGH
-from nbprof.analysis.advice.facts import IDLE_PERCENT, KERNELS, OPS, STEP_SHARE, TRACE, AdviceRule, Facts, named, several, short
+from nbprof.analysis.advice.facts import (
+    IDLE_PERCENT,
+    KERNELS,
+    OPS,
+    STEP_SHARE,
+    TRACE,
+    AdviceRule,
+    Facts,
+    named,
+    several,
+    short,
+)
 from nbprof.analysis.advice.step_code import Part
 from nbprof.analysis.rule import (
     ABOUT,
@@ -58,7 +69,9 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
         fix = "-jax.config.update('jax_enable_x64', True)\n+x = jnp.asarray(x, jnp.float32)"
     elif facts.torch:
         fix = "-x = torch.from_numpy(array)\n+x = torch.from_numpy(array).float()  # model.float(), too"
-    return Found(text, limit.severity(share), gain, fix, target=KERNELS if what == "kernel" else OPS)
+    return Found(
+        text, limit.severity(share), gain, fix, target=KERNELS if what == "kernel" else OPS
+    )
 
 
 def _callback(facts: Facts, limit: Threshold) -> Found | None:
@@ -120,7 +133,9 @@ def _attention(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, limit.severity(share), found.ms)
 
 
-VALIDATED = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=50.0)
+VALIDATED = Threshold(
+    "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=50.0
+)
 
 
 def validation(facts: Facts, limit: Threshold) -> Found | None:
@@ -161,7 +176,9 @@ def _tiny(facts: Facts, limit: Threshold) -> Found | None:
         f"{'pass' if facts.unit.whole else facts.unit.noun} reads all weights for only that many. "
         "Could the batch be larger?",
         "low",
-        fix="" if facts.torch and facts.torch_runtime.loader else "+batch_size *= 8  # as accuracy permits",
+        fix=""
+        if facts.torch and facts.torch_runtime.loader
+        else "+batch_size *= 8  # as accuracy permits",
         title="Use a larger batch" if facts.unit.whole else "",
     )
 

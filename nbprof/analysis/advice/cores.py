@@ -48,7 +48,9 @@ _FIX = (
 )
 _FIX_OF_TF_DATA = "-ds = ds.map(fn)\n+ds.map(fn).save(path)  # once, before training\n+ds = tf.data.Dataset.load(path)"
 _FIX_OF_BATCHES = "-batch = make_batch(i)\n+batch = batches[i]  # made once, before training: np.load(path, mmap_mode='r')"
-_CHEAPER_ITEMS = "decode and transform once, before training; workers would not help on this machine"
+_CHEAPER_ITEMS = (
+    "decode and transform once, before training; workers would not help on this machine"
+)
 _REFUTED = "{the} waits less with more workers"
 
 
@@ -109,7 +111,11 @@ class Load:
         a_batch = max(self.wait, work)
         least = 1e-9
         rest = max(self.rest, self.rest_work / max(self.left(workers, machine), least)) + RECEIVE_MS
-        return max(rest, (a_batch + RECEIVE_MS) / workers, (work + self.rest_work) / max(machine.available, least))
+        return max(
+            rest,
+            (a_batch + RECEIVE_MS) / workers,
+            (work + self.rest_work) / max(machine.available, least),
+        )
 
     def left(self, workers: int, machine: Machine) -> float:
         """Cores that are left for the rest of the step while workers run, which need none while they wait for a disk or a network."""
@@ -135,16 +141,24 @@ def workers_for(load: Load, machine: Machine) -> tuple[int, float]:
     return workers, steps[workers]
 
 
-def more_workers_for(step: float, wait: float, workers: int, machine: Machine, of_worker: float = 1.0) -> tuple[int, float]:
+def more_workers_for(
+    step: float, wait: float, workers: int, machine: Machine, of_worker: float = 1.0
+) -> tuple[int, float]:
     """The same for a loader that has workers: as much faster as cores are free, but no faster than without the wait."""
-    faster = max(step - wait, step * min(machine.own / machine.available, 1.0) if machine.available else step)
+    faster = max(
+        step - wait, step * min(machine.own / machine.available, 1.0) if machine.available else step
+    )
     most = workers + int((machine.available - machine.own + _ALMOST) / of_worker)
     needed = min(ceil(workers * step / faster) if faster else workers, most)
     return needed, max(faster, step * workers / max(needed, 1))
 
 
 def fitted(
-    found: pd.DataFrame, measured: Mapping[str, float], loaders: Iterable[LoaderUse], times: Times, unit: Unit = MARKED
+    found: pd.DataFrame,
+    measured: Mapping[str, float],
+    loaders: Iterable[LoaderUse],
+    times: Times,
+    unit: Unit = MARKED,
 ) -> pd.DataFrame:
     """The findings, with numbers and gains that the machine has the cores for, and cheaper items where it has none.
 
@@ -165,7 +179,9 @@ def fitted(
     if not len(found) or times.step <= 0:
         return found
     names = [str(name) for name in found.columns]
-    records = [dict(zip(names, values, strict=True)) for values in found.itertuples(index=False, name=None)]
+    records = [
+        dict(zip(names, values, strict=True)) for values in found.itertuples(index=False, name=None)
+    ]
     rows = [_row(record, machine, uses, times, unit) for record in records]
     kept = [row for row in rows if row is not None]
     if not kept:
@@ -186,7 +202,9 @@ class Times:
     keras: bool = False
 
 
-def _row(row: dict[str, Any], machine: Machine | None, uses: list[LoaderUse], times: Times, unit: Unit) -> dict[str, Any] | None:
+def _row(
+    row: dict[str, Any], machine: Machine | None, uses: list[LoaderUse], times: Times, unit: Unit
+) -> dict[str, Any] | None:
     """A finding, changed where it speaks of what runs beside the steps; None where that would save nothing."""
     rule = row["rule"]
     if rule == "pinned_memory":
@@ -198,22 +216,34 @@ def _row(row: dict[str, Any], machine: Machine | None, uses: list[LoaderUse], ti
     if rule in _OF_OTHERS and generator and loader is not None and loader.kind != TF_DATA:
         # The framework's profiler does not see whose batches these are.
         rule = WORKERS if loader.workers and loader.kind == DATA_LOADER else IN_PROCESS
-        title = "Load batches in worker processes" if rule == IN_PROCESS else "Give the DataLoader more workers"
+        title = (
+            "Load batches in worker processes"
+            if rule == IN_PROCESS
+            else "Give the DataLoader more workers"
+        )
         row = {**row, "title": title, "evidence": _of_loader(str(row["evidence"]), loader)}
     if rule == IN_PROCESS:
         # Keras makes a loader of PyTorch around a dataset of its own: that is the one in the code.
-        written = next((use for use in uses if use.kind == PY_DATASET), loader) if times.keras else loader
+        written = (
+            next((use for use in uses if use.kind == PY_DATASET), loader) if times.keras else loader
+        )
         return _in_process(row, machine, loader, times, unit, written)
     if rule == WORKERS:
         return _with_workers(row, machine, loader, times, unit)
-    if machine is None or not (rule in BESIDE or (rule == "input_bottleneck" and _PARALLEL in str(row["fix"]))):
+    if machine is None or not (
+        rule in BESIDE or (rule == "input_bottleneck" and _PARALLEL in str(row["fix"]))
+    ):
         return row
     return _beside(row, machine, loader, times, unit)
 
 
 def _of_loader(text: str, loader: LoaderUse) -> str:
     """The evidence, with the loader that makes the batches in place of what is said of pipelines of TensorFlow and JAX."""
-    for end in (", and no recorded pipeline prepares it", ", and no tf.data pipeline", " The slowest call took"):
+    for end in (
+        ", and no recorded pipeline prepares it",
+        ", and no tf.data pipeline",
+        " The slowest call took",
+    ):
         head, found, _ = text.partition(end)
         if found:
             text = f"{head.removesuffix('.')}."
@@ -225,7 +255,11 @@ def _of_loader(text: str, loader: LoaderUse) -> str:
 def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
     """The loader that a finding is about: the one that was waited for longest, of those that fit."""
     if rule == IN_PROCESS:
-        fit = [use for use in uses if (use.kind == DATA_LOADER and not use.workers) or use.kind == PY_DATASET]
+        fit = [
+            use
+            for use in uses
+            if (use.kind == DATA_LOADER and not use.workers) or use.kind == PY_DATASET
+        ]
     elif rule == WORKERS:
         fit = [use for use in uses if use.workers and use.kind != TF_DATA]
     else:
@@ -234,7 +268,12 @@ def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
 
 
 def _in_process(
-    row: dict[str, Any], machine: Machine | None, loader: LoaderUse | None, times: Times, unit: Unit, written: LoaderUse | None
+    row: dict[str, Any],
+    machine: Machine | None,
+    loader: LoaderUse | None,
+    times: Times,
+    unit: Unit,
+    written: LoaderUse | None,
 ) -> dict[str, Any]:
     """`loader` is the one that was waited for, `written` the one in the person's code."""
     if machine is None:
@@ -245,9 +284,7 @@ def _in_process(
     gain = min(times.step - step, float(row["gain_ms_per_step"]))
     if gain < WORTH * times.step:
         if load.wait <= 2 * RECEIVE_MS and load.left(1, machine) >= load.rest_cores:
-            text = (
-                f"{row['evidence']} A worker would save little: to send and receive its batch takes about **{wording.millis(RECEIVE_MS)}**."
-            )
+            text = f"{row['evidence']} A worker would save little: to send and receive its batch takes about **{wording.millis(RECEIVE_MS)}**."
             return _cheaper(row, text, _TITLE_SMALL, unit, keras=times.keras)
         text = f"{row['evidence']} {_busy(load, machine, unit)}: workers would take their time from the rest of {unit.the}."
         return _cheaper(row, text, _TITLE, unit, keras=times.keras)
@@ -262,7 +299,9 @@ def _in_process(
     return {**row, "evidence": text, "gain_ms_per_step": gain, "fix": fix}
 
 
-def _with_workers(row: dict[str, Any], machine: Machine | None, loader: LoaderUse | None, times: Times, unit: Unit) -> dict[str, Any]:
+def _with_workers(
+    row: dict[str, Any], machine: Machine | None, loader: LoaderUse | None, times: Times, unit: Unit
+) -> dict[str, Any]:
     workers = loader.workers if loader is not None else None
     if machine is None:
         return {**row, "gain_is": UP_TO}
@@ -271,29 +310,48 @@ def _with_workers(row: dict[str, Any], machine: Machine | None, loader: LoaderUs
     gain = min(times.step - step, float(row["gain_ms_per_step"]))
     if gain < WORTH * times.step or (workers is not None and needed <= workers):
         of = _kept_busy(machine)
-        others = f", and others **{machine.others:.1f}**" if machine.others >= contention.OTHERS * machine.cores else ""
+        others = (
+            f", and others **{machine.others:.1f}**"
+            if machine.others >= contention.OTHERS * machine.cores
+            else ""
+        )
         text = f"{row['evidence']} They and the training process kept {of} busy{others}: more workers would have no free core."
         return _cheaper(row, text, _TITLE, unit)
     free = machine.available - machine.own
     text = f"{row['evidence']} About **{free:.1f}** of the **{machine.cores:.0f}** cores were free: {unit.a} can take about "
     text += f"**{wording.millis(times.step - gain)}**."
-    fix = _code(needed, loader, times, str(row["fix"])) if workers is not None else _plus(max(int(free), 1))
+    fix = (
+        _code(needed, loader, times, str(row["fix"]))
+        if workers is not None
+        else _plus(max(int(free), 1))
+    )
     return {**row, "evidence": text, "gain_ms_per_step": gain, "gain_is": UP_TO, "fix": fix}
 
 
 def _cores_of_worker(times: Times, machine: Machine, loader: LoaderUse | None) -> float:
     """Cores that each worker of a loader keeps busy: less than one where it waits for a disk or a network."""
-    if loader is None or not loader.workers or loader.wait_cores is None or loader.rest_cores is None:
+    if (
+        loader is None
+        or not loader.workers
+        or loader.wait_cores is None
+        or loader.rest_cores is None
+    ):
         return 1.0
-    of_process = loader.wait_cores * times.wait + loader.rest_cores * max(times.step - times.wait, 0.0)
+    of_process = loader.wait_cores * times.wait + loader.rest_cores * max(
+        times.step - times.wait, 0.0
+    )
     of_workers = machine.own * times.step - of_process
     return min(max(of_workers / (loader.workers * times.step), _LEAST_OF_WORKER), 1.0)
 
 
-def _beside(row: dict[str, Any], machine: Machine, loader: LoaderUse | None, times: Times, unit: Unit) -> dict[str, Any] | None:
+def _beside(
+    row: dict[str, Any], machine: Machine, loader: LoaderUse | None, times: Times, unit: Unit
+) -> dict[str, Any] | None:
     """What lets a pipeline run beside the steps, or more of it at a time: all of the work is left, on the cores that there are."""
     load = Load.of(times.step, times.wait, machine, loader)
-    least = (load.wait_work + load.rest_work) / machine.available if machine.available else times.step
+    least = (
+        (load.wait_work + load.rest_work) / machine.available if machine.available else times.step
+    )
     gain = min(float(row["gain_ms_per_step"]), max(times.step - least, 0.0))
     if gain >= float(row["gain_ms_per_step"]):
         return row
@@ -302,14 +360,29 @@ def _beside(row: dict[str, Any], machine: Machine, loader: LoaderUse | None, tim
         return {**row, "evidence": text, "gain_ms_per_step": gain, "gain_is": UP_TO}
     if row["rule"] == "prefetch_missing":
         return None
-    text = f"{row['evidence']} {_busy(load, machine, unit)}: nothing more can run beside {unit.the}."
+    text = (
+        f"{row['evidence']} {_busy(load, machine, unit)}: nothing more can run beside {unit.the}."
+    )
     fix = _FIX_OF_TF_DATA if row["rule"] in ("map_serial", "input_bottleneck") else _FIX_OF_BATCHES
     return {**_cheaper(row, text, _TITLE_BESIDE, unit), "fix": fix}
 
 
-def _cheaper(row: dict[str, Any], text: str, title: str, unit: Unit, *, keras: bool = False) -> dict[str, Any]:
-    fix = _FIX.replace("class Items(Dataset)", "class Batches(keras.utils.PyDataset)") if keras else _FIX
-    return {**row, "evidence": text, "title": title, "fix": fix, "gain_is": UP_TO, "refuted_by": unit.fill(_REFUTED)}
+def _cheaper(
+    row: dict[str, Any], text: str, title: str, unit: Unit, *, keras: bool = False
+) -> dict[str, Any]:
+    fix = (
+        _FIX.replace("class Items(Dataset)", "class Batches(keras.utils.PyDataset)")
+        if keras
+        else _FIX
+    )
+    return {
+        **row,
+        "evidence": text,
+        "title": title,
+        "fix": fix,
+        "gain_is": UP_TO,
+        "refuted_by": unit.fill(_REFUTED),
+    }
 
 
 def without_workers(categories: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
@@ -359,14 +432,23 @@ def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str
         now += ", use_multiprocessing=True" if loader.processes else ""
         return f"-model.fit(Batches({now}))\n+model.fit(Batches(workers={workers}, use_multiprocessing=True))"
     if loader is None or times.keras:
-        return fix.replace("num_workers=1", f"num_workers={workers}").replace("workers=1", f"workers={workers}")
+        return fix.replace("num_workers=1", f"num_workers={workers}").replace(
+            "workers=1", f"workers={workers}"
+        )
     size = "n" if loader.batch_size is None else str(loader.batch_size)
     given = [f"batch_size={size}", *(["shuffle=True"] if loader.shuffle else [])]
-    kept = [*(["pin_memory=True"] if loader.pin_memory else []), *(["persistent_workers=True"] if loader.persistent_workers else [])]
+    kept = [
+        *(["pin_memory=True"] if loader.pin_memory else []),
+        *(["persistent_workers=True"] if loader.persistent_workers else []),
+    ]
     before = [*given, *([f"num_workers={loader.workers}"] if loader.workers else []), *kept]
     added = [] if loader.pin_memory or not times.devices else ["pin_memory=True"]
     # Workers that start anew in each epoch cost a second of it.
-    added += ["persistent_workers=True"] if loader.iterations > 1 and not loader.persistent_workers else []
+    added += (
+        ["persistent_workers=True"]
+        if loader.iterations > 1 and not loader.persistent_workers
+        else []
+    )
     after = [*given, f"num_workers={workers}"]
     more = [*kept, *added]
     rest = ",\n+                    " + ", ".join(more) if more else ""
@@ -374,6 +456,4 @@ def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str
 
 
 def _plus(free: int) -> str:
-    return (
-        f"-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=k + {free})"
-    )
+    return f"-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=k + {free})"

@@ -55,12 +55,22 @@ SHORT_KERNEL_US = 10.0
 ON_HOST_PERCENT = 10.0
 
 # Kernels of PyTorch, of TensorFlow's Eigen and of its own generator ("Relu_GPU_DT_FLOAT_DT_FLOAT_kernel").
-_ELEMENTWISE = re.compile(r"elementwise_kernel|Cwise(?:Unary|Binary|Nullary|Ternary)Op|EigenMetaKernel.*TensorAssignOp|_GPU_DT_\w+_kernel")
+_ELEMENTWISE = re.compile(
+    r"elementwise_kernel|Cwise(?:Unary|Binary|Nullary|Ternary)Op|EigenMetaKernel.*TensorAssignOp|_GPU_DT_\w+_kernel"
+)
 # "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2": how many values a load takes; 8 of 16 bits where sizes allow it.
-_UNALIGNED = re.compile(r"(?:f16|bf16|s16816|s1688|h1688|h16816|half).*_align[12](?:\D|$)", re.IGNORECASE)
+_UNALIGNED = re.compile(
+    r"(?:f16|bf16|s16816|s1688|h1688|h16816|half).*_align[12](?:\D|$)", re.IGNORECASE
+)
 # The same of 8 bits, "cutlass_80_tensorop_i16832gemm_s8_128x128_64x3_tn_align4": 16 values where sizes allow it.
-_UNALIGNED_8_BIT = re.compile(r"(?:tensorop|wmma).*(?:i8816|i8832|i16832|i16864|_[su]8_|e[45]m[23]).*_align[1248](?:\D|$)", re.IGNORECASE)
-_MULTIPLES = {8: "a size is not a multiple of 8 (4 for TF32)", 16: "a size is not a multiple of 16 (of 8-bit values)"}
+_UNALIGNED_8_BIT = re.compile(
+    r"(?:tensorop|wmma).*(?:i8816|i8832|i16832|i16864|_[su]8_|e[45]m[23]).*_align[1248](?:\D|$)",
+    re.IGNORECASE,
+)
+_MULTIPLES = {
+    8: "a size is not a multiple of 8 (4 for TF32)",
+    16: "a size is not a multiple of 16 (of 8-bit values)",
+}
 
 
 def _alignment(facts: Facts, limit: Threshold) -> Found | None:
@@ -101,7 +111,9 @@ _DTYPES = {8: "jnp.bfloat16", 16: "jnp.int8"}
 def _counts(facts: Facts) -> tuple[float, float]:
     """Kernels per step, and their average duration in µs."""
     kernels, whole = facts.computing
-    count = float(kernels["occurrences"].sum()) if len(kernels) and "occurrences" in kernels else 0.0
+    count = (
+        float(kernels["occurrences"].sum()) if len(kernels) and "occurrences" in kernels else 0.0
+    )
     # Steps are counted on each host, so that their product with all devices has the hosts twice.
     hosts = max(int(facts.overview.get("hosts", 1)), 1)
     steps = int(facts.overview["steps"]) * max(int(facts.overview["devices"]), 1) / hosts
@@ -122,7 +134,11 @@ def _compiled(facts: Facts, in_jax: str) -> str:
 def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
     """G11: many kernels so short that launch overhead dominates."""
     each, mean = _counts(facts)
-    if each < limit["kernels"] or mean >= limit["short_us"] or facts.percent["kernel_launch"] >= PART_MODERATE:
+    if (
+        each < limit["kernels"]
+        or mean >= limit["short_us"]
+        or facts.percent["kernel_launch"] >= PART_MODERATE
+    ):
         return None
     gain = facts.compute_ms
     text = (
@@ -140,7 +156,11 @@ def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
 def _elementwise(facts: Facts, limit: Threshold) -> Found | None:
     """G11: kernels of a single elementwise op each, where no compiler fuses them."""
     kernels, whole = facts.computing
-    if not whole or facts.evidence.work is not None or facts.percent["kernel_launch"] >= PART_MODERATE:
+    if (
+        not whole
+        or facts.evidence.work is not None
+        or facts.percent["kernel_launch"] >= PART_MODERATE
+    ):
         return None
     mine = named(kernels, _ELEMENTWISE)
     share = 100 * float(mine["total_us"].sum()) / whole
@@ -161,9 +181,18 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
     busy, (each, mean) = facts.overview.get("device_busy_percent"), _counts(facts)
     bound = limit["busy_torch"] if facts.torch else limit["busy"]
     driver = facts.torch_runtime.of("allocate").ms
-    if busy is None or not limit["used"] <= busy < bound or not each or mean >= limit["short_us"] or facts.percent["input"] >= INPUT_HIGH:
+    if (
+        busy is None
+        or not limit["used"] <= busy < bound
+        or not each
+        or mean >= limit["short_us"]
+        or facts.percent["input"] >= INPUT_HIGH
+    ):
         return None
-    if driver > facts.mean["step_time"] * PART_HIGH / 100 or facts.percent["device_collectives"] >= PART_HIGH:
+    if (
+        driver > facts.mean["step_time"] * PART_HIGH / 100
+        or facts.percent["device_collectives"] >= PART_HIGH
+    ):
         return None
     if facts.percent.get("compile", 0.0) >= PART_HIGH:
         # The device waits for a program or a graph to be made.
@@ -171,7 +200,10 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
     peak, capacity = facts.overview["peak_memory_bytes"], facts.overview["memory_capacity_bytes"]
     if peak and capacity and peak >= limit["room"] * capacity:
         return None
-    if facts.held_up_ms(facts.mean["step_time"]) < limit["host"] * (100 - busy) * facts.mean["step_time"] / 100:
+    if (
+        facts.held_up_ms(facts.mean["step_time"])
+        < limit["host"] * (100 - busy) * facts.mean["step_time"] / 100
+    ):
         # The device waits, but not for the host.
         return None
     text = (
@@ -197,9 +229,18 @@ def _on_cpu(facts: Facts) -> str:
 
 def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
     """Estimated SM efficiency of torch_tb_profiler: kernels with fewer blocks than the device has multiprocessors."""
-    gpus = [d for d in (facts.overview.get("environment") or {}).get("devices", []) if d["kind"] == "GPU" and d.get("cores")]
+    gpus = [
+        d
+        for d in (facts.overview.get("environment") or {}).get("devices", [])
+        if d["kind"] == "GPU" and d.get("cores")
+    ]
     # AMD's runtime states threads where NVIDIA's states blocks.
-    if len(gpus) != 1 or not gpus[0]["architecture"] or not len(facts.kernels) or "grid" not in facts.kernels:
+    if (
+        len(gpus) != 1
+        or not gpus[0]["architecture"]
+        or not len(facts.kernels)
+        or "grid" not in facts.kernels
+    ):
         return None
     cores = int(gpus[0]["cores"])
     kernels, whole = facts.computing
@@ -234,7 +275,11 @@ def one_batch(found: list[Finding]) -> list[Finding]:
 
 def _blocks(grid: Any) -> float:
     parts = [part.strip() for part in str(grid).split(",")]
-    return float(np.prod([float(part) for part in parts])) if parts and all(part.isdecimal() for part in parts) else float("nan")
+    return (
+        float(np.prod([float(part) for part in parts]))
+        if parts and all(part.isdecimal() for part in parts)
+        else float("nan")
+    )
 
 
 def _placement(facts: Facts, limit: Threshold) -> Found | None:
@@ -254,9 +299,18 @@ def _placement(facts: Facts, limit: Threshold) -> Found | None:
 
 def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
     """T12: a device that is idle while the host runs ops or prepares program executions. PyTorch has its own rule."""
-    idle, share, time = facts.overview["device_idle_percent"], facts.percent["host_compute"], facts.mean["host_compute"]
+    idle, share, time = (
+        facts.overview["device_idle_percent"],
+        facts.percent["host_compute"],
+        facts.mean["host_compute"],
+    )
     placed = facts.evidence.placed
-    if idle is None or idle < limit["idle"] or share < limit["moderate"] or (placed is not None and placed.percent >= ON_HOST_PERCENT):
+    if (
+        idle is None
+        or idle < limit["idle"]
+        or share < limit["moderate"]
+        or (placed is not None and placed.percent >= ON_HOST_PERCENT)
+    ):
         return None
     callbacks = facts.evidence.code.callbacks
     # What compiled programs run in Python is a finding of its own.
@@ -310,9 +364,19 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
 
 def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
     """G16: fragmented free memory, when little is free."""
-    peak, capacity, share = (facts.overview["peak_memory_bytes"], facts.overview["memory_capacity_bytes"], facts.evidence.fragmentation)
+    peak, capacity, share = (
+        facts.overview["peak_memory_bytes"],
+        facts.overview["memory_capacity_bytes"],
+        facts.evidence.fragmentation,
+    )
     reserved = facts.evidence.reserved_bytes if facts.torch else peak
-    if share is None or share <= limit["pieces"] or not reserved or not capacity or reserved < limit["full"] * capacity:
+    if (
+        share is None
+        or share <= limit["pieces"]
+        or not reserved
+        or not capacity
+        or reserved < limit["full"] * capacity
+    ):
         return None
     text = (
         f"PyTorch's allocator has **{wording.size(reserved)}** reserved at the peak, **{100 * reserved / capacity:.0f}%** of memory, "
@@ -353,7 +417,11 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
     """A slow worker: its compute takes longer than the others', which wait for it when they communicate."""
     found = facts.evidence.spread
     # What the others wait for is told by the straggler.
-    if facts.evidence.straggler is not None or found is None or facts.percent["device_collectives"] < limit["least"]:
+    if (
+        facts.evidence.straggler is not None
+        or found is None
+        or facts.percent["device_collectives"] < limit["least"]
+    ):
         return None
     more = found.ms - found.mean_ms
     share = 100 * more / found.mean_ms if found.mean_ms else 0.0
@@ -365,9 +433,7 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
         f"**{found.workers}** workers "
         f"(**{wording.millis(found.mean_ms)}**); the others wait for it when they communicate."
     )
-    fix = (
-        "-sampler = RandomSampler(dataset)\n+sampler = torch.utils.data.DistributedSampler(dataset, drop_last=True)  # equal work for each"
-    )
+    fix = "-sampler = RandomSampler(dataset)\n+sampler = torch.utils.data.DistributedSampler(dataset, drop_last=True)  # equal work for each"
     if facts.jax:
         fix = (
             "-batch = pad_last(batch)\n+from jax.sharding import NamedSharding, PartitionSpec\n"
@@ -393,12 +459,21 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
         apart = long.left_out_ms
         text = (
             f"On average **{wording.millis(time)}** pass between {facts.unit.plural}, **{share:.0f}%** of the loop, mostly in "
-            + ("**1** gap of " if long.count == 1 else f"**{long.count:,}** of the gaps, which typically take ")
+            + (
+                "**1** gap of "
+                if long.count == 1
+                else f"**{long.count:,}** of the gaps, which typically take "
+            )
             + f"**{wording.millis(long.typical_ms)}**{'' if long.count == 1 else ' each'}: validation, checkpoints or logging, for example."
         )
         if apart is not None:
             text += f" The longest gap (**{wording.millis(apart)}**) is not counted: it may lie between two loops."
-        return Found(text, facts.level(time), time, "-    if i % 10 == 0:\n+    if i % 100 == 0:\n         validate(model)")
+        return Found(
+            text,
+            facts.level(time),
+            time,
+            "-    if i % 10 == 0:\n+    if i % 100 == 0:\n         validate(model)",
+        )
     text = (
         f"Typically **{wording.millis(time)}** pass between {facts.unit.plural}, **{share:.0f}%** of the "
         f"loop: callbacks, metrics, logging, "

@@ -57,7 +57,10 @@ def in_turn(activity: Activity, steps: pd.DataFrame) -> InTurn | None:
     copies = activity.transfers.frame()
     if not len(copies) or not len(steps):
         return None
-    copies = copies[(activity.texts.values[copies["kind"].to_numpy(np.int64)] == _TO_DEVICE) & (copies["device"] >= 0)]
+    copies = copies[
+        (activity.texts.values[copies["kind"].to_numpy(np.int64)] == _TO_DEVICE)
+        & (copies["device"] >= 0)
+    ]
     count = copies.groupby("host")["device"].nunique()
     if not len(count) or count.max() < 2:
         return None
@@ -72,4 +75,6 @@ def in_turn(activity: Activity, steps: pd.DataFrame) -> InTurn | None:
     total = sum(lengths)
     if len(lengths) < 2 or not total:
         return None
-    return InTurn(len(lengths), total / 1e9 / len(of_host), 1 - Intervals.of_rows(rows).total() / total)
+    return InTurn(
+        len(lengths), total / 1e9 / len(of_host), 1 - Intervals.of_rows(rows).total() / total
+    )

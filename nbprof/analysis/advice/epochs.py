@@ -15,7 +15,16 @@ import pandas as pd
 from nbprof.analysis.advice.tf_data import SOURCES, base
 
 _TURN = re.compile(r"(.*Repeat)\[\d+\](::[^\[]+)")
-_FUNCTIONS = ("Map", "ParallelMap", "MapAndBatch", "Interleave", "ParallelInterleave", "LegacyParallelInterleave", "FlatMap", "Filter")
+_FUNCTIONS = (
+    "Map",
+    "ParallelMap",
+    "MapAndBatch",
+    "Interleave",
+    "ParallelInterleave",
+    "LegacyParallelInterleave",
+    "FlatMap",
+    "Filter",
+)
 _WORTH = (*_FUNCTIONS, "ParseExample", *SOURCES)
 # What is kept already, or need not be the same the next time.
 _KEPT = re.compile("Cache|Snapshot")
@@ -74,21 +83,34 @@ def anew(
     own = nodes[nodes["pipeline"] == slow["pipeline"]]
     if turn := _TURN.match(name):
         place, least = turn[0], turns
-        epochs = own[own["long_name"].str.fullmatch(rf"{re.escape(turn[1])}\[\d+\]{re.escape(turn[2])}")]
+        epochs = own[
+            own["long_name"].str.fullmatch(rf"{re.escape(turn[1])}\[\d+\]{re.escape(turn[2])}")
+        ]
     elif "Repeat" not in name:
         place, least = name.partition("[")[0], iterators
         epochs = nodes[nodes["long_name"] == place]
     else:
         return None
     alike = epochs["calls"].value_counts()
-    below = own[own["long_name"].map(lambda each: each == place or each.startswith((f"{place}::", f"{place}[")))]
+    below = own[
+        own["long_name"].map(
+            lambda each: each == place or each.startswith((f"{place}::", f"{place}["))
+        )
+    ]
     kinds = set(below["long_name"].map(base))
-    if not len(alike) or alike.iloc[0] < least or any(map(_NEW.search, kinds)) or any(map(_KEPT.search, own["long_name"])):
+    if (
+        not len(alike)
+        or alike.iloc[0] < least
+        or any(map(_NEW.search, kinds))
+        or any(map(_KEPT.search, own["long_name"]))
+    ):
         return None
     if kinds & set(_FUNCTIONS) and (not functions or any(map(_VARIES.search, functions))):
         return None
     stated = [params.get(int(each), {}) for each in below["id"]]
-    batch = max((size for one in stated if isinstance(size := one.get("batch_size"), int)), default=0)
+    batch = max(
+        (size for one in stated if isinstance(size := one.get("batch_size"), int)), default=0
+    )
     mine = params.get(int(epochs["id"].iloc[0]), {})
     size = _size(str(mine.get("shapes", "")), str(mine.get("types", "")), batch)
     root = own.loc[own["parent"].isna(), "id"]
@@ -104,6 +126,14 @@ def _size(shapes: str, types: str, batch: int) -> int | None:
     """Bytes of an element, of a batch those of a full one; None where a size is not stated."""
     each = [shape.replace("[?", f"[{batch}", 1) if batch else shape for shape in shapes.split()]
     kinds = types.split()
-    if not each or len(each) != len(kinds) or not all(map(_SHAPE.fullmatch, each)) or not set(kinds) <= set(_BYTES):
+    if (
+        not each
+        or len(each) != len(kinds)
+        or not all(map(_SHAPE.fullmatch, each))
+        or not set(kinds) <= set(_BYTES)
+    ):
         return None
-    return sum(prod(map(int, re.findall(r"\d+", shape))) * _BYTES[kind] for shape, kind in zip(each, kinds, strict=True))
+    return sum(
+        prod(map(int, re.findall(r"\d+", shape))) * _BYTES[kind]
+        for shape, kind in zip(each, kinds, strict=True)
+    )

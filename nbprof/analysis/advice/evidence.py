@@ -330,8 +330,16 @@ def gather(
     """
     reserved = None
     leads = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
-    fragmentation = leads["peak_fragmentation"].iloc[0] if len(leads) and "peak_fragmentation" in leads else None
-    if (fragmentation is None or pd.isna(fragmentation)) and activity.framework is PYTORCH and len(leads):
+    fragmentation = (
+        leads["peak_fragmentation"].iloc[0]
+        if len(leads) and "peak_fragmentation" in leads
+        else None
+    )
+    if (
+        (fragmentation is None or pd.isna(fragmentation))
+        and activity.framework is PYTORCH
+        and len(leads)
+    ):
         free, used = leads["peak_free_bytes"].iloc[0], leads["peak_bytes"].iloc[0]
         if pd.notna(free) and pd.notna(used) and free + used > 0:
             reserved, fragmentation = int(free + used), float(free / (free + used))
@@ -343,21 +351,30 @@ def gather(
         gaps = gaps[np.arange(len(gaps)) != lengths.argmax()]
     return Evidence(
         work=advice_programs.gather(activity),
-        padding=_padding(modules(), compiled) if (activity.devices["kind"] == "TPU").any() else None,
-        fragmentation=None if fragmentation is None or pd.isna(fragmentation) else float(fragmentation),
+        padding=_padding(modules(), compiled)
+        if (activity.devices["kind"] == "TPU").any()
+        else None,
+        fragmentation=None
+        if fragmentation is None or pd.isna(fragmentation)
+        else float(fragmentation),
         reserved_bytes=reserved,
         device_bytes=int(sizes.min()) if len(sizes) else None,
         between_ms=between,
         long_gaps=long_gaps,
-        between_input_ms=_between_input(activity, gaps, marked, np.median if long_gaps is None else np.mean),
+        between_input_ms=_between_input(
+            activity, gaps, marked, np.median if long_gaps is None else np.mean
+        ),
         compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
         tracing=_tracing(activity, counted(steps)),
         programs_per_step=programs_per_step(activity, steps),
         python_calls=PYTHON_CALLS in activity.traits,
         idle_devices=devices_used.idle(activity),
         copies_in_turn=devices_used.in_turn(activity, steps),
-        host_recorded=activity.has_host_ops or PYTHON_CALLS in activity.traits or len(activity.calls) > 0,
-        lost_kernels=(LOST_KERNELS in activity.traits and "kernels" in activity.missing) or mostly_lost(steps) is not None,
+        host_recorded=activity.has_host_ops
+        or PYTHON_CALLS in activity.traits
+        or len(activity.calls) > 0,
+        lost_kernels=(LOST_KERNELS in activity.traits and "kernels" in activity.missing)
+        or mostly_lost(steps) is not None,
         code=step_code.gather(activity, steps),
         unrolled=unrolled.find(activity),
         placed=_placed(activity, ops, kernels, len(steps)),
@@ -394,7 +411,10 @@ def first_calls(calls: pd.DataFrame) -> dict[tuple[str, str], float]:
     """How long the first call of each tf.data pipeline took, in ms, by host and pipeline."""
     first = calls.sort_values("start_ms", kind="stable").drop_duplicates(["host", "pipeline"])
     return {
-        (host, pipeline): time / 1000 for host, pipeline, time in zip(first["host"], first["pipeline"], first["duration_us"], strict=True)
+        (host, pipeline): time / 1000
+        for host, pipeline, time in zip(
+            first["host"], first["pipeline"], first["duration_us"], strict=True
+        )
     }
 
 
@@ -409,12 +429,22 @@ def _tracing(activity: Activity, used: pd.DataFrame) -> int | None:
     rows = activity.functions.frame()
     if not len(rows) or not len(used):
         return None
-    traced = [code for code in rows["mode"].unique().tolist() if str(activity.texts.values[code]).startswith(TRACED)]
+    traced = [
+        code
+        for code in rows["mode"].unique().tolist()
+        if str(activity.texts.values[code]).startswith(TRACED)
+    ]
     rows = rows[rows["mode"].isin(traced)]
     rows = rows[begin_in_steps(rows, used, activity.hosts)]
-    begins = {host: np.sort(mine["start_ms"].to_numpy(np.float64)) for host, mine in used.groupby("host", sort=False)}
+    begins = {
+        host: np.sort(mine["start_ms"].to_numpy(np.float64))
+        for host, mine in used.groupby("host", sort=False)
+    }
     at = (rows["start"] / 1e9).groupby(rows["host"])
-    return sum(len(np.unique(np.searchsorted(begins[activity.hosts[int(str(host))]], mine, side="right"))) for host, mine in at)
+    return sum(
+        len(np.unique(np.searchsorted(begins[activity.hosts[int(str(host))]], mine, side="right")))
+        for host, mine in at
+    )
 
 
 def programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
@@ -434,12 +464,19 @@ def _gaps(steps: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for host, of_host in steps.groupby("host", sort=False) if steps["kind"].nunique() <= 1 else ():
         used = counted(of_host.reset_index(drop=True))
-        start, time = (np.round(used[column].to_numpy(float) * 1e9).astype(np.int64) for column in ("start_ms", "step_time_ms"))
+        start, time = (
+            np.round(used[column].to_numpy(float) * 1e9).astype(np.int64)
+            for column in ("start_ms", "step_time_ms")
+        )
         # The gap over a step that is not counted would be that step.
         next_to = np.diff(used.index.to_numpy()) == 1
         low, high = (start + time)[:-1][next_to], start[1:][next_to]
         rows.append(pd.DataFrame({"host": host, "start": low, "end": np.maximum(low, high)}))
-    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame({"host": [], "start": [], "end": []})
+    return (
+        pd.concat(rows, ignore_index=True)
+        if rows
+        else pd.DataFrame({"host": [], "start": [], "end": []})
+    )
 
 
 def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | None]:
@@ -456,10 +493,14 @@ def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | No
     apart = longest > others
     used = np.delete(gaps, gaps.argmax()) if apart else gaps
     long = used[used > used.mean()]
-    return float(used.mean()), LongGaps(len(long), float(np.median(long)), longest if apart else None)
+    return float(used.mean()), LongGaps(
+        len(long), float(np.median(long)), longest if apart else None
+    )
 
 
-def _between_input(activity: Activity, gaps: pd.DataFrame, marked: Int64s, middle: Callable[[Int64s], Any]) -> float | None:
+def _between_input(
+    activity: Activity, gaps: pd.DataFrame, marked: Int64s, middle: Callable[[Int64s], Any]
+) -> float | None:
     """Median or mean part of the gaps in which the thread of the steps calls an iterator, in ms; None without such calls."""
     mine = activity.iterators.take(np.isin(activity.iterators.lane, marked)).frame()
     if not len(gaps) or not len(mine):
@@ -491,7 +532,15 @@ def _padding(modules: pd.DataFrame, compiled: Mapping[str, Named]) -> Padding | 
     if not len(at_peak):
         return Padding(name, peak, bare)
     one = at_peak.iloc[int((at_peak["size_bytes"] - at_peak["unpadded_bytes"]).to_numpy().argmax())]
-    return Padding(name, peak, bare, str(one["buffer"]), str(one["shape"]), int(one["size_bytes"]), int(one["unpadded_bytes"]))
+    return Padding(
+        name,
+        peak,
+        bare,
+        str(one["buffer"]),
+        str(one["shape"]),
+        int(one["size_bytes"]),
+        int(one["unpadded_bytes"]),
+    )
 
 
 _PRODUCTS = (
@@ -500,22 +549,33 @@ _PRODUCTS = (
 )
 
 
-def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> Placed | None:
+def _placed(
+    activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps: int
+) -> Placed | None:
     """TensorFlow matrix products that ran on the host despite a GPU. One that also ran on the GPU only launched kernels on the host."""
-    if activity.framework in (JAX, PYTORCH) or not len(activity.devices) or not steps or not len(ops):
+    if (
+        activity.framework in (JAX, PYTORCH)
+        or not len(activity.devices)
+        or not steps
+        or not len(ops)
+    ):
         return None
     host = ops[ops["where"] == "host"]
     whole = float(host["self_us"].sum())
     kinds = [kind for kind in host["type"].unique() if re.match(_PRODUCTS, str(kind))]
     mine = host[host["type"].isin(kinds)]
     if len(mine):
-        on_device = set(ops.loc[ops["where"] == "device", "op"].astype(str)) | set(kernels["op"].astype(str) if len(kernels) else ())
+        on_device = set(ops.loc[ops["where"] == "device", "op"].astype(str)) | set(
+            kernels["op"].astype(str) if len(kernels) else ()
+        )
         mine = mine[~mine["op"].astype(str).isin(on_device)]
     if not len(mine) or not whole:
         return None
     worst = mine.iloc[int(mine["self_us"].to_numpy().argmax())]
     own = float(mine["self_us"].sum())
-    return Placed(100 * own / whole, own / 1000 / steps, str(worst["op"]), float(worst["avg_self_us"]))
+    return Placed(
+        100 * own / whole, own / 1000 / steps, str(worst["op"]), float(worst["avg_self_us"])
+    )
 
 
 def straggler(found: pd.DataFrame) -> Straggler | None:
@@ -526,7 +586,14 @@ def straggler(found: pd.DataFrame) -> Straggler | None:
         return None
     row = known.iloc[int(known["cost"].to_numpy(np.float64).argmax())]
     waited_for = str(row["by"]) == COLLECTIVES
-    return Straggler(str(row["host"]), float(row["cost"]), int(row["slowest_in"]), int(row["steps"]), str(row["why"] or ""), waited_for)
+    return Straggler(
+        str(row["host"]),
+        float(row["cost"]),
+        int(row["slowest_in"]),
+        int(row["steps"]),
+        str(row["why"] or ""),
+        waited_for,
+    )
 
 
 def spread(pods: pd.DataFrame) -> Spread | None:

@@ -12,7 +12,15 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.unit import Unit
-from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE, NONE_PERCENT, PART_HIGH, PART_MODERATE, input_class, may_keep_up
+from nbprof.analysis.advice.checks import (
+    INPUT_HIGH,
+    INPUT_MODERATE,
+    NONE_PERCENT,
+    PART_HIGH,
+    PART_MODERATE,
+    input_class,
+    may_keep_up,
+)
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.programs import Work, part_in_16_bit
 from nbprof.analysis.advice.tf_data import SLOW_CALL_US
@@ -23,22 +31,42 @@ from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import JAX, titled
 
 # Names of the functions that Keras's fit, evaluate and predict run.
-_OF_KERAS = ("train_function", "test_function", "predict_function", "one_step_on_", "multi_step_on_")
+_OF_KERAS = (
+    "train_function",
+    "test_function",
+    "predict_function",
+    "one_step_on_",
+    "multi_step_on_",
+)
 
 
 TENSOR_CORES = "Tensor Cores"
 IDLE_PERCENT = 10.0
 """Idle time from which a device is said to wait for the host."""
-_COMMUNICATES = re.compile(r"nccl|rccl|hccl|oneccl|nvshmem|all_?reduce|memcpy|memset|rocclr_(?:copy|fill)", re.IGNORECASE)
+_COMMUNICATES = re.compile(
+    r"nccl|rccl|hccl|oneccl|nvshmem|all_?reduce|memcpy|memset|rocclr_(?:copy|fill)", re.IGNORECASE
+)
 _LONG = 300
 _AMD = re.compile("AMD|Radeon|Instinct")
 
-INPUT_SHARE = Threshold("input ≥ {moderate:g} % of step time (high from {high:g} %)", moderate=INPUT_MODERATE, high=INPUT_HIGH)
-COPIES_SHARE = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=INPUT_MODERATE, high=INPUT_HIGH)
-STEP_SHARE = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_MODERATE, high=PART_HIGH)
+INPUT_SHARE = Threshold(
+    "input ≥ {moderate:g} % of step time (high from {high:g} %)",
+    moderate=INPUT_MODERATE,
+    high=INPUT_HIGH,
+)
+COPIES_SHARE = Threshold(
+    "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=INPUT_MODERATE, high=INPUT_HIGH
+)
+STEP_SHARE = Threshold(
+    "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_MODERATE, high=PART_HIGH
+)
 """Thresholds shared by several rules: TensorFlow Profiler's, for input, copies, and other parts of a step."""
 
-TRACE, KERNELS, OPS = Target("trace", "Trace"), Target("kernels", "GPU kernels"), Target("ops", "Ops")
+TRACE, KERNELS, OPS = (
+    Target("trace", "Trace"),
+    Target("kernels", "GPU kernels"),
+    Target("ops", "Ops"),
+)
 MEMORY, INPUT = Target("memory", "Memory"), Target("input", "Steps & input")
 
 _T = TypeVar("_T")
@@ -111,12 +139,20 @@ class Facts:
     def gpu_busy_percent(self) -> float | None:
         """Percent of step time in which GPUs are busy, where calls of the host that feeds them were recorded as well; else None."""
         busy: float | None = self.overview.get("device_busy_percent")
-        return busy if self._gpus and not self.npu and self.percent["kernel_launch"] + self.percent["host_compute"] else None
+        return (
+            busy
+            if self._gpus
+            and not self.npu
+            and self.percent["kernel_launch"] + self.percent["host_compute"]
+            else None
+        )
 
     @property
     def device_may_be_slower(self) -> bool:
         """Whether the loop may wait for its GPUs when nothing is recorded: recording slows the host, so that they wait for it more."""
-        return self.gpu_busy_percent is not None and may_keep_up(self.gpu_busy_percent, self.framework.slows_host)
+        return self.gpu_busy_percent is not None and may_keep_up(
+            self.gpu_busy_percent, self.framework.slows_host
+        )
 
     @property
     def programs_16_bit_percent(self) -> float | None:
@@ -125,7 +161,9 @@ class Facts:
         Kernel names of libraries and XLA do not always state the precision.
         """
         work = self.work
-        return None if work is None else part_in_16_bit(work.ops["own"], work.ops["narrow"], work.own)
+        return (
+            None if work is None else part_in_16_bit(work.ops["own"], work.ops["narrow"], work.own)
+        )
 
     @cached_property
     def fixed_type_percent(self) -> float:
@@ -136,7 +174,9 @@ class Facts:
     def in_host_memory(self) -> bool:
         """Whether most input and output is moved by the TPU program itself, from and to host memory."""
         moved = self.overview.get("host_transfer_percent") or 0.0
-        return moved >= INPUT_MODERATE and moved > (self.percent["input"] + self.percent["output"]) / 2
+        return (
+            moved >= INPUT_MODERATE and moved > (self.percent["input"] + self.percent["output"]) / 2
+        )
 
     def waits_for_input(self, limit: Threshold) -> bool:
         """Whether steps wait for input, other than the first, in which a pipeline starts.
@@ -144,7 +184,11 @@ class Facts:
         To ask for a batch that is there already takes some microseconds, most of them nbprof's own: that is no wait of a step of 0.2 ms.
         """
         later, wait_us = self.evidence.later_input_percent, 1000 * self.mean["input"]
-        return wait_us > SLOW_CALL_US and self.percent["input"] >= limit["moderate"] and (later is None or later >= limit["moderate"])
+        return (
+            wait_us > SLOW_CALL_US
+            and self.percent["input"] >= limit["moderate"]
+            and (later is None or later >= limit["moderate"])
+        )
 
     def level(self, gain_ms: float) -> str:
         """Severity by the gain, as a share of step time: the levels are those of input."""
@@ -163,7 +207,9 @@ class Facts:
         """
         host, top = self.overview["eager_host_percent"] or 0.0, self.overview.get("top_ops")
         if top is not None and len(top) and self.overview.get("top_ops_where") == "host":
-            host -= float(top["percent"][top["type"].astype(str).str.startswith("__inference_")].sum())
+            host -= float(
+                top["percent"][top["type"].astype(str).str.startswith("__inference_")].sum()
+            )
         return max(host, self.overview["eager_device_percent"] or 0.0)
 
     @cached_property
@@ -180,11 +226,17 @@ class Facts:
     def keras(self) -> bool:
         """Whether Keras runs the steps: one of its functions ran. Without any function, Keras is assumed."""
         functions = self.overview["tf_functions"]["function"].astype(str)
-        return not self.jax and (not len(functions) or bool(functions.str.startswith(_OF_KERAS).any()))
+        return not self.jax and (
+            not len(functions) or bool(functions.str.startswith(_OF_KERAS).any())
+        )
 
     @property
     def _gpus(self) -> list[dict[str, Any]]:
-        return [d for d in (self.overview.get("environment") or {}).get("devices", []) if d["kind"] == "GPU"]
+        return [
+            d
+            for d in (self.overview.get("environment") or {}).get("devices", [])
+            if d["kind"] == "GPU"
+        ]
 
     @property
     def other_devices(self) -> bool:
@@ -195,19 +247,31 @@ class Facts:
     @property
     def _capability(self) -> tuple[int, int] | None:
         """The lowest compute capability of the NVIDIA GPUs; None if unknown."""
-        stated = [str(d["compute_capability"]) for d in self._gpus if d["architecture"] and d["compute_capability"]]
-        known = [(int(major), int(minor)) for major, _, minor in (s.partition(".") for s in stated) if major.isdigit() and minor.isdigit()]
+        stated = [
+            str(d["compute_capability"])
+            for d in self._gpus
+            if d["architecture"] and d["compute_capability"]
+        ]
+        known = [
+            (int(major), int(minor))
+            for major, _, minor in (s.partition(".") for s in stated)
+            if major.isdigit() and minor.isdigit()
+        ]
         return min(known, default=None)
 
     @property
     def tpu(self) -> bool:
         """Whether the devices are TPUs."""
-        return any(d["kind"] == "TPU" for d in (self.overview.get("environment") or {}).get("devices", []))
+        return any(
+            d["kind"] == "TPU" for d in (self.overview.get("environment") or {}).get("devices", [])
+        )
 
     @property
     def npu(self) -> bool:
         """Whether the devices are Ascend NPUs."""
-        return any(d["kind"] == "NPU" for d in (self.overview.get("environment") or {}).get("devices", []))
+        return any(
+            d["kind"] == "NPU" for d in (self.overview.get("environment") or {}).get("devices", [])
+        )
 
     @property
     def before_ampere(self) -> bool:
@@ -218,7 +282,11 @@ class Facts:
     @property
     def only_16_bit_cores(self) -> bool:
         """Whether the matrix units take only 16-bit inputs: NVIDIA before Ampere."""
-        capability = self.runtime.capability if self.runtime is not None and not self.runtime.amd else self._capability
+        capability = (
+            self.runtime.capability
+            if self.runtime is not None and not self.runtime.amd
+            else self._capability
+        )
         return capability is not None and capability < (8, 0)
 
     @property
@@ -232,10 +300,22 @@ class Facts:
         capability = self._capability if self.runtime is None else self.runtime.capability
         if capability is not None and capability < (7, 0):
             return ""
-        amd = any(_AMD.search(str(d["name"])) for d in self._gpus) if self.runtime is None else self.runtime.amd
+        amd = (
+            any(_AMD.search(str(d["name"])) for d in self._gpus)
+            if self.runtime is None
+            else self.runtime.amd
+        )
         # Old files of PyTorch do not say what the GPU is: only kernels that use such units tell that it has some.
-        unnamed = self.runtime is not None and not amd and bool(self._gpus) and capability is None and self._capability is None
-        if unnamed and not (len(self.kernels) and self.kernels["uses_tensor_core"].fillna(False).any()):
+        unnamed = (
+            self.runtime is not None
+            and not amd
+            and bool(self._gpus)
+            and capability is None
+            and self._capability is None
+        )
+        if unnamed and not (
+            len(self.kernels) and self.kernels["uses_tensor_core"].fillna(False).any()
+        ):
             return ""
         return "matrix cores" if amd else "its matrix units" if self.tpu else TENSOR_CORES
 
@@ -243,7 +323,10 @@ class Facts:
     def maybe_input(self) -> bool:
         """Whether no wait for input was recorded, so that unexplained time may be one. Copies to devices are no wait for a batch."""
         waits = self.mean["input"] > (self.evidence.copied_ms or 0.0)
-        return not waits and input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
+        return (
+            not waits
+            and input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
+        )
 
     @property
     def unexplained_percent(self) -> float:
@@ -282,7 +365,11 @@ def short(op: object) -> str:
 def compiled(facts: Facts) -> bool:
     """Whether a compiler made the kernels of a program: torch.compile, or XLA under TensorFlow, as under JAX it always does."""
     used = facts.evidence.in_use
-    return used.compiled if facts.torch else not facts.jax and (used.xla or facts.evidence.work is not None)
+    return (
+        used.compiled
+        if facts.torch
+        else not facts.jax and (used.xla or facts.evidence.work is not None)
+    )
 
 
 AdviceRule: TypeAlias = Rule[Facts, Found]

@@ -64,10 +64,14 @@ def _batch(facts: Facts, limit: Threshold) -> Found | None:
         return None
     by_size: dict[int, float] = {}
     for product in ill:
-        by_size[product.batch] = by_size.get(product.batch, 0.0) + float(work.ops["own"].iloc[product.op])
+        by_size[product.batch] = by_size.get(product.batch, 0.0) + float(
+            work.ops["own"].iloc[product.op]
+        )
     size = max(by_size, key=lambda n: by_size[n])
     full = _up(size, SUBLANES if size < LANES else LANES)
-    gain = facts.of_compute(sum(float(work.ops["own"].iloc[p.op]) * (1 - p.batch / _up(p.batch, SUBLANES)) for p in ill))
+    gain = facts.of_compute(
+        sum(float(work.ops["own"].iloc[p.op]) * (1 - p.batch / _up(p.batch, SUBLANES)) for p in ill)
+    )
     what = "examples" if any(p.spatial for p in ill) else "rows"
     text = (
         f"**{work.share(own):.0f}%** of compute is in products of **{size:,}** {what} per core, which is not a multiple of **{SUBLANES}**. "
@@ -106,7 +110,9 @@ def _fills(size: int, unit: int) -> float:
 
 def _lost(product: Product, unit: int) -> float:
     """The fraction of the matrix unit that a product leaves unused; the compiler may map either outer size to the unit's columns."""
-    return 1 - _fills(product.depth, unit) * max(_fills(product.columns, unit), _fills(product.rows, unit))
+    return 1 - _fills(product.depth, unit) * max(
+        _fills(product.columns, unit), _fills(product.rows, unit)
+    )
 
 
 def _misfits(facts: Facts) -> tuple[list[Product], list[Product]]:
@@ -121,7 +127,9 @@ def _misfits(facts: Facts) -> tuple[list[Product], list[Product]]:
     return small, [p for p in products if p not in small]
 
 
-def _empty(facts: Facts, mine: list[Product], limit: Threshold) -> tuple[str, float, Product, int] | None:
+def _empty(
+    facts: Facts, mine: list[Product], limit: Threshold
+) -> tuple[str, float, Product, int] | None:
     """The cost of products that leave part of the matrix unit unused: evidence, ms per step, the worst product, and the unit."""
     work = facts.work
     if work is None or not mine:
@@ -157,7 +165,10 @@ def _unaligned_products(facts: Facts, limit: Threshold) -> Found | None:
     if (found := _empty(facts, facts.once(_misfits)[1], limit)) is None:
         return None
     text, gain, worst, unit = found
-    bad = next((n for n in (worst.depth, worst.columns, worst.rows) if n % unit), min(worst.depth, worst.columns))
+    bad = next(
+        (n for n in (worst.depth, worst.columns, worst.rows) if n % unit),
+        min(worst.depth, worst.columns),
+    )
     fix = f"-features = {bad}\n+features = {_up(bad, unit)}  # a multiple of {unit}"
     return Found(text, facts.level(gain), gain, fix, f"Round sizes up to multiples of {unit}")
 
@@ -170,7 +181,13 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
     bandwidth = work.ops["bandwidth_fraction"].fillna(0.0).to_numpy(float)
     # A batch that fits neither side of a tile is for `batch_per_core`; of a convolution, the input's features are not known.
     mine = [
-        p for p in _once(work) if p.batch and not p.spatial and not p.batch % SUBLANES and bandwidth[p.op] >= NEAR_ROOF and _padded(p) > 0
+        p
+        for p in _once(work)
+        if p.batch
+        and not p.spatial
+        and not p.batch % SUBLANES
+        and bandwidth[p.op] >= NEAR_ROOF
+        and _padded(p) > 0
     ]
     costs = [float(work.ops["own"].iloc[p.op]) * _padded(p) for p in mine]
     if not mine or work.share(sum(costs)) < limit["lost"]:
@@ -185,7 +202,9 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
         f"features in multiples of {SUBLANES}."
     )
     wide, long = (batch, _up(features, LANES)), (_up(batch, LANES), _up(features, SUBLANES))
-    better, units = min((wide, (SUBLANES, LANES)), (long, (LANES, SUBLANES)), key=lambda one: one[0][0] * one[0][1])
+    better, units = min(
+        (wide, (SUBLANES, LANES)), (long, (LANES, SUBLANES)), key=lambda one: one[0][0] * one[0][1]
+    )
     gain = facts.of_compute(sum(costs))
     fix = f"-batch_per_core, features = {batch}, {features}\n+batch_per_core, features = {better[0]}, {better[1]}"
     return Found(text, facts.level(gain), gain, f"{fix}  # multiples of {units[0]} and {units[1]}")
@@ -193,7 +212,9 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
 
 def _tiled(batch: int, features: int) -> int:
     """The elements of an array of examples by features in tiles; the compiler may put either size along the tile's columns."""
-    return min(_up(batch, SUBLANES) * _up(features, LANES), _up(batch, LANES) * _up(features, SUBLANES))
+    return min(
+        _up(batch, SUBLANES) * _up(features, LANES), _up(batch, LANES) * _up(features, SUBLANES)
+    )
 
 
 def _padded(product: Product) -> float:
@@ -310,7 +331,11 @@ def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
 
 def _layout(facts: Facts, limit: Threshold) -> Found | None:
     """G10: layout changes: known from the ops of compiled programs, otherwise from kernel names."""
-    return _layout_of_kernels(facts, limit) if facts.evidence.work is None else _layout_of_programs(facts, limit)
+    return (
+        _layout_of_kernels(facts, limit)
+        if facts.evidence.work is None
+        else _layout_of_programs(facts, limit)
+    )
 
 
 def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
@@ -333,7 +358,9 @@ def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
             "-dims = ('NCHW', 'OIHW', 'NCHW')\n+dims = ('NHWC', 'HWIO', 'NHWC')  # and arrays to match\n"
             " y = jax.lax.conv_general_dilated(x, w, strides, padding,\n                                  dimension_numbers=dims)"
         )
-    return Found(text, facts.level(gain), gain, fix, "Keep arrays in the layout that ops need", _HLO)
+    return Found(
+        text, facts.level(gain), gain, fix, "Keep arrays in the layout that ops need", _HLO
+    )
 
 
 def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
@@ -354,11 +381,19 @@ def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
     if facts.torch:
         # No bound: other kernels than these get faster in that layout, too.
         gain_is = ABOUT
-        text += " Convolutions prefer channels-last; models in that layout do not need these kernels."
-        fix = (
-            " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
+        text += (
+            " Convolutions prefer channels-last; models in that layout do not need these kernels."
         )
-    return Found(text, facts.level(gain), gain, fix, "Keep arrays in the layout that kernels need", KERNELS, gain_is)
+        fix = " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
+    return Found(
+        text,
+        facts.level(gain),
+        gain,
+        fix,
+        "Keep arrays in the layout that kernels need",
+        KERNELS,
+        gain_is,
+    )
 
 
 _CHANNELS_LAST = "-layout = 'channels_first'\n+layout = 'channels_last'\n x = layers.Conv2D(64, 3, data_format=layout)(x)"
@@ -370,11 +405,18 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
     if work is None or facts.percent["device_compute"] < limit["busy"]:
         return None
     ops = work.ops
-    known = ops[ops["known"].astype(bool) & ops["compute_fraction"].notna() & ops["bandwidth_fraction"].notna()]
+    known = ops[
+        ops["known"].astype(bool)
+        & ops["compute_fraction"].notna()
+        & ops["bandwidth_fraction"].notna()
+    ]
     own = known["own"].astype(float)
     if not len(known) or float(own.sum()) < MOSTLY_KNOWN * work.own:
         return None
-    compute, moved = (float((own * known[name].clip(upper=1.0)).sum() / own.sum()) for name in ("compute_fraction", "bandwidth_fraction"))
+    compute, moved = (
+        float((own * known[name].clip(upper=1.0)).sum() / own.sum())
+        for name in ("compute_fraction", "bandwidth_fraction")
+    )
     if max(compute, moved) >= limit["used"]:
         return None
     best = known[["compute_fraction", "bandwidth_fraction"]].max(axis=1).clip(upper=1.0)
@@ -414,9 +456,15 @@ _CAUSES = {
 
 
 def _cause(category: str) -> str:
-    if any(word in category for word in ("gather", "scatter", "dynamic-slice", "dynamic-update-slice")):
+    if any(
+        word in category for word in ("gather", "scatter", "dynamic-slice", "dynamic-update-slice")
+    ):
         return "gather"
-    return "product" if any(word in category for word in ("convolution", "dot", "gemm", "output fusion")) else "other"
+    return (
+        "product"
+        if any(word in category for word in ("convolution", "dot", "gemm", "output fusion"))
+        else "other"
+    )
 
 
 RULES: tuple[AdviceRule, ...] = (

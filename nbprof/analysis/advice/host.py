@@ -28,7 +28,9 @@ from nbprof.display import wording
 
 PYTHON_CODE = "python_code"
 """The rule that takes the place of `other` where it is known what Python did."""
-_SHARE = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=35.0)
+_SHARE = Threshold(
+    "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=35.0
+)
 _MOST = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=35.0, high=60.0)
 _EAGER_SHARE = Threshold(
     "≥ {moderate:g} % of step time (high from {high:g} %), in ≥ {programs:g} programs per step of JAX, or with ≥ {eager:g} % of op time of "
@@ -40,7 +42,10 @@ _THREADS = Threshold(
     moderate=50.0, large=1e9, busy=0.6,
 )  # fmt: skip
 _PRODUCTS = Threshold(
-    "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {large:g} FLOPs each on average", moderate=40.0, high=70.0, large=1e9
+    "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {large:g} FLOPs each on average",
+    moderate=40.0,
+    high=70.0,
+    large=1e9,
 )
 """Smaller ones spend as much on the conversion to bfloat16 as they gain."""
 _DISPATCH_MS = 0.2
@@ -66,7 +71,12 @@ def _python_code(facts: Facts, limit: Threshold) -> Found | None:
     text = f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in Python code outside ops"
     if top is not None:
         text += f", {100 * top.share:.0f}% of it in {place(top)}"
-    return Found(f"{text}. See p.python.functions for all functions.", limit.severity(share), gain, _VECTORIZE)
+    return Found(
+        f"{text}. See p.python.functions for all functions.",
+        limit.severity(share),
+        gain,
+        _VECTORIZE,
+    )
 
 
 def _always(facts: Facts, part: str) -> float:
@@ -81,7 +91,12 @@ def _always(facts: Facts, part: str) -> float:
 def _waits(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
     share = _always(facts, "waiting")
-    if host is None or host.python is None or host.python.top_waiting is None or share < limit["moderate"]:
+    if (
+        host is None
+        or host.python is None
+        or host.python.top_waiting is None
+        or share < limit["moderate"]
+    ):
         return None
     gain = share * facts.mean["step_time"] / 100
     text = (
@@ -93,7 +108,12 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
 
 def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    if host is None or host.cpu is None or host.cpu.op_calls < 1 or host.parts.get("overhead", 0.0) < limit["moderate"]:
+    if (
+        host is None
+        or host.cpu is None
+        or host.cpu.op_calls < 1
+        or host.parts.get("overhead", 0.0) < limit["moderate"]
+    ):
         return None
     share, cpu = host.parts["overhead"], host.cpu
     gain = share * facts.mean["step_time"] / 100
@@ -110,16 +130,24 @@ def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
 def _tiny_eager_ops(facts: Facts, limit: Threshold) -> Found | None:
     """The same of TensorFlow and JAX, where ops are dispatched one by one: those of a compiled function are not."""
     programs, eager = facts.evidence.programs_per_step, facts.overview.get("eager_host_percent")
-    one_by_one = (programs or 0.0) >= limit["programs"] if facts.jax else (eager or 0.0) >= limit["eager"]
+    one_by_one = (
+        (programs or 0.0) >= limit["programs"] if facts.jax else (eager or 0.0) >= limit["eager"]
+    )
     return _tiny_ops(facts, limit) if one_by_one else None
 
 
 def _idle_cores(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
     # Ops that are too small to be divided gain nothing by more threads.
-    if host is None or host.parts.get("compute", 0.0) < limit["moderate"] or host.products.flops < limit["large"]:
+    if (
+        host is None
+        or host.parts.get("compute", 0.0) < limit["moderate"]
+        or host.products.flops < limit["large"]
+    ):
         return None
-    cores, used, others = (host.contention.get(key, 0.0) for key in ("cores", "own_cores", "other_cores"))
+    cores, used, others = (
+        host.contention.get(key, 0.0) for key in ("cores", "own_cores", "other_cores")
+    )
     if cores < 2 or used + others > limit["busy"] * cores:
         return None
     text = f"**{used:.1f}** of **{cores:.0f}** cores were busy, while {host.parts['compute']:.0f}% of {facts.unit.time} is compute."

@@ -28,7 +28,9 @@ _STATED = re.compile(r"premapped buffer of size\s+([\d.,]+)\s*([KMGT]i?B?|B|byte
 _START = re.compile(r"CreateTpuSystemState.*?took\s+([\d.]+)\s*s", re.IGNORECASE | re.DOTALL)
 _START_EVENT = re.compile(r"CreateTpuSystemState\b|InitializeTpuSystem\b")
 _SETTING = "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'  # bytes, a multiple of 4096"
-_TO_CONSOLE = "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_STDERR_LOG_LEVEL'] = '0'"
+_TO_CONSOLE = (
+    "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_STDERR_LOG_LEVEL'] = '0'"
+)
 PRICE = "uses that much more host memory and makes the TPU system start more slowly"
 """What a larger buffer costs."""
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -41,7 +43,11 @@ def speaks_of_it(texts: Iterable[str]) -> tuple[str, ...]:
 
 def started(trace: Trace) -> float | None:
     """How long the start of the TPU system took, in s; None where no event is one."""
-    codes = [code for code, name in enumerate(trace.names) if "TpuSystem" in name and _START_EVENT.search(name)]
+    codes = [
+        code
+        for code, name in enumerate(trace.names)
+        if "TpuSystem" in name and _START_EVENT.search(name)
+    ]
     if not codes:
         return None
     rows = np.flatnonzero(np.isin(trace.events.name, codes))
@@ -84,7 +90,11 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
     if asked:
         text += f"; a transfer requested **{size_text(asked)}**"
     wanted = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
-    text += f". Its size is **{size_text(size)}**." if size else f". Its size is **{size_text(DEFAULT_BYTES)}** by default."
+    text += (
+        f". Its size is **{size_text(size)}**."
+        if size
+        else f". Its size is **{size_text(DEFAULT_BYTES)}** by default."
+    )
     text += f" A larger one {PRICE}."
     fix = f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{wanted}'"
     return Found(text, "high", fix=fix)
@@ -92,7 +102,9 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
 
 def _start_s(facts: Facts) -> float:
     """How long the TPU system took to start, s; 0 where that is not known."""
-    stated = (float(found.group(1)) for text in facts.evidence.texts if (found := _START.search(text)))
+    stated = (
+        float(found.group(1)) for text in facts.evidence.texts if (found := _START.search(text))
+    )
     return max(stated, default=facts.evidence.tpu_start_s or 0.0)
 
 

@@ -21,7 +21,10 @@ PLACE_OF_RULE = {
     "host_ops": "ops",
     "tiny_ops": "ops",
     "collectives": "collectives",
-    **dict.fromkeys(("loader_none", "loader_in_process", "loader_workers", "input_ahead", "input_copies"), "input"),
+    **dict.fromkeys(
+        ("loader_none", "loader_in_process", "loader_workers", "input_ahead", "input_copies"),
+        "input",
+    ),
 }
 """By rule, the kind of time that its finding speaks of, one of `nbprof.analysis.ranges.PLACES`."""
 LEAST = 0.5
@@ -42,7 +45,9 @@ def named(found: pd.DataFrame, totals: Totals, unit: Unit = MARKED) -> pd.DataFr
     """
     if not len(totals.places) or not len(found):
         return found
-    sentences = [_sentence(totals, PLACE_OF_RULE.get(str(rule), ""), unit) for rule in found["rule"].tolist()]
+    sentences = [
+        _sentence(totals, PLACE_OF_RULE.get(str(rule), ""), unit) for rule in found["rule"].tolist()
+    ]
     return found.assign(evidence=found["evidence"] + sentences)
 
 
@@ -53,7 +58,9 @@ def _sentence(totals: Totals, what: str, unit: Unit) -> str:
     path, part = place
     ms = part * _total(totals, what) / totals.steps / 1e9
     subject = _SUBJECTS.get(what, "that time")
-    return f" **{100 * part:.0f}%** of {subject} is in your range **{path}** ({ms:.2f} ms {unit.per})."
+    return (
+        f" **{100 * part:.0f}%** of {subject} is in your range **{path}** ({ms:.2f} ms {unit.per})."
+    )
 
 
 _SUBJECTS = {
@@ -80,5 +87,7 @@ def innermost(totals: Totals, what: str) -> tuple[str, float] | None:
     rows = rows[rows["own"] >= LEAST * total]
     if not total or not len(rows):
         return None
-    deepest = max(rows.to_dict("records"), key=lambda row: (row["path"].count(SEPARATOR), row["own"]))
+    deepest = max(
+        rows.to_dict("records"), key=lambda row: (row["path"].count(SEPARATOR), row["own"])
+    )
     return deepest["path"].replace(SEPARATOR, "/"), min(deepest["own"] / total, 1.0)

@@ -26,7 +26,9 @@ _NAMES: dict[str, re.Pattern[str]] = {
         r"aten::_fused_(?:adam|adamw|sgd|adagrad)|Fused(?:Adam|AdamW|SGD|Adagrad)|multi_tensor_apply_kernel.*Fused"
     ),
     "backward": re.compile(r"autograd::engine|Backward\d*\Z"),
-    "distributed": re.compile(r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::"),
+    "distributed": re.compile(
+        r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::"
+    ),
     "nccl": re.compile(r"nccl:|ncclDev|ncclKernel"),
     "several_steps": re.compile(r"multi_step_on_"),
     "checkpoints": re.compile(r"CheckpointFunction|rematted_computation|/checkpoint/|/remat\d*/"),

@@ -36,25 +36,29 @@ from nbprof.analysis.rule import (
 from nbprof.display import wording
 
 # Iterators that only pass on elements of their input.
-_HANDS_ON = (
-    r"(Root|Model|MaxIntraOpParallelism|PrivateThreadPool|Options|AssertCardinality|(Finite)?(Take|Skip|Repeat)|ForeverRepeat)(V\d+)?\Z"
-)
+_HANDS_ON = r"(Root|Model|MaxIntraOpParallelism|PrivateThreadPool|Options|AssertCardinality|(Finite)?(Take|Skip|Repeat)|ForeverRepeat)(V\d+)?\Z"
 _COPIES = Threshold(
-    f"{INPUT_SHARE.text}; pipeline work < {{pipeline:percent}} of the wait", **INPUT_SHARE.numbers, pipeline=tf_data.PIPELINE_PART
+    f"{INPUT_SHARE.text}; pipeline work < {{pipeline:percent}} of the wait",
+    **INPUT_SHARE.numbers,
+    pipeline=tf_data.PIPELINE_PART,
 )
 """The pipeline causes the wait if its own work is at least this fraction of it; otherwise copies to the device do."""
-_CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **INPUT_SHARE.numbers, cause=0.2)
+_CAUSE = Threshold(
+    f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **INPUT_SHARE.numbers, cause=0.2
+)
 """A cause counts if it explains at least this fraction of the wait."""
 
-_ARRAYS = Threshold(f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device", **INPUT_SHARE.numbers, copies=0.5)
+_ARRAYS = Threshold(
+    f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device",
+    **INPUT_SHARE.numbers,
+    copies=0.5,
+)
 
 _WORKERS = (
     "+loader = DataLoader(dataset, batch_size=n, num_workers=1,  # more where more cores are free\n"
     "+                    pin_memory=True, persistent_workers=True)"
 )
-_FEWER_BYTES = (
-    "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model"
-)
+_FEWER_BYTES = "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model"
 _FROM_ITERATOR = (
     "+class Batches(torch.utils.data.IterableDataset):\n+    def __iter__(self):\n+        yield from batches  # or what makes them\n"
     "+loader = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=1, pin_memory=True)\n"
@@ -85,19 +89,31 @@ def _without_pipeline(facts: Facts, limit: Threshold) -> bool:
 def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
     """Copies to the device that most of a wait without a pipeline is."""
     copied, size = facts.evidence.copied_ms, facts.evidence.copied_bytes
-    if not _without_pipeline(facts, limit) or copied is None or copied < limit["copies"] * facts.mean["input"]:
+    if (
+        not _without_pipeline(facts, limit)
+        or copied is None
+        or copied < limit["copies"] * facts.mean["input"]
+    ):
         return None
     text = f"{_waits(facts)}, **{wording.millis(copied)}** of it while arrays are copied from host memory to the device"
     text += f" (**{wording.size(size)}** {facts.unit.per})." if size else "."
     first, last = (
-        ("jax.device_put(table)", "state = step(state, batch, table)") if facts.jax else ("tf.constant(table)", "step(batch, table)")
+        ("jax.device_put(table)", "state = step(state, batch, table)")
+        if facts.jax
+        else ("tf.constant(table)", "step(batch, table)")
     )
     fix = f"+table = {first}  # once: what is the same in each step\n for batch in batches:\n     {last}"
-    return Found(text, limit.severity(facts.percent["input"]), min(copied, facts.mean["input"]), fix)
+    return Found(
+        text, limit.severity(facts.percent["input"]), min(copied, facts.mean["input"]), fix
+    )
 
 
 def _input_ahead(facts: Facts, limit: Threshold) -> Found | None:
-    if not _without_pipeline(facts, limit) or not facts.jax or _arrays_copied(facts, _ARRAYS) is not None:
+    if (
+        not _without_pipeline(facts, limit)
+        or not facts.jax
+        or _arrays_copied(facts, _ARRAYS) is not None
+    ):
         return None
     text = f"{_waits(facts)}, and no recorded pipeline prepares it ahead of time."
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
@@ -110,7 +126,11 @@ def _outside_tf_data(facts: Facts, limit: Threshold) -> Found | None:
         return Found(text, level, wait, tf_data.FIT if facts.keras else _LOOP)
     main = _pipeline(facts, limit)
     # The pipeline is Keras's own: the program has no map to parallelize.
-    return Found(f"{_waits(facts)}: {tf_data.FROM_ARRAYS}", level, wait, tf_data.FIT) if main is not None and _of_arrays(main[1]) else None
+    return (
+        Found(f"{_waits(facts)}: {tf_data.FROM_ARRAYS}", level, wait, tf_data.FIT)
+        if main is not None and _of_arrays(main[1])
+        else None
+    )
 
 
 def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
@@ -139,11 +159,19 @@ def _pipeline(facts: Facts, limit: Threshold) -> tuple[pd.Series, pd.DataFrame] 
 def _to_blame(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
     """The pipeline, if it is the user's and the steps wait for its own work."""
     main = _pipeline(facts, INPUT_SHARE)
-    if main is None or _of_arrays(main[1]) or _work(facts, main[1]) < _COPIES["pipeline"] * facts.mean["input"]:
+    if (
+        main is None
+        or _of_arrays(main[1])
+        or _work(facts, main[1]) < _COPIES["pipeline"] * facts.mean["input"]
+    ):
         return None
     # An eager loop spends most of a wait in Python and in the op that asks for the element; that is there with a perfect pipeline, too.
     waited = _waited(facts, main[1])
-    return None if waited is not None and 100 * waited < INPUT_SHARE["moderate"] * facts.mean["step_time"] else main
+    return (
+        None
+        if waited is not None and 100 * waited < INPUT_SHARE["moderate"] * facts.mean["step_time"]
+        else main
+    )
 
 
 def _waited(facts: Facts, nodes: pd.DataFrame) -> float | None:
@@ -199,7 +227,12 @@ def main_pipeline(
         # The host pipeline was not recorded, so nothing is known about it.
         return None
     of = ["host", "pipeline"]
-    shape = nodes.assign(place=_place(nodes)).drop_duplicates([*of, "place"]).groupby(of, sort=False)["place"].agg(tuple)
+    shape = (
+        nodes.assign(place=_place(nodes))
+        .drop_duplicates([*of, "place"])
+        .groupby(of, sort=False)["place"]
+        .agg(tuple)
+    )
     work = nodes.groupby(of, sort=False)["self_ms"].sum()
     most = work.groupby(shape).sum().idxmax()
     alike = shape.index[[s == most for s in shape]]
@@ -208,7 +241,9 @@ def main_pipeline(
     one = _united(one, same)
     first = [first_calls[pair] for pair in alike if pair in first_calls]
     one["first_ms"], one["starts"] = sum(first), len(first)
-    slowest = pipelines[pd.MultiIndex.from_frame(pipelines[["host", "pipeline"]]).isin(alike)].iloc[0]
+    slowest = pipelines[pd.MultiIndex.from_frame(pipelines[["host", "pipeline"]]).isin(alike)].iloc[
+        0
+    ]
     return slowest, one
 
 
@@ -228,12 +263,21 @@ def _united(one: pd.DataFrame, alike: pd.DataFrame) -> pd.DataFrame:
 
     The bottleneck is that of all of them together; of equal ones that of the pipeline itself.
     """
-    sums = alike.groupby(_place(alike)).agg({"self_ms": "sum", "total_ms": "sum", "calls": "sum", "blocking": "any"})
+    sums = alike.groupby(_place(alike)).agg(
+        {"self_ms": "sum", "total_ms": "sum", "calls": "sum", "blocking": "any"}
+    )
     # Of branches that one stands for them which the analysis of the pipeline names.
-    kept = one.assign(place=_place(one)).sort_values("bottleneck", ascending=False, kind="stable").drop_duplicates("place").sort_index()
+    kept = (
+        one.assign(place=_place(one))
+        .sort_values("bottleneck", ascending=False, kind="stable")
+        .drop_duplicates("place")
+        .sort_index()
+    )
     for column in sums.columns:
         kept[column] = kept["place"].map(sums[column])
-    worst = kept.sort_values(["blocking", "self_ms", "bottleneck"], ascending=False, kind="stable").index[0]
+    worst = kept.sort_values(
+        ["blocking", "self_ms", "bottleneck"], ascending=False, kind="stable"
+    ).index[0]
     return kept.assign(bottleneck=kept.index == worst).drop(columns="place")
 
 
@@ -243,7 +287,9 @@ def _bottleneck(facts: Facts) -> tuple[pd.Series, pd.DataFrame, pd.Series, bool]
         return None
     slow = main[1][main[1]["bottleneck"]].iloc[0]
     kind = _kind(slow)
-    serial = kind in ("Map", "Interleave") or (kind == "MapAndBatch" and str(slow["note"]).startswith("1 thread"))
+    serial = kind in ("Map", "Interleave") or (
+        kind == "MapAndBatch" and str(slow["note"]).startswith("1 thread")
+    )
     return *main, slow, serial and not _fills(slow)
 
 
@@ -268,7 +314,14 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
     if (found := facts.once(_bottleneck)) is None:
         return None
     slow, known = found[2], facts.evidence
-    made = epochs.anew(facts.nodes, slow, known.iterators, known.iterator_functions, limit["turns"], limit["iterators"])
+    made = epochs.anew(
+        facts.nodes,
+        slow,
+        known.iterators,
+        known.iterator_functions,
+        limit["turns"],
+        limit["iterators"],
+    )
     if made is None:
         return None
     text = (
@@ -285,8 +338,14 @@ def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
         return None
     slow = found[2]
     kind, above = tf_data.base(str(slow["long_name"])), str(slow["long_name"]).rpartition("::")[0]
-    batch = facts.evidence.iterators.get(int(slow["id"]), {}).get("batch_size") if kind == "MapAndBatch" else 1
-    if not (kind == "MapAndBatch" or (kind in ("Map", "ParallelMap") and _BATCHED.search(above))) or not isinstance(batch, int):
+    batch = (
+        facts.evidence.iterators.get(int(slow["id"]), {}).get("batch_size")
+        if kind == "MapAndBatch"
+        else 1
+    )
+    if not (
+        kind == "MapAndBatch" or (kind in ("Map", "ParallelMap") and _BATCHED.search(above))
+    ) or not isinstance(batch, int):
         return None
     items, took, ran = int(slow["calls"]) * batch, float(slow["self_ms"]), sum(ops.values())
     if not items or ran >= limit["ops"] * took or 1000 * took / items > limit["most_us"]:
@@ -306,7 +365,11 @@ def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
     _, nodes, slow, _ = found
     wait = facts.mean["input"]
     # Branches of a parallel interleave run at once.
-    each = " in each branch of the interleave" if _PARALLEL_BRANCH.search(str(slow["long_name"])) else ""
+    each = (
+        " in each branch of the interleave"
+        if _PARALLEL_BRANCH.search(str(slow["long_name"]))
+        else ""
+    )
     text = f"{_takes(slow, nodes)}, on **1 thread**{each}. {facts.unit.the.capitalize()} waits **{wording.millis(wait)}** for it."
     return Found(text, limit.severity(facts.percent["input"]), wait)
 
@@ -321,15 +384,28 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
     text, fix = (
         (pipeline["advice"], pipeline["fix"])
         if told
-        else tf_data.advice(str(slow["long_name"]), float(pipeline["max_us"]), of_generator=of_generator)
+        else tf_data.advice(
+            str(slow["long_name"]), float(pipeline["max_us"]), of_generator=of_generator
+        )
     )
     kind = _kind(slow)
     if _fills(slow):
         text = "It fills a cache in the first epoch; later epochs read the cache and do not wait like this."
-        return Found(f"{_takes(slow, nodes)}. {text}", "low", fix=_FILLED, title="Record again once the cache is full")
+        return Found(
+            f"{_takes(slow, nodes)}. {text}",
+            "low",
+            fix=_FILLED,
+            title="Record again once the cache is full",
+        )
     # A Prefetch is slow because its buffer was empty.
     title = f"Speed up the input of {kind}" if kind == "Prefetch" else f"Speed up {kind}"
-    return Found(f"{_takes(slow, nodes)}. {text}", limit.severity(facts.percent["input"]), facts.mean["input"], fix, title)
+    return Found(
+        f"{_takes(slow, nodes)}. {text}",
+        limit.severity(facts.percent["input"]),
+        facts.mean["input"],
+        fix,
+        title,
+    )
 
 
 def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
@@ -354,7 +430,11 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
 
 def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
     """What the steps wait for is in none of them: an iterator that is asked before `Trace` begins."""
-    between, wait, step = facts.evidence.between_ms, facts.evidence.between_input_ms, facts.mean["step_time"]
+    between, wait, step = (
+        facts.evidence.between_ms,
+        facts.evidence.between_input_ms,
+        facts.mean["step_time"],
+    )
     if facts.unit.kind == CALL or between is None or wait is None or not between + step:
         return None
     share = 100 * wait / (between + step)
@@ -381,7 +461,10 @@ def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
 def _loaded(facts: Facts, limit: Threshold) -> str:
     """What PyTorch steps wait for: "", "iterator", "workers" of a DataLoader, or its "process"."""
     runtime, wait = facts.torch_runtime, facts.mean["input"]
-    if not facts.waits_for_input(limit) or max(runtime.loader_ms, runtime.iterator_ms) < limit["cause"] * wait:
+    if (
+        not facts.waits_for_input(limit)
+        or max(runtime.loader_ms, runtime.iterator_ms) < limit["cause"] * wait
+    ):
         return ""
     if runtime.loader_ms < limit["cause"] * wait:
         return "iterator"
@@ -393,21 +476,38 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
         return None
     spent = facts.torch_runtime.iterator_ms
     text = f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} is spent in the loop's iterator, which is not a DataLoader."
-    return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent), _pinned(facts, _FROM_ITERATOR))
+    return Found(
+        text,
+        limit.severity(facts.percent["input"]),
+        min(facts.mean["input"], spent),
+        _pinned(facts, _FROM_ITERATOR),
+    )
 
 
 def _pinned(facts: Facts, fix: str) -> str:
     """The code, without pinned memory where no device is that it helps to copy to: there PyTorch warns of it."""
-    return fix if facts.overview["devices"] else fix.replace("pin_memory=True, ", "").replace(", pin_memory=True", "")
+    return (
+        fix
+        if facts.overview["devices"]
+        else fix.replace("pin_memory=True, ", "").replace(", pin_memory=True", "")
+    )
 
 
 def _loader_in_process(facts: Facts, limit: Threshold) -> Found | None:
     text = ", which loads in the training process: with **num_workers=0** nothing is loaded ahead."
-    return replace(_in_loader(facts, limit, text), fix=_pinned(facts, _FROM_PROCESS)) if _loaded(facts, limit) == "process" else None
+    return (
+        replace(_in_loader(facts, limit, text), fix=_pinned(facts, _FROM_PROCESS))
+        if _loaded(facts, limit) == "process"
+        else None
+    )
 
 
 def _loader_workers(facts: Facts, limit: Threshold) -> Found | None:
-    return _in_loader(facts, limit, ", whose workers cannot keep up.") if _loaded(facts, limit) == "workers" else None
+    return (
+        _in_loader(facts, limit, ", whose workers cannot keep up.")
+        if _loaded(facts, limit) == "workers"
+        else None
+    )
 
 
 def _in_loader(facts: Facts, limit: Threshold, why: str) -> Found:

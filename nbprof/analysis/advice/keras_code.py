@@ -16,16 +16,23 @@ _FIXES = {
         "-model.fit(Batches(workers=k, use_multiprocessing=True))\n"
         "+model.fit(Batches(workers=k + 1, use_multiprocessing=True, max_queue_size=20))"
     ),
-    "pinned_memory": ("-model.fit(x, y, batch_size=n)\n+model.fit(torch.utils.data.DataLoader(dataset, batch_size=n, pin_memory=True))"),
+    "pinned_memory": (
+        "-model.fit(x, y, batch_size=n)\n+model.fit(torch.utils.data.DataLoader(dataset, batch_size=n, pin_memory=True))"
+    ),
     "tiny_batch": "-model.fit(x, y, batch_size=2)\n+model.fit(x, y, batch_size=64)  # as accuracy permits",
 }
 """The fix of each rule whose usual one is a DataLoader of the user's."""
 
 _IN_LOADER = "is spent in the DataLoader, which loads in the training process: with **num_workers=0** nothing is loaded ahead."
-_IN_KERAS = "passes while Keras makes the batch in the training process, and nothing is loaded ahead."
+_IN_KERAS = (
+    "passes while Keras makes the batch in the training process, and nothing is loaded ahead."
+)
 """The DataLoader is one that Keras makes around what it is given."""
 
-TITLES = {"loader_none": "Load batches in worker processes", "loader_workers": "Give the data set more workers"}
+TITLES = {
+    "loader_none": "Load batches in worker processes",
+    "loader_workers": "Give the data set more workers",
+}
 
 CATEGORIES = {
     "demanded_file_read": "load in worker processes: a keras.utils.PyDataset with use_multiprocessing=True, a worker for each free core",
@@ -45,12 +52,16 @@ def in_keras(found: pd.DataFrame) -> pd.DataFrame:
     found : DataFrame
         `p.advice`.
     """
-    rows = found["rule"].isin(list(_FIXES)) & found["fix"].astype(str).str.contains("DataLoader(", regex=False)
+    rows = found["rule"].isin(list(_FIXES)) & found["fix"].astype(str).str.contains(
+        "DataLoader(", regex=False
+    )
     if not rows.any():
         return found
     result = found.copy()
     rules = result.loc[rows, "rule"]
     result.loc[rows, "fix"] = rules.map(_FIXES)
-    result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(_IN_LOADER, _IN_KERAS, regex=False)
+    result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(
+        _IN_LOADER, _IN_KERAS, regex=False
+    )
     result.loc[rows, "title"] = rules.map(TITLES).fillna(result.loc[rows, "title"])
     return result

@@ -34,7 +34,8 @@ def in_words_of_npus(found: list[Finding]) -> list[Finding]:
         if one.rule == "other":
             # torch.compile needs a backend of its own there.
             texts["fix"] = texts["fix"].replace(
-                "torch.compile(Model().to(device))", "torch.compile(Model().to(device), backend=npu_backend)"
+                "torch.compile(Model().to(device))",
+                "torch.compile(Model().to(device), backend=npu_backend)",
             )
         out.append(one._replace(**texts))
     return out
@@ -46,14 +47,20 @@ def findings(facts: Facts) -> list[Finding]:
     if rules is None or not len(rules):
         return []
     known = {rule.name: rule for rule in every() if rule.advises}
-    found = rules[(rules["state"] == FOUND) & rules["severity"].isin(_SEVERE) & rules["rule"].isin(list(known))]
+    found = rules[
+        (rules["state"] == FOUND)
+        & rules["severity"].isin(_SEVERE)
+        & rules["rule"].isin(list(known))
+    ]
     out = []
     for _, row in found.iterrows():
         rule = known[str(row["rule"])]
         # What helps is a sentence there, and no code.
         waits = ABOUT if row["about"] in _OF_ALL_TIME else UP_TO
         out.append(
-            replace(rule, name=f"{PREFIX}{rule.name}", fix="", refuted_by=_REFUTED, gain_is=waits).finding(_found(row, facts), facts.unit)
+            replace(
+                rule, name=f"{PREFIX}{rule.name}", fix="", refuted_by=_REFUTED, gain_is=waits
+            ).finding(_found(row, facts), facts.unit)
         )
     return out
 
@@ -61,6 +68,10 @@ def findings(facts: Facts) -> list[Finding]:
 def _found(row: pd.Series, facts: Facts) -> Found:
     # Parts of an iteration and waits are of the time of the device, the others of that of its tasks.
     whole = facts.mean["step_time"] if row["about"] in _OF_ALL_TIME else facts.compute_ms
-    gain = min(float(row["share"]), 1.0) * whole if whole and pd.notna(row["share"]) else float("nan")
-    text = f"{_NUMBER.sub(lambda found: f'**{found.group(0)}**', str(row['evidence']))} {row['fix']}"
+    gain = (
+        min(float(row["share"]), 1.0) * whole if whole and pd.notna(row["share"]) else float("nan")
+    )
+    text = (
+        f"{_NUMBER.sub(lambda found: f'**{found.group(0)}**', str(row['evidence']))} {row['fix']}"
+    )
     return Found(text, str(row["severity"]).lower(), gain, title=str(row["title"]))

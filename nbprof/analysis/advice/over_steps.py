@@ -44,12 +44,23 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
             "Python would look like this."
         )
     fix = f"-if step % {found.every} == 0:\n+if step % {10 * found.every} == 0:\n     save(model)  # or log, or validate"
-    return Found(text, limit.severity(share), found.per_step_ms, fix, f"Do less in every {nth} {facts.unit.noun}")
+    return Found(
+        text,
+        limit.severity(share),
+        found.per_step_ms,
+        fix,
+        f"Do less in every {nth} {facts.unit.noun}",
+    )
 
 
 def _growth(facts: Facts, limit: Threshold) -> Found | None:
     found = facts.evidence.growth
-    if found is None or found.steps < limit["steps"] or found.rising < limit["often"] or found.each < limit["least"] * found.peak:
+    if (
+        found is None
+        or found.steps < limit["steps"]
+        or found.rising < limit["often"]
+        or found.each < limit["least"] * found.peak
+    ):
         return None
     text = (
         f"Memory in use by {found.memory} grows by **{wording.size(found.each)}** {facts.unit.per}, **{wording.size(found.grown)}** over "
@@ -64,7 +75,9 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
         text += f" At this rate memory is full after **{left:,.0f}** more {facts.unit.plural}."
     scalar = "loss.item()" if facts.torch else "float(loss)"
     return Found(
-        text, "high" if left is not None and left < limit["soon"] else "medium", fix=f"-losses.append(loss)\n+losses.append({scalar})"
+        text,
+        "high" if left is not None and left < limit["soon"] else "medium",
+        fix=f"-losses.append(loss)\n+losses.append({scalar})",
     )
 
 

@@ -35,7 +35,11 @@ _WHOLE = 0.95
 
 
 def measured(
-    found: pd.DataFrame, probe: Mapping[str, Any], step_ms: float | None, worth_percent: float, unit: Unit = MARKED
+    found: pd.DataFrame,
+    probe: Mapping[str, Any],
+    step_ms: float | None,
+    worth_percent: float,
+    unit: Unit = MARKED,
 ) -> pd.DataFrame:
     """The findings, with what the input can save at most by the probe; without those on the input where that is nothing.
 
@@ -72,9 +76,16 @@ def measured(
             gain = row["gain_ms_per_step"]
             # A part of the wait stays a part, unless it is more than there is to save.
             all_of_it = not gain < min(_WHOLE * wait, saved)
-            row |= {"evidence": row["evidence"] + said, "gain_ms_per_step": saved if all_of_it else gain}
-            row |= {"gain_is": ABOUT if slowed else UP_TO, "certainty": MEASURED} if all_of_it else {}
+            row |= {
+                "evidence": row["evidence"] + said,
+                "gain_ms_per_step": saved if all_of_it else gain,
+            }
+            row |= (
+                {"gain_is": ABOUT if slowed else UP_TO, "certainty": MEASURED} if all_of_it else {}
+            )
             row["refuted_by"] = "" if _PROBED in row["refuted_by"] else row["refuted_by"]
         rows.append(row)
     out = pd.DataFrame(rows, columns=found.columns)
-    return out.sort_values("gain_ms_per_step", ascending=False, kind="stable", na_position="last", ignore_index=True)
+    return out.sort_values(
+        "gain_ms_per_step", ascending=False, kind="stable", na_position="last", ignore_index=True
+    )

@@ -34,7 +34,18 @@ _MOST_INSTRUCTIONS = 2000
 _TRANSFERS = re.compile(
     r"infeed|outfeed|send|recv|copy-start|copy-done|async|all-|reduce-scatter|collective|ragged-all|megascale|host|while|conditional|call\Z"
 )
-_MOVES = frozenset({"transpose", "reshape", "dynamic-reshape", "bitcast", "bitcast-convert", "convert", "pad", "slice"})
+_MOVES = frozenset(
+    {
+        "transpose",
+        "reshape",
+        "dynamic-reshape",
+        "bitcast",
+        "bitcast-convert",
+        "convert",
+        "pad",
+        "slice",
+    }
+)
 _PLAIN = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
 ELEMENTWISE_KINDS = ("loop fusion", "non-fusion elementwise")
 _BACKWARD = re.compile(r"transpose\(|gradient_tape|Backprop|/grad")
@@ -85,7 +96,9 @@ class Work:
     own: float
     products: list[Product] = field(default_factory=list)
     matrix_unit: int = 0
-    lonely: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"program": [], "own": [], "runs": []}))
+    lonely: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame({"program": [], "own": [], "runs": []})
+    )
     chained: float = 0.0
     chain: str = ""
     chains: int = 0
@@ -113,7 +126,9 @@ def share_of_16_bit(activity: Activity) -> float | None:
     if (most := _most(activity)) is None:
         return None
     found, top = most
-    narrow = pd.array([_look(activity, row, *key).narrow for row, key in enumerate(_keys(top))], dtype="boolean")
+    narrow = pd.array(
+        [_look(activity, row, *key).narrow for row, key in enumerate(_keys(top))], dtype="boolean"
+    )
     return part_in_16_bit(top["own"], narrow, float(found["own"].sum()))
 
 
@@ -139,7 +154,11 @@ def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | Non
     if program is None or place is None:
         return None
     try:
-        shapes = [part for shape in (program.shape(place), *_operands(program, place)) for part in shape.arrays()]
+        shapes = [
+            part
+            for shape in (program.shape(place), *_operands(program, place))
+            for part in shape.arrays()
+        ]
     except ReadError:
         return None
     return any(part.element in ("f64", "c128") and part.elements > 1 for part in shapes)
@@ -149,7 +168,11 @@ def part_in_16_bit(own: pd.Series, narrow: Any, whole: float) -> float | None:
     """Percent of the time `own` in ops with narrow numbers; None if that is known for too little of the `whole`."""
     told = ~pd.isna(narrow)
     time = float(own[told].sum())
-    return 100 * float(own[told][narrow[told].astype(bool)].sum()) / time if time and time >= MOSTLY_KNOWN * whole else None
+    return (
+        100 * float(own[told][narrow[told].astype(bool)].sum()) / time
+        if time and time >= MOSTLY_KNOWN * whole
+        else None
+    )
 
 
 def gather(activity: Activity) -> Work | None:
@@ -171,15 +194,25 @@ def gather(activity: Activity) -> Work | None:
             "runs": top["runs"].astype(float),
             "compute_fraction": rates["normalized_flops_per_second"] / peak_flops,
             "bandwidth_fraction": rates["memory_bytes_per_second"] / peak_bytes,
-            "known": top["flops"].notna() & top["memory"].notna() & ((top["flops"] > 0) | (top["memory"] > 0)),
+            "known": top["flops"].notna()
+            & top["memory"].notna()
+            & ((top["flops"] > 0) | (top["memory"] > 0)),
         }
     )
-    looks = [_look(activity, row, host, ident, name) for row, (host, ident, name) in enumerate(_keys(top))]
+    looks = [
+        _look(activity, row, host, ident, name)
+        for row, (host, ident, name) in enumerate(_keys(top))
+    ]
     table["moves"] = [look.moves for look in looks]
     table["spreads"] = [look.spreads for look in looks]
     table["narrow"] = pd.Series([look.narrow for look in looks], dtype="boolean")
     table["shape"] = [look.shape for look in looks]
-    out = Work(table, whole, [product for look in looks for product in look.products], _matrix_unit(activity))
+    out = Work(
+        table,
+        whole,
+        [product for look in looks for product in look.products],
+        _matrix_unit(activity),
+    )
     out.lonely = _lonely(found, activity)
     out.chained, out.chain, out.chains = _chained(activity, top, table)
     return out
@@ -217,10 +250,14 @@ def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Lo
         left = opcodes - _PLAIN
         shape = program.shape(place)
         products = tuple(
-            made for at in places if program.opcodes[at] in ("dot", "convolution") and (made := _product(program, row, at)) is not None
+            made
+            for at in places
+            if program.opcodes[at] in ("dot", "convolution")
+            and (made := _product(program, row, at)) is not None
         )
         return _Look(
-            ("transpose" in left and left <= _MOVES) or (left == {"copy"} and _relaid(program, place)),
+            ("transpose" in left and left <= _MOVES)
+            or (left == {"copy"} and _relaid(program, place)),
             left == {"broadcast"},
             _narrow(program, place),
             shape.short if not shape.is_tuple else "",
@@ -256,7 +293,11 @@ def _relaid(program: Program, place: int) -> bool:
 
 def _narrow(program: Program, place: int) -> bool | None:
     """Whether an op reads or writes an array of numbers of 16 bits or fewer; None if it has no floating-point arrays."""
-    shapes = [part for shape in (program.shape(place), *_operands(program, place)) for part in shape.arrays()]
+    shapes = [
+        part
+        for shape in (program.shape(place), *_operands(program, place))
+        for part in shape.arrays()
+    ]
     wide = [part for part in shapes if part.element[:1] in ("f", "b", "c") and part.elements > 1]
     return any(part.element_bytes <= 2 for part in wide) if wide else None
 
@@ -273,10 +314,20 @@ def _product(program: Program, row: int, place: int) -> Product | None:
     try:
         if one.opcode == "dot":
             dot = details.dot
-            rows = prod(size for d, size in enumerate(left) if d not in (*dot.lhs_contracting, *dot.lhs_batch))
-            columns = prod(size for d, size in enumerate(right) if d not in (*dot.rhs_contracting, *dot.rhs_batch))
+            rows = prod(
+                size
+                for d, size in enumerate(left)
+                if d not in (*dot.lhs_contracting, *dot.lhs_batch)
+            )
+            columns = prod(
+                size
+                for d, size in enumerate(right)
+                if d not in (*dot.rhs_contracting, *dot.rhs_batch)
+            )
             depth = prod(left[d] for d in dot.lhs_contracting)
-            return Product(row, rows, depth, columns, 0 if backward or dot.lhs_batch else rows, False)
+            return Product(
+                row, rows, depth, columns, 0 if backward or dot.lhs_batch else rows, False
+            )
         dims = details.convolution
         if details.batch_groups > 1 or details.feature_groups > 1:
             return None
@@ -304,13 +355,17 @@ def most_rows(activity: Activity) -> int | None:
             return None
         try:
             for place, opcode in enumerate(program.opcodes):
-                if opcode in ("dot", "convolution") and not _BACKWARD.search(program.instruction(place).op_name):
+                if opcode in ("dot", "convolution") and not _BACKWARD.search(
+                    program.instruction(place).op_name
+                ):
                     made = _product(program, 0, place)
                     if made is None:
                         return None
                     # What is no side of the second matrix: rows, times matrices.
                     most = max(most, program.shape(place).elements // max(made.columns, 1))
-                elif opcode == "custom-call" and "callback" not in program.instruction(place).target:
+                elif (
+                    opcode == "custom-call" and "callback" not in program.instruction(place).target
+                ):
                     # A library may multiply there.
                     return None
         except ReadError:
@@ -323,7 +378,13 @@ def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
     count = found.groupby(["host", "program"], sort=False)["own"].transform("size")
     alone = found[(count == 1) & found["category"].isin(ELEMENTWISE_KINDS)]
     names = [title for title, _ in hlo.titles(activity, alone)]
-    return pd.DataFrame({"program": names, "own": alone["own"].to_numpy(float), "runs": alone["runs"].to_numpy(float)})
+    return pd.DataFrame(
+        {
+            "program": names,
+            "own": alone["own"].to_numpy(float),
+            "runs": alone["runs"].to_numpy(float),
+        }
+    )
 
 
 def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> tuple[float, str, int]:
@@ -375,7 +436,11 @@ def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, lis
             made = []
             for ident in {_source(i, through) for i in operands}:
                 at_producer = program.place_of(ident)
-                if at_producer is not None and origin[ident] == 1 and program.names[at_producer] in names:
+                if (
+                    at_producer is not None
+                    and origin[ident] == 1
+                    and program.names[at_producer] in names
+                ):
                     made.append(program.names[at_producer])
             yield name, made
 

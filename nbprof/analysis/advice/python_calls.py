@@ -49,7 +49,11 @@ def outside_ops(activity: Activity, trace: Trace, steps: pd.DataFrame) -> tuple[
 def _longest(trace: Trace, unexplained: Intervals, *, persons: bool) -> tuple[str, ...]:
     """The functions with the most time in some intervals, of the person's or of all."""
     events = trace.events
-    places = {code: place for code in np.unique(events.name).tolist() if (place := _place(trace.names[code], persons=persons))}
+    places = {
+        code: place
+        for code in np.unique(events.name).tolist()
+        if (place := _place(trace.names[code], persons=persons))
+    }
     rows = np.flatnonzero(np.isin(events.name, list(places)))
     if not len(rows):
         return ()
@@ -64,13 +68,17 @@ def _longest(trace: Trace, unexplained: Intervals, *, persons: bool) -> tuple[st
     total = unexplained.total()
     longest = np.argsort(-by_code, kind="stable")[:MOST].tolist()
     shares = [(code, by_code[code] / total) for code in longest] if total else []
-    return tuple(f"{places[code]} (**{100 * share:.0f}%**)" for code, share in shares if share >= _LEAST)
+    return tuple(
+        f"{places[code]} (**{100 * share:.0f}%**)" for code, share in shares if share >= _LEAST
+    )
 
 
 def _unexplained(activity: Activity, used: pd.DataFrame) -> Intervals:
     """When no op, call or device work of the counted steps was recorded."""
     # Steps may overlap: the union counts each instant once.
-    pieces = Intervals.union(activity.work.start, activity.work.end).pieces_outside(*step_bounds(used))
+    pieces = Intervals.union(activity.work.start, activity.work.end).pieces_outside(
+        *step_bounds(used)
+    )
     return Intervals.union(pieces.start, pieces.end)
 
 

@@ -15,7 +15,9 @@ _WITH_OPTION = "again with this option"
 _NSYS = "-nsys profile python train.py\n+nsys profile --python-sampling=true python train.py  # at a prompt"
 
 
-def in_words_of(found: pd.DataFrame, recorder: str, framework: Framework, form: str = "") -> pd.DataFrame:
+def in_words_of(
+    found: pd.DataFrame, recorder: str, framework: Framework, form: str = ""
+) -> pd.DataFrame:
     """The findings, with the way to record Python calls of who recorded the profile.
 
     Parameters
@@ -34,14 +36,20 @@ def in_words_of(found: pd.DataFrame, recorder: str, framework: Framework, form: 
     if recorder == CELL or not rows.any():
         return found
     result = found.copy()
-    result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(IN_CELL, _WITH_OPTION, regex=False)
+    result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(
+        IN_CELL, _WITH_OPTION, regex=False
+    )
     keyword = "stacks" if "--stacks" in str(result.loc[rows, "fix"].iloc[0]) else "python"
     if recorder == BLOCK:
-        result.loc[rows, "fix"] = f"-with nbprof.profile():\n+with nbprof.profile({keyword}=True):\n     train()"
+        result.loc[rows, "fix"] = (
+            f"-with nbprof.profile():\n+with nbprof.profile({keyword}=True):\n     train()"
+        )
     elif form == "nsys":
         result.loc[rows, "fix"] = _NSYS
     else:
         result.loc[rows, "fix"] = framework.words.record_python_calls
         if not framework.words.record_python_calls:
-            result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(_WITH_OPTION, "with Python calls", regex=False)
+            result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(
+                _WITH_OPTION, "with Python calls", regex=False
+            )
     return result

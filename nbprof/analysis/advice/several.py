@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from nbprof.analysis.advice.checks import INPUT_MODERATE
 from nbprof.analysis.advice.facts import TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ALL, ANY, GPU_GUIDE_CHOICE, INFERRED, TENSORFLOW_JAX, UP_TO, Found, Rule, Shown, Threshold
+from nbprof.analysis.rule import (
+    ALL,
+    ANY,
+    GPU_GUIDE_CHOICE,
+    INFERRED,
+    TENSORFLOW_JAX,
+    UP_TO,
+    Found,
+    Rule,
+    Shown,
+    Threshold,
+)
 from nbprof.display import wording
 
 

@@ -12,7 +12,11 @@ _Settings = Mapping[str, str]
 
 def _allocator(settings: _Settings) -> bool:
     """Whether the allocator of any framework is set up against fragmentation."""
-    expandable = any("expandable_segments:true" in text.lower() for name, text in settings.items() if name.startswith("PYTORCH_"))
+    expandable = any(
+        "expandable_segments:true" in text.lower()
+        for name, text in settings.items()
+        if name.startswith("PYTORCH_")
+    )
     others = settings.get("TF_GPU_ALLOCATOR", ""), settings.get("XLA_PYTHON_CLIENT_ALLOCATOR", "")
     return expandable or any("async" in text for text in others)
 
@@ -46,7 +50,10 @@ def without(found: pd.DataFrame, settings: _Settings, precision: str, cores: flo
         return found
     kept = found[[rule not in done or not done[rule]() for rule in found["rule"]]]
     result = kept if len(kept) == len(found) else kept.reset_index(drop=True)
-    if settings.get("TF_GPU_THREAD_MODE") == "gpu_private" and result["fix"].astype(str).str.contains(_PRIVATE, regex=False).any():
+    if (
+        settings.get("TF_GPU_THREAD_MODE") == "gpu_private"
+        and result["fix"].astype(str).str.contains(_PRIVATE, regex=False).any()
+    ):
         result = result.assign(fix=[_without_threads(str(fix)) for fix in result["fix"]])
     return result
 
@@ -54,4 +61,6 @@ def without(found: pd.DataFrame, settings: _Settings, precision: str, cores: flo
 def _without_threads(fix: str) -> str:
     if _PRIVATE not in fix:
         return fix
-    return "\n".join(line for line in fix.splitlines() if _PRIVATE not in line and line != "+import os")
+    return "\n".join(
+        line for line in fix.splitlines() if _PRIVATE not in line and line != "+import os"
+    )

@@ -71,9 +71,7 @@ _NO_PRODUCT = re.compile(
     r"transpose(?!Params)|nchwToNhwc|nhwcToNchw|tensorTransform|SwapDimension|im2col|col2im|^(?:loop|input|wrapped)_|memcpy|memset",
     re.IGNORECASE,
 )
-_DONATED = (
-    "-def train_step(state, batch):\n+from functools import partial\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
-)
+_DONATED = "-def train_step(state, batch):\n+from functools import partial\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
 
 
 def _launch(facts: Facts, limit: Threshold) -> Found | None:
@@ -107,12 +105,17 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
     )
     if facts.jax:
         # How many programs a recording runs says nothing of a step: they may be one that runs many times.
-        few = facts.evidence.programs_per_step is not None and facts.evidence.programs_per_step < limit["programs"]
+        few = (
+            facts.evidence.programs_per_step is not None
+            and facts.evidence.programs_per_step < limit["programs"]
+        )
         if few or facts.unit.whole:
             # What its kernels are too small for, and what the host does besides, are findings of their own.
             return None
         fix = _DONATED
-        return Found(text, level, time, fix, f"Compile the whole {facts.unit.noun} into one program")
+        return Found(
+            text, level, time, fix, f"Compile the whole {facts.unit.noun} into one program"
+        )
     fix = _fewer_launches(facts)
     title = "Launch fewer, larger kernels"
     if len(facts.pipelines) and not facts.evidence.in_use.private_threads:
@@ -128,9 +131,16 @@ def _fewer_launches(facts: Facts) -> str:
     used = facts.evidence.in_use
     xla = used.xla or facts.evidence.work is not None
     if not facts.keras:
-        return "" if xla else "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
-    options = [*([] if xla else ["jit_compile=True"]), *([] if used.several_steps else ["steps_per_execution=10"])]
-    return f" model.compile(optimizer, loss,\n+              {', '.join(options)})" if options else ""
+        return (
+            "" if xla else "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
+        )
+    options = [
+        *([] if xla else ["jit_compile=True"]),
+        *([] if used.several_steps else ["steps_per_execution=10"]),
+    ]
+    return (
+        f" model.compile(optimizer, loss,\n+              {', '.join(options)})" if options else ""
+    )
 
 
 def _allocator(facts: Facts, limit: Threshold) -> Found | None:
@@ -150,7 +160,9 @@ def _allocator(facts: Facts, limit: Threshold) -> Found | None:
     fix = f"-    torch.cuda.empty_cache()\n{fix}"
     if facts.evidence.in_use.expandable:
         fix = " loss.backward()\n-torch.cuda.empty_cache()"
-    return Found(text, limit.severity(share), min(calls.ms, facts.mean["host_compute"] or calls.ms), fix)
+    return Found(
+        text, limit.severity(share), min(calls.ms, facts.mean["host_compute"] or calls.ms), fix
+    )
 
 
 def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
@@ -158,7 +170,12 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
     eager = facts.overview["eager_host_percent"] or 0.0
     # What the driver's allocator costs is a finding of its own.
     time = facts.mean["host_compute"] - facts.torch_runtime.of("allocate").ms
-    if idle is None or share < limit["moderate"] or eager < limit["eager"] or time < limit["own"] * facts.mean["host_compute"]:
+    if (
+        idle is None
+        or share < limit["moderate"]
+        or eager < limit["eager"]
+        or time < limit["own"] * facts.mean["host_compute"]
+    ):
         return None
     time = facts.held_up_ms(time)
     share = min(share, 100 * time / facts.mean["step_time"])
@@ -177,7 +194,11 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _precision(facts: Facts, limit: Threshold) -> Found | None:
-    half, compute, cores = facts.overview["compute_16bit_percent"], facts.mean["device_compute"], facts.matrix_units
+    half, compute, cores = (
+        facts.overview["compute_16bit_percent"],
+        facts.mean["device_compute"],
+        facts.matrix_units,
+    )
     # Names of kernels tell the width of numbers only where they state it; programs always do.
     programs = facts.programs_16_bit_percent
     half = half if programs is None or half is None else max(half, programs)
@@ -192,7 +213,11 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = f"{only(half)} of device compute is 16-bit. If accuracy permits, use 16-bit ops: they run up to twice as fast"
     work = facts.evidence.work
-    text += ", as they move half the bytes." if work is not None and not work.products and facts.tpu else f", on {cores}."
+    text += (
+        ", as they move half the bytes."
+        if work is not None and not work.products and facts.tpu
+        else f", on {cores}."
+    )
     if fixed >= 1:
         text += f" Hand-written kernels of 32-bit numbers, {fixed:.0f}% of kernel time, are not included: they would have to be rewritten."
     # A TPU has no kernels of its own to show.
@@ -202,7 +227,9 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
 
 def _has_no_product(kernels: pd.DataFrame) -> bool:
     """Whether no op is one that PyTorch's autocast computes in 16 bits: the rest keeps the type of its inputs."""
-    return bool(len(kernels)) and bool((~kernels["op_tensor_core_eligible"]).fillna(value=False).all())
+    return bool(len(kernels)) and bool(
+        (~kernels["op_tensor_core_eligible"]).fillna(value=False).all()
+    )
 
 
 def _in_16_bit(facts: Facts) -> str:
@@ -228,7 +255,10 @@ def _tensor_cores(facts: Facts, limit: Threshold) -> Found | None:
     if not whole or not cores:
         return None
     # Where no op is known, or the name does not tell whether a kernel uses them, nothing is missed for certain.
-    eligible, used = kernels["op_tensor_core_eligible"].fillna(False).astype(bool), kernels["uses_tensor_core"].fillna(True).astype(bool)
+    eligible, used = (
+        kernels["op_tensor_core_eligible"].fillna(False).astype(bool),
+        kernels["uses_tensor_core"].fillna(True).astype(bool),
+    )
     unused = kernels[eligible & ~used]
     unused = unused[~unused["kernel"].astype(str).str.contains(_NO_PRODUCT)]
     share = 100 * float(unused["total_us"].sum()) / whole
@@ -256,7 +286,9 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
         fix = "+jax.config.update('jax_default_matmul_precision', 'tensorfloat32')"
     how = "It needs 16-bit inputs, and channels and batch size that are multiples of 8 (of 16 with 8-bit inputs)."
     if "conv" in op.lower() and facts.matrix_units == TENSOR_CORES:
-        packages = "pip install -U 'jax[cuda13]'" if facts.jax else "pip install -U 'tensorflow[and-cuda]'"
+        packages = (
+            "pip install -U 'jax[cuda13]'" if facts.jax else "pip install -U 'tensorflow[and-cuda]'"
+        )
         how += f" The newest cuDNN uses them for more convolutions: install it with {packages}."
     return how, fix
 
@@ -269,7 +301,10 @@ def _how_of_torch(facts: Facts, op: str) -> tuple[str, str]:
     runtime = facts.torch_runtime
     if not runtime.amd and runtime.capability is not None and runtime.capability >= (8, 0):
         fix = '+torch.set_float32_matmul_precision("high")'
-        return "TF32 lets 32-bit matrix products use them; 16-bit ones need sizes that are multiples of 8, 8-bit ones of 16.", fix
+        return (
+            "TF32 lets 32-bit matrix products use them; 16-bit ones need sizes that are multiples of 8, 8-bit ones of 16.",
+            fix,
+        )
     return "It needs 16-bit inputs and sizes that are multiples of 8 (of 16 with 8-bit inputs).", ""
 
 
@@ -282,11 +317,19 @@ def _eager(facts: Facts, limit: Threshold) -> Found | None:
     share = facts.eager_percent
     if share <= limit["over"]:
         return None
-    fix = "+@jax.jit\n def train_step(batch):" if facts.jax else "+@tf.function\n def train_step(batch):"
+    fix = (
+        "+@jax.jit\n def train_step(batch):"
+        if facts.jax
+        else "+@tf.function\n def train_step(batch):"
+    )
     if facts.jax:
-        text = f"**{share:.0f}%** of op time ran op by op. jax.jit compiles the ops into one program."
+        text = (
+            f"**{share:.0f}%** of op time ran op by op. jax.jit compiles the ops into one program."
+        )
         return Found(text, fix=fix, title=f"Wrap the {_compiled_part(facts.unit)} in jax.jit")
-    text = f"**{share:.0f}%** of op time ran eagerly, op by op. A tf.function runs them as one graph."
+    text = (
+        f"**{share:.0f}%** of op time ran eagerly, op by op. A tf.function runs them as one graph."
+    )
     if facts.keras and len(facts.overview["tf_functions"]):
         fix = "-model.compile(optimizer, loss, run_eagerly=True)\n+model.compile(optimizer, loss)"
     return Found(text, fix=fix, title="Wrap eager code in a tf.function")
@@ -295,7 +338,10 @@ def _eager(facts: Facts, limit: Threshold) -> Found | None:
 def _functions(facts: Facts, limit: Threshold) -> Found | None:
     """Functions that are retraced; tracing in a warm-up step costs the other steps nothing."""
     functions = facts.overview["tf_functions"]
-    worst = functions[(functions["expensive_percent"] >= limit["function"]) & (functions["expensive_ms_per_step"] > 0)]
+    worst = functions[
+        (functions["expensive_percent"] >= limit["function"])
+        & (functions["expensive_ms_per_step"] > 0)
+    ]
     worst = worst.sort_values("expensive_ms_per_step", ascending=False, kind="stable")
     time = float(worst["expensive_ms_per_step"].sum())
     if 100 * time < limit["moderate"] * facts.mean["step_time"]:
@@ -320,7 +366,9 @@ def _outside(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, gain_ms=facts.mean["device_compute"] * share / 100, fix=fix)
 
 
-def _part(category: str, what: str, how: Callable[[Facts], tuple[str, str]]) -> Callable[[Facts, Threshold], Found | None]:
+def _part(
+    category: str, what: str, how: Callable[[Facts], tuple[str, str]]
+) -> Callable[[Facts, Threshold], Found | None]:
     """A check of how large one category of the step is; `how` gives a title and a fix."""
 
     def check(facts: Facts, limit: Threshold) -> Found | None:
@@ -334,7 +382,11 @@ def _part(category: str, what: str, how: Callable[[Facts], tuple[str, str]]) -> 
             return None
         title, fix = how(facts)
         return Found(
-            f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is {said}.", limit.severity(share), time, fix, title
+            f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is {said}.",
+            limit.severity(share),
+            time,
+            fix,
+            title,
         )
 
     return check
@@ -355,7 +407,10 @@ def _overlap(facts: Facts) -> tuple[str, str]:
             "         loss_fn(model(batch)).backward()"
         )
     if facts.jax:
-        return title, "+import os\n+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts"
+        return (
+            title,
+            "+import os\n+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts",
+        )
     return title, (
         "-strategy = tf.distribute.MirroredStrategy()\n+strategy = tf.distribute.MirroredStrategy(\n"
         "+    cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2))"
@@ -364,7 +419,10 @@ def _overlap(facts: Facts) -> tuple[str, str]:
 
 def _fetch(facts: Facts) -> tuple[str, str]:
     if facts.torch:
-        return "", "-print(loss.item())\n+losses.append(loss.detach())  # and print them every 100 steps"
+        return (
+            "",
+            "-print(loss.item())\n+losses.append(loss.detach())  # and print them every 100 steps",
+        )
     return "", "-print(float(loss))\n+losses.append(loss)  # and print them every 100 steps"
 
 
@@ -381,9 +439,7 @@ def _host_memory(facts: Facts, limit: Threshold) -> Found | None:
     share = float(facts.overview["host_transfer_percent"])
     gain = share * facts.mean["step_time"] / 100
     text = f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(gain)}**) goes to moving arrays between device and host memory."
-    text += (
-        f" Copies of arrays that must stay there may be faster with a larger premapped buffer (TPU_PREMAPPED_BUFFER_SIZE), which {PRICE}."
-    )
+    text += f" Copies of arrays that must stay there may be faster with a larger premapped buffer (TPU_PREMAPPED_BUFFER_SIZE), which {PRICE}."
     return Found(text, limit.severity(share), gain)
 
 
@@ -413,12 +469,20 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
 
 
 _EAGER = Threshold("> {over:g} % of op time on host or device", over=MUCH_EAGER)
-_MANY_PROGRAMS = Threshold("≥ {programs:g} programs per step, ≥ {least:g} % of step time between them", programs=10.0, least=PART_HIGH)
+_MANY_PROGRAMS = Threshold(
+    "≥ {programs:g} programs per step, ≥ {least:g} % of step time between them",
+    programs=10.0,
+    least=PART_HIGH,
+)
 
 
 def _jit(facts: Facts, limit: Threshold) -> Found | None:
     """A JAX step that is many programs: what is not in a jit runs op by op."""
-    programs, share, time = facts.evidence.programs_per_step, facts.percent["other"], facts.mean["other"]
+    programs, share, time = (
+        facts.evidence.programs_per_step,
+        facts.percent["other"],
+        facts.mean["other"],
+    )
     if not facts.jax or programs is None or programs < limit["programs"] or share < limit["least"]:
         return None
     text = (
@@ -432,9 +496,7 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
 _LAST_LOOKED_AT = 5
 
 
-_RECORD_HOST_IN_TORCH = (
-    "torch.profiler records the host if its activities include ProfilerActivity.CPU, Nsight Systems with --trace=cuda,nvtx,osrt."
-)
+_RECORD_HOST_IN_TORCH = "torch.profiler records the host if its activities include ProfilerActivity.CPU, Nsight Systems with --trace=cuda,nvtx,osrt."
 _RECORD_HOST_IN_XLA = (
     "XLA's profiler records the host at host_tracer_level 1 or higher (jax.profiler.ProfileOptions, "
     "tf.profiler.experimental.ProfilerOptions)."
@@ -446,19 +508,33 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     time = share * facts.mean["step_time"] / 100
     # What is done in every k-th step alone is a finding of its own.
     rhythm = facts.evidence.periodic
-    always = share - 100 * rhythm.unrecorded_ms / facts.mean["step_time"] if rhythm is not None else share
+    always = (
+        share - 100 * rhythm.unrecorded_ms / facts.mean["step_time"]
+        if rhythm is not None
+        else share
+    )
     # A recording of PyTorch itself takes up to 20 % of a step of small ops, and that is in no op either.
-    if always < limit["torch" if facts.torch else "least"] or _jit(facts, _MANY_PROGRAMS) is not None:
+    if (
+        always < limit["torch" if facts.torch else "least"]
+        or _jit(facts, _MANY_PROGRAMS) is not None
+    ):
         return None
     # Between eager ops there is Python: the finding on these says what to change.
     if not facts.torch and _eager(facts, _EAGER) is not None:
         return None
     gain = time if share <= MOST_UNKNOWN else float("nan")
-    if facts.percent["input"] >= INPUT_MODERATE and len(facts.nodes) and tf_data.works_ahead(facts.nodes["long_name"].astype(str)):
+    if (
+        facts.percent["input"] >= INPUT_MODERATE
+        and len(facts.nodes)
+        and tf_data.works_ahead(facts.nodes["long_name"].astype(str))
+    ):
         # The pipeline has this time for the next batch: without it, the step would wait for that instead.
         gain = float("nan")
     # Around ops and launches, it is longer for their recording.
-    among = facts.gpu_busy_percent is not None and facts.mean["host_compute"] + facts.mean["kernel_launch"] > time / 2
+    among = (
+        facts.gpu_busy_percent is not None
+        and facts.mean["host_compute"] + facts.mean["kernel_launch"] > time / 2
+    )
     gain_is = UP_TO if among else ABOUT
     if not facts.evidence.host_recorded:
         text = (
@@ -476,12 +552,18 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         text += " Python calls were recorded: the trace shows them above and between the ops."
         if facts.evidence.functions:
             text += f" Functions with the most of it: {', '.join(facts.evidence.functions)}."
-        return Found(text, gain_ms=gain, title="Look at the Python calls outside ops", gain_is=gain_is)
+        return Found(
+            text, gain_ms=gain, title="Look at the Python calls outside ops", gain_is=gain_is
+        )
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
     # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.
     steps = (facts.overview.get("steps") or 0) / (facts.overview.get("hosts") or 1)
-    few = "" if facts.jax or facts.unit.kind != STEP or steps < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
+    few = (
+        ""
+        if facts.jax or facts.unit.kind != STEP or steps < _LAST_LOOKED_AT
+        else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
+    )
     what = "record three steps" if few else "record"
     text += f" To see which Python calls take this time, {what} {IN_CELL}; it slows Python down."
     # Nothing but the line: it is copied over the one that is there. To look again saves nothing.

@@ -115,12 +115,19 @@ def gather(activity: Activity, steps: pd.DataFrame) -> StepCode:
         ran = _Ran(activity, used)
         return ran.found() if len(ran.rows) else StepCode()
     percent, op = share_of_64_bit(activity)
-    return StepCode(percent, op, _callbacks(activity, used), most_rows=most_rows(activity) if activity.framework is JAX else None)
+    return StepCode(
+        percent,
+        op,
+        _callbacks(activity, used),
+        most_rows=most_rows(activity) if activity.framework is JAX else None,
+    )
 
 
 def _step_of(activity: Activity, used: pd.DataFrame, table: pd.DataFrame) -> Int64s:
     """The counted step in which each row of a table begins, as a row of `used`; -1 for none."""
-    return step_rows_ps(used, activity.hosts, table["start"].to_numpy(np.int64), table["host"].to_numpy(np.int64))
+    return step_rows_ps(
+        used, activity.hosts, table["start"].to_numpy(np.int64), table["host"].to_numpy(np.int64)
+    )
 
 
 def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
@@ -133,7 +140,9 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
     custom = parts[category == "custom-call"]
     python = [
         part
-        for part, host, program, name in zip(custom.index, custom["host"], custom["program"], custom["name"].astype(str), strict=True)
+        for part, host, program, name in zip(
+            custom.index, custom["host"], custom["program"], custom["name"].astype(str), strict=True
+        )
         if activity.programs is not None
         and (one := activity.programs.find(int(host), int(program), name)) is not None
         and CALLS_PYTHON.search(one.target)
@@ -142,7 +151,10 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
     found = runs[calling]
     names = parts["name"].astype(str).to_numpy()[found["part"].to_numpy(np.int64)]
     if len(found) and not len(activity.python_calls):
-        others = runs[~calling & ~runs["part"].isin(parts.index[category.isin(hlo.CONTAINERS)]).to_numpy(np.bool_)]
+        others = runs[
+            ~calling
+            & ~runs["part"].isin(parts.index[category.isin(hlo.CONTAINERS)]).to_numpy(np.bool_)
+        ]
     else:
         found = activity.python_calls.frame() if len(activity.python_calls) else _py_funcs(activity)
         # What runs for tf.data belongs to no step.
@@ -171,19 +183,28 @@ def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
     What lies in such an op is its own, what lies around it waits for it, and so does a function that another thread called.
     """
     ops = activity.host_ops.frame()
-    kinds = [code for kind, code in activity.types.codes.items() if kind in _FUNCTION_CALLS or kind.startswith("__")]
+    kinds = [
+        code
+        for kind, code in activity.types.codes.items()
+        if kind in _FUNCTION_CALLS or kind.startswith("__")
+    ]
     besides = ops[~ops["dataset"] & ~ops["event"].isin(python["event"]) & ~ops["type"].isin(kinds)]
     parts = []
     for lane, mine in besides.groupby("lane", sort=False):
         own = python[python["lane"] == lane]
         # Spans of a thread are nested, or apart.
-        inner, _ = Intervals.of_rows(own).overlapping(mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64))
+        inner, _ = Intervals.of_rows(own).overlapping(
+            mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
+        )
         apart = np.ones(len(mine), np.bool_)
         apart[inner] = False
         parts.append(mine[apart])
     work = activity.work.frame()
     columns = ["host", "start", "end"]
-    out: pd.DataFrame = pd.concat([work.loc[work["device"] >= 0, columns], *(part[columns] for part in parts)], ignore_index=True)
+    out: pd.DataFrame = pd.concat(
+        [work.loc[work["device"] >= 0, columns], *(part[columns] for part in parts)],
+        ignore_index=True,
+    )
     return out
 
 
@@ -193,12 +214,16 @@ def _on_each_host(found: pd.DataFrame, others: pd.DataFrame) -> tuple[float, flo
     places = ["host", "device"] if "device" in found else ["host"]
     beside = dict(iter(others.groupby(places, sort=False)))
     for at, mine in found.groupby(places, sort=False):
-        spans = pd.concat([mine[["start", "end"]], beside.get(at, others.head(0))[["start", "end"]]])
+        spans = pd.concat(
+            [mine[["start", "end"]], beside.get(at, others.head(0))[["start", "end"]]]
+        )
         kinds = np.repeat(np.asarray([1, 2], np.int16), [len(mine), len(spans) - len(mine)])
         starts, ends = spans["start"].to_numpy(np.int64), spans["end"].to_numpy(np.int64)
         begins, stops, kind = sweep.flatten(starts, ends, kinds)
         alone = (stops - begins)[kind == 1]
-        rows.append((mine["host"].iloc[0], len(mine), Intervals.of_rows(mine).total(), int(alone.sum())))
+        rows.append(
+            (mine["host"].iloc[0], len(mine), Intervals.of_rows(mine).total(), int(alone.sum()))
+        )
     of_devices = pd.DataFrame(rows, columns=["host", "count", "whole", "alone"])
     most = of_devices.loc[of_devices.groupby("host")["whole"].idxmax()]
     return float(most["count"].sum()), float(most["whole"].sum()), float(most["alone"].sum())
@@ -218,7 +243,10 @@ class _Ran:
         self.own = table["device_own"].to_numpy(np.float64) if activity.has_device else self.on_host
         self.is_op = table["kind"].to_numpy() == TORCH_OP
         self.op, self.forward = table["op"].to_numpy(np.int64), table["forward"].to_numpy(np.int64)
-        self.shape, self.types = table["shape"].to_numpy(np.int64), table["types"].to_numpy(np.int64)
+        self.shape, self.types = (
+            table["shape"].to_numpy(np.int64),
+            table["types"].to_numpy(np.int64),
+        )
         self.names = [str(name) for name in activity.ops.values]
         self.texts = [*activity.texts.codes]
         levels = nesting.levels(self.parent.astype(np.int32))[1:] if len(table) else []
@@ -228,7 +256,9 @@ class _Ran:
 
     def found(self) -> StepCode:
         percent, op = self._float64()
-        return StepCode(percent, op, None, self._cells(), self._attention(), self._ungraded(), self._most_rows())
+        return StepCode(
+            percent, op, None, self._cells(), self._attention(), self._ungraded(), self._most_rows()
+        )
 
     def _with_inner(self, these: Flags) -> Flags:
         """Events, and all that lies in them."""
@@ -265,7 +295,12 @@ class _Ran:
         """The time of ops, and of those of the backward pass that belong to them; `own` is that of each."""
         with_backward = these | ((self.forward >= 0) & these[self.forward])
         mine = self.rows[with_backward[self.rows] & self.is_op[self.rows]]
-        return Part(count / self.steps, float(own[mine].sum()) / 1e9 / self.steps, name, len(mine) / self.steps)
+        return Part(
+            count / self.steps,
+            float(own[mine].sum()) / 1e9 / self.steps,
+            name,
+            len(mine) / self.steps,
+        )
 
     def _float64(self) -> tuple[float | None, str]:
         """Percent of op time on tensors of float64, and the op with the most. What has no dimensions may be a Python number."""
@@ -274,7 +309,10 @@ class _Ran:
             return None, ""
         first, kind = unique_rows(self.types[rows], self.shape[rows])
         kinds = zip(self.types[rows[first]].tolist(), self.shape[rows[first]].tolist(), strict=True)
-        wide = np.array([_on_float64(self._parsed(types), self._parsed(shapes)) for types, shapes in kinds], np.bool_)
+        wide = np.array(
+            [_on_float64(self._parsed(types), self._parsed(shapes)) for types, shapes in kinds],
+            np.bool_,
+        )
         mine = rows[wide[kind]]
         whole = float(self.own[rows].sum())
         if not whole:
@@ -284,7 +322,9 @@ class _Ran:
 
     def _cells(self) -> Part | None:
         """Cells that no op runs over a whole sequence: Python calls each."""
-        cells = self._called(_CELL) & ~self._with_inner(np.isin(np.arange(len(self.op)), self._of(*_RECURRENT)))
+        cells = self._called(_CELL) & ~self._with_inner(
+            np.isin(np.arange(len(self.op)), self._of(*_RECURRENT))
+        )
         at = self.rows[cells[self.rows] & (self.forward[self.rows] < 0)]
         if not len(at):
             return None
@@ -304,7 +344,9 @@ class _Ran:
                 continue
             first, last = int(products[after - 1]), int(products[after])
             over: list[int] = next(iter(self._shapes(row)), [])
-            if self.step[first] == self.step[last] and _attends(self._shapes(first)[-2:], over, self._shapes(last)):
+            if self.step[first] == self.step[last] and _attends(
+                self._shapes(first)[-2:], over, self._shapes(last)
+            ):
                 mine[first : last + 1] = True
                 count += 1
         return self._part(self.own, count, mine) if count else None
@@ -330,15 +372,30 @@ class _Ran:
         others = others[[weights[row] in model for row in others.tolist()]]
         begin = pd.Series(self.start[others]).groupby(self.step[others]).min()
         end = pd.Series(self.end[others]).groupby(self.step[others]).max()
-        outer = self.rows[self.is_op[self.rows] & ~self.numbered[self.rows] & ~update[self.rows] & (self.forward[self.rows] < 0)]
+        outer = self.rows[
+            self.is_op[self.rows]
+            & ~self.numbered[self.rows]
+            & ~update[self.rows]
+            & (self.forward[self.rows] < 0)
+        ]
         own = self.own[outer]
         of = self.step[outer]
-        inside = (self.start[outer] >= begin.reindex(of).to_numpy()) & (self.start[outer] <= end.reindex(of).to_numpy())
-        return Part(len(begin) / self.steps, float(own[inside].sum()) / 1e9 / self.steps, "", float(inside.sum()) / self.steps)
+        inside = (self.start[outer] >= begin.reindex(of).to_numpy()) & (
+            self.start[outer] <= end.reindex(of).to_numpy()
+        )
+        return Part(
+            len(begin) / self.steps,
+            float(own[inside].sum()) / 1e9 / self.steps,
+            "",
+            float(inside.sum()) / self.steps,
+        )
 
     def _most_rows(self) -> int | None:
         products = self._of(*_PRODUCTS, *_BATCHED)
-        rows = [self._rows_of(row) for row in products[(self.forward[products] < 0) & self.numbered[products]].tolist()]
+        rows = [
+            self._rows_of(row)
+            for row in products[(self.forward[products] < 0) & self.numbered[products]].tolist()
+        ]
         # What runs inside a recurrent layer is not recorded, nor how many rows it has; 0 rows are unknown.
         return None if not rows or 0 in rows or len(self._of(*_RECURRENT)) else max(rows)
 
@@ -349,7 +406,11 @@ class _Ran:
         given: list[int] = shapes[at] if len(shapes) > at else []
         if not given:
             return 0
-        return prod(given[:1] + given[2:]) if self.names[int(self.op[row])] == "aten::convolution" else prod(given[:-1])
+        return (
+            prod(given[:1] + given[2:])
+            if self.names[int(self.op[row])] == "aten::convolution"
+            else prod(given[:-1])
+        )
 
     def _weights(self, row: int) -> str:
         shapes = self._shapes(row)
@@ -358,12 +419,25 @@ class _Ran:
 
 
 def _on_float64(types: Iterable[Any], shapes: Iterable[Any]) -> bool:
-    return any(kind in ("double", "c10::complex<double>") and bool(shape) for kind, shape in zip(types, shapes, strict=False))
+    return any(
+        kind in ("double", "c10::complex<double>") and bool(shape)
+        for kind, shape in zip(types, shapes, strict=False)
+    )
 
 
 def _attends(factors: list[Any], over: list[int], then: list[Any]) -> bool:
     """Whether products of these shapes and a softmax between them are attention of several queries."""
-    if len(factors) != 2 or not then or len(over) < 3 or any(len(one) != 3 for one in (*factors, then[0])):
+    if (
+        len(factors) != 2
+        or not then
+        or len(over) < 3
+        or any(len(one) != 3 for one in (*factors, then[0]))
+    ):
         return False
     scores = [factors[0][0], factors[0][1], factors[1][2]]
-    return scores == then[0] and scores[1:] == over[-2:] and prod(scores) == prod(over) and scores[1] > 1
+    return (
+        scores == then[0]
+        and scores[1:] == over[-2:]
+        and prod(scores) == prod(over)
+        and scores[1] > 1
+    )

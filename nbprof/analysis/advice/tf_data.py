@@ -46,12 +46,36 @@ _FILES = {
     "FixedLengthRecord": "tf.data.FixedLengthRecordDataset",
 }
 SOURCES = (
-    *("TFRecord", "SSTable", "RecordIO", "ArrayRecord", "Spanner", "TFColumn", "SleepwalkRemoteDataset", "TextLine"),
-    *("StitchedTimelineDataset", "DateKeyDataset", "CapacitorProto", "LMDB", "ExternalDataset", "PearModel", "FixedLengthRecord", "CSV"),
+    *(
+        "TFRecord",
+        "SSTable",
+        "RecordIO",
+        "ArrayRecord",
+        "Spanner",
+        "TFColumn",
+        "SleepwalkRemoteDataset",
+        "TextLine",
+    ),
+    *(
+        "StitchedTimelineDataset",
+        "DateKeyDataset",
+        "CapacitorProto",
+        "LMDB",
+        "ExternalDataset",
+        "PearModel",
+        "FixedLengthRecord",
+        "CSV",
+    ),
     *("SyntheticDatasetOp", "Sql"),
 )
 _IN_MEMORY = ("FromTensor", "Tensor", "TensorSlice", "SparseTensorSlice")
-_REMOTE = ("GuzzlerDataGuzzlerRemoteDataset", "ReverbDataset", "DatasetSampleGame", "Courier", "ReverbEpisodeDataset")
+_REMOTE = (
+    "GuzzlerDataGuzzlerRemoteDataset",
+    "ReverbDataset",
+    "DatasetSampleGame",
+    "Courier",
+    "ReverbEpisodeDataset",
+)
 _PLAIN = {
     "Filter": "It tests elements one by one on a single thread. Filter earlier, while elements are cheap, or filter the files.",
     "Batch": "It copies elements into the batch one by one. Copy in parallel, or produce fewer, larger elements.",
@@ -133,13 +157,24 @@ def note(params: Mapping[str, object], long_name: str) -> str:
     texts = []
     if (count := threads(params, base(long_name))) is not None:
         texts.append("1 thread" if count == 1 else f"{count} threads")
-    for key, word in (("batch_size", "batch"), ("buffer_size", "buffer"), ("cycle_length", "cycle")):
+    for key, word in (
+        ("batch_size", "batch"),
+        ("buffer_size", "buffer"),
+        ("cycle_length", "cycle"),
+    ):
         if key in params and str(params[key]) != str(AUTOTUNE):
             texts.append(f"{word} {params[key]}")
     return ", ".join(texts)
 
 
-AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
+AHEAD = (
+    "Prefetch",
+    "MapAndBatch",
+    "ParallelMap",
+    "ParallelBatch",
+    "ParallelInterleave",
+    "DataService",
+)
 """Iterators that make elements before they are asked for."""
 
 
@@ -154,7 +189,11 @@ def over_generator(long_name: str, names: Iterable[str]) -> bool:
 
 
 def advice(
-    long_name: str, max_us: float, params: Mapping[str, object] | None = None, of_arrays: bool = False, of_generator: bool = False
+    long_name: str,
+    max_us: float,
+    params: Mapping[str, object] | None = None,
+    of_arrays: bool = False,
+    of_generator: bool = False,
 ) -> tuple[str, str]:
     """What helps a pipeline with this bottleneck, and the code for it ('' if there is none).
 
@@ -180,14 +219,20 @@ def advice(
     if long_name.startswith(OF_DEVICE):
         text, fix = ON_DEVICE, ""
     else:
-        text, fix = (f"{FROM_ARRAYS} Give it a tf.data dataset instead.", FIT) if of_arrays else _by_kind(known, params)
+        text, fix = (
+            (f"{FROM_ARRAYS} Give it a tf.data dataset instead.", FIT)
+            if of_arrays
+            else _by_kind(known, params)
+        )
     return f"{head}, most of it in **{kind}**. {text}", fix
 
 
 def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
     count = threads(params, kind)
     if kind in _PARALLEL or (kind in ASYNC and count == 1 and kind != "Prefetch"):
-        return "It runs on a single thread: run it in parallel.", _PARALLEL_FIX.get(kind, _PARALLEL_FIX["Map"])
+        return "It runs on a single thread: run it in parallel.", _PARALLEL_FIX.get(
+            kind, _PARALLEL_FIX["Map"]
+        )
     if kind in SOURCES:
         reader = _FILES.get(kind, "tf.data.TFRecordDataset")
         return (
@@ -267,7 +312,9 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
         fix = f"-ds = {call}, num_parallel_calls={count})\n+ds = {call}, num_parallel_calls=tf.data.AUTOTUNE)"
     if str(params.get("deterministic", "")).lower() in ("1", "true"):
         text += " It preserves element order, so one slow element holds up all that follow: deterministic=False avoids this."
-        fix = fix or f" ds = {call}, num_parallel_calls=tf.data.AUTOTUNE,\n+    deterministic=False)"
+        fix = (
+            fix or f" ds = {call}, num_parallel_calls=tf.data.AUTOTUNE,\n+    deterministic=False)"
+        )
     if kind == "ParseExample":
         text += f" {_PLAIN[kind]}"
     if "Interleave" in kind and isinstance(params.get("cycle_length"), int):
@@ -326,27 +373,48 @@ def cause(waits: Waits, device: bool, unit: Unit = MARKED) -> Cause:
     if not waits.step > 0 or math.isnan(waits.input):
         return NO_CAUSE
     little = INPUT_MODERATE * waits.step / 100
-    calls = None if waits.work is None else f"the calls of tf.data take only {wording.millis(waits.work)}"
+    calls = (
+        None
+        if waits.work is None
+        else f"the calls of tf.data take only {wording.millis(waits.work)}"
+    )
     if waits.input < little:
         if not waits.hidden:
             share = wording.percent(100 * waits.input / waits.step)
-            return Cause(HARDLY, f"Only {share} of {unit.time} is spent waiting for input: little can be gained here.")
+            return Cause(
+                HARDLY,
+                f"Only {share} of {unit.time} is spent waiting for input: little can be gained here.",
+            )
         if calls is None or waits.work is None or waits.work >= little:
             return NO_CAUSE
-        return Cause(HARDLY, f"{calls[0].upper()}{calls[1:]} of {wording.millis(waits.step)} {unit.per}: little can be gained here.")
+        return Cause(
+            HARDLY,
+            f"{calls[0].upper()}{calls[1:]} of {wording.millis(waits.step)} {unit.per}: little can be gained here.",
+        )
     if waits.work is None:
         return NO_CAUSE
     said = f"{unit.the.capitalize()} waits {wording.millis(waits.input)} for input, but "
     if waits.work < PIPELINE_PART * waits.input:
-        rest = "copying batches to the device. Copy less, ahead of time." if device else "not their work."
+        rest = (
+            "copying batches to the device. Copy less, ahead of time."
+            if device
+            else "not their work."
+        )
         return Cause(ELSEWHERE, f"{said}{calls}: the rest is {rest}")
     if waits.returned is not None and waits.returned < little:
-        return Cause(ELSEWHERE, f"{said}tf.data returns its element within {wording.millis(waits.returned)}: the rest is not its work.")
+        return Cause(
+            ELSEWHERE,
+            f"{said}tf.data returns its element within {wording.millis(waits.returned)}: the rest is not its work.",
+        )
     return Cause(PIPELINE)
 
 
 def summary(
-    pipelines: pd.DataFrame, missing: str = "", input_percent: float | None = None, unit: Unit = MARKED, why: Cause = NO_CAUSE
+    pipelines: pd.DataFrame,
+    missing: str = "",
+    input_percent: float | None = None,
+    unit: Unit = MARKED,
+    why: Cause = NO_CAUSE,
 ) -> dict[str, Any]:
     """The mapping `p.tf_data.summary`: whether the slowest host pipeline is the bottleneck, and what to do next.
 
@@ -354,7 +422,14 @@ def summary(
     for input: one long call does not mean that the program waits. `why` is the answer of `cause`.
     """
     on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
-    out: dict[str, Any] = {"input_bound": None, "host": None, "pipeline": None, "max_us": None, "bottleneck": None, "bottleneck_us": None}
+    out: dict[str, Any] = {
+        "input_bound": None,
+        "host": None,
+        "pipeline": None,
+        "max_us": None,
+        "bottleneck": None,
+        "bottleneck_us": None,
+    }
     if not len(on_host):
         text = missing or "This profile has no calls of tf.data iterators."
         if len(pipelines):
@@ -370,7 +445,9 @@ def summary(
         took = f"the slowest call of pipeline {where} took {wording.micros(slowest['max_us'])}"
         usual = f"calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck"
         out["statement"] = f"{took[0].upper()}{took[1:]}; {usual}."
-        out["next_step"] = f"Start with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
+        out["next_step"] = (
+            f"Start with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
+        )
         if input_percent is not None and input_percent < INPUT_MODERATE:
             slow, calls = int(slowest["slow_calls"]), int(slowest["calls"])
             waits = "the program hardly waits" if unit.whole else f"the {unit.plural} hardly wait"
@@ -380,7 +457,9 @@ def summary(
             )
             out["next_step"] = "Look elsewhere: see the step breakdown."
         elif why.kind == ELSEWHERE:
-            out["statement"] = f"{took[0].upper()}{took[1:]}, but that is not what {unit.the} waits for."
+            out["statement"] = (
+                f"{took[0].upper()}{took[1:]}, but that is not what {unit.the} waits for."
+            )
             out["next_step"] = why.text
     else:
         out["statement"] = (

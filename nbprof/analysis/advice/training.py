@@ -38,9 +38,16 @@ def _full(facts: Facts, limit: Threshold) -> Found | None:
         text += "device memory: a little more and allocation fails. "
         if not facts.evidence.in_use.backward:
             text += "Nothing is kept for a backward pass: a smaller batch, or weights in fewer bits, need less."
-            return Found(text, fix="-model = model.to(device)\n+model = model.to(device, torch.bfloat16)", title="Use less memory")
+            return Found(
+                text,
+                fix="-model = model.to(device)\n+model = model.to(device, torch.bfloat16)",
+                title="Use less memory",
+            )
         text += "Checkpointing recomputes activations instead of storing them; mixed precision halves their size."
-        return Found(text, fix="-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
+        return Found(
+            text,
+            fix="-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+        )
     text += "what the allocator may use: a little more and allocation fails. "
     text += "Recomputing activations instead of storing them frees memory."
     fix = "-y = block(x)\n+y = tf.recompute_grad(block)(x)"
@@ -77,7 +84,11 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
         f"kernels, a few per parameter; the device is idle for **{wording.millis(gain)}** of that."
     )
     how = "fused=True" if name in FUSED else "foreach=True"
-    text += " One kernel can update all of them." if name in FUSED else " A few kernels can update all of them."
+    text += (
+        " One kernel can update all of them."
+        if name in FUSED
+        else " A few kernels can update all of them."
+    )
     fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, {how})"
     return Found(text, limit.severity(share), gain, fix)
 
@@ -86,7 +97,12 @@ def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
     """The same on the CPU: there only one op for all parameters saves time, and only where calling ops takes it, not what they compute."""
     runtime = facts.torch_runtime
     share = 100 * runtime.optimizer_ms / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
-    if name not in FUSED or runtime.optimizer_ops < limit["kernels"] or runtime.optimizer_op_us > limit["op_us"] or share < limit["high"]:
+    if (
+        name not in FUSED
+        or runtime.optimizer_ops < limit["kernels"]
+        or runtime.optimizer_op_us > limit["op_us"]
+        or share < limit["high"]
+    ):
         return None
     text = (
         f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** {facts.unit.per} (**{share:.0f}%**) and calls "
@@ -100,7 +116,13 @@ def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
 def _gloo(facts: Facts, _: Threshold) -> Found | None:
     runtime = facts.torch_runtime
     old = runtime.capability is not None and runtime.capability < (3, 5)
-    if not runtime.gloo or not facts.overview["devices"] or facts.other_devices or runtime.amd or old:
+    if (
+        not runtime.gloo
+        or not facts.overview["devices"]
+        or facts.other_devices
+        or runtime.amd
+        or old
+    ):
         return None
     text = (
         f"**{runtime.gloo:,}** Gloo calls were recorded on a machine with **{facts.overview['devices']}** GPU"

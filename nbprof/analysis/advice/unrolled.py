@@ -77,7 +77,12 @@ def in_program(program: Program) -> Unrolled | None:
         one = program.instruction(place) if opcode in _OPCODES else None
         if one is not None and _is_forward_product(one):
             shapes = [program.shape(at) for at in program.operands(place) if at >= 0]
-            kinds[place] = one.source_file, one.source_line, program.shape(place).short, tuple(shape.dimensions for shape in shapes)
+            kinds[place] = (
+                one.source_file,
+                one.source_line,
+                program.shape(place).short,
+                tuple(shape.dimensions for shape in shapes),
+            )
     if not kinds:
         return None
     kind, count = Counter(kinds.values()).most_common(1)[0]
@@ -92,7 +97,11 @@ def in_program(program: Program) -> Unrolled | None:
 
 def _is_forward_product(one: Instruction) -> bool:
     primitive = one.op_name.rpartition("/")[2]
-    return primitive in _PRODUCTS and bool(one.source_file and one.source_line) and not any(part in one.op_name for part in _NOT_FORWARD)
+    return (
+        primitive in _PRODUCTS
+        and bool(one.source_file and one.source_line)
+        and not any(part in one.op_name for part in _NOT_FORWARD)
+    )
 
 
 def _longest(program: Program, mine: set[int]) -> int:
@@ -104,7 +113,10 @@ def _longest(program: Program, mine: set[int]) -> int:
     for computation in program.computations:
         deepest = 0
         for place in range(computation.first, computation.first + computation.count):
-            before = max((depth[at] for at in program.operands(place) if computation.first <= at < place), default=0)
+            before = max(
+                (depth[at] for at in program.operands(place) if computation.first <= at < place),
+                default=0,
+            )
             depth[place] = before + (place in mine) + _called(program, place, within)
             deepest = max(deepest, depth[place])
         within[computation.ident] = deepest

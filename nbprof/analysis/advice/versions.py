@@ -67,7 +67,12 @@ def version(text: str) -> tuple[int, ...]:
 
 def may_be_slow(versions: Mapping[str, str]) -> list[Slow]:
     """The rows that hold for these versions; none that goes by a version that is not known."""
-    return [row for row in KNOWN if row.first <= version(versions.get(row.library, "")) < row.fixed and _lacks(row.unless, versions)]
+    return [
+        row
+        for row in KNOWN
+        if row.first <= version(versions.get(row.library, "")) < row.fixed
+        and _lacks(row.unless, versions)
+    ]
 
 
 def _lacks(unless: tuple[str, tuple[int, ...]] | None, versions: Mapping[str, str]) -> bool:
@@ -94,7 +99,9 @@ def _slow_versions(facts: Facts, limit: Threshold) -> Found | None:
 
 def _told(row: Slow) -> str:
     first, fixed = (".".join(map(str, one)) for one in (row.first, row.fixed))
-    beside = f" with {row.unless[0]} before {'.'.join(map(str, row.unless[1]))}" if row.unless else ""
+    beside = (
+        f" with {row.unless[0]} before {'.'.join(map(str, row.unless[1]))}" if row.unless else ""
+    )
     return f"{row.library} from {first} to before {fixed}{beside}"
 
 

@@ -23,7 +23,16 @@ from nbprof.activity.activity import text_column
 from nbprof.analysis.allocator.stacks import Stacks
 from nbprof.analysis.allocator.state import Replay, State, units
 from nbprof.core.units import size_text
-from nbprof.formats.torch_snapshot.snapshot import ACTIONS, ALLOCATED, INACTIVE, OOM, PENDING, STATES, UNKNOWN, Snapshot
+from nbprof.formats.torch_snapshot.snapshot import (
+    ACTIONS,
+    ALLOCATED,
+    INACTIVE,
+    OOM,
+    PENDING,
+    STATES,
+    UNKNOWN,
+    Snapshot,
+)
 
 _ACTION = np.array(ACTIONS, object)
 _STATE = np.array(STATES, object)
@@ -43,30 +52,46 @@ def measures(state: State) -> dict[str, float | int]:
         "allocated_bytes": int(size[kind == ALLOCATED].sum()),
         "pending_bytes": int(size[kind == PENDING].sum()),
         "inactive_bytes": inactive,
-        "rounding_bytes": int((size - blocks["requested"].to_numpy(np.int64))[kind != INACTIVE].sum()),
+        "rounding_bytes": int(
+            (size - blocks["requested"].to_numpy(np.int64))[kind != INACTIVE].sum()
+        ),
         "releasable_bytes": inactive - stranded,
         "stranded_bytes": stranded,
         "fragmentation_percent": 100 * stranded / reserved if reserved else np.nan,
         "largest_free_bytes": largest,
         "outside_largest_percent": 100 * (1 - largest / inactive) if inactive else np.nan,
         "segments": len(state.segments),
-        "stranded_segments": int(pd.unique(blocks["segment"].to_numpy()[_stranded_rows(state, pieces, stuck)]).size),
-        "private_pool_bytes": int(state.segments["size"][(state.segments["pool"] > 0) | (state.segments["pool_b"] > 0)].sum()),
+        "stranded_segments": int(
+            pd.unique(blocks["segment"].to_numpy()[_stranded_rows(state, pieces, stuck)]).size
+        ),
+        "private_pool_bytes": int(
+            state.segments["size"][
+                (state.segments["pool"] > 0) | (state.segments["pool_b"] > 0)
+            ].sum()
+        ),
     }
 
 
-def _by_unit(state: State, pieces: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _by_unit(
+    state: State, pieces: pd.DataFrame
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Free bytes of each unit, and whether a block in use keeps them."""
     kind = state.blocks["state"].to_numpy(np.int64)[pieces["block"]]
     count = int(pieces["unit"].max()) + 1 if len(pieces) else 0
-    free = np.bincount(pieces["unit"], np.where(kind == INACTIVE, pieces["bytes"], 0), count).astype(np.float64)
+    free = np.bincount(
+        pieces["unit"], np.where(kind == INACTIVE, pieces["bytes"], 0), count
+    ).astype(np.float64)
     used = np.bincount(pieces["unit"], kind != INACTIVE, count) > 0
     return free, used & (free > 0)
 
 
-def _stranded_rows(state: State, pieces: pd.DataFrame, stuck: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def _stranded_rows(
+    state: State, pieces: pd.DataFrame, stuck: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
     kind = state.blocks["state"].to_numpy(np.int64)[pieces["block"]]
-    rows: npt.NDArray[np.int64] = pieces["block"].to_numpy(np.int64)[(kind == INACTIVE) & stuck[pieces["unit"]]]
+    rows: npt.NDArray[np.int64] = pieces["block"].to_numpy(np.int64)[
+        (kind == INACTIVE) & stuck[pieces["unit"]]
+    ]
     return rows
 
 
@@ -102,24 +127,54 @@ def pinning(state: State, stacks: Stacks) -> pd.DataFrame:
     # The largest hole of each segment: what a request could have had.
     hole = blocks[kind == INACTIVE].groupby("segment")["size"].max()
     segment = blocks["segment"].to_numpy()[pairs["block"]]
-    pairs = pairs.assign(kept=kept, alone=np.where(alone, kept, 0), segment=segment, hole=hole.reindex(segment).fillna(0).to_numpy())
-    by = pairs.groupby("stack").agg(
-        pinned_bytes=("kept", "sum"), alone_bytes=("alone", "sum"), segments=("segment", "nunique"), largest_hole_bytes=("hole", "max")
+    pairs = pairs.assign(
+        kept=kept,
+        alone=np.where(alone, kept, 0),
+        segment=segment,
+        hole=hole.reindex(segment).fillna(0).to_numpy(),
     )
-    own = held.drop_duplicates(["block"]).assign(size=lambda rows: blocks["size"].to_numpy(np.int64)[rows["block"]])
+    by = pairs.groupby("stack").agg(
+        pinned_bytes=("kept", "sum"),
+        alone_bytes=("alone", "sum"),
+        segments=("segment", "nunique"),
+        largest_hole_bytes=("hole", "max"),
+    )
+    own = held.drop_duplicates(["block"]).assign(
+        size=lambda rows: blocks["size"].to_numpy(np.int64)[rows["block"]]
+    )
     sizes = own.groupby("stack")["size"].agg(["size", "sum"])
     out = by.join(sizes).rename(columns={"size": "blocks", "sum": "bytes"}).reset_index()
-    out = out.sort_values(["pinned_bytes", "bytes", "stack"], ascending=[False, False, True], kind="stable", ignore_index=True)
+    out = out.sort_values(
+        ["pinned_bytes", "bytes", "stack"],
+        ascending=[False, False, True],
+        kind="stable",
+        ignore_index=True,
+    )
     names = ["blocks", "bytes", "pinned_bytes", "alone_bytes", "segments", "largest_hole_bytes"]
     codes = out["stack"].to_numpy(np.int64)
-    return pd.DataFrame({"code": codes, "location": stacks.locations(codes), **{name: out[name].astype(np.int64) for name in names}})
+    return pd.DataFrame(
+        {
+            "code": codes,
+            "location": stacks.locations(codes),
+            **{name: out[name].astype(np.int64) for name in names},
+        }
+    )
 
 
 def holders(state: State, stacks: Stacks) -> pd.DataFrame:
     """Blocks in use by the line of code that allocated them, most bytes first: `location blocks bytes`."""
     used = state.blocks[state.blocks["state"] != INACTIVE]
-    rows = pd.DataFrame({"location": stacks.locations(used["stack"].to_numpy(np.int64)), "size": used["size"].to_numpy(np.int64)})
-    out = rows.groupby("location", sort=False)["size"].agg(["size", "sum"]).rename(columns={"size": "blocks", "sum": "bytes"})
+    rows = pd.DataFrame(
+        {
+            "location": stacks.locations(used["stack"].to_numpy(np.int64)),
+            "size": used["size"].to_numpy(np.int64),
+        }
+    )
+    out = (
+        rows.groupby("location", sort=False)["size"]
+        .agg(["size", "sum"])
+        .rename(columns={"size": "blocks", "sum": "bytes"})
+    )
     return out.sort_values("bytes", ascending=False, kind="stable").reset_index()
 
 
@@ -129,7 +184,9 @@ def segments(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
     for replay in replays:
         state = replay.end()
         blocks = state.blocks
-        kind, owner, size = (blocks[name].to_numpy(np.int64) for name in ("state", "segment", "size"))
+        kind, owner, size = (
+            blocks[name].to_numpy(np.int64) for name in ("state", "segment", "size")
+        )
         count = len(state.segments)
 
         def total(
@@ -149,13 +206,17 @@ def segments(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
                     "address": state.segments["address"],
                     "stream": state.segments["stream"],
                     "pool": _pools(state.segments),
-                    "kind": np.array(["", "small", "large"], object)[state.segments["large"].to_numpy() + 1],
+                    "kind": np.array(["", "small", "large"], object)[
+                        state.segments["large"].to_numpy() + 1
+                    ],
                     "expandable": state.segments["expandable"] == 1,
                     "size_bytes": state.segments["size"],
                     "allocated_bytes": total(kind == ALLOCATED),
                     "pending_bytes": total(kind == PENDING),
                     "inactive_bytes": total(kind == INACTIVE),
-                    "stranded_bytes": np.bincount(owner, stranded_by_block(state), count).astype(np.int64),
+                    "stranded_bytes": np.bincount(owner, stranded_by_block(state), count).astype(
+                        np.int64
+                    ),
                     "largest_free_bytes": largest,
                     "blocks": np.bincount(owner, minlength=count).astype(np.int64),
                     "location": stacks.locations(state.segments["stack"].to_numpy(np.int64)),
@@ -191,7 +252,10 @@ def blocks(state: State, device: int, stacks: Stacks, categories: Sequence[str])
 def _pools(rows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
     """`default`, or the two numbers of a private pool, such as that of a CUDA graph."""
     both = rows[["pool", "pool_b"]].drop_duplicates()
-    texts = {(a, b): "default" if a <= 0 and b <= 0 else f"{a}, {b}" for a, b in both.to_numpy(np.int64).tolist()}
+    texts = {
+        (a, b): "default" if a <= 0 and b <= 0 else f"{a}, {b}"
+        for a, b in both.to_numpy(np.int64).tolist()
+    }
     out: pd.api.extensions.ExtensionArray = pd.Series(
         [texts[a, b] for a, b in rows[["pool", "pool_b"]].to_numpy(np.int64).tolist()], dtype=object
     ).array
@@ -228,7 +292,11 @@ def timeline(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
 
 def start_us(replays: Sequence[Replay]) -> int:
     """The first time of all histories, us since 1970; 0 where none is stated."""
-    known = [int(time[time >= 0].min()) for replay in replays if (time := replay.entries["time_us"]).max(initial=-1) >= 0]
+    known = [
+        int(time[time >= 0].min())
+        for replay in replays
+        if (time := replay.entries["time_us"]).max(initial=-1) >= 0
+    ]
     return min(known, default=0)
 
 

@@ -29,10 +29,14 @@ def frame(replays: Sequence[Replay], stacks: Stacks, settings: Mapping[str, Any]
         for at in np.flatnonzero(replay.entries["action"] == OOM)[-MOST:].tolist():
             rows.append(_moment(replay, at, stacks, settings, origin))
     out = pd.DataFrame(rows, columns=frames.names("allocator.oom"))
-    return out.astype(frames.dtypes("allocator.oom")).sort_values(["time_ms", "device", "entry"], kind="stable", ignore_index=True)
+    return out.astype(frames.dtypes("allocator.oom")).sort_values(
+        ["time_ms", "device", "entry"], kind="stable", ignore_index=True
+    )
 
 
-def _moment(replay: Replay, at: int, stacks: Stacks, settings: Mapping[str, Any], origin: int) -> dict[str, Any]:
+def _moment(
+    replay: Replay, at: int, stacks: Stacks, settings: Mapping[str, Any], origin: int
+) -> dict[str, Any]:
     entries = replay.entries
     asked, stream = max(int(entries["size"][at]), 0), int(entries["stream"][at])
     pool = (int(entries["pool"][at]), int(entries["pool_b"][at]))
@@ -40,15 +44,29 @@ def _moment(replay: Replay, at: int, stacks: Stacks, settings: Mapping[str, Any]
     figures = measures(state)
     usable, elsewhere = _holes(state, asked, stream, pool)
     room = int(entries["device_free"][at])
-    expandable = bool((state.segments["expandable"] == 1).any()) or settings.get("expandable_segments") is True
+    expandable = (
+        bool((state.segments["expandable"] == 1).any())
+        or settings.get("expandable_segments") is True
+    )
     kept = pinning(state, stacks)
     facts = {
         "device": replay.device,
         "entry": at,
-        "time_ms": (int(entries["time_us"][at]) - origin) / 1e3 if entries["time_us"][at] >= 0 else np.nan,
+        "time_ms": (int(entries["time_us"][at]) - origin) / 1e3
+        if entries["time_us"][at] >= 0
+        else np.nan,
         "asked_bytes": asked,
         "device_free_bytes": room if room >= 0 else pd.NA,
-        **{key: figures[key] for key in ("reserved_bytes", "allocated_bytes", "inactive_bytes", "stranded_bytes", "stranded_segments")},
+        **{
+            key: figures[key]
+            for key in (
+                "reserved_bytes",
+                "allocated_bytes",
+                "inactive_bytes",
+                "stranded_bytes",
+                "stranded_segments",
+            )
+        },
         "largest_usable_bytes": usable,
         "largest_free_bytes": figures["largest_free_bytes"],
         "fragmentation_percent": figures["fragmentation_percent"],
@@ -98,7 +116,9 @@ def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int, device
         f"{size_text(facts['largest_usable_bytes'])}."
     )
     if facts["cause"] == OTHER_POOL:
-        said.append(f"A free block of {size_text(elsewhere)} belongs to another stream or pool, which do not share blocks.")
+        said.append(
+            f"A free block of {size_text(elsewhere)} belongs to another stream or pool, which do not share blocks."
+        )
     if facts["stranded_bytes"] and len(kept):
         many = facts["stranded_segments"]
         where = "one segment" if many == 1 else f"{many:,} segments"
@@ -112,7 +132,9 @@ def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int, device
     return " ".join(said)
 
 
-def _remedy(facts: dict[str, Any], held: pd.DataFrame, backend: Backend, *, expandable: bool) -> str:
+def _remedy(
+    facts: dict[str, Any], held: pd.DataFrame, backend: Backend, *, expandable: bool
+) -> str:
     if facts["cause"] == OTHER_POOL:
         return (
             f"Allocate and free on the stream that uses the memory, or call {backend.module}.empty_cache() before the other stream or "
@@ -132,9 +154,15 @@ def _remedy(facts: dict[str, Any], held: pd.DataFrame, backend: Backend, *, expa
             f"max_split_size_mb, to avoid splitting large blocks). {early}"
         )
     lacking = (
-        facts["asked_bytes"] - facts["stranded_bytes"] - (0 if pd.isna(facts["device_free_bytes"]) else int(facts["device_free_bytes"]))
+        facts["asked_bytes"]
+        - facts["stranded_bytes"]
+        - (0 if pd.isna(facts["device_free_bytes"]) else int(facts["device_free_bytes"]))
     )
-    most = f" The largest user is {held['location'].iloc[0]}: {size_text(int(held['bytes'].iloc[0]))}." if len(held) else ""
+    most = (
+        f" The largest user is {held['location'].iloc[0]}: {size_text(int(held['bytes'].iloc[0]))}."
+        if len(held)
+        else ""
+    )
     return (
         f"The memory is genuinely in use: even without fragmentation, {size_text(lacking)} more would be needed, "
         "and no allocator setting helps. "

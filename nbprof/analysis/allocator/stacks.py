@@ -30,15 +30,26 @@ class Stacks:
         Frames of each stack, innermost first.
     """
 
-    def __init__(self, frames: Sequence[tuple[str, str, int]], stacks: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self, frames: Sequence[tuple[str, str, int]], stacks: Sequence[tuple[int, ...]]
+    ) -> None:
         self._frames = frames
         self._stacks = stacks
-        self._lines = [f"{_base(file)}:{line} {name}" if file else name for name, file, line in frames]
+        self._lines = [
+            f"{_base(file)}:{line} {name}" if file else name for name, file, line in frames
+        ]
         # 2: the person's own code; 1: other Python; 0: C++.
-        self._rank = [(0 if not _PYTHON.search(file) else 1 if _NOT_YOURS.search(file) else 2) if file else 0 for _, file, _ in frames]
+        self._rank = [
+            (0 if not _PYTHON.search(file) else 1 if _NOT_YOURS.search(file) else 2) if file else 0
+            for _, file, _ in frames
+        ]
         self._texts: dict[int, str] = {}
         names = [self._location(stack) for stack in stacks]
-        codes, values = pd.factorize(np.array(names, object)) if names else (np.zeros(0, np.int64), np.zeros(0, object))
+        codes, values = (
+            pd.factorize(np.array(names, object))
+            if names
+            else (np.zeros(0, np.int64), np.zeros(0, object))
+        )
         self._place = codes
         self._names = np.asarray(values, object)
 
@@ -48,7 +59,9 @@ class Stacks:
 
     def locations(self, codes: npt.NDArray[np.int64]) -> pd.api.extensions.ExtensionArray:
         """For each stack, the innermost frame of the user's own code, or else of Python, or else any."""
-        return text_column(self._names, self._place[codes] if len(self._place) else np.zeros(len(codes), np.int64))
+        return text_column(
+            self._names, self._place[codes] if len(self._place) else np.zeros(len(codes), np.int64)
+        )
 
     def text(self, code: int) -> str:
         """The frames of a stack, one per line, innermost first; only Python frames, if there are any."""
@@ -64,7 +77,10 @@ class Stacks:
     def texts(self, codes: npt.NDArray[np.int64]) -> pd.api.extensions.ExtensionArray:
         """The frames of each stack as text."""
         distinct, where = np.unique(codes, return_inverse=True)
-        return text_column(np.array([self.text(int(code)) for code in distinct] or [""], object), where.astype(np.int64))
+        return text_column(
+            np.array([self.text(int(code)) for code in distinct] or [""], object),
+            where.astype(np.int64),
+        )
 
 
 def _base(file: str) -> str:

@@ -90,12 +90,23 @@ class Replay:
         # No device has that much; sums of such numbers would be of no use.
         size, address = self.entries["size"], self.entries["address"]
         self.entries["size"] = np.where((size < 0) | (size > _MOST_BYTES), 0, size)
-        self.entries["address"] = np.where((address < 0) | (address > _MOST_ADDRESS), UNKNOWN, address)
+        self.entries["address"] = np.where(
+            (address < 0) | (address > _MOST_ADDRESS), UNKNOWN, address
+        )
         mine = np.flatnonzero(snapshot.segments["device"] == device)
         mine = mine[np.argsort(snapshot.segments["address"][mine], kind="stable")]
-        self._segments = pd.DataFrame({name: snapshot.segments[name][mine] for name in SEGMENT_COLUMNS})
-        of_segment, blocks = expand(snapshot.segments["first"][mine], snapshot.segments["blocks"][mine])
-        self._blocks = pd.DataFrame({"segment": of_segment, **{name: column[blocks] for name, column in snapshot.blocks.items()}})
+        self._segments = pd.DataFrame(
+            {name: snapshot.segments[name][mine] for name in SEGMENT_COLUMNS}
+        )
+        of_segment, blocks = expand(
+            snapshot.segments["first"][mine], snapshot.segments["blocks"][mine]
+        )
+        self._blocks = pd.DataFrame(
+            {
+                "segment": of_segment,
+                **{name: column[blocks] for name, column in snapshot.blocks.items()},
+            }
+        )
         # Blocks of a file that was cut short do not follow from an end that nobody wrote.
         self.whole = not snapshot.cut
         self._lives: Lives | None = None
@@ -120,8 +131,14 @@ class Replay:
         They end at what the snapshot states. Of a file that was cut short they count from the least that the entries allow.
         """
         action, size = self.entries["action"], np.maximum(self.entries["size"], 0)
-        requested, state = self._blocks["requested"].to_numpy(np.int64), self._blocks["state"].to_numpy(np.int64)
-        given = {"allocated": requested[state == ALLOCATED].sum(), "active": requested[state != INACTIVE].sum()}
+        requested, state = (
+            self._blocks["requested"].to_numpy(np.int64),
+            self._blocks["state"].to_numpy(np.int64),
+        )
+        given = {
+            "allocated": requested[state == ALLOCATED].sum(),
+            "active": requested[state != INACTIVE].sum(),
+        }
         ends = {**given, "reserved": self._segments["size"].sum()}
         moves = {
             "reserved": ((SEGMENT_ALLOC, SEGMENT_MAP), (SEGMENT_FREE, SEGMENT_UNMAP)),
@@ -130,7 +147,9 @@ class Replay:
         }
         out = {}
         for name, (up, down) in moves.items():
-            run = np.cumsum(np.where(np.isin(action, up), size, 0) - np.where(np.isin(action, down), size, 0))
+            run = np.cumsum(
+                np.where(np.isin(action, up), size, 0) - np.where(np.isin(action, down), size, 0)
+            )
             least = -min(int(run.min(initial=0)), 0)
             base = int(ends[name]) - int(run[-1]) if self.whole and len(run) else least
             out[name] = np.maximum(run + base, 0)
@@ -147,7 +166,10 @@ class Replay:
             "allocated": {ALLOC: 1, FREE_REQUESTED: -1},
             "active": {ALLOC: 1, FREE_COMPLETED: -1},
         }
-        return {name: max(int(run[0]) - signs[name].get(int(action[0]), 0) * int(size[0]), 0) for name, run in levels.items()}
+        return {
+            name: max(int(run[0]) - signs[name].get(int(action[0]), 0) * int(size[0]), 0)
+            for name, run in levels.items()
+        }
 
     @property
     def lives(self) -> Lives:
@@ -167,7 +189,9 @@ class Replay:
             ended = np.minimum.reduceat(np.where(action == FREE_COMPLETED, order, NEVER), starts)
             back = np.minimum.reduceat(np.where(action == FREE_REQUESTED, order, NEVER), starts)
             # A block that is given out once more was freed, whatever became of the entry that said so.
-            again = np.append(entries["address"][first][1:] == entries["address"][first][:-1], [False])
+            again = np.append(
+                entries["address"][first][1:] == entries["address"][first][:-1], [False]
+            )
             ended = np.where(again & (ended == NEVER), np.append(first[1:], [0]), ended)
             address, asked = entries["address"][first], np.maximum(entries["size"][first], 0)
             born = np.where(known, first, -1)
@@ -188,7 +212,9 @@ class Replay:
             found[inside] = address[open_lives[at[inside]]] == here[inside]
             row = open_lives[at[found]]
             size[row] = used["size"].to_numpy(np.int64)[found]
-            stack[row] = np.where(stack[row] > 0, stack[row], used["stack"].to_numpy(np.int64)[found])
+            stack[row] = np.where(
+                stack[row] > 0, stack[row], used["stack"].to_numpy(np.int64)[found]
+            )
             older = used[~found]
             count = len(older)
             pending = (older["state"] == PENDING).to_numpy()
@@ -204,7 +230,9 @@ class Replay:
 
     def _groups(self, actions: tuple[int, ...], opening: int) -> tuple[Int64s, Int64s]:
         """Entries of some actions by address and time, and which of them are of one life."""
-        rows = np.flatnonzero(np.isin(self.entries["action"], actions) & (self.entries["address"] >= 0))
+        rows = np.flatnonzero(
+            np.isin(self.entries["action"], actions) & (self.entries["address"] >= 0)
+        )
         order = rows[np.lexsort((rows, self.entries["address"][rows]))]
         address = self.entries["address"][order]
         opens = (self.entries["action"][order] == opening) | (np.diff(address, prepend=-1) != 0)
@@ -224,14 +252,28 @@ class Replay:
     def _plain_segments(self, count: int) -> pd.DataFrame:
         entries = self.entries
         order, group = self._groups((SEGMENT_ALLOC, SEGMENT_FREE), SEGMENT_ALLOC)
-        final = self._segments[self._segments["expandable"] == 0] if self.whole else self._segments.iloc[:0]
+        final = (
+            self._segments[self._segments["expandable"] == 0]
+            if self.whole
+            else self._segments.iloc[:0]
+        )
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         first = order[starts]
         action = entries["action"][order]
-        freed = np.minimum.reduceat(np.where(action == SEGMENT_FREE, order, NEVER), starts) if len(starts) else first
+        freed = (
+            np.minimum.reduceat(np.where(action == SEGMENT_FREE, order, NEVER), starts)
+            if len(starts)
+            else first
+        )
         born = np.where(action[starts] == SEGMENT_ALLOC, first, -1)
         # Those of the snapshot that the history has the start of.
-        last = dict(zip(entries["address"][first][freed == NEVER].tolist(), born[freed == NEVER].tolist(), strict=True))
+        last = dict(
+            zip(
+                entries["address"][first][freed == NEVER].tolist(),
+                born[freed == NEVER].tolist(),
+                strict=True,
+            )
+        )
         began = np.array([last.get(address, -1) for address in final["address"].tolist()], np.int64)
         gone = (born < count) & (freed >= count) & ((freed < NEVER) | (not self.whole))
         rows = first[gone]
@@ -253,11 +295,17 @@ class Replay:
 
     def _mapped(self, count: int) -> pd.DataFrame:
         """Stretches of expandable segments that were mapped: what is at the end, less what was mapped since, and what was unmapped."""
-        final = self._segments[self._segments["expandable"] == 1] if self.whole else self._segments.iloc[:0]
+        final = (
+            self._segments[self._segments["expandable"] == 1]
+            if self.whole
+            else self._segments.iloc[:0]
+        )
         action = self.entries["action"]
         numbers = np.arange(len(action))
         if self.whole:
-            rows = np.flatnonzero(np.isin(action, (SEGMENT_MAP, SEGMENT_UNMAP)) & (numbers >= count))
+            rows = np.flatnonzero(
+                np.isin(action, (SEGMENT_MAP, SEGMENT_UNMAP)) & (numbers >= count)
+            )
             sign = np.where(action[rows] == SEGMENT_MAP, -1, 1)
         else:
             rows = np.flatnonzero(np.isin(action, (SEGMENT_MAP, SEGMENT_UNMAP)) & (numbers < count))
@@ -282,29 +330,53 @@ class Replay:
             name: np.concatenate([final[name].to_numpy(np.int64), self.entries[name][rows]])
             for name in ("stream", "pool", "pool_b", "stack")
         }
-        large = np.concatenate([final["large"].to_numpy(np.int64), (size % LARGE_PAGE == 0).astype(np.int64)])
+        large = np.concatenate(
+            [final["large"].to_numpy(np.int64), (size % LARGE_PAGE == 0).astype(np.int64)]
+        )
         columns = {name: column[owner] for name, column in facts.items()}
         return pd.DataFrame(
-            {"address": begin, "size": end - begin, "large": large[owner], "expandable": np.ones(len(begin), np.int64), **columns}
+            {
+                "address": begin,
+                "size": end - begin,
+                "large": large[owner],
+                "expandable": np.ones(len(begin), np.int64),
+                **columns,
+            }
         )[list(SEGMENT_COLUMNS)]
 
 
-def _laid_out(segments: pd.DataFrame, lives: Lives, alive: Int64s, pending: npt.NDArray[np.bool_]) -> State:
+def _laid_out(
+    segments: pd.DataFrame, lives: Lives, alive: Int64s, pending: npt.NDArray[np.bool_]
+) -> State:
     """Blocks in use in their segments, with the free ones between them."""
     starts, sizes = segments["address"].to_numpy(np.int64), segments["size"].to_numpy(np.int64)
     address, size = lives.address[alive], lives.size[alive].copy()
     owner = np.searchsorted(starts, address, side="right") - 1
-    inside = (owner >= 0) & (address < (starts + sizes)[np.maximum(owner, 0)]) if len(starts) else np.zeros(len(alive), np.bool_)
+    inside = (
+        (owner >= 0) & (address < (starts + sizes)[np.maximum(owner, 0)])
+        if len(starts)
+        else np.zeros(len(alive), np.bool_)
+    )
     # Two at one place cannot be.
     inside[1:] &= address[1:] != address[:-1]
-    alive, pending, address, size, owner = alive[inside], pending[inside], address[inside], size[inside], owner[inside]
+    alive, pending, address, size, owner = (
+        alive[inside],
+        pending[inside],
+        address[inside],
+        size[inside],
+        owner[inside],
+    )
     end_of = (starts + sizes)[owner] if len(starts) else address
     following = np.append(address[1:], [0])
     same = np.append(owner[1:] == owner[:-1], [False])
     limit = np.where(same, following, end_of)
     gap = limit - address - size
     size = np.where(gap < 0, limit - address, size)
-    whole = (segments["large"].to_numpy()[owner] != 0) & (segments["expandable"].to_numpy()[owner] == 0) if len(starts) else gap > 0
+    whole = (
+        (segments["large"].to_numpy()[owner] != 0) & (segments["expandable"].to_numpy()[owner] == 0)
+        if len(starts)
+        else gap > 0
+    )
     size = np.where((gap > 0) & (gap <= SMALL) & whole, limit - address, size)
     used = pd.DataFrame(
         {
@@ -318,18 +390,26 @@ def _laid_out(segments: pd.DataFrame, lives: Lives, alive: Int64s, pending: npt.
         }
     )
     before = np.append([True], owner[1:] != owner[:-1])[: len(owner)]
-    front = np.where(before, starts[owner] if len(starts) else address, np.append([0], (address + size)[:-1])[: len(owner)])
+    front = np.where(
+        before,
+        starts[owner] if len(starts) else address,
+        np.append([0], (address + size)[:-1])[: len(owner)],
+    )
     tail = np.setdiff1d(np.arange(len(starts)), owner)
     ends = np.where(same, address + size, end_of)
     free = pd.DataFrame(
         {
             "segment": np.concatenate([owner, owner, tail]),
             "address": np.concatenate([front, address + size, starts[tail]]),
-            "size": np.concatenate([address - front, np.where(same, 0, ends - address - size), sizes[tail]]),
+            "size": np.concatenate(
+                [address - front, np.where(same, 0, ends - address - size), sizes[tail]]
+            ),
         }
     )
     free = free[free["size"] > 0].assign(requested=0, state=INACTIVE, category=UNKNOWN, stack=0)
-    blocks = pd.concat([used, free], ignore_index=True).sort_values("address", kind="stable", ignore_index=True)
+    blocks = pd.concat([used, free], ignore_index=True).sort_values(
+        "address", kind="stable", ignore_index=True
+    )
     return State(segments, blocks, int((~inside).sum()))
 
 
@@ -356,7 +436,9 @@ def units(state: State) -> pd.DataFrame:
     low, high = begin // width, np.maximum(end - 1, begin) // width
     row, place = expand(low, np.maximum(high - low + 1, 1))
     left = np.where(expandable[owner][row], place * np.where(expandable, page, 1)[owner][row], 0)
-    right = np.where(expandable[owner][row], left + np.where(expandable, page, 1)[owner][row], NEVER)
+    right = np.where(
+        expandable[owner][row], left + np.where(expandable, page, 1)[owner][row], NEVER
+    )
     return pd.DataFrame(
         {
             "unit": first_unit[owner][row] + place,

@@ -17,7 +17,15 @@ NOT_TOLD = -1
 """The device of rows that do not state one."""
 KEYS = ["host", "device"]
 
-AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER = "AI Core", "Vector core", "Mix", "AI CPU", "Communication", "Copy", "Other"
+AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER = (
+    "AI Core",
+    "Vector core",
+    "Mix",
+    "AI CPU",
+    "Communication",
+    "Copy",
+    "Other",
+)
 CORES = (AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER)
 """Where a task runs, in display order."""
 _CORE_OF = {
@@ -89,7 +97,9 @@ def floats(frame: pd.DataFrame, name: str) -> Floats:
     """A column as float64; NaN for what is no number, and where there is no such column."""
     if name not in frame.columns:
         return np.full(len(frame), np.nan)
-    out = np.asarray(pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64, na_value=np.nan))
+    out = np.asarray(
+        pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    )
     return np.where(np.isfinite(out), out, np.nan)
 
 
@@ -128,12 +138,18 @@ def nullable(values: Int64s) -> pd.Series[Any]:
 def cores(task_types: Texts) -> Texts:
     """Where tasks of these types run: one of `CORES`, '' if the type is missing."""
     upper = pd.Series(task_types, dtype=object).astype(str).str.upper().str.strip()
-    return np.asarray(upper.map(_CORE_OF).fillna(OTHER).where(~upper.isin(["", "N/A"]), "").to_numpy(object))
+    return np.asarray(
+        upper.map(_CORE_OF).fillna(OTHER).where(~upper.isin(["", "N/A"]), "").to_numpy(object)
+    )
 
 
 def most(rows: pd.DataFrame, column: str) -> float:
     """The largest sum of a device: what each of several ranks does alike does not add up."""
-    return float(rows.groupby(KEYS, sort=False, dropna=False)[column].sum().max()) if len(rows) else 0.0
+    return (
+        float(rows.groupby(KEYS, sort=False, dropna=False)[column].sum().max())
+        if len(rows)
+        else 0.0
+    )
 
 
 def part(numerator: float, whole: float) -> float:

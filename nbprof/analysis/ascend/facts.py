@@ -52,7 +52,11 @@ class Facts:
         """The summary of the main model of each device, where it has iterations that are not warm-up."""
         if self.summary is None or not len(self.summary):
             return None
-        rows = self.summary[self.summary["main"] & (self.summary["counted"] > 0) & self.summary["iteration_ms"].notna()]
+        rows = self.summary[
+            self.summary["main"]
+            & (self.summary["counted"] > 0)
+            & self.summary["iteration_ms"].notna()
+        ]
         return rows if len(rows) else None
 
 

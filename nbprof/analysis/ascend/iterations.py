@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.ascend.ascend import KEYS, NOT_TOLD, Floats, Int64s, floats, integers, moments, nullable
+from nbprof.analysis.ascend.ascend import (
+    KEYS,
+    NOT_TOLD,
+    Floats,
+    Int64s,
+    floats,
+    integers,
+    moments,
+    nullable,
+)
 from nbprof.core.intervals import union_by_group
 from nbprof.schema import frames
 
@@ -52,8 +61,14 @@ def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     own, has_own = moments(steps, "iteration_start_ps")
     first = _first(steps)
     follows = _follows(integers(steps, "iteration_id"), first)
-    before, had = _shifted(end, first), follows & ended & _shifted(ended.astype(np.int64), first).astype(np.bool_)
-    told = {name: floats(steps, f"{name}_us") / _US_OF_MS for name in ("iteration", "fp_to_bp", "iteration_refresh", "data_aug_bound")}
+    before, had = (
+        _shifted(end, first),
+        follows & ended & _shifted(ended.astype(np.int64), first).astype(np.bool_),
+    )
+    told = {
+        name: floats(steps, f"{name}_us") / _US_OF_MS
+        for name in ("iteration", "fp_to_bp", "iteration_refresh", "data_aug_bound")
+    }
 
     gap = _between(before, fp, had & has_fp)
     backward = int((had & has_fp & (fp < before)).sum())
@@ -101,7 +116,9 @@ def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def _each_once(steps: pd.DataFrame) -> pd.DataFrame:
     """Older exports repeat an iteration in the file of each; sorted by device, model and time."""
     model, iteration = integers(steps, "model_id"), integers(steps, "iteration_id")
-    steps = steps.assign(model=model, _iteration=iteration, _end=moments(steps, "iteration_end_ps")[0])
+    steps = steps.assign(
+        model=model, _iteration=iteration, _end=moments(steps, "iteration_end_ps")[0]
+    )
     steps = steps.drop_duplicates([*_MODEL, "_iteration", "_end"])
     return steps.sort_values([*_MODEL, "_end", "_iteration"], kind="stable", ignore_index=True)
 
@@ -116,10 +133,14 @@ def _follows(iteration: Int64s, first: Any) -> Any:
     return ~first & ((iteration == _shifted(iteration, first) + 1) | (iteration == NOT_TOLD))
 
 
-def _back(mark: Int64s, known: Any, end: Int64s, ended: Any, length_ms: Floats) -> tuple[Int64s, Any]:
+def _back(
+    mark: Int64s, known: Any, end: Int64s, ended: Any, length_ms: Floats
+) -> tuple[Int64s, Any]:
     """A mark, from what follows it where it is not known."""
     other = ~known & ended & np.isfinite(length_ms)
-    return np.where(other, end - np.nan_to_num(length_ms * _PS_OF_MS).astype(np.int64), mark), known | other
+    return np.where(
+        other, end - np.nan_to_num(length_ms * _PS_OF_MS).astype(np.int64), mark
+    ), known | other
 
 
 def _shifted(values: Int64s, first: Any) -> Int64s:
@@ -133,9 +154,15 @@ def _between(start: Int64s, end: Int64s, known: Any) -> Floats:
     return np.where(known & (length >= 0), length / _PS_OF_MS, np.nan)
 
 
-def _reduces(steps: pd.DataFrame, fp: Int64s, bp: Int64s, end: Int64s, known: Any) -> tuple[Floats, Floats]:
+def _reduces(
+    steps: pd.DataFrame, fp: Int64s, bp: Int64s, end: Int64s, known: Any
+) -> tuple[Floats, Floats]:
     """Time in ms of the gradients' all-reduce after BP End, and before it, behind the backward pass. Several at a time count once."""
-    found = sorted((int(match[1]), name) for name in steps.columns if (match := re.fullmatch(r"reduce_(\d+)_start_ps", str(name))))
+    found = sorted(
+        (int(match[1]), name)
+        for name in steps.columns
+        if (match := re.fullmatch(r"reduce_(\d+)_start_ps", str(name)))
+    )
     nothing = np.full(len(steps), np.nan)
     if not found:
         return nothing, nothing
@@ -148,7 +175,10 @@ def _reduces(steps: pd.DataFrame, fp: Int64s, bp: Int64s, end: Int64s, known: An
         starts.append(at)
         ends.append(np.where(has, at + np.nan_to_num(length * 1e6).astype(np.int64), at))
     start, stop = np.stack(starts, 1), np.stack(ends, 1)
-    return tuple(np.where(known, _covered(start, stop, low, high) / _PS_OF_MS, np.nan) for low, high in ((bp, end), (fp, bp)))  # type: ignore[return-value]
+    return tuple(
+        np.where(known, _covered(start, stop, low, high) / _PS_OF_MS, np.nan)
+        for low, high in ((bp, end), (fp, bp))
+    )  # type: ignore[return-value]
 
 
 def _covered(start: Int64s, stop: Int64s, low: Int64s, high: Int64s) -> Int64s:
@@ -167,16 +197,30 @@ def _warming(out: pd.DataFrame) -> Any:
 
 def _main(out: pd.DataFrame) -> Any:
     """Whether the row is of the model of most iterations of its device, of equal ones the longest: others initialise or validate."""
-    size = out.assign(model=out["model"].fillna(NOT_TOLD)).groupby(_MODEL)["iteration_ms"].agg(["size", "sum"]).reset_index()
-    best = size.sort_values([*KEYS, "size", "sum"], ascending=[True, True, False, False], kind="stable").drop_duplicates(KEYS)
-    chosen = best.set_index(KEYS)["model"].reindex(pd.MultiIndex.from_frame(out[KEYS])).to_numpy(np.int64)
+    size = (
+        out.assign(model=out["model"].fillna(NOT_TOLD))
+        .groupby(_MODEL)["iteration_ms"]
+        .agg(["size", "sum"])
+        .reset_index()
+    )
+    best = size.sort_values(
+        [*KEYS, "size", "sum"], ascending=[True, True, False, False], kind="stable"
+    ).drop_duplicates(KEYS)
+    chosen = (
+        best.set_index(KEYS)["model"]
+        .reindex(pd.MultiIndex.from_frame(out[KEYS]))
+        .to_numpy(np.int64)
+    )
     return chosen == out["model"].fillna(NOT_TOLD).to_numpy(np.int64)
 
 
 def convention(rows: pd.DataFrame) -> str:
     """What `Iteration Time` of the file counts, by what most iterations of a model agree with."""
     rows = rows[rows["data_aug_ms"].notna() & rows["reported_iteration_ms"].notna()]
-    said, whole = rows["reported_iteration_ms"].to_numpy(np.float64), rows["iteration_ms"].to_numpy(np.float64)
+    said, whole = (
+        rows["reported_iteration_ms"].to_numpy(np.float64),
+        rows["iteration_ms"].to_numpy(np.float64),
+    )
     inner = (rows["fp_to_bp_ms"] + rows["grad_refresh_ms"]).to_numpy(np.float64)
     lead = rows["lead_in_ms"].to_numpy(np.float64)
     fits = {
@@ -185,7 +229,9 @@ def convention(rows: pd.DataFrame) -> str:
         FROM_FP: _same(said, inner),
     }
     # A CSV does not tell its own start; it lies before FP Start and after the iteration before.
-    fits[OWN_START] |= np.isnan(lead) & (said > inner) & (said < whole) & ~fits[WHOLE] & ~fits[FROM_FP]
+    fits[OWN_START] |= (
+        np.isnan(lead) & (said > inner) & (said < whole) & ~fits[WHOLE] & ~fits[FROM_FP]
+    )
     for name, fit in fits.items():
         if fit.sum() * 2 > len(rows):
             return name
@@ -201,7 +247,15 @@ def summary(iterations: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, group in iterations.groupby(_MODEL, sort=False, dropna=False):
         counted = group[~group["warmup"]]
-        means = counted[["iteration_ms", *PARTS, "grad_refresh_ms", "hidden_all_reduce_ms", "reported_iteration_ms"]].mean()
+        means = counted[
+            [
+                "iteration_ms",
+                *PARTS,
+                "grad_refresh_ms",
+                "hidden_all_reduce_ms",
+                "reported_iteration_ms",
+            ]
+        ].mean()
         whole = float(means["iteration_ms"])
         rows.append(
             {
@@ -213,8 +267,19 @@ def summary(iterations: pd.DataFrame) -> pd.DataFrame:
                 "counted": len(counted),
                 "iteration_ms": whole,
                 "sd_ms": float(counted["iteration_ms"].std()),
-                **{name: float(means[name]) for name in (*PARTS, "grad_refresh_ms", "hidden_all_reduce_ms", "reported_iteration_ms")},
-                **{f"{name[:-3]}_fraction": float(means[name]) / whole if whole > 0 else np.nan for name in (*PARTS, "grad_refresh_ms")},
+                **{
+                    name: float(means[name])
+                    for name in (
+                        *PARTS,
+                        "grad_refresh_ms",
+                        "hidden_all_reduce_ms",
+                        "reported_iteration_ms",
+                    )
+                },
+                **{
+                    f"{name[:-3]}_fraction": float(means[name]) / whole if whole > 0 else np.nan
+                    for name in (*PARTS, "grad_refresh_ms")
+                },
                 "convention": convention(group),
             }
         )
@@ -229,8 +294,12 @@ def _doubts(out: pd.DataFrame, backward: int) -> list[str]:
     said = []
     if backward:
         what = "iteration starts" if backward == 1 else "iterations start"
-        said.append(f"{backward:,} {what} before the previous one ends: the Data Aug Bound is unknown there.")
+        said.append(
+            f"{backward:,} {what} before the previous one ends: the Data Aug Bound is unknown there."
+        )
     if lost := int((out["fp_to_bp_ms"].isna() & out["iteration_ms"].notna()).sum()):
         what = "iteration has" if lost == 1 else "iterations have"
-        said.append(f"{lost:,} {what} no FP Start or BP End, as in inference: only the total time is known.")
+        said.append(
+            f"{lost:,} {what} no FP Start or BP End, as in inference: only the total time is known."
+        )
     return said

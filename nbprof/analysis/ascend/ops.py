@@ -8,7 +8,17 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.ascend import ascend
-from nbprof.analysis.ascend.ascend import CORES, KEYS, NOT_TOLD, Int64s, floats, integers, moments, nullable, texts
+from nbprof.analysis.ascend.ascend import (
+    CORES,
+    KEYS,
+    NOT_TOLD,
+    Int64s,
+    floats,
+    integers,
+    moments,
+    nullable,
+    texts,
+)
 from nbprof.core.intervals import Intervals
 from nbprof.display import wording
 from nbprof.schema import frames
@@ -77,7 +87,13 @@ def waits(tasks: pd.DataFrame, group: Int64s, start: Int64s, known: Any, duratio
     known = known & np.isfinite(duration_us) & (group >= 0)
     end = start + np.nan_to_num(duration_us * _PS_OF_US).astype(np.int64)
     rows = pd.DataFrame(
-        {"host": tasks["host"].to_numpy(), "device": tasks["device"].to_numpy(), "group": group, "start": start, "end": end}
+        {
+            "host": tasks["host"].to_numpy(),
+            "device": tasks["device"].to_numpy(),
+            "group": group,
+            "start": start,
+            "end": end,
+        }
     )
     rows = rows[known].sort_values([*KEYS, "group", "start"], kind="stable")
     groups = rows.groupby([*KEYS, "group"], sort=False)["end"]
@@ -88,12 +104,16 @@ def waits(tasks: pd.DataFrame, group: Int64s, start: Int64s, known: Any, duratio
     return out
 
 
-def _iteration(tasks: pd.DataFrame, start: Int64s, known: Any, iterations: pd.DataFrame | None) -> Any:
+def _iteration(
+    tasks: pd.DataFrame, start: Int64s, known: Any, iterations: pd.DataFrame | None
+) -> Any:
     """The iteration of the model of each task, or of the main model of its device, that it began in; NA where none."""
     out = np.full(len(tasks), NOT_TOLD, np.int64)
     if iterations is None or not len(iterations) or not known.any():
         return nullable(out)
-    placed = iterations[iterations["start_ms"].notna() & iterations["iteration_ms"].notna() & iterations["main"]]
+    placed = iterations[
+        iterations["start_ms"].notna() & iterations["iteration_ms"].notna() & iterations["main"]
+    ]
     host, device = tasks["host"].to_numpy(), tasks["device"].to_numpy()
     for key, own in placed.groupby(KEYS):
         own = own.sort_values("start_ms", kind="stable")
@@ -128,8 +148,15 @@ def types(ops: pd.DataFrame | None, statistic: pd.DataFrame | None) -> pd.DataFr
         return pd.DataFrame(columns=TYPES)
     out = pd.concat(parts, ignore_index=True)
     whole = out.groupby(KEYS)["total_us"].transform("sum").to_numpy(np.float64)
-    out["fraction"] = np.divide(out["total_us"].to_numpy(np.float64), whole, out=np.full(len(out), np.nan), where=whole > 0)
-    out = out.sort_values([*KEYS, "total_us", "op_type"], ascending=[True, True, False, True], kind="stable", ignore_index=True)
+    out["fraction"] = np.divide(
+        out["total_us"].to_numpy(np.float64), whole, out=np.full(len(out), np.nan), where=whole > 0
+    )
+    out = out.sort_values(
+        [*KEYS, "total_us", "op_type"],
+        ascending=[True, True, False, True],
+        kind="stable",
+        ignore_index=True,
+    )
     return out[TYPES]
 
 
@@ -158,7 +185,11 @@ def _summed(ops: pd.DataFrame) -> pd.DataFrame:
     """As op_statistic counts: communication is not in it."""
     rows = ops[(ops["core"] != ascend.COMMUNICATION) & ops["duration_us"].notna()]
     keys = [*KEYS, "op_type", "task_type", "core"]
-    out = rows.groupby(keys, sort=False)["duration_us"].agg(["size", "sum", "mean", "min", "max"]).reset_index()
+    out = (
+        rows.groupby(keys, sort=False)["duration_us"]
+        .agg(["size", "sum", "mean", "min", "max"])
+        .reset_index()
+    )
     names = {"size": "tasks", "sum": "total_us", "mean": "avg_us", "min": "min_us", "max": "max_us"}
     return out.rename(columns=names).assign(model="", source="op_summary")
 
@@ -193,7 +224,9 @@ def by_core(ops: pd.DataFrame) -> pd.DataFrame:
             if not mine.any():
                 continue
             total = float(own["duration_us"][mine].sum())
-            busy, others = (Intervals.union(start[rows], end[rows]).total() for rows in (mine, ~mine))
+            busy, others = (
+                Intervals.union(start[rows], end[rows]).total() for rows in (mine, ~mine)
+            )
             rows.append(
                 (
                     *key,
@@ -239,7 +272,9 @@ def grouped(ops: pd.DataFrame, column: str) -> pd.DataFrame:
     out = groups["duration_us"].agg(["size", "sum", "mean", "min", "max"]).reset_index()
     out.columns = pd.Index([column, "tasks", "total_us", "avg_us", "min_us", "max_us"])
     out["wait_us"] = groups["wait_us"].sum(min_count=1).to_numpy(np.float64)
-    out["fraction"] = out["total_us"] / out["total_us"].sum() if out["total_us"].sum() > 0 else np.nan
+    out["fraction"] = (
+        out["total_us"] / out["total_us"].sum() if out["total_us"].sum() > 0 else np.nan
+    )
     return out.sort_values("total_us", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -50,7 +50,20 @@ _HITS = (
     ("read_local_l2_hit", "read_local_l2_miss"),
     ("write_local_l2_hit", "write_local_l2_miss"),
 )
-_KEPT = ["host", "device", "op", "op_type", "task_type", "core", "stream", "task", "iteration", "start_ms", "duration_us", "block_num"]
+_KEPT = [
+    "host",
+    "device",
+    "op",
+    "op_type",
+    "task_type",
+    "core",
+    "stream",
+    "task",
+    "iteration",
+    "start_ms",
+    "duration_us",
+    "block_num",
+]
 COLUMNS = frames.names("ascend.pmu.frame")
 
 
@@ -60,11 +73,15 @@ def groups(tasks: pd.DataFrame) -> list[str]:
     return [
         group
         for group, marks in GROUPS.items()
-        if any(mark in columns and np.isfinite(floats(tasks, columns[mark])).any() for mark in marks)
+        if any(
+            mark in columns and np.isfinite(floats(tasks, columns[mark])).any() for mark in marks
+        )
     ]
 
 
-def frame(tasks: pd.DataFrame, ops: pd.DataFrame, cache: pd.DataFrame | None = None) -> pd.DataFrame:
+def frame(
+    tasks: pd.DataFrame, ops: pd.DataFrame, cache: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """One row per task that has counters; the columns of `SCHEMA["ascend.pmu.frame"]`.
 
     Parameters
@@ -84,7 +101,10 @@ def frame(tasks: pd.DataFrame, ops: pd.DataFrame, cache: pd.DataFrame | None = N
     best = np.nan_to_num(ratios, nan=-1.0).argmax(axis=1)
     high = ratios[np.arange(len(out)), best] if len(out) else np.zeros(0)
     labels = np.array(list(PIPES.values()), object)
-    out["core_us"] = np.fmax(_most(tasks, "aicore_time_us", {"": ran["aic_"] | ran[""]}), _most(tasks, "aiv_time_us", {"": ran["aiv_"]}))
+    out["core_us"] = np.fmax(
+        _most(tasks, "aicore_time_us", {"": ran["aic_"] | ran[""]}),
+        _most(tasks, "aiv_time_us", {"": ran["aiv_"]}),
+    )
     out["bound_by"] = np.where(high > 0, labels[best], "")
     out["bound_fraction"] = high
     out["memory_bound"] = _memory_bound(tasks, out)
@@ -96,7 +116,9 @@ def frame(tasks: pd.DataFrame, ops: pd.DataFrame, cache: pd.DataFrame | None = N
     out["read_bytes_per_second"] = _sum(tasks, "main_mem_read_bw_gb_per_second") * 1e9
     out["write_bytes_per_second"] = _sum(tasks, "main_mem_write_bw_gb_per_second") * 1e9
     numbers = [name for name in COLUMNS if name not in _KEPT and name != "bound_by"]
-    known = np.isfinite(out[numbers].to_numpy(np.float64)).any(axis=1) & (out["core"] != COMMUNICATION).to_numpy(np.bool_)
+    known = np.isfinite(out[numbers].to_numpy(np.float64)).any(axis=1) & (
+        out["core"] != COMMUNICATION
+    ).to_numpy(np.bool_)
     rows: pd.DataFrame = out.loc[known, COLUMNS]
     return rows.reset_index(drop=True)
 
@@ -130,7 +152,9 @@ def _sum(tasks: pd.DataFrame, name: str) -> Floats:
 
 def _memory_bound(tasks: pd.DataFrame, out: pd.DataFrame) -> Floats:
     """MTE2 by the larger of cube and vector, which msprof writes for older chips itself."""
-    compute = np.fmax(out["cube_fraction"].to_numpy(np.float64), out["vector_fraction"].to_numpy(np.float64))
+    compute = np.fmax(
+        out["cube_fraction"].to_numpy(np.float64), out["vector_fraction"].to_numpy(np.float64)
+    )
     moved = out["mte2_fraction"].to_numpy(np.float64)
     ratio = np.divide(moved, compute, out=np.full(len(out), np.nan), where=compute > 0)
     stated = floats(tasks, "memory_bound")
@@ -155,8 +179,16 @@ def _hits(tasks: pd.DataFrame, out: pd.DataFrame, cache: pd.DataFrame | None) ->
             "rate": floats(cache, "hit_rate"),
         }
     ).drop_duplicates(["host", "device", "stream", "task"])
-    asked = out[["host", "device", "stream", "task"]].astype({"stream": "Float64", "task": "Float64"}).dropna()
-    by_task = asked.reset_index().merge(table, on=["host", "device", "stream", "task"]).set_index("index")["rate"]
+    asked = (
+        out[["host", "device", "stream", "task"]]
+        .astype({"stream": "Float64", "task": "Float64"})
+        .dropna()
+    )
+    by_task = (
+        asked.reset_index()
+        .merge(table, on=["host", "device", "stream", "task"])
+        .set_index("index")["rate"]
+    )
     told = by_task.reindex(out.index).to_numpy(np.float64)
     return np.asarray(np.where(np.isfinite(rate), rate, told))
 
@@ -168,7 +200,17 @@ def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
     """
     averaged = [name for name in COLUMNS if name.endswith("_fraction") and name != "bound_fraction"]
     averaged += ["memory_bound", "read_bytes_per_second", "write_bytes_per_second"]
-    names = ["op_type", "core", "tasks", "duration_us", "core_us", "bound_by", "bound_fraction", "saturated_fraction", *averaged]
+    names = [
+        "op_type",
+        "core",
+        "tasks",
+        "duration_us",
+        "core_us",
+        "bound_by",
+        "bound_fraction",
+        "saturated_fraction",
+        *averaged,
+    ]
     if not len(pmu):
         return pd.DataFrame(columns=names)
     keys = ["op_type", "core"]
@@ -177,14 +219,21 @@ def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
     for name in averaged:
         values = pmu[name].to_numpy(np.float64)
         known = np.isfinite(values)
-        work[name], work[f"{name} by"] = np.where(known, values, 0) * weight, np.where(known, weight, 0)
+        work[name], work[f"{name} by"] = (
+            np.where(known, values, 0) * weight,
+            np.where(known, weight, 0),
+        )
     work["saturated"] = (pmu["bound_fraction"].to_numpy(np.float64) > SATURATED) * weight
     sums = work.groupby(keys, sort=False).sum()
-    out = pmu.groupby(keys, sort=False).agg(tasks=("op", "size"), duration_us=("duration_us", "sum"))
+    out = pmu.groupby(keys, sort=False).agg(
+        tasks=("op", "size"), duration_us=("duration_us", "sum")
+    )
     out["core_us"] = pmu.groupby(keys, sort=False)["core_us"].sum(min_count=1)
     for name in averaged:
         by = sums[f"{name} by"].to_numpy(np.float64)
-        out[name] = np.divide(sums[name].to_numpy(np.float64), by, out=np.full(len(out), np.nan), where=by > 0)
+        out[name] = np.divide(
+            sums[name].to_numpy(np.float64), by, out=np.full(len(out), np.nan), where=by > 0
+        )
     pipes = [f"{name.lower()}_fraction" for name in PIPES.values()]
     ratios = out[pipes].to_numpy(np.float64)
     best = np.nan_to_num(ratios, nan=-1.0).argmax(axis=1)
@@ -192,7 +241,14 @@ def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
     out["bound_by"] = np.where(high > 0, np.array(list(PIPES.values()), object)[best], "")
     out["bound_fraction"] = high
     whole = out["duration_us"].to_numpy(np.float64)
-    out["saturated_fraction"] = np.divide(sums["saturated"].to_numpy(np.float64), whole, out=np.full(len(out), np.nan), where=whole > 0)
+    out["saturated_fraction"] = np.divide(
+        sums["saturated"].to_numpy(np.float64),
+        whole,
+        out=np.full(len(out), np.nan),
+        where=whole > 0,
+    )
     out.loc[np.isnan(high), "saturated_fraction"] = np.nan
-    out = out.reset_index().sort_values("duration_us", ascending=False, kind="stable", ignore_index=True)
+    out = out.reset_index().sort_values(
+        "duration_us", ascending=False, kind="stable", ignore_index=True
+    )
     return out[names]

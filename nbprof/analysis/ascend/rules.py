@@ -17,7 +17,21 @@ from nbprof.core.guard import guarded
 from nbprof.display import wording
 
 FOUND, CLEAR, UNKNOWN = "found", "not found", "not known"
-COLUMNS = ["rule", "about", "title", "state", "severity", "value", "limit", "unit", "share", "evidence", "fix", "ops", "source"]
+COLUMNS = [
+    "rule",
+    "about",
+    "title",
+    "state",
+    "severity",
+    "value",
+    "limit",
+    "unit",
+    "share",
+    "evidence",
+    "fix",
+    "ops",
+    "source",
+]
 MOST_OPS = 10
 _SEVERE = ((0.2, "High"), (0.05, "Medium"))
 """Shares of time from which a finding has that severity."""
@@ -38,7 +52,12 @@ def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
     stated : DataFrame, optional
         The tables `prof_rule`, gathered: what msprof itself found.
     """
-    computed = [guarded(f"The rule {rule.name} of the Ascend rules", partial(_row, rule, facts), lambda _: None) for rule in every()]
+    computed = [
+        guarded(
+            f"The rule {rule.name} of the Ascend rules", partial(_row, rule, facts), lambda _: None
+        )
+        for rule in every()
+    ]
     rows = [row for row in computed if row is not None]
     if stated is not None and len(stated):
         rows += _stated(stated)
@@ -54,11 +73,27 @@ def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 def _row(rule: AscendRule, facts: Facts) -> tuple[object, ...]:
-    there = all(getattr(facts, name) is not None and len(getattr(facts, name)) for name in rule.needs)
+    there = all(
+        getattr(facts, name) is not None and len(getattr(facts, name)) for name in rule.needs
+    )
     found = rule.ask(facts) if there else None
     limit = rule.threshold.numbers.get("limit")
     if found is None:
-        return (rule.name, rule.about, rule.title, UNKNOWN, "", None, limit, rule.unit, None, rule.lacks, "", "", "computed")
+        return (
+            rule.name,
+            rule.about,
+            rule.title,
+            UNKNOWN,
+            "",
+            None,
+            limit,
+            rule.unit,
+            None,
+            rule.lacks,
+            "",
+            "",
+            "computed",
+        )
     return (
         rule.name,
         rule.about,
@@ -78,7 +113,9 @@ def _row(rule: AscendRule, facts: Facts) -> tuple[object, ...]:
 
 def severity(share: float | None) -> str:
     """High from 20 % of the time, Medium from 5 %, otherwise Low."""
-    return next((name for least, name in _SEVERE if share is not None and share >= least), _NO_SHARE)
+    return next(
+        (name for least, name in _SEVERE if share is not None and share >= least), _NO_SHARE
+    )
 
 
 def _stated(table: pd.DataFrame) -> list[tuple[object, ...]]:
@@ -89,6 +126,20 @@ def _stated(table: pd.DataFrame) -> list[tuple[object, ...]]:
     for part, kind, description, subtype, suggestion, tuning in rows:
         about = " · ".join(text for text in (part, kind, subtype) if text)
         state = FOUND if suggestion else CLEAR
-        out.append(("prof_rule", "msprof", about, state, _NO_SHARE if suggestion else "", None, None, "", None, description, suggestion))
+        out.append(
+            (
+                "prof_rule",
+                "msprof",
+                about,
+                state,
+                _NO_SHARE if suggestion else "",
+                None,
+                None,
+                "",
+                None,
+                description,
+                suggestion,
+            )
+        )
         out[-1] += (wording.cut(tuning, 400), "prof_rule")
     return out

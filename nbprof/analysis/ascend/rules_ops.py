@@ -10,7 +10,15 @@ import pandas as pd
 
 from nbprof.analysis.ascend import ascend
 from nbprof.analysis.ascend.ascend import KEYS, part
-from nbprof.analysis.ascend.facts import ASCEND, NO_OPS, AscendCheck, AscendRule, Facts, Measured, percent
+from nbprof.analysis.ascend.facts import (
+    ASCEND,
+    NO_OPS,
+    AscendCheck,
+    AscendRule,
+    Facts,
+    Measured,
+    percent,
+)
 from nbprof.analysis.ascend.pmu import LONG_US, SATURATED
 from nbprof.analysis.rule import MSADVISOR, MSPROF, MSPROF_ANALYZE, NPU, OURS, Rule, Threshold
 from nbprof.display import wording
@@ -27,7 +35,9 @@ _MATRIX = ("matmul", "conv", "batchmatmul", "gemm")
 def _time(facts: Facts) -> float:
     """Time in us of the tasks of op_summary but communication."""
     ops = facts.ops
-    return 0.0 if ops is None else float(ops[ops["core"] != ascend.COMMUNICATION]["duration_us"].sum())
+    return (
+        0.0 if ops is None else float(ops[ops["core"] != ascend.COMMUNICATION]["duration_us"].sum())
+    )
 
 
 def _types_time(types: pd.DataFrame) -> float:
@@ -35,7 +45,11 @@ def _types_time(types: pd.DataFrame) -> float:
 
 
 def _said(count: int, what: str, share: float) -> str:
-    return f"{count:,} {'task' if count == 1 else 'tasks'} {what}{_of_time(share)}." if count else f"No tasks {what}."
+    return (
+        f"{count:,} {'task' if count == 1 else 'tasks'} {what}{_of_time(share)}."
+        if count
+        else f"No tasks {what}."
+    )
 
 
 def _of_time(share: float) -> str:
@@ -59,9 +73,17 @@ def _conversions(facts: Facts, limit: Threshold) -> Measured | None:
     rows = types[types["op_type"].str.lower().isin(CONVERSIONS)]
     count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
     data = int(rows[rows["op_type"].str.lower() == "transdata"]["tasks"].sum())
-    kinds = ", ".join(f"{name} {number:,}" for name, number in rows.groupby("op_type")["tasks"].sum().items())
-    text = f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of op time." if count else "No tasks convert formats."
-    return Measured(share, share > limit["limit"] or data > limit["trans_data"], text, rows["op_type"], share)
+    kinds = ", ".join(
+        f"{name} {number:,}" for name, number in rows.groupby("op_type")["tasks"].sum().items()
+    )
+    text = (
+        f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of op time."
+        if count
+        else "No tasks convert formats."
+    )
+    return Measured(
+        share, share > limit["limit"] or data > limit["trans_data"], text, rows["op_type"], share
+    )
 
 
 def _ai_cpu(facts: Facts, limit: Threshold) -> Measured | None:
@@ -73,10 +95,15 @@ def _ai_cpu(facts: Facts, limit: Threshold) -> Measured | None:
         return Measured(0.0, False, "No op ran on the AI CPU.")
     share = part(float(rows["total_us"].sum()), _types_time(types))
     # A table without a column of the longest says by its means how long that was at least.
-    longest, stated = float(rows["max_us"].fillna(rows["avg_us"]).max()), bool(rows["max_us"].notna().all())
+    longest, stated = (
+        float(rows["max_us"].fillna(rows["avg_us"]).max()),
+        bool(rows["max_us"].notna().all()),
+    )
     text = _said(int(rows["tasks"].sum()), "ran on the AI CPU", share)
     if not np.isfinite(longest):
-        return Measured(None, True, f"{text} The longest duration was not recorded.", rows["op_type"], share)
+        return Measured(
+            None, True, f"{text} The longest duration was not recorded.", rows["op_type"], share
+        )
     text = f"{text.removesuffix('.')}; the longest took {'' if stated else 'at least '}{wording.micros(longest)}."
     return Measured(longest, longest >= limit["limit"], text, rows["op_type"], share)
 
@@ -85,9 +112,16 @@ def _get_next(facts: Facts, limit: Threshold) -> Measured | None:
     types = facts.types
     if types is None or not _types_time(types) > 0:
         return None
-    rows = types[(types["core"] == ascend.AI_CPU) & types["op_type"].str.lower().str.contains("getnext", regex=False)]
+    rows = types[
+        (types["core"] == ascend.AI_CPU)
+        & types["op_type"].str.lower().str.contains("getnext", regex=False)
+    ]
     share = part(float(rows["total_us"].sum()), _types_time(types))
-    text = f"GetNext on the AI CPU takes {percent(share)} of op time." if len(rows) else "No GetNext ran on the AI CPU."
+    text = (
+        f"GetNext on the AI CPU takes {percent(share)} of op time."
+        if len(rows)
+        else "No GetNext ran on the AI CPU."
+    )
     return Measured(share, share > limit["limit"], text, rows["op_type"], share)
 
 
@@ -98,7 +132,9 @@ def _one_type(facts: Facts, limit: Threshold) -> Measured | None:
     sums = types.groupby("op_type")["total_us"].sum()
     name, share = str(sums.idxmax()), part(float(sums.max()), _types_time(types))
     # A hint where to look, not a defect: it is listed after those.
-    return Measured(share, share > limit["limit"], f"{name} takes {percent(share)} of op time.", [name])
+    return Measured(
+        share, share > limit["limit"], f"{name} takes {percent(share)} of op time.", [name]
+    )
 
 
 def _present(words: tuple[str, ...], what: str) -> AscendCheck:
@@ -109,15 +145,22 @@ def _present(words: tuple[str, ...], what: str) -> AscendCheck:
         if types is None or not len(types):
             return None
         rows = types[_kind(types["op_type"], words)]
-        count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
+        count, share = (
+            int(rows["tasks"].sum()),
+            part(float(rows["total_us"].sum()), _types_time(types)),
+        )
         of_one = ascend.most(rows, "tasks")
-        return Measured(of_one, of_one > limit["limit"], _said(count, what, share), rows["op_type"], share)
+        return Measured(
+            of_one, of_one > limit["limit"], _said(count, what, share), rows["op_type"], share
+        )
 
     return check
 
 
 def _ops_where(
-    chosen: Callable[[pd.DataFrame, Threshold], Any], text: str, needs: Callable[[pd.DataFrame], bool] = lambda _: True
+    chosen: Callable[[pd.DataFrame, Threshold], Any],
+    text: str,
+    needs: Callable[[pd.DataFrame], bool] = lambda _: True,
 ) -> AscendCheck:
     """A check that counts tasks of op_summary; `text` follows their number and ends before their share."""
 
@@ -127,12 +170,20 @@ def _ops_where(
             return None
         rows = ops[chosen(ops, limit)]
         share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Measured(len(rows), len(rows) > limit["limit"], _said(len(rows), text, share), _longest(rows), share)
+        return Measured(
+            len(rows),
+            len(rows) > limit["limit"],
+            _said(len(rows), text, share),
+            _longest(rows),
+            share,
+        )
 
     return check
 
 
-def _counters_where(chosen: Callable[[pd.DataFrame, Threshold], Any], text: str, *needs: str) -> AscendCheck:
+def _counters_where(
+    chosen: Callable[[pd.DataFrame, Threshold], Any], text: str, *needs: str
+) -> AscendCheck:
     """The same of counters; nothing is known where a column of `needs` has no number."""
 
     def check(facts: Facts, limit: Threshold) -> Measured | None:
@@ -141,7 +192,9 @@ def _counters_where(chosen: Callable[[pd.DataFrame, Threshold], Any], text: str,
             return None
         rows = pmu[chosen(pmu, limit)]
         share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Measured(len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share)
+        return Measured(
+            len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share
+        )
 
     return check
 
@@ -152,7 +205,13 @@ def _memory_bound(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     rows = pmu[pmu["memory_bound"] > limit["bound"]]
     share = part(float(rows["duration_us"].sum()), _time(facts))
-    return Measured(share, share > limit["limit"], _said(len(rows), "move more than they compute", share), _longest(rows), share)
+    return Measured(
+        share,
+        share > limit["limit"],
+        _said(len(rows), "move more than they compute", share),
+        _longest(rows),
+        share,
+    )
 
 
 def _affinity(facts: Facts, limit: Threshold) -> Measured | None:
@@ -161,7 +220,11 @@ def _affinity(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     cube = float(pmu[pmu["bound_by"] == "cube"]["duration_us"].sum())
     share = part(cube, float(pmu["duration_us"].sum()))
-    return Measured(share, share < limit["limit"], f"The cube is the busiest pipe for {percent(share)} of the time of tasks with counters.")
+    return Measured(
+        share,
+        share < limit["limit"],
+        f"The cube is the busiest pipe for {percent(share)} of the time of tasks with counters.",
+    )
 
 
 def _blocks(wrong: Callable[[Any, Any], Any], text: str) -> AscendCheck:
@@ -183,7 +246,13 @@ def _blocks(wrong: Callable[[Any, Any], Any], text: str) -> AscendCheck:
         with np.errstate(invalid="ignore", divide="ignore"):
             rows = ops[known & wrong(blocks, cores)]
         share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Measured(len(rows), len(rows) > limit["limit"], _said(len(rows), text, share), _longest(rows), share)
+        return Measured(
+            len(rows),
+            len(rows) > limit["limit"],
+            _said(len(rows), text, share),
+            _longest(rows),
+            share,
+        )
 
     return check
 
@@ -197,7 +266,10 @@ def _dynamic(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     share = float((told["op_state"] == "dynamic").mean())
     return Measured(
-        share, share >= limit["limit"], f"{percent(share)} of the tasks have dynamic shapes.", _longest(told[told["op_state"] == "dynamic"])
+        share,
+        share >= limit["limit"],
+        f"{percent(share)} of the tasks have dynamic shapes.",
+        _longest(told[told["op_state"] == "dynamic"]),
     )
 
 
@@ -210,7 +282,9 @@ def _long_on_cpu(ops: pd.DataFrame, limit: Threshold) -> Any:
 
 
 def _int64(ops: pd.DataFrame, limit: Threshold) -> Any:
-    return _long_on_cpu(ops, limit) & ops["input_data_types"].str.upper().str.contains("INT64", regex=False)
+    return _long_on_cpu(ops, limit) & ops["input_data_types"].str.upper().str.contains(
+        "INT64", regex=False
+    )
 
 
 def _strided_slice_grad(ops: pd.DataFrame, limit: Threshold) -> Any:
@@ -220,13 +294,19 @@ def _strided_slice_grad(ops: pd.DataFrame, limit: Threshold) -> Any:
 def _full_precision(ops: pd.DataFrame, _: Threshold) -> Any:
     """Matrix ops on FLOAT alone, without HF32."""
     matrix = _kind(ops["op_type"], _MATRIX)
-    return matrix & ops["input_data_types"].str.upper().str.fullmatch(r"FLOAT(;FLOAT)*;?") & (ops["hf32_eligible"].str.upper() != "YES")
+    return (
+        matrix
+        & ops["input_data_types"].str.upper().str.fullmatch(r"FLOAT(;FLOAT)*;?")
+        & (ops["hf32_eligible"].str.upper() != "YES")
+    )
 
 
 def _unaligned(ops: pd.DataFrame, limit: Threshold) -> Any:
     """Matrix products whose inner size is no multiple of 256; without transposes, that is the last size of the first input."""
     matrix = ops["op_type"].str.lower().str.contains("matmul", regex=False) & _long(ops, limit)
-    inner = pd.to_numeric(ops["input_shapes"].str.extract(r"^[^;]*?(\d+)\s*(?:;|$)")[0], errors="coerce")
+    inner = pd.to_numeric(
+        ops["input_shapes"].str.extract(r"^[^;]*?(\d+)\s*(?:;|$)")[0], errors="coerce"
+    )
     return matrix & inner.notna() & (inner % limit["multiple"] != 0)
 
 
@@ -239,7 +319,9 @@ def _vector_bound(pmu: pd.DataFrame, _: Threshold) -> Any:
 
 
 def _cube_on_vector(pmu: pd.DataFrame, limit: Threshold) -> Any:
-    return (pmu["vector_fraction"] > limit["limit"]) & (pmu["cube_fraction"] > 0) & _long(pmu, limit)
+    return (
+        (pmu["vector_fraction"] > limit["limit"]) & (pmu["cube_fraction"] > 0) & _long(pmu, limit)
+    )
 
 
 def _low_cube(pmu: pd.DataFrame, limit: Threshold) -> Any:

@@ -19,12 +19,22 @@ _NO_ITERATIONS = "No iteration trace was recorded: enable training_trace."
 _ONE_DEVICE = "Only one device was recorded, so there is none to compare it with."
 _NO_API = "No api_statistic was recorded: enable runtime_api."
 _SYNC = "synchronize"
-_MEMORY_CALLS = ("aclmallocmeminner", "aclrtfreephysical", "aclrtfree", "aclrtmalloc", "aclrtmallocphysical")
+_MEMORY_CALLS = (
+    "aclmallocmeminner",
+    "aclrtfreephysical",
+    "aclrtfree",
+    "aclrtmalloc",
+    "aclrtmallocphysical",
+)
 
 
 def _largest(rows: pd.DataFrame, column: str) -> dict[Hashable, Any]:
     """The row with the most of something."""
-    return rows.sort_values(column, ascending=False, kind="stable", na_position="last").head(1).to_dict("records")[0]
+    return (
+        rows.sort_values(column, ascending=False, kind="stable", na_position="last")
+        .head(1)
+        .to_dict("records")[0]
+    )
 
 
 def _input(facts: Facts, limit: Threshold) -> Measured | None:
@@ -46,7 +56,11 @@ def _reduce(facts: Facts, limit: Threshold) -> Measured | None:
     share, hidden = float(row["all_reduce_fraction"]), float(row["hidden_all_reduce_ms"])
     text = f"{percent(share)} of an iteration{_where(main, row)} ({wording.millis(row['all_reduce_ms'])}) is all-reduce "
     text += "of gradients after BP End; "
-    text += f"another {wording.millis(hidden)} overlaps the backward pass." if hidden > 0 else "none overlaps the backward pass."
+    text += (
+        f"another {wording.millis(hidden)} overlaps the backward pass."
+        if hidden > 0
+        else "none overlaps the backward pass."
+    )
     return Measured(share, share > limit["limit"], text, share=share)
 
 
@@ -56,13 +70,19 @@ def _first(facts: Facts, limit: Threshold) -> Measured | None:
     if iterations is None or main is None:
         return None
     mean = float(main["iteration_ms"].iloc[0])
-    own = iterations[iterations["main"] & (iterations["device"] == main["device"].iloc[0]) & (iterations["host"] == main["host"].iloc[0])]
+    own = iterations[
+        iterations["main"]
+        & (iterations["device"] == main["device"].iloc[0])
+        & (iterations["host"] == main["host"].iloc[0])
+    ]
     first = own["iteration_ms"].iloc[0]
     if pd.isna(first) or not mean > 0:
         return None
     ratio = float(first) / mean
     return Measured(
-        ratio, ratio > limit["limit"], f"The first iteration took {wording.millis(first)}, {ratio:.1f} times the mean after warm-up."
+        ratio,
+        ratio > limit["limit"],
+        f"The first iteration took {wording.millis(first)}, {ratio:.1f} times the mean after warm-up.",
     )
 
 
@@ -74,12 +94,19 @@ def _slow(facts: Facts, limit: Threshold) -> Measured | None:
     spread = float((times.max() - times.min()) / times.mean())
     slow, longest = _largest(main, "iteration_ms"), wording.millis(times.max())
     text = f"Mean iteration times of {len(main)} devices differ by {percent(spread)}; the slowest is {_device(slow)}: {longest}."
-    return Measured(spread, spread > limit["limit"], text, share=spread if spread > limit["limit"] else None)
+    return Measured(
+        spread, spread > limit["limit"], text, share=spread if spread > limit["limit"] else None
+    )
 
 
 def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:
     main = facts.main
-    if main is None or len(main) < 2 or main["data_aug_ms"].isna().any() or not main["data_aug_ms"].mean() > 0:
+    if (
+        main is None
+        or len(main) < 2
+        or main["data_aug_ms"].isna().any()
+        or not main["data_aug_ms"].mean() > 0
+    ):
         return None
     mean = float(main["data_aug_ms"].mean())
     off = (main["data_aug_ms"] - mean).abs() / mean
@@ -122,8 +149,12 @@ def _standing(waits: pd.DataFrame | None) -> tuple[float | None, float]:
     rows = None if waits is None else waits[waits["stream"].isna()]
     if rows is None or not len(rows):
         return None, 0.0
-    wait, busy, for_input = (float(rows[name].sum()) for name in ("wait_us", "busy_us", "input_wait_us"))
-    return ascend.part(max(wait - for_input, 0.0), wait + busy), min(1.0, ascend.part(for_input, wait)) if wait > 0 else 0.0
+    wait, busy, for_input = (
+        float(rows[name].sum()) for name in ("wait_us", "busy_us", "input_wait_us")
+    )
+    return ascend.part(max(wait - for_input, 0.0), wait + busy), min(
+        1.0, ascend.part(for_input, wait)
+    ) if wait > 0 else 0.0
 
 
 def _sync(facts: Facts, limit: Threshold) -> Measured | None:
@@ -170,7 +201,12 @@ def _workspace(facts: Facts, limit: Threshold) -> Measured | None:
     before, after = ascend_tables.fused_away(fusion)
     text = f"{len(used):,} of the graph's {after:,} ops, fused from {before:,}, take {wording.size(total)} of workspace."
     total_mib = total / 2**20
-    return Measured(total_mib, total_mib > limit["limit"], text, used.sort_values("memory_workspace_bytes", ascending=False)["fused_op"])
+    return Measured(
+        total_mib,
+        total_mib > limit["limit"],
+        text,
+        used.sort_values("memory_workspace_bytes", ascending=False)["fused_op"],
+    )
 
 
 def _serial(facts: Facts, limit: Threshold) -> Measured | None:

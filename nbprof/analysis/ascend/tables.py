@@ -26,7 +26,10 @@ def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame
     ops : DataFrame, optional
         Of `ascend_ops.frame`: what ran of each, by its name.
     """
-    originals = [[name for part in _NAMES.split(text) if (name := part.strip())] for text in texts(table, "original_ops").tolist()]
+    originals = [
+        [name for part in _NAMES.split(text) if (name := part.strip())]
+        for text in texts(table, "original_ops").tolist()
+    ]
     name = texts(table, "fusion_op")
     out = pd.DataFrame(
         {
@@ -37,20 +40,32 @@ def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame
             "original_ops": [", ".join(names) for names in originals],
             "originals": np.array([len(names) for names in originals], np.int64),
             **_ran(table["host"].to_numpy(object), name, ops),
-            **{key: pd.array(np.round(floats(table, key)), dtype="Float64").astype("Int64") for key in FUSION if key.endswith("_bytes")},
+            **{
+                key: pd.array(np.round(floats(table, key)), dtype="Float64").astype("Int64")
+                for key in FUSION
+                if key.endswith("_bytes")
+            },
         }
     )
     order = ["originals", "memory_total_bytes", "fused_op"]
-    return out[FUSION].sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
+    return out[FUSION].sort_values(
+        order, ascending=[False, False, True], kind="stable", ignore_index=True
+    )
 
 
 def _ran(host: Any, name: Any, ops: pd.DataFrame | None) -> dict[str, Any]:
     """Tasks and time of each op; missing where nothing of its name ran."""
     if ops is None or not len(ops):
-        return {"tasks": pd.array([pd.NA] * len(name), dtype="Int64"), "total_us": np.full(len(name), np.nan)}
+        return {
+            "tasks": pd.array([pd.NA] * len(name), dtype="Int64"),
+            "total_us": np.full(len(name), np.nan),
+        }
     sums = ops.groupby(["host", "op"])["duration_us"].agg(["size", "sum"])
     found = sums.reindex(pd.MultiIndex.from_arrays([host, name]))
-    return {"tasks": pd.array(found["size"].to_numpy(), dtype="Int64"), "total_us": found["sum"].to_numpy(np.float64)}
+    return {
+        "tasks": pd.array(found["size"].to_numpy(), dtype="Int64"),
+        "total_us": found["sum"].to_numpy(np.float64),
+    }
 
 
 def fused_away(frame: pd.DataFrame) -> tuple[int, int]:
@@ -79,4 +94,6 @@ def api(table: pd.DataFrame) -> pd.DataFrame:
     whole: Floats = out.groupby(["host", "level"])["total_us"].transform("sum").to_numpy(np.float64)
     # Levels lie inside one another: a share is of its own.
     out["fraction"] = np.divide(total, whole, out=np.full(len(out), np.nan), where=whole > 0)
-    return out[API].sort_values(["total_us", "api"], ascending=[False, True], kind="stable", ignore_index=True)
+    return out[API].sort_values(
+        ["total_us", "api"], ascending=[False, True], kind="stable", ignore_index=True
+    )

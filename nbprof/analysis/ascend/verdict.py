@@ -13,10 +13,26 @@ from nbprof.display import wording
 
 _LEAST = SINGLE_BOTTLENECK_PERCENT / 100
 _WORDS = {
-    "data_aug": ("input", "Input-bound", "of an iteration is before FP Start: the device waits for data"),
-    "compute": ("device_compute", "Device-bound", "of an iteration is the forward and backward pass and the update"),
-    "fp_to_bp": ("device_compute", "Device-bound", "of an iteration is the forward and backward pass"),
-    "all_reduce": ("device_collectives", "Communication-bound", "of an iteration is exposed all-reduce after BP End"),
+    "data_aug": (
+        "input",
+        "Input-bound",
+        "of an iteration is before FP Start: the device waits for data",
+    ),
+    "compute": (
+        "device_compute",
+        "Device-bound",
+        "of an iteration is the forward and backward pass and the update",
+    ),
+    "fp_to_bp": (
+        "device_compute",
+        "Device-bound",
+        "of an iteration is the forward and backward pass",
+    ),
+    "all_reduce": (
+        "device_collectives",
+        "Communication-bound",
+        "of an iteration is exposed all-reduce after BP End",
+    ),
     # Communication or weight update: the file does not say which.
     "grad_refresh": ("", "Grad-refresh-bound", "of an iteration is the Grad Refresh, after BP End"),
 }
@@ -42,23 +58,41 @@ def verdict(summary: pd.DataFrame, ops: pd.DataFrame, waits: pd.DataFrame) -> di
     dict
         `bound` (a category of step time or ""), `verdict` (a word), `text` (its fact), `detail`.
     """
-    rows = summary[summary["main"].astype(bool) & (summary["iteration_ms"] > 0) & summary["fp_to_bp_fraction"].notna()]
+    rows = summary[
+        summary["main"].astype(bool)
+        & (summary["iteration_ms"] > 0)
+        & summary["fp_to_bp_fraction"].notna()
+    ]
     if not len(rows):
         return _of_waits(ops, waits)
     row = rows.loc[rows["iteration_ms"] == rows["iteration_ms"].max()].iloc[0]
     parts = {"data_aug": row["data_aug_fraction"]}
     if pd.notna(row["all_reduce_fraction"]):
-        parts |= {"all_reduce": row["all_reduce_fraction"], "compute": row["fp_to_bp_fraction"] + row["update_fraction"]}
+        parts |= {
+            "all_reduce": row["all_reduce_fraction"],
+            "compute": row["fp_to_bp_fraction"] + row["update_fraction"],
+        }
     else:
-        parts |= {"grad_refresh": row["grad_refresh_fraction"], "fp_to_bp": row["fp_to_bp_fraction"]}
+        parts |= {
+            "grad_refresh": row["grad_refresh_fraction"],
+            "fp_to_bp": row["fp_to_bp_fraction"],
+        }
     known = {name: float(value) for name, value in parts.items() if pd.notna(value)}
     name = max(known, key=lambda key: known[key])
     bound, word, text = _WORDS[name]
     share = known[name]
     detail = _detail(row, "data_aug" in known)
     if share < _LEAST:
-        said = ", ".join(f"{_TOLD[key]} {value:.0%}" for key, value in sorted(known.items(), key=lambda item: -item[1]))
-        return {"bound": "", "verdict": "No single bottleneck", "text": f"an iteration is {said}", "detail": detail}
+        said = ", ".join(
+            f"{_TOLD[key]} {value:.0%}"
+            for key, value in sorted(known.items(), key=lambda item: -item[1])
+        )
+        return {
+            "bound": "",
+            "verdict": "No single bottleneck",
+            "text": f"an iteration is {said}",
+            "detail": detail,
+        }
     return {"bound": bound, "verdict": word, "text": f"{share:.0%} {text}", "detail": detail}
 
 
@@ -74,7 +108,10 @@ _TOLD = {
 def of_marks(out: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     """The verdict of `p.overview` where the marks of iterations are all that is known of them: no task of the device lies in them."""
     evidence = [
-        (False, "No device tasks were recorded in the iterations: based on the iteration trace alone"),
+        (
+            False,
+            "No device tasks were recorded in the iterations: based on the iteration trace alone",
+        ),
         *out["confidence_evidence"][1:],
     ]
     failed = sum(not ok for ok, _ in evidence)
@@ -97,17 +134,28 @@ def _detail(row: pd.Series[Any], gap: bool) -> str:
         )
     said = float(row["reported_iteration_ms"])
     if row["convention"] in _OTHER_MEANING and said < row["iteration_ms"]:
-        parts.append(_OTHER_MEANING[row["convention"]].format(apart=1 - said / float(row["iteration_ms"])))
+        parts.append(
+            _OTHER_MEANING[row["convention"]].format(apart=1 - said / float(row["iteration_ms"]))
+        )
     return " ".join(parts)
 
 
 def _of_waits(ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
     all_streams = waits[waits["stream"].isna() & waits["wait_fraction"].notna()]
     if not len(all_streams):
-        return {"bound": "", "verdict": "Unknown", "text": "", "detail": "The profile has neither iterations nor start times of tasks."}
+        return {
+            "bound": "",
+            "verdict": "Unknown",
+            "text": "",
+            "detail": "The profile has neither iterations nor start times of tasks.",
+        }
     wait, busy = float(all_streams["wait_us"].sum()), float(all_streams["busy_us"].sum())
     share = ascend.part(wait, wait + busy)
-    where = "between its first and its last task" if len(all_streams) == 1 else "between the first and the last task of each"
+    where = (
+        "between its first and its last task"
+        if len(all_streams) == 1
+        else "between the first and the last task of each"
+    )
     who = "the device" if len(all_streams) == 1 else f"the {len(all_streams)} devices"
     if share >= _LEAST:
         text = f"{who} {'was' if len(all_streams) == 1 else 'were'} idle for {_percent(share)} of the time {where}"
@@ -116,7 +164,12 @@ def _of_waits(ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
     comm = float(ops[ops["core"] == ascend.COMMUNICATION]["duration_us"].sum())
     if busy > 0 and comm / (wait + busy) >= _LEAST:
         text = f"communication takes {comm / (wait + busy):.0%} of the time {where}"
-        return {"bound": "device_collectives", "verdict": "Communication-bound", "text": text, "detail": _NO_MARKS}
+        return {
+            "bound": "device_collectives",
+            "verdict": "Communication-bound",
+            "text": text,
+            "detail": _NO_MARKS,
+        }
     text = f"tasks ran for {_percent(1 - share)} of the time {where}"
     return {"bound": "device_compute", "verdict": "Device-bound", "text": text, "detail": _NO_MARKS}
 

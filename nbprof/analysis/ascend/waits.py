@@ -59,38 +59,65 @@ def frame(ops: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataF
 
 
 def _stream(
-    start: Int64s, end: Int64s, names: np.ndarray[tuple[int], np.dtype[np.object_]], input_waits: Intervals | None
+    start: Int64s,
+    end: Int64s,
+    names: np.ndarray[tuple[int], np.dtype[np.object_]],
+    input_waits: Intervals | None,
 ) -> tuple[int, float, float, float, float, int, float, float, float, str]:
     """Of tasks by start: count, busy, waits."""
     idle = gaps_between(start, end)
     wait: Floats = (idle.end - idle.start) / _PS_OF_US
     total = float(wait.sum())
     busy = float(end.max() - start[0]) / _PS_OF_US - total
-    waiting = np.nan if input_waits is None else float(input_waits.covered_within(idle.start, idle.end).sum()) / _PS_OF_US
+    waiting = (
+        np.nan
+        if input_waits is None
+        else float(input_waits.covered_within(idle.start, idle.end).sum()) / _PS_OF_US
+    )
     long = wait > LONG_US
     longest, at, before = np.nan, np.nan, ""
     if len(wait):
         best = int(wait.argmax())
         longest, at = float(wait[best]), float(idle.start[best]) / _PS_OF_MS
         before = str(names[idle.following[best]])
-    return (len(start), busy, total, part(total, total + busy), waiting, int(long.sum()), float(wait[long].sum()), longest, at, before)
+    return (
+        len(start),
+        busy,
+        total,
+        part(total, total + busy),
+        waiting,
+        int(long.sum()),
+        float(wait[long].sum()),
+        longest,
+        at,
+        before,
+    )
 
 
 def _input_waits(iterations: pd.DataFrame | None, key: tuple[Any, ...]) -> Intervals | None:
     """Data Aug Bounds of a device, ps; None if unknown."""
     if iterations is None or not len(iterations):
         return None
-    own = iterations[(iterations["host"] == key[0]) & (iterations["device"] == key[1]) & iterations["main"]]
-    own = own[own["data_aug_ms"].notna() & own["start_ms"].notna()].sort_values("start_ms", kind="stable")
+    own = iterations[
+        (iterations["host"] == key[0]) & (iterations["device"] == key[1]) & iterations["main"]
+    ]
+    own = own[own["data_aug_ms"].notna() & own["start_ms"].notna()].sort_values(
+        "start_ms", kind="stable"
+    )
     if not len(own):
         return None
     start = np.rint(own["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
     # Rounding may let two overlap by a picosecond: the union counts that once.
-    return Intervals.union(start, start + np.rint(own["data_aug_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64))
+    return Intervals.union(
+        start, start + np.rint(own["data_aug_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
+    )
 
 
 def rule_share(ops: pd.DataFrame, long_us: float = LONG_US) -> float:
     """Waits above `long_us` of all of the time of tasks and waits, as the rule of msprof has it; communication left out."""
     rows = ops[(ops["core"] != COMMUNICATION) & ops["duration_us"].notna()]
-    wait, duration = rows["wait_us"].fillna(0).to_numpy(np.float64), rows["duration_us"].to_numpy(np.float64)
+    wait, duration = (
+        rows["wait_us"].fillna(0).to_numpy(np.float64),
+        rows["duration_us"].to_numpy(np.float64),
+    )
     return part(float(wait[wait > long_us].sum()), float((wait + duration).sum()))

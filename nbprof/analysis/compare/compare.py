@@ -24,7 +24,8 @@ from nbprof.analysis.steps.steps import counted
 
 STEP = "step_time"
 _COLLECTIVE = re.compile(
-    r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all|collective", re.IGNORECASE
+    r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all|collective",
+    re.IGNORECASE,
 )
 _COPY_IN = re.compile(r"memcpy\s*(hto?d|h2d)|infeed", re.IGNORECASE)
 _COPY_OUT = re.compile(r"memcpy\s*(dto?h|d2h)|outfeed", re.IGNORECASE)
@@ -95,10 +96,17 @@ def by_step(steps: pd.DataFrame) -> dict[str, Floats]:
         nth = used.groupby(["host", "step"], sort=False).cumcount().rename("nth")
         keys = [used["step"], nth]
         first = used.groupby(keys)["start_ms"].min()
-        used = used.groupby(keys)[columns].mean().assign(start_ms=first).sort_values("start_ms", kind="stable")
+        used = (
+            used.groupby(keys)[columns]
+            .mean()
+            .assign(start_ms=first)
+            .sort_values("start_ms", kind="stable")
+        )
     else:
         used = used.sort_values("start_ms", kind="stable")
-    return {name: used[column].to_numpy(np.float64) for name, column in zip(names, columns, strict=True)}
+    return {
+        name: used[column].to_numpy(np.float64) for name, column in zip(names, columns, strict=True)
+    }
 
 
 def steps(before: Side, after: Side) -> pd.DataFrame:
@@ -148,7 +156,9 @@ def categories(before: Side, after: Side) -> pd.DataFrame:
     Each row has its interval for itself; of nine rows without any change one in twenty leaves 0 out by chance.
     """
     a, b = times(before, after)
-    return pd.DataFrame([_category(name, a[name], b[name]) for name in (STEP, *CATEGORIES)]).astype({"real": "boolean"})
+    return pd.DataFrame([_category(name, a[name], b[name]) for name in (STEP, *CATEGORIES)]).astype(
+        {"real": "boolean"}
+    )
 
 
 def _category(name: str, a: Floats, b: Floats) -> dict[str, Any]:
@@ -175,8 +185,14 @@ def figures(before: Side, after: Side) -> pd.DataFrame:
     # Times of units that cannot be compared are of no figure, nor is the rate of recordings, of which there is one.
     without = set() if comparable(before, after) else _OF_TIMES
     without = without | (_RATES if unit_of(before, after).whole else set())
-    rows = [_figure(name, unit, read(before), read(after)) for name, unit, read in _FIGURES if name not in without]
-    out = pd.DataFrame(rows, columns=["figure", "unit", "before", "after", "change", "change_percent"])
+    rows = [
+        _figure(name, unit, read(before), read(after))
+        for name, unit, read in _FIGURES
+        if name not in without
+    ]
+    out = pd.DataFrame(
+        rows, columns=["figure", "unit", "before", "after", "change", "change_percent"]
+    )
     return out[out["before"].notna() | out["after"].notna()].reset_index(drop=True)
 
 
@@ -240,7 +256,10 @@ def ops(before: Side, after: Side) -> pd.DataFrame:
     a, b = _ops(before), _ops(after)
     inputs = set(before.input_ops.get("op", ())) | set(after.input_ops.get("op", ()))
     out = _matched(a, b, ["where", "type", "op"], "op", *_scales(before, after))
-    out["category"] = [category_of(op, kind, where, inputs) for op, kind, where in zip(out["op"], out["type"], out["where"], strict=True)]
+    out["category"] = [
+        category_of(op, kind, where, inputs)
+        for op, kind, where in zip(out["op"], out["type"], out["where"], strict=True)
+    ]
     columns = ["where", "type", "op", "category", "state", "before_op"]
     return _ordered(out, columns, "op")
 
@@ -267,7 +286,9 @@ def _ops(side: Side) -> pd.DataFrame:
     mine = side.ops[side.ops["type"] != "IDLE"] if len(side.ops) else side.ops
     keys = ["where", "type", "op"]
     if not len(mine):
-        return pd.DataFrame({**dict.fromkeys(keys, pd.Series([], dtype=object)), "us": [], "calls": []})
+        return pd.DataFrame(
+            {**dict.fromkeys(keys, pd.Series([], dtype=object)), "us": [], "calls": []}
+        )
     added = mine.groupby(keys, sort=False)[["self_us", "occurrences"]].sum().reset_index()
     return added.rename(columns={"self_us": "us", "occurrences": "calls"})
 
@@ -275,14 +296,22 @@ def _ops(side: Side) -> pd.DataFrame:
 def _kernels(side: Side) -> pd.DataFrame:
     if not len(side.kernels):
         return pd.DataFrame({"kernel": pd.Series([], dtype=object), "us": [], "calls": []})
-    added = side.kernels.groupby("kernel", sort=False)[["total_us", "occurrences"]].sum().reset_index()
+    added = (
+        side.kernels.groupby("kernel", sort=False)[["total_us", "occurrences"]].sum().reset_index()
+    )
     return added.rename(columns={"total_us": "us", "occurrences": "calls"})
 
 
-def _matched(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str, scale_a: float, scale_b: float) -> pd.DataFrame:
+def _matched(
+    a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str, scale_a: float, scale_b: float
+) -> pd.DataFrame:
     """Rows of both, joined by `keys`; `name` is the key whose copy numbers may differ, '' for none."""
-    a = a.assign(us=a["us"].astype("float64") * scale_a, calls=a["calls"].astype("float64") * scale_a)
-    b = b.assign(us=b["us"].astype("float64") * scale_b, calls=b["calls"].astype("float64") * scale_b)
+    a = a.assign(
+        us=a["us"].astype("float64") * scale_a, calls=a["calls"].astype("float64") * scale_a
+    )
+    b = b.assign(
+        us=b["us"].astype("float64") * scale_b, calls=b["calls"].astype("float64") * scale_b
+    )
     if name:
         b = b.assign(before_op="")
         renamed = _renamed(a, b, keys, name)
@@ -291,12 +320,23 @@ def _matched(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str, scale
         a = a.copy()
         a.loc[list(renamed.values()), name] = b.loc[list(renamed), name].to_numpy()
     out = a.merge(b, on=keys, how="outer", suffixes=("_a", "_b"), indicator=True, sort=False)
-    state = out.pop("_merge").astype(str).map({"both": "both", "left_only": "gone", "right_only": "new"})
+    state = (
+        out.pop("_merge")
+        .astype(str)
+        .map({"both": "both", "left_only": "gone", "right_only": "new"})
+    )
     if name:
         out["before_op"] = out["before_op"].fillna("")
         state = state.mask((out["before_op"] != "") & (state == "both"), "renamed")
     out["state"] = state
-    out = out.rename(columns={"us_a": "before_us", "us_b": "after_us", "calls_a": "before_calls", "calls_b": "after_calls"})
+    out = out.rename(
+        columns={
+            "us_a": "before_us",
+            "us_b": "after_us",
+            "calls_a": "before_calls",
+            "calls_b": "after_calls",
+        }
+    )
     out["change_us"] = out["after_us"].fillna(0.0) - out["before_us"].fillna(0.0)
     return out
 
@@ -310,7 +350,9 @@ def _renamed(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str) -> di
     others = [key for key in keys if key != name]
     plain = []
     for part in (left_a, left_b):
-        key = pd.MultiIndex.from_frame(part[others].assign(plain=[plain_name(text) for text in part[name]]))
+        key = pd.MultiIndex.from_frame(
+            part[others].assign(plain=[plain_name(text) for text in part[name]])
+        )
         # One that has several copies left is not told from them.
         plain.append(pd.Series(part.index, index=key)[~key.duplicated(keep=False)])
     pairs = plain[1].to_frame("b").join(plain[0].rename("a"), how="inner")
@@ -324,14 +366,24 @@ def plain_name(op: str) -> str:
 
 def _ordered(out: pd.DataFrame, columns: list[str], name: str) -> pd.DataFrame:
     times = ["before_us", "after_us", "change_us", "before_calls", "after_calls"]
-    order = np.lexsort([out[name].astype(str).to_numpy(), -out["change_us"].abs().to_numpy(np.float64)])
-    return out.iloc[order][[*columns, *times]].reset_index(drop=True).astype(dict.fromkeys(times, "float64"))
+    order = np.lexsort(
+        [out[name].astype(str).to_numpy(), -out["change_us"].abs().to_numpy(np.float64)]
+    )
+    return (
+        out.iloc[order][[*columns, *times]]
+        .reset_index(drop=True)
+        .astype(dict.fromkeys(times, "float64"))
+    )
 
 
 def category_of(name: str, kind: str, where: str, inputs: set[str]) -> str:
     """The category that an op or kernel is drawn in, by where it ran and by its name."""
     text = f"{name} {kind}"
-    for pattern, category in ((_COPY_IN, "input"), (_COPY_OUT, "output"), (_COPY_WITHIN, "device_to_device")):
+    for pattern, category in (
+        (_COPY_IN, "input"),
+        (_COPY_OUT, "output"),
+        (_COPY_WITHIN, "device_to_device"),
+    ):
         if pattern.search(text):
             return category
     if where == "device" and (copies.kind(name) or copies.blit(name)):

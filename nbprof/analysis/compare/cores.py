@@ -12,7 +12,9 @@ _MORE_POINTS = 10.0
 """From so many percentage points on, ready threads waited for a core for longer than before."""
 
 
-def sentence(before: Side, after: Side, categories: pd.DataFrame, least_ms: float, *, real: bool = True) -> str:
+def sentence(
+    before: Side, after: Side, categories: pd.DataFrame, least_ms: float, *, real: bool = True
+) -> str:
     """Who took the cores, where a category other than input rose and ready threads waited for a core for longer; '' elsewhere.
 
     Parameters
@@ -34,7 +36,11 @@ def sentence(before: Side, after: Side, categories: pd.DataFrame, least_ms: floa
         rose &= rows["real"].fillna(False).astype(bool).to_numpy()
     waited, waited_before = now["waited_percent"], was["waited_percent"]
     busy = now.get("own_cores", 0.0) + now.get("other_cores", 0.0)
-    if not rose.any() or waited < max(WAITED_PERCENT, waited_before + _MORE_POINTS) or busy < FULL * now["cores"]:
+    if (
+        not rose.any()
+        or waited < max(WAITED_PERCENT, waited_before + _MORE_POINTS)
+        or busy < FULL * now["cores"]
+    ):
         return ""
     by = [*_workers(before, after), *_others(before, after)]
     by = [by[0], *(name[0].lower() + name[1:] for name in by[1:])] if by else []

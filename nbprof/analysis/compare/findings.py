@@ -16,7 +16,10 @@ GONE, STILL, NEW = "gone", "still found", "new"
 
 def findings(before: Side, after: Side) -> pd.DataFrame:
     """One row a finding of either run, those before in their order: the columns of `comparison.findings`."""
-    was, now = (side.advice.set_index("rule", drop=False) if len(side.advice) else side.advice for side in (before, after))
+    was, now = (
+        side.advice.set_index("rule", drop=False) if len(side.advice) else side.advice
+        for side in (before, after)
+    )
     rules = list(dict.fromkeys([*was.index, *now.index]))
     rows = [
         {
@@ -29,7 +32,9 @@ def findings(before: Side, after: Side) -> pd.DataFrame:
         }
         for rule in rules
     ]
-    return pd.DataFrame(rows, columns=COLUMNS).astype({"before_ms": "float64", "after_ms": "float64"})
+    return pd.DataFrame(rows, columns=COLUMNS).astype(
+        {"before_ms": "float64", "after_ms": "float64"}
+    )
 
 
 def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> str:

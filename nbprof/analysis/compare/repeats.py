@@ -83,14 +83,18 @@ def repeat(times: Floats) -> Repeat:
         mean=float(times.mean()),
         typical=float(kept.mean()),
         error=math.sqrt(float(times.var(ddof=1)) / worth) if known else math.nan,
-        typical_error=math.sqrt((count - 1) * float(bounded.var(ddof=1)) / (len(kept) * (len(kept) - 1)) * count / worth)
+        typical_error=math.sqrt(
+            (count - 1) * float(bounded.var(ddof=1)) / (len(kept) * (len(kept) - 1)) * count / worth
+        )
         if known
         else math.nan,
         steps=count,
     )
 
 
-def slowdown(before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], allowed: float) -> Slowdown:
+def slowdown(
+    before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], allowed: float
+) -> Slowdown:
     """Whether a run is slower than the runs of the baseline.
 
     With the interval of the slowdown, a run is slower if that lies above 0 and does not exclude the slowdown that is not allowed; fine if
@@ -110,7 +114,9 @@ def slowdown(before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], allowe
     return mean if mean.kind == SLOWER and typical.kind != SLOWER else typical
 
 
-def _one(before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], of: str, error: str, allowed: float) -> Slowdown:
+def _one(
+    before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], of: str, error: str, allowed: float
+) -> Slowdown:
     runs = [run for run in before if run]
     means = np.array([np.mean([getattr(one, of) for one in run]) for run in runs])
     was = float(means.mean()) if len(runs) else math.nan
@@ -130,7 +136,13 @@ def _one(before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], of: str, e
         # One run more, drawn from the same noise.
         parts, freedoms = [noise[0] * (1 + 1 / len(runs))], [noise[1]]
     margin = interval(now - was, parts, freedoms, LEVEL).margin / was
-    kind = SLOWER if change - margin > 0 and change + margin >= allowed else FINE if change + margin < allowed else UNKNOWN
+    kind = (
+        SLOWER
+        if change - margin > 0 and change + margin >= allowed
+        else FINE
+        if change + margin < allowed
+        else UNKNOWN
+    )
     return Slowdown(kind, of, was, now, change, margin)
 
 
@@ -141,5 +153,7 @@ def _variance(run: Sequence[Repeat], of: str, error: str) -> tuple[float, float]
         float(np.nanmean(errors**2)) / len(run) if not np.isnan(errors).all() else 0.0,
         float(max(sum(one.steps for one in run) - len(run), 1)),
     )
-    between = (float(values.var(ddof=1)) / len(run), float(len(run) - 1)) if len(run) > 1 else (0.0, 1.0)
+    between = (
+        (float(values.var(ddof=1)) / len(run), float(len(run) - 1)) if len(run) > 1 else (0.0, 1.0)
+    )
     return max(between, within)

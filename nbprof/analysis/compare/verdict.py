@@ -11,8 +11,25 @@ import pandas as pd
 
 from nbprof.activity.unit import Unit
 from nbprof.analysis.compare import cores
-from nbprof.analysis.compare.compare import STEP, Side, batch_size, comparable, per_step, same_steps, times, unit_of
-from nbprof.analysis.compare.welch import LEVEL, Difference, Floats, autocorrelation, effective_size, trimmed, welch
+from nbprof.analysis.compare.compare import (
+    STEP,
+    Side,
+    batch_size,
+    comparable,
+    per_step,
+    same_steps,
+    times,
+    unit_of,
+)
+from nbprof.analysis.compare.welch import (
+    LEVEL,
+    Difference,
+    Floats,
+    autocorrelation,
+    effective_size,
+    trimmed,
+    welch,
+)
 from nbprof.display import wording
 
 ENOUGH = 10
@@ -43,7 +60,15 @@ _LABELS = {
     "compile": "compilation",
     "other": "unrecorded time",
 }
-_AVOIDABLE = ("input", "kernel_launch", "output", "compile", "device_collectives", "device_to_device", "other")
+_AVOIDABLE = (
+    "input",
+    "kernel_launch",
+    "output",
+    "compile",
+    "device_collectives",
+    "device_to_device",
+    "other",
+)
 
 
 class Verdict(NamedTuple):
@@ -97,7 +122,11 @@ def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
         _headline(kind, before, after, a, b, digits),
         f"{_detail(kind, categories, a, b, digits, unit)} {taken}".strip(),
         found,
-        [*_steps_evidence(kind, found, a, b, digits, unit), *_alike(before, after), *_compute(categories, before, after, digits)],
+        [
+            *_steps_evidence(kind, found, a, b, digits, unit),
+            *_alike(before, after),
+            *_compute(categories, before, after, digits),
+        ],
     )
 
 
@@ -149,13 +178,17 @@ def _give_or_take(found: Difference, digits: int) -> str:
 def signed(value: float, digits: int) -> str:
     """A change with its sign, a true minus."""
     text = f"{abs(value):,.{digits}f}"
-    return text if not any(c in "123456789" for c in text) else f"+{text}" if value > 0 else f"−{text}"
+    return (
+        text if not any(c in "123456789" for c in text) else f"+{text}" if value > 0 else f"−{text}"
+    )
 
 
 def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits: int) -> str:
     unit = unit_of(before, after)
     if not comparable(before, after):
-        first, second = (f"{side.label} is given {_given(Unit.of(side.overview))}" for side in (before, after))
+        first, second = (
+            f"{side.label} is given {_given(Unit.of(side.overview))}" for side in (before, after)
+        )
         return f"Times cannot be compared: {first}, {second}"
     without = [side.label for side, times in ((before, a), (after, b)) if not len(times)]
     if without:
@@ -185,7 +218,9 @@ def _how_much(before: float, after: float) -> str:
     return f"{100 * abs(after - before) / before:.1f}% {word}"
 
 
-def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int, unit: Unit) -> str:
+def _detail(
+    kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int, unit: Unit
+) -> str:
     if not len(a) or not len(b):
         return "Mark steps with nbprof.steps() or the framework's step markers. Ops and kernels are compared below."
     if kind == "same":
@@ -212,8 +247,14 @@ def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: i
         largest = max(shares, key=shares.__getitem__)
         share = f"{100 * shares[largest]:.0f}% of {unit.time}"
         again = len(told) == 1 and told[0][1].lower().startswith(label(largest))
-        what = f"That is {'still' if told[0][2] else 'now'} the largest avoidable part" if again else ""
-        sentences.append(f"{what or f'The largest avoidable part is now {label(largest)}'}: {share}.")
+        what = (
+            f"That is {'still' if told[0][2] else 'now'} the largest avoidable part"
+            if again
+            else ""
+        )
+        sentences.append(
+            f"{what or f'The largest avoidable part is now {label(largest)}'}: {share}."
+        )
     return " ".join(sentences)
 
 
@@ -228,40 +269,70 @@ def _told(name: str, row: Any, digits: int) -> tuple[float, str, bool]:
     text = label(name)
     text = text[0].upper() + text[1:]
     verb = "fell" if row["change_ms"] < 0 else "rose"
-    return abs(float(row["change_ms"])), f"{text} {verb} from {wording.millis_two(was, now, ' to ', digits)}.", verb == "fell"
+    return (
+        abs(float(row["change_ms"])),
+        f"{text} {verb} from {wording.millis_two(was, now, ' to ', digits)}.",
+        verb == "fell",
+    )
 
 
 def _typical_steps(a: Floats, b: Floats, digits: int) -> str:
     """`Median 34.61 ms before, 35.02 ms after; p95 38.85 ms before, 39.10 ms after`."""
     middle = [wording.millis(float(np.median(times)), digits) for times in (a, b)]
-    most = [wording.millis(float(np.percentile(times, 95, method="inverted_cdf")), digits) for times in (a, b)]
+    most = [
+        wording.millis(float(np.percentile(times, 95, method="inverted_cdf")), digits)
+        for times in (a, b)
+    ]
     return f"Median {middle[0]} before, {middle[1]} after; p95 {most[0]} before, {most[1]} after"
 
 
-def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: int, unit: Unit) -> list[tuple[bool, str]]:
+def _steps_evidence(
+    kind: str, found: Difference, a: Floats, b: Floats, digits: int, unit: Unit
+) -> list[tuple[bool, str]]:
     if not len(a) or not len(b):
         return []
     if unit.whole:
         text = f"Difference {_change(found.change, digits)} of the durations: one recording each cannot show the spread"
-        return [(False, text), (False, "The recordings are not divided into steps and may differ in content")]
+        return [
+            (False, text),
+            (False, "The recordings are not divided into steps and may differ in content"),
+        ]
     out: list[tuple[bool, str]] = []
-    count = f"{len(a):,} {unit.plural} each" if len(a) == len(b) else f"{len(a):,} and {len(b):,} {unit.plural}"
-    what = f"Difference in the typical {unit.noun}" if kind == "typical" and found.real else "Difference"
+    count = (
+        f"{len(a):,} {unit.plural} each"
+        if len(a) == len(b)
+        else f"{len(a):,} and {len(b):,} {unit.plural}"
+    )
+    what = (
+        f"Difference in the typical {unit.noun}"
+        if kind == "typical" and found.real
+        else "Difference"
+    )
     if found.known:
         out.append((found.real, f"{what} {_give_or_take(found, digits)} (95%), {count}"))
     else:
-        out.append((False, f"Difference {_change(found.change, digits)}; a single {unit.noun} cannot show the spread"))
+        out.append(
+            (
+                False,
+                f"Difference {_change(found.change, digits)}; a single {unit.noun} cannot show the spread",
+            )
+        )
     out.append((True, _typical_steps(a, b, digits)))
     if kind == "serial":
         worth = [effective_size(times) for times in (a, b)]
-        r = max(autocorrelation(each) for each, n in zip((a, b), worth, strict=True) if n < len(each))
+        r = max(
+            autocorrelation(each) for each, n in zip((a, b), worth, strict=True) if n < len(each)
+        )
         least = min(worth)
         text = f"Consecutive {unit.plural} are correlated ({r:.2f}): equivalent to {least:.0f} independent ones"
         out.append((False, f"{text}; record longer, or several times"))
     if kind == "typical" and not found.real:
         word = "slower" if a.max() < b.min() else "faster"
         out.append(
-            (True, f"Every {unit.noun} after is {word} than every {unit.noun} before; outliers widen the confidence interval of the mean")
+            (
+                True,
+                f"Every {unit.noun} after is {word} than every {unit.noun} before; outliers widen the confidence interval of the mean",
+            )
         )
     elif kind == "typical":
         mean = welch(a, b)
@@ -276,7 +347,9 @@ def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: 
         text = ", ".join(f"{wording.plural(n, unit.noun)} {where}" for n, where in few)
         out.append((False, f"Only {text}: record {ENOUGH} or more"))
     elif len(a) != len(b):
-        out.append((False, f"The number of {unit.plural} differs: {len(a):,} before, {len(b):,} after"))
+        out.append(
+            (False, f"The number of {unit.plural} differs: {len(a):,} before, {len(b):,} after")
+        )
     return out
 
 
@@ -287,7 +360,12 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
     out: list[tuple[bool, str]] = []
     for name, a, b in [*_facts(before, after), *_versions(before, after)]:
         if a and b and a != b:
-            out.append((False, f"{name[0].upper()}{name[1:]} differs: {wording.cut(a, _LONGEST)} before, {wording.cut(b, _LONGEST)} after"))
+            out.append(
+                (
+                    False,
+                    f"{name[0].upper()}{name[1:]} differs: {wording.cut(a, _LONGEST)} before, {wording.cut(b, _LONGEST)} after",
+                )
+            )
         elif a and b:
             same.append(name)
         else:
@@ -295,25 +373,55 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
     lines = [(True, f"Same {wording.listed(same)}")] if same else []
     half = [side.overview.get("compute_16bit_percent") for side in (before, after)]
     if half[0] is not None and half[1] is not None and abs(half[0] - half[1]) > _PRECISION_POINTS:
-        out.append((False, f"The share of 16-bit compute differs: {half[0]:.0f}% before, {half[1]:.0f}% after"))
+        out.append(
+            (
+                False,
+                f"The share of 16-bit compute differs: {half[0]:.0f}% before, {half[1]:.0f}% after",
+            )
+        )
     kinds = [_kind(side) for side in (before, after)]
     if kinds[0] and kinds[1] and kinds[0] != kinds[1]:
-        out.append((False, f"The kinds of steps differ: {wording.cut(kinds[0], _LONGEST)} before, {wording.cut(kinds[1], _LONGEST)} after"))
+        out.append(
+            (
+                False,
+                f"The kinds of steps differ: {wording.cut(kinds[0], _LONGEST)} before, {wording.cut(kinds[1], _LONGEST)} after",
+            )
+        )
     units = [Unit.of(side.overview) for side in (before, after)]
     if units[0].kind != units[1].kind and comparable(before, after):
         out.append((False, f"Times are {units[0].per} before, {units[1].per} after"))
     for side, where in ((before, "before"), (after, "after")):
         if side.dropped:
-            out.append((False, f"{wording.plural(side.dropped, 'event')} {'was' if side.dropped == 1 else 'were'} dropped {where}"))
+            out.append(
+                (
+                    False,
+                    f"{wording.plural(side.dropped, 'event')} {'was' if side.dropped == 1 else 'were'} dropped {where}",
+                )
+            )
         if probe := side.overview.get("probe"):
-            out.append((probe["measured_ms"] is not None, f"{where.capitalize()}: {str(probe['text']).rstrip('.')}"))
+            out.append(
+                (
+                    probe["measured_ms"] is not None,
+                    f"{where.capitalize()}: {str(probe['text']).rstrip('.')}",
+                )
+            )
         if side.failed:
             out.append((False, f'The "{where}" cell failed, so its recording is partial'))
     if not per_step(before, after):
-        out.append((False, "Ops and kernels are compared by their time in the whole profile, and the profiles may differ in length"))
+        out.append(
+            (
+                False,
+                "Ops and kernels are compared by their time in the whole profile, and the profiles may differ in length",
+            )
+        )
     if unknown:
         text = wording.listed(unknown)
-        out.append((False, f"{text[0].upper()}{text[1:]} {'was' if len(unknown) == 1 else 'were'} not recorded: make sure they match"))
+        out.append(
+            (
+                False,
+                f"{text[0].upper()}{text[1:]} {'was' if len(unknown) == 1 else 'were'} not recorded: make sure they match",
+            )
+        )
     return lines + out
 
 
@@ -330,7 +438,14 @@ def _facts(before: Side, after: Side) -> list[tuple[str, str, str]]:
     out = [(name, a, b) for name, (a, b) in rows]
     # One host each goes without saying.
     out = [row for row in out if row[0] != "number of hosts" or row[1:] != ("1", "1")]
-    names = [", ".join(sorted(_host(name) for name in (side.overview.get("environment") or {}).get("hosts") or [])) for side in sides]
+    names = [
+        ", ".join(
+            sorted(
+                _host(name) for name in (side.overview.get("environment") or {}).get("hosts") or []
+            )
+        )
+        for side in sides
+    ]
     if names[0] and names[1] and names[0] != names[1] and out[0][1] == out[0][2]:
         out.append(("host", names[0], names[1]))
     return out
@@ -343,8 +458,14 @@ def _host(name: object) -> str:
 
 def _versions(before: Side, after: Side) -> list[tuple[str, str, str]]:
     """Versions of the same software that differ."""
-    a, b = ((side.overview.get("environment") or {}).get("versions") or {} for side in (before, after))
-    return [(f"version of {name}", str(a[name]), str(b[name])) for name in a if name in b and a[name] != b[name]]
+    a, b = (
+        (side.overview.get("environment") or {}).get("versions") or {} for side in (before, after)
+    )
+    return [
+        (f"version of {name}", str(a[name]), str(b[name]))
+        for name in a
+        if name in b and a[name] != b[name]
+    ]
 
 
 def _devices(side: Side) -> str:
@@ -362,7 +483,9 @@ def _kind(side: Side) -> str:
     return str(used["kind"].iloc[0]) if len(used) and "kind" in used.columns else ""
 
 
-def _compute(categories: pd.DataFrame, before: Side, after: Side, digits: int) -> list[tuple[bool, str]]:
+def _compute(
+    categories: pd.DataFrame, before: Side, after: Side, digits: int
+) -> list[tuple[bool, str]]:
     """Device compute as a control: the same model at the same batch size on the same device computes for the same time."""
     row = categories[categories["category"] == "device_compute"].to_dict("records")[0]
     was, change = float(row["before_ms"]), float(row["change_ms"])
@@ -372,7 +495,12 @@ def _compute(categories: pd.DataFrame, before: Side, after: Side, digits: int) -
         return [(True, f"Device compute is unchanged ({_change(change, digits)})")]
     if row["real"] is pd.NA or not bool(row["real"]):
         return []
-    return [(False, f"Device compute changed too ({_change(change, digits)}): other kernels, another model or another batch")]
+    return [
+        (
+            False,
+            f"Device compute changed too ({_change(change, digits)}): other kernels, another model or another batch",
+        )
+    ]
 
 
 def record(found: Verdict, before: Side, after: Side) -> dict[str, Any]:

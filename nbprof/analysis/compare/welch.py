@@ -63,11 +63,15 @@ def welch(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = 
     if min(len(before), len(after)) < 2:
         return Difference(change, math.nan, math.nan)
     worth = sizes or (float(len(before)), float(len(after)))
-    parts = [float(values.var(ddof=1)) / n for values, n in zip((before, after), worth, strict=True)]
+    parts = [
+        float(values.var(ddof=1)) / n for values, n in zip((before, after), worth, strict=True)
+    ]
     return interval(change, parts, [n - 1 for n in worth])
 
 
-def trimmed(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = None) -> Difference:
+def trimmed(
+    before: Floats, after: Floats, *, sizes: tuple[float, float] | None = None
+) -> Difference:
     """The difference of the means without the fastest and slowest 20 % of each series, with its 95 % interval (Yuen).
 
     Parameters
@@ -92,7 +96,9 @@ def trimmed(before: Floats, after: Floats, *, sizes: tuple[float, float] | None 
     return interval(means[1] - means[0], parts, freedoms)
 
 
-def interval(change: float, parts: list[float], freedoms: list[float], level: float = LEVEL) -> Difference:
+def interval(
+    change: float, parts: list[float], freedoms: list[float], level: float = LEVEL
+) -> Difference:
     """An interval (of 95 %) from the variance of each mean and its degrees of freedom."""
     variance = sum(parts)
     if variance <= 0:
@@ -134,7 +140,9 @@ def t_quantile(probability: float, freedom: float) -> float:
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        low, high = (middle, high) if t_probability(middle, freedom) < probability else (low, middle)
+        low, high = (
+            (middle, high) if t_probability(middle, freedom) < probability else (low, middle)
+        )
     return (low + high) / 2
 
 
@@ -149,7 +157,16 @@ def _beta(x: float, a: float, b: float) -> float:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
         return 1 - _beta(1 - x, b, a)
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    front = (
+        math.exp(
+            math.lgamma(a + b)
+            - math.lgamma(a)
+            - math.lgamma(b)
+            + a * math.log(x)
+            + b * math.log1p(-x)
+        )
+        / a
+    )
     # The continued fraction of DLMF 8.17.22 by Lentz's method.
     tiny = 1e-300
     c, d = 1.0, 1 / _off_zero(1 - (a + b) * x / (a + 1), tiny)

@@ -25,12 +25,43 @@ from nbprof.schema import frames
 Floats = npt.NDArray[np.float64]
 
 EACH = [
-    *(*KEYS, "step", "collective", "process_group", "description", "group_size", "sequence", "bytes", "start_ms", "time_us"),
-    *("ranks_seen", "real_us", "wait_us", "late_us", "last", "algorithm_gb_per_second", "bus_gb_per_second"),
+    *(
+        *KEYS,
+        "step",
+        "collective",
+        "process_group",
+        "description",
+        "group_size",
+        "sequence",
+        "bytes",
+        "start_ms",
+        "time_us",
+    ),
+    *(
+        "ranks_seen",
+        "real_us",
+        "wait_us",
+        "late_us",
+        "last",
+        "algorithm_gb_per_second",
+        "bus_gb_per_second",
+    ),
 ]
 COLLECTIVES = frames.names("device_time.collectives")
 CALLS = [
-    *("host", "device", "start", "end", "collective", "bytes", "out_bytes", "group_size", "sequence", "process_group", "description"),
+    *(
+        "host",
+        "device",
+        "start",
+        "end",
+        "collective",
+        "bytes",
+        "out_bytes",
+        "group_size",
+        "sequence",
+        "process_group",
+        "description",
+    ),
     "members",
 ]
 MOST_RANKS = 1_000_000
@@ -38,10 +69,26 @@ MOST_RANKS = 1_000_000
 _MS = 1e9
 
 _KINDS = (
-    *("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv", "broadcast", "barrier", "gather", "scatter", "reduce"),
+    *(
+        "allreduce",
+        "allgather",
+        "reducescatter",
+        "alltoall",
+        "sendrecv",
+        "broadcast",
+        "barrier",
+        "gather",
+        "scatter",
+        "reduce",
+    ),
     *("permute", "send", "recv"),
 )
-_ALIKE = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all"}
+_ALIKE = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+}
 _GATHERS = ("all_gather", "gather")
 _ONE_SIDED = ("send", "recv")
 """Point-to-point calls: there is no group to wait for."""
@@ -65,7 +112,9 @@ def bus_factor(kind: str, ranks: Floats) -> Floats:
     return np.where(np.isnan(n), np.nan, 1.0)
 
 
-def each(recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
+def each(
+    recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame
+) -> tuple[pd.DataFrame, list[Note]]:
     """One row per collective and rank, in time order, and what the receipt says.
 
     The columns are those of `p.device_time.each_collective`, and `turn`.
@@ -75,8 +124,14 @@ def each(recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> tuple
     """
     if not len(recorded):
         return pd.DataFrame(columns=[*EACH, "match", "turn"]), []
-    calls = recorded.assign(host=recorded["host"].map({name: i for i, name in enumerate(hosts)}).astype(np.int64))
-    row = step_rows(np.array(hosts, object)[calls["host"].to_numpy(np.int64)], calls["start"].to_numpy(np.float64) / _MS, steps)
+    calls = recorded.assign(
+        host=recorded["host"].map({name: i for i, name in enumerate(hosts)}).astype(np.int64)
+    )
+    row = step_rows(
+        np.array(hosts, object)[calls["host"].to_numpy(np.int64)],
+        calls["start"].to_numpy(np.float64) / _MS,
+        steps,
+    )
     number, turn = (np.append(values, -1)[row] for values in (_numbers(steps), turns(steps)))
     calls["step"] = missing(number, row < 0)
     ranks = [rank_of(host) for host in hosts]
@@ -99,10 +154,17 @@ def each(recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> tuple
     whole = np.where(size >= 0, size, np.nan)
     gathered = calls["collective"].isin(_GATHERS).to_numpy()
     out_size = calls["out_bytes"].to_numpy(np.float64)
-    whole = np.where(gathered & (size >= 0), np.where(out_size >= 0, out_size, np.where(group_size > 0, size * group_size, np.nan)), whole)
+    whole = np.where(
+        gathered & (size >= 0),
+        np.where(out_size >= 0, out_size, np.where(group_size > 0, size * group_size, np.nan)),
+        whole,
+    )
     # Without the other ranks the time has waiting in it, and the bandwidth would be too low without saying so.
     rate = np.divide(
-        whole * 1e3, real, out=np.full(len(calls), np.nan), where=(real > 0) & (seen[np.maximum(match, 0)] > 1 if count else False)
+        whole * 1e3,
+        real,
+        out=np.full(len(calls), np.nan),
+        where=(real > 0) & (seen[np.maximum(match, 0)] > 1 if count else False),
     )
     of_group = np.where(group_size > 0, group_size, np.nan)
     factor = np.full(len(calls), np.nan)
@@ -155,17 +217,37 @@ def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
     cores = activity.core_spans.frame()
     shared = np.isin(cores["kind"].to_numpy(np.int64), [CORE_KINDS.index("all_reduce")])
     if shared.any():
-        runs = cores[shared].groupby("event").agg({"host": "first", "device": "first", "start": "min", "end": "max"})
+        runs = (
+            cores[shared]
+            .groupby("event")
+            .agg({"host": "first", "device": "first", "start": "min", "end": "max"})
+        )
         runs = runs.reset_index()
-        runs["collective"] = [kind_of(str(trace.names[code])) for code in trace.events.name[runs["event"].to_numpy(np.int64)].tolist()]
-        for key in ("bytes", "group_size", "out_bytes", "process_group", "description", "members", "sequence"):
+        runs["collective"] = [
+            kind_of(str(trace.names[code]))
+            for code in trace.events.name[runs["event"].to_numpy(np.int64)].tolist()
+        ]
+        for key in (
+            "bytes",
+            "group_size",
+            "out_bytes",
+            "process_group",
+            "description",
+            "members",
+            "sequence",
+        ):
             runs[key] = -1
         parts.append(runs)
     out = pd.concat(parts, ignore_index=True) if len(parts) > 1 else listed
     out = out.sort_values(["host", "device", "start"], kind="stable", ignore_index=True)
     named = np.array([*map(str, texts), ""], object)
     # The last one is that of -1.
-    out = out.assign(**{key: named[out[key].to_numpy(np.int64)] for key in ("process_group", "description", "members")})
+    out = out.assign(
+        **{
+            key: named[out[key].to_numpy(np.int64)]
+            for key in ("process_group", "description", "members")
+        }
+    )
     return out.assign(host=np.array(activity.hosts, object)[out["host"].to_numpy(np.int64)])[CALLS]
 
 
@@ -173,7 +255,9 @@ def _numbers(steps: pd.DataFrame) -> Int64s:
     return steps["step"].to_numpy(np.int64) if len(steps) else np.zeros(0, np.int64)
 
 
-def _matched(calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], notes: list[Note]) -> Int64s:
+def _matched(
+    calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], notes: list[Note]
+) -> Int64s:
     """int64[n]: the same number for the calls of several ranks that are one collective; -1 where the others are not known."""
     host, device = calls["host"].to_numpy(np.int64), calls["device"].to_numpy(np.int64)
     _, member = unique_rows(host, device)
@@ -183,13 +267,20 @@ def _matched(calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], not
     doubles = [i for i, rank in enumerate(ranks) if rank is not None and ranks.index(rank) < i]
     if doubles:
         listed = ", ".join(hosts[i] for i in doubles[:4]) + (" …" if len(doubles) > 4 else "")
-        notes.append(Note("warning", f"Several files have the same rank: only the first of each is compared, not {listed}."))
+        notes.append(
+            Note(
+                "warning",
+                f"Several files have the same rank: only the first of each is compared, not {listed}.",
+            )
+        )
     usable = ~single & ~np.isin(host, doubles)
     if len(np.unique(member[usable])) < 2:
         return out
     kind = pd.factorize(calls["collective"])[0].astype(np.int64)
     step = calls["step"].fillna(-1).to_numpy(np.int64)
-    group, members = (pd.factorize(calls[key])[0].astype(np.int64) for key in ("process_group", "members"))
+    group, members = (
+        pd.factorize(calls[key])[0].astype(np.int64) for key in ("process_group", "members")
+    )
     sequence = calls["sequence"].to_numpy(np.int64)
     # The sequence number tells the collective; without one it is told by its place among those of its step.
     counted = sequence >= 0
@@ -197,7 +288,11 @@ def _matched(calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], not
     unnumbered = np.where(counted, -1, step), np.where(counted, -1, turn)
     _, key = unique_rows(group, members, kind, np.where(counted, sequence, -1), *unnumbered)
     place = _place(key, member)
-    per_member = np.bincount(key * (member.max() + 1) + member, weights=usable, minlength=(key.max() + 1) * (member.max() + 1))
+    per_member = np.bincount(
+        key * (member.max() + 1) + member,
+        weights=usable,
+        minlength=(key.max() + 1) * (member.max() + 1),
+    )
     per_member = per_member.reshape(key.max() + 1, -1)
     least = np.where(per_member > 0, per_member, np.inf).min(axis=1)
     even = least == per_member.max(axis=1)
@@ -225,7 +320,9 @@ def _matched(calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], not
 def _place(key: Int64s, member: npt.NDArray[np.integer]) -> Int64s:
     """Of each row, how many rows of the same key and member come before it."""
     order = np.lexsort((np.arange(len(key)), member, key))
-    new = np.append(True, (key[order][1:] != key[order][:-1]) | (member[order][1:] != member[order][:-1]))
+    new = np.append(
+        True, (key[order][1:] != key[order][:-1]) | (member[order][1:] != member[order][:-1])
+    )
     index = np.arange(len(key))
     out = np.empty(len(key), np.int64)
     out[order] = index - np.maximum.accumulate(np.where(new, index, 0))
@@ -251,7 +348,11 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     one = rows[known].drop_duplicates("match")
     keys = ["collective", "process_group", "group_size", "bytes"]
     by = rows.groupby(keys, sort=False, dropna=False)
-    out = by.agg(calls=("time_us", "size"), time_ms=("time_us", "sum"), wait_ms=("wait_us", lambda v: v.sum(min_count=1))).reset_index()
+    out = by.agg(
+        calls=("time_us", "size"),
+        time_ms=("time_us", "sum"),
+        wait_ms=("wait_us", lambda v: v.sum(min_count=1)),
+    ).reset_index()
     own = one.groupby(keys, sort=False, dropna=False)
     each_ = own.agg(
         collectives=("real_us", "size"),
@@ -264,11 +365,19 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     out = out.merge(each_, on=keys, how="left")
     out["time_ms"] /= 1e3
     out["wait_ms"] /= 1e3
-    matched = rows[known].groupby(keys, sort=False, dropna=False)["time_us"].sum().rename("_matched").reset_index()
+    matched = (
+        rows[known]
+        .groupby(keys, sort=False, dropna=False)["time_us"]
+        .sum()
+        .rename("_matched")
+        .reset_index()
+    )
     out = out.merge(matched, on=keys, how="left")
     out["wait_percent"] = 100 * out["wait_ms"] / (out["_matched"] / 1e3).where(out["_matched"] > 0)
     out["collectives"] = out["collectives"].astype("Int64")
-    return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)[COLLECTIVES]
+    return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)[
+        COLLECTIVES
+    ]
 
 
 def _harmonic(rates: pd.Series) -> float:
@@ -302,7 +411,10 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame, judged: pd.DataFrame) ->
     rows = rows.assign(_cost=cost)
     parts = []
     for frame, keys in (
-        (rows.assign(step=missing(np.zeros(len(rows)), np.ones(len(rows), np.bool_)), turn=-1), ["turn", *KEYS]),
+        (
+            rows.assign(step=missing(np.zeros(len(rows)), np.ones(len(rows), np.bool_)), turn=-1),
+            ["turn", *KEYS],
+        ),
         (rows[rows["step"].notna()], ["step", "turn", *KEYS]),
     ):
         if not len(frame):
@@ -328,24 +440,42 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame, judged: pd.DataFrame) ->
     out["_number"] = out["step"].fillna(-1).astype("int64")
     same_step = ["_number", "turn"]
     if len(steps):
-        length = steps.groupby([steps["step"].to_numpy(np.int64), turns(steps)])["step_time_ms"].max()
-        whole = length.reindex(pd.MultiIndex.from_frame(out[same_step])).fillna(float(length.sum())).to_numpy(np.float64)
+        length = steps.groupby([steps["step"].to_numpy(np.int64), turns(steps)])[
+            "step_time_ms"
+        ].max()
+        whole = (
+            length.reindex(pd.MultiIndex.from_frame(out[same_step]))
+            .fillna(float(length.sum()))
+            .to_numpy(np.float64)
+        )
     else:
         # Without steps the time in collectives is what a delay is measured by.
         whole = out.groupby(same_step)["time"].transform("max").to_numpy(np.float64)
     most = out.groupby(same_step)["cost_ms"].transform("max")
     out["waited_for"] = (out["cost_ms"] == most) & (out["cost_ms"] > LATE * whole)
-    known = judged.drop_duplicates(["host", "device"]).set_index(["host", "device"])["straggler"].astype("boolean")
+    known = (
+        judged.drop_duplicates(["host", "device"])
+        .set_index(["host", "device"])["straggler"]
+        .astype("boolean")
+    )
     named = known.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).array
     # Of single steps those in which it was the one that the others waited for.
-    out["straggler"] = pd.Series(named, out.index, "boolean") & (out["waited_for"] | out["step"].isna())
-    return out.sort_values(["turn", "_number", "rank", "host", "device"], kind="stable", ignore_index=True)[STRAGGLERS]
+    out["straggler"] = pd.Series(named, out.index, "boolean") & (
+        out["waited_for"] | out["step"].isna()
+    )
+    return out.sort_values(
+        ["turn", "_number", "rank", "host", "device"], kind="stable", ignore_index=True
+    )[STRAGGLERS]
 
 
 def ranks_missing(hosts: list[str], processes: object) -> list[int]:
     """The ranks of a job of so many processes of which no file is there; none where the job or the ranks are not known."""
     known = {rank for host in hosts if (rank := rank_of(host)) is not None}
-    return sorted(set(range(processes)) - known) if isinstance(processes, int) and known and processes < MOST_RANKS else []
+    return (
+        sorted(set(range(processes)) - known)
+        if isinstance(processes, int) and known and processes < MOST_RANKS
+        else []
+    )
 
 
 def completeness(hosts: list[str], processes: object) -> list[Note]:
@@ -355,7 +485,12 @@ def completeness(hosts: list[str], processes: object) -> list[Note]:
     known = sorted({rank for host in hosts if (rank := rank_of(host)) is not None})
     listed = ", ".join(str(r) for r in known[:8]) + (" …" if len(known) > 8 else "")
     here = f"rank {listed} is" if len(known) == 1 else f"ranks {listed} are"
-    return [Note("warning", f"The job had {processes} ranks; only {here} here. What the others waited for is unknown.")]
+    return [
+        Note(
+            "warning",
+            f"The job had {processes} ranks; only {here} here. What the others waited for is unknown.",
+        )
+    ]
 
 
 def lengths(steps: pd.DataFrame) -> list[Note]:

@@ -57,7 +57,11 @@ class _Last:
 
     def __init__(self, threads: dict[int, _Thread]) -> None:
         self.lanes = list(threads)
-        spans = sorted((s, e, -at) for at, thread in enumerate(threads.values()) for s, e in zip(thread.start, thread.end, strict=True))
+        spans = sorted(
+            (s, e, -at)
+            for at, thread in enumerate(threads.values())
+            for s, e in zip(thread.start, thread.end, strict=True)
+        )
         self.start = [start for start, _, _ in spans]
         self.ended = list(accumulate(((end, at) for _, end, at in spans), max))
         """The latest end of what began until then, and whose it is."""
@@ -100,14 +104,21 @@ class _Walk:
 
     def __init__(self, done: Work, activity: Activity, trace: Trace, window: Window) -> None:
         self.window = window
-        mine = (done.host == window.host) & (done.end > window.start) & (done.start < window.end) & (done.end > done.start)
+        mine = (
+            (done.host == window.host)
+            & (done.end > window.start)
+            & (done.start < window.end)
+            & (done.end > done.start)
+        )
         self.rows = np.flatnonzero(mine)
         self.start, self.end = (column[self.rows].tolist() for column in (done.start, done.end))
         self.before = _previous(done.lane[self.rows]).tolist()
         call = done.launch[self.rows]
         events = trace.events
         self.called = np.where(call >= 0, events.start[call], _NONE).tolist()
-        self.returned = np.where(call >= 0, events.start[call] + events.duration[call], _NONE).tolist()
+        self.returned = np.where(
+            call >= 0, events.start[call] + events.duration[call], _NONE
+        ).tolist()
         self.caller = np.where(call >= 0, events.lane[call], -1).tolist()
         by_end = np.argsort(done.end[self.rows], kind="stable")
         self.by_end: list[int] = by_end.tolist()
@@ -150,7 +161,11 @@ class _Walk:
 
     def _main(self) -> int:
         # Where nothing joins host and devices, the path can only be that of the devices.
-        if self.rows.size and max(self.caller, default=-1) < 0 and not any(thread.released for thread in self.threads.values()):
+        if (
+            self.rows.size
+            and max(self.caller, default=-1) < 0
+            and not any(thread.released for thread in self.threads.values())
+        ):
             return -1
         if self.window.lane in self.threads:
             return self.window.lane
@@ -172,7 +187,12 @@ class _Walk:
         # The work that ended last before this one began, on any stream: the one before on its own where nothing came between.
         other = self.latest(start)
         known = self.caller[work] >= 0
-        if other >= 0 and other != before and self.end[other] > ready and (start - self.end[other] < FOLLOWS_PS or not known):
+        if (
+            other >= 0
+            and other != before
+            and self.end[other] > ready
+            and (start - self.end[other] < FOLLOWS_PS or not known)
+        ):
             before, ready = other, self.end[other]
         if before >= 0:
             # What a work waited for whose launch is not known, when nothing ran for long, is not known either.
@@ -218,20 +238,41 @@ def _previous(lane: Int64s | Any) -> Int64s:
 
 
 def _threads(
-    done: Work, activity: Activity, trace: Trace, window: Window, rows: Int64s, by_end: list[int], ends: list[int]
+    done: Work,
+    activity: Activity,
+    trace: Trace,
+    window: Window,
+    rows: Int64s,
+    by_end: list[int],
+    ends: list[int],
 ) -> dict[int, _Thread]:
     """The threads of the window's host that ran ops or made calls, by lane."""
     events = trace.events
-    on = (trace.lanes["kind"] == "host").to_numpy() & (trace.lanes["host"] == done.hosts[window.host]).to_numpy()
+    on = (trace.lanes["kind"] == "host").to_numpy() & (
+        trace.lanes["host"] == done.hosts[window.host]
+    ).to_numpy()
 
     def inside(table: pd.DataFrame) -> Int64s:
         event = table["event"].to_numpy(np.int64)
         start = events.start[event]
-        return np.asarray(event[(start + events.duration[event] > window.start) & (start < window.end) & on[events.lane[event]]], np.int64)
+        return np.asarray(
+            event[
+                (start + events.duration[event] > window.start)
+                & (start < window.end)
+                & on[events.lane[event]]
+            ],
+            np.int64,
+        )
 
-    calls = pd.unique(np.concatenate([inside(activity.calls.frame()), inside(activity.launches.frame())]))
+    calls = pd.unique(
+        np.concatenate([inside(activity.calls.frame()), inside(activity.launches.frame())])
+    )
     event = np.concatenate([inside(activity.host_ops.frame()), calls])
-    lane, start, end = events.lane[event], events.start[event], events.start[event] + events.duration[event]
+    lane, start, end = (
+        events.lane[event],
+        events.start[event],
+        events.start[event] + events.duration[event],
+    )
     out: dict[int, _Thread] = {}
     for rows_of_lane in rows_by_value(lane):
         # Touching ops are merged: a thread waits for nothing between them.
@@ -239,7 +280,9 @@ def _threads(
         out[int(lane[rows_of_lane[0]])] = _Thread(working.start.tolist(), working.end.tolist())
     # Calls that ended because a device did: those that say so, and those whose own work was done before they returned.
     name, names = pd.factorize(events.name[event])
-    blocked = np.array([bool(_SYNC.match(str(trace.names[code]))) for code in names.tolist()], np.bool_)
+    blocked = np.array(
+        [bool(_SYNC.match(str(trace.names[code]))) for code in names.tolist()], np.bool_
+    )
     waits: list[tuple[int, int, int]] = []
     for one in event[blocked[name]].tolist():
         begin, stop = int(events.start[one]), int(events.start[one] + events.duration[one])
@@ -266,7 +309,9 @@ def segments(done: Work, activity: Activity, trace: Trace, window: Window) -> pd
     parts = [part for part in parts if len(part)]
     if not parts:
         return pd.DataFrame(columns=SEGMENTS)
-    out = pd.concat(parts, ignore_index=True).sort_values("_start", kind="stable", ignore_index=True)
+    out = pd.concat(parts, ignore_index=True).sort_values(
+        "_start", kind="stable", ignore_index=True
+    )
     out["start_ms"] = out["_start"] / 1e9
     out["duration_us"] = (out["_end"] - out["_start"]) / 1e6
     return out[SEGMENTS]
@@ -276,7 +321,9 @@ _BARE = ["kind", "name", "op", "where", "_start", "_end"]
 
 
 def _plain(pieces: list[tuple[str, int, int, int]]) -> pd.DataFrame:
-    return pd.DataFrame([("unknown", "", "", "", start, end) for _, _, start, end in pieces], columns=_BARE)
+    return pd.DataFrame(
+        [("unknown", "", "", "", start, end) for _, _, start, end in pieces], columns=_BARE
+    )
 
 
 def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
@@ -284,7 +331,9 @@ def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd
     if not mine:
         return pd.DataFrame(columns=_BARE)
     row = walk.rows[np.array([p[1] for p in mine], np.int64)]
-    kind = np.array([{"delay": "launch_delay", "gap": "kernel_wait"}.get(p[0], "") for p in mine], object)
+    kind = np.array(
+        [{"delay": "launch_delay", "gap": "kernel_wait"}.get(p[0], "") for p in mine], object
+    )
     on = kind == ""
     kind[on] = [CLASS_NAMES[c] for c in done.cls[row[on]].tolist()]
     launches = activity.launches.frame()
@@ -323,7 +372,9 @@ def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> pd.DataFrame:
         begin, end = (np.array(column, np.int64)[::-1] for column in zip(*spans, strict=True))
         cut = seen.cut(lane, begin, end)
         parts.append({**cut, "where": np.full(len(cut["kind"]), str(names[lane]), object)})
-    return pd.DataFrame({column: np.concatenate([part[column] for part in parts]) for column in _BARE})
+    return pd.DataFrame(
+        {column: np.concatenate([part[column] for part in parts]) for column in _BARE}
+    )
 
 
 def summary(pieces: pd.DataFrame) -> pd.DataFrame:
@@ -346,12 +397,21 @@ def summary(pieces: pd.DataFrame) -> pd.DataFrame:
         _for_ms=time[longest] / 1e3,
         percent=100 * total / total.sum(),
     )
-    return out.sort_values(["total_us", "name"], ascending=[False, True], kind="stable", ignore_index=True)[PATH]
+    return out.sort_values(
+        ["total_us", "name"], ascending=[False, True], kind="stable", ignore_index=True
+    )[PATH]
 
 
-def choose(steps: pd.DataFrame, hosts: list[str], step: int | None = None, host: str | None = None) -> pd.Series | None:
+def choose(
+    steps: pd.DataFrame, hosts: list[str], step: int | None = None, host: str | None = None
+) -> pd.Series | None:
     """The row of a step; by default, the step of median length among those in the averages, on the first host that has any."""
-    mine = steps[steps["host"] == (host if host is not None else next((h for h in hosts if (steps["host"] == h).any()), ""))]
+    mine = steps[
+        steps["host"]
+        == (
+            host if host is not None else next((h for h in hosts if (steps["host"] == h).any()), "")
+        )
+    ]
     if step is not None:
         mine = mine[mine["step"] == step]
     elif "counted" in mine.columns and mine["counted"].any():
@@ -375,6 +435,12 @@ def window(done: Work, activity: Activity, trace: Trace, row: pd.Series | None) 
     host = done.hosts.index(str(row["host"]))
     start = round(float(row["start_ms"]) * 1e9)
     marks = activity.markers.frame()
-    marks = marks[(marks["host"] == host) & (marks["group"] == row["group"]) & (marks["device"] < 0)]
-    lane = int(trace.events.lane[int(marks["event"].iloc[0])]) if len(marks) and int(marks["event"].iloc[0]) >= 0 else -1
+    marks = marks[
+        (marks["host"] == host) & (marks["group"] == row["group"]) & (marks["device"] < 0)
+    ]
+    lane = (
+        int(trace.events.lane[int(marks["event"].iloc[0])])
+        if len(marks) and int(marks["event"].iloc[0]) >= 0
+        else -1
+    )
     return Window(host, start, start + round(float(row["step_time_ms"]) * 1e9), lane)

@@ -30,7 +30,12 @@ Floats = npt.NDArray[np.float64]
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
 """Classes as bits: an instant has the bits of all classes running in it."""
 CLASS_NAMES = {COMPUTE: "compute", COMMUNICATION: "communication", MEMORY: "memory"}
-_CORE_CLASS = {"compute": COMPUTE, "all_reduce": COMMUNICATION, "send": COMMUNICATION, "recv": COMMUNICATION}
+_CORE_CLASS = {
+    "compute": COMPUTE,
+    "all_reduce": COMMUNICATION,
+    "send": COMMUNICATION,
+    "recv": COMMUNICATION,
+}
 _CALLED_COPY = re.compile(r"hip(?:memcpy|memset|copybuffer|fillbuffer)", re.IGNORECASE)
 _MS = 1e9
 """Picoseconds per millisecond."""
@@ -78,7 +83,12 @@ class Work:
         """Host, device and rows of each device."""
         if not len(self):
             return []
-        change = np.flatnonzero((self.host[1:] != self.host[:-1]) | (self.device[1:] != self.device[:-1])) + 1
+        change = (
+            np.flatnonzero(
+                (self.host[1:] != self.host[:-1]) | (self.device[1:] != self.device[:-1])
+            )
+            + 1
+        )
         edges = [0, *change.tolist(), len(self)]
         return [(int(self.host[a]), int(self.device[a]), slice(a, b)) for a, b in pairwise(edges)]
 
@@ -108,7 +118,11 @@ def rank_column(ranks: list[int | None], host: npt.NDArray[np.integer]) -> Any:
 def work(activity: Activity, trace: Trace) -> Work:
     """The work of all devices, from any profiler."""
     events = trace.events
-    kernels, moved, collective = activity.kernels.event, activity.transfers.event, activity.collectives.event
+    kernels, moved, collective = (
+        activity.kernels.event,
+        activity.transfers.event,
+        activity.collectives.event,
+    )
     works = np.zeros(len(events), np.bool_)
     for event in (kernels, moved, collective):
         works[event] = True
@@ -135,11 +149,16 @@ def work(activity: Activity, trace: Trace) -> Work:
         if len(rows):
             told = pd.MultiIndex.from_arrays([parts["host"], parts["device"]])
             cores = cores[~pd.MultiIndex.from_frame(cores[["host", "device"]]).isin(told)]
-        kind = np.array([_CORE_CLASS.get(name, MEMORY) for name in CORE_KINDS], np.int64)[cores["kind"].to_numpy(np.int64)]
+        kind = np.array([_CORE_CLASS.get(name, MEMORY) for name in CORE_KINDS], np.int64)[
+            cores["kind"].to_numpy(np.int64)
+        ]
         event = cores["event"].to_numpy(np.int64)
         more = {"lane": events.lane[event], "cls": kind}
         parts = {
-            key: np.concatenate([value, more[key] if key in more else cores[key].to_numpy(value.dtype)]) for key, value in parts.items()
+            key: np.concatenate(
+                [value, more[key] if key in more else cores[key].to_numpy(value.dtype)]
+            )
+            for key, value in parts.items()
         }
     order = np.lexsort((parts["end"], parts["start"], parts["device"], parts["host"]))
     parts = {key: value[order] for key, value in parts.items()}
@@ -147,8 +166,17 @@ def work(activity: Activity, trace: Trace) -> Work:
     launches = activity.launches.frame()
     target = launches["target"].to_numpy(np.int64)
     called[target[target >= 0]] = launches["event"].to_numpy(np.int64)[target >= 0]
-    name, launch = events.name[parts["event"]].astype(np.int64), called[parts["event"]].astype(np.int64)
-    return Work(**parts, name=name, launch=launch, hosts=list(activity.hosts), ranks=[rank_of(h) for h in activity.hosts])
+    name, launch = (
+        events.name[parts["event"]].astype(np.int64),
+        called[parts["event"]].astype(np.int64),
+    )
+    return Work(
+        **parts,
+        name=name,
+        launch=launch,
+        hosts=list(activity.hosts),
+        ranks=[rank_of(h) for h in activity.hosts],
+    )
 
 
 def _copies(trace: Trace, rows: Int64s) -> npt.NDArray[np.bool_]:
@@ -178,22 +206,36 @@ class Mix:
             mine = cls == bit
             of_class = Intervals.union(start[mine], end[mine])
             times += [of_class.start, of_class.end]
-            switches += [np.full(len(of_class), bit, np.int8), np.full(len(of_class), -bit, np.int8)]
+            switches += [
+                np.full(len(of_class), bit, np.int8),
+                np.full(len(of_class), -bit, np.int8),
+            ]
         edges = np.concatenate(times)
         order = np.argsort(edges, kind="stable")
         edges, active = edges[order], np.cumsum(np.concatenate(switches)[order], dtype=np.int8)
-        last = np.flatnonzero(np.append(edges[1:] != edges[:-1], True)) if len(edges) else np.zeros(0, np.int64)
+        last = (
+            np.flatnonzero(np.append(edges[1:] != edges[:-1], True))
+            if len(edges)
+            else np.zeros(0, np.int64)
+        )
         self.time: Int64s = edges[last]
         self.bits: npt.NDArray[np.int8] = active[last][:-1]
         length = np.diff(self.time)
         # Of the mixes that there are; idle is what they leave.
         there = np.flatnonzero(np.bincount(self.bits)[1:]) + 1
-        self._sums = {bits: np.append(0, np.cumsum(np.where(self.bits == bits, length, 0))) for bits in there.tolist()}
+        self._sums = {
+            bits: np.append(0, np.cumsum(np.where(self.bits == bits, length, 0)))
+            for bits in there.tolist()
+        }
 
     def within(self, start: Int64s, end: Int64s) -> Int64s:
         """int64[8, k]: ps of each mix of classes in some windows. Row 0 is idle, before the first and after the last work too."""
         end = np.maximum(end, start)
-        out = self._upto(end) - self._upto(start) if len(self.time) else np.zeros((8, len(start)), np.int64)
+        out = (
+            self._upto(end) - self._upto(start)
+            if len(self.time)
+            else np.zeros((8, len(start)), np.int64)
+        )
         out[0] = (end - start) - out[1:].sum(axis=0)
         return out
 
@@ -225,7 +267,10 @@ class _Windows:
         number, name = np.zeros(len(whole), np.int64), np.full(len(whole), "", object)
         of = self.step[~whole]
         if len(of):
-            number[~whole], name[~whole] = steps["step"].to_numpy(np.int64)[of], steps["name"].to_numpy(object)[of]
+            number[~whole], name[~whole] = (
+                steps["step"].to_numpy(np.int64)[of],
+                steps["name"].to_numpy(object)[of],
+            )
         return {
             "host": np.array(done.hosts, object)[self.host],
             "rank": rank_column(done.ranks, self.host),
@@ -249,7 +294,10 @@ def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
     last = np.array([done.end[rows].max() for _, _, rows in devices], np.int64)
 
     def joined(whole: Int64s, of_steps: Int64s) -> Int64s:
-        return np.concatenate([part for at, rows in enumerate(mine) for part in (whole[at : at + 1], of_steps[rows])] or [none])
+        return np.concatenate(
+            [part for at, rows in enumerate(mine) for part in (whole[at : at + 1], of_steps[rows])]
+            or [none]
+        )
 
     count = [1 + len(rows) for rows in mine]
     return _Windows(
@@ -299,10 +347,19 @@ def frame(found: Spent) -> pd.DataFrame:
         return pd.DataFrame(columns=[*KEYS, *STEP, *TIMES, *PERCENTS])
     # Exclusive: what runs beside computation counts as computation, a copy beside communication as communication.
     compute = spent[1::2].sum(axis=0)
-    communication, memory, idle = spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY], spent[MEMORY], spent[0]
+    communication, memory, idle = (
+        spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY],
+        spent[MEMORY],
+        spent[0],
+    )
     whole = spent.sum(axis=0)
-    columns = found.labels | dict(zip(TIMES, (v / _MS for v in (whole, compute, communication, memory, idle)), strict=True))
-    columns |= {key: _percent(v, whole) for key, v in zip(PERCENTS, (compute, communication, memory, idle), strict=True)}
+    columns = found.labels | dict(
+        zip(TIMES, (v / _MS for v in (whole, compute, communication, memory, idle)), strict=True)
+    )
+    columns |= {
+        key: _percent(v, whole)
+        for key, v in zip(PERCENTS, (compute, communication, memory, idle), strict=True)
+    }
     return pd.DataFrame(columns)
 
 
@@ -326,13 +383,19 @@ def overlap(found: Spent) -> pd.DataFrame:
     sums = {key: of(found.ps) for key, of in OVERLAPS.items()}
     columns = found.labels | {key: value / _MS for key, value in sums.items()}
     # Of no communication nothing can be hidden: not 0 %.
-    columns["communication_overlap_percent"] = _percent(sums["compute_communication_ms"], sums["communication_ms"])
-    columns["memory_overlap_percent"] = _percent(sums["memory_ms"] - sums["exposed_memory_ms"], sums["memory_ms"])
+    columns["communication_overlap_percent"] = _percent(
+        sums["compute_communication_ms"], sums["communication_ms"]
+    )
+    columns["memory_overlap_percent"] = _percent(
+        sums["memory_ms"] - sums["exposed_memory_ms"], sums["memory_ms"]
+    )
     return pd.DataFrame(columns)
 
 
 def _percent(part: npt.NDArray[np.integer], whole: npt.NDArray[np.integer]) -> Floats:
-    return np.asarray(np.divide(100.0 * part, whole, out=np.full(len(part), np.nan), where=whole > 0))
+    return np.asarray(
+        np.divide(100.0 * part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+    )
 
 
 KERNELS = frames.names("device_time.kernels")
@@ -351,7 +414,10 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
         first, run = unique_rows(done.event)
         length = np.bincount(run, length).astype(np.int64)
     group_first, group = unique_rows(
-        done.host[first].astype(np.int64), done.device[first].astype(np.int64), done.cls[first], done.name[first]
+        done.host[first].astype(np.int64),
+        done.device[first].astype(np.int64),
+        done.cls[first],
+        done.name[first],
     )
     order = np.lexsort((length, group))
     count = np.bincount(group)
@@ -360,7 +426,11 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
     total = np.add.reduceat(length[order], begin)
     mean = total / count
     off = (length[order] - np.repeat(mean, count)) ** 2
-    sd = np.sqrt(np.divide(np.add.reduceat(off, begin), count - 1, out=np.full(len(count), np.nan), where=count > 1))
+    sd = np.sqrt(
+        np.divide(
+            np.add.reduceat(off, begin), count - 1, out=np.full(len(count), np.nan), where=count > 1
+        )
+    )
     median = (length[order][begin + (count - 1) // 2] + length[order][begin + count // 2]) / 2
     longest = first[order[stop - 1]]
     rows = first[group_first]
@@ -384,7 +454,12 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
             "_host": host,
         }
     )
-    out = out.sort_values(["_host", "device", "total_us", "kernel"], ascending=[True, True, False, True], kind="stable", ignore_index=True)
+    out = out.sort_values(
+        ["_host", "device", "total_us", "kernel"],
+        ascending=[True, True, False, True],
+        kind="stable",
+        ignore_index=True,
+    )
     by_device = out.groupby(["_host", "device"], sort=False)["total_us"]
     out["percent"] = 100 * out["total_us"] / by_device.transform("sum")
     out["cumulative_percent"] = out.groupby(["_host", "device"], sort=False)["percent"].cumsum()

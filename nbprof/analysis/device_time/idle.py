@@ -42,7 +42,9 @@ CAUSES = (
     "waiting for input",
 )
 """What the host was doing during a host wait; the last that applies counts."""
-_LOADING, _OP, _WAITING = (CAUSES.index(name) for name in ("waiting for input", "in an op", "waiting for the device"))
+_LOADING, _OP, _WAITING = (
+    CAUSES.index(name) for name in ("waiting for input", "in an op", "waiting for the device")
+)
 _OF_CALL = {
     kind: CAUSES.index(name)
     for name, kinds in {
@@ -113,7 +115,11 @@ def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFram
 
 
 def _launched(done: Work, trace: Trace) -> Int64s:
-    return np.where(done.launch >= 0, trace.events.start[done.launch], -1) if len(done) else np.zeros(0, np.int64)
+    return (
+        np.where(done.launch >= 0, trace.events.start[done.launch], -1)
+        if len(done)
+        else np.zeros(0, np.int64)
+    )
 
 
 def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
@@ -148,13 +154,25 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     """
     begun = _launched(done, trace)
     # Column by column: of a frame all columns of all rows of a host would be copied.
-    ops, calls, launched = activity.host_ops.frame(), activity.calls.frame(), activity.launches.frame()
+    ops, calls, launched = (
+        activity.host_ops.frame(),
+        activity.calls.frame(),
+        activity.launches.frame(),
+    )
     of_op, op_start, op_end = (ops[key].to_numpy(np.int64) for key in ("host", "start", "end"))
-    of_call, call_start, call_end, call_kind = (calls[key].to_numpy(np.int64) for key in ("host", "start", "end", "kind"))
-    loading, launcher, launch = ops["dataset"].to_numpy(np.bool_), launched["host"].to_numpy(np.int64), launched["event"].to_numpy(np.int64)
+    of_call, call_start, call_end, call_kind = (
+        calls[key].to_numpy(np.int64) for key in ("host", "start", "end", "kind")
+    )
+    loading, launcher, launch = (
+        ops["dataset"].to_numpy(np.bool_),
+        launched["host"].to_numpy(np.int64),
+        launched["event"].to_numpy(np.int64),
+    )
     work = activity.work.frame()
     threads = np.flatnonzero(work["device"].to_numpy() < 0)
-    of_work, work_start, work_end, work_cls = (work[key].to_numpy()[threads] for key in ("host", "start", "end", "cls"))
+    of_work, work_start, work_end, work_cls = (
+        work[key].to_numpy()[threads] for key in ("host", "start", "end", "cls")
+    )
     work_cls = _OF_WORK[work_cls]
     kinds = activity.texts.values if len(calls) else np.zeros(0, object)
     of_kind = np.array([_OF_CALL.get(str(kind), 0) for kind in kinds], np.int64)
@@ -162,15 +180,27 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     segments: dict[int, tuple[Int64s, Int64s, npt.NDArray[np.int16]]] = {}
     for host, device, rows in done.devices():
         if host not in segments:
-            mine, called, known = np.flatnonzero(of_op == host), np.flatnonzero(of_call == host), np.flatnonzero(of_work == host)
+            mine, called, known = (
+                np.flatnonzero(of_op == host),
+                np.flatnonzero(of_call == host),
+                np.flatnonzero(of_work == host),
+            )
             start = np.concatenate([op_start[mine], call_start[called], work_start[known]])
             end = np.concatenate([op_end[mine], call_end[called], work_end[known]])
-            cls = np.concatenate([np.where(loading[mine], _LOADING, _OP), of_kind[call_kind[called]], work_cls[known]]).astype(np.int16)
+            cls = np.concatenate(
+                [
+                    np.where(loading[mine], _LOADING, _OP),
+                    of_kind[call_kind[called]],
+                    work_cls[known],
+                ]
+            ).astype(np.int16)
             if not len(calls):
                 # A recorder that lists no calls still has those that launched something.
                 event = launch[launcher == host]
                 start = np.concatenate([start, trace.events.start[event]])
-                end = np.concatenate([end, trace.events.start[event] + trace.events.duration[event]])
+                end = np.concatenate(
+                    [end, trace.events.start[event] + trace.events.duration[event]]
+                )
                 cls = np.concatenate([cls, np.full(len(event), _OF_CALL["launch"], np.int16)])
             told = cls > 0
             segments[host] = flatten(start[told], end[told], cls[told])
@@ -185,5 +215,16 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
         spent[0] = whole - spent[1:].sum()
         for code in np.argsort(-spent, kind="stable").tolist():
             if spent[code] > 0:
-                out.append((done.hosts[host], done.ranks[host], device, CAUSES[code], spent[code] / _MS, 100 * spent[code] / whole))
-    return pd.DataFrame(out, columns=CAUSE).astype({"rank": "Int64", "idle_ms": "f8", "percent": "f8", "cause": object})
+                out.append(
+                    (
+                        done.hosts[host],
+                        done.ranks[host],
+                        device,
+                        CAUSES[code],
+                        spent[code] / _MS,
+                        100 * spent[code] / whole,
+                    )
+                )
+    return pd.DataFrame(out, columns=CAUSE).astype(
+        {"rank": "Int64", "idle_ms": "f8", "percent": "f8", "cause": object}
+    )

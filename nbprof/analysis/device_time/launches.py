@@ -50,11 +50,19 @@ def _calls(done: Work, trace: Trace) -> _Calls:
     # Sorted by device and start, so that the first row of a call is its first work.
     first = call = np.arange(len(known))
     if not all_differ(done.launch[known]):
-        first, call = unique_rows(done.launch[known], done.host[known].astype(np.int64), done.device[known].astype(np.int64))
+        first, call = unique_rows(
+            done.launch[known],
+            done.host[known].astype(np.int64),
+            done.device[known].astype(np.int64),
+        )
     row = known[first]
     work = np.asarray(np.bincount(call, (done.end - done.start)[known], len(first)), np.float64)
     kernels = np.bincount(call, minlength=len(first))
-    start, host, device = trace.events.start[done.launch[row]], done.host[row].astype(np.int64), done.device[row].astype(np.int64)
+    start, host, device = (
+        trace.events.start[done.launch[row]],
+        done.host[row].astype(np.int64),
+        done.device[row].astype(np.int64),
+    )
     order = np.lexsort((start, device, host))
     row = row[order]
     events, start = done.launch[row], start[order]
@@ -106,7 +114,9 @@ def summary(done: Work, trace: Trace) -> pd.DataFrame:
     calls = _calls(done, trace)
     if not len(calls.host):
         return pd.DataFrame(columns=LAUNCHES)
-    times = pd.DataFrame({"call_us": calls.call_us, "kernel_us": calls.work / 1e6, "delay_us": calls.delay_us})
+    times = pd.DataFrame(
+        {"call_us": calls.call_us, "kernel_us": calls.work / 1e6, "delay_us": calls.delay_us}
+    )
     counts = {
         "kernels": calls.kernels,
         "short": calls.work < calls.length,
@@ -135,13 +145,20 @@ def summary(done: Work, trace: Trace) -> pd.DataFrame:
         )
     out = pd.concat(parts, ignore_index=True)
     order = ["host", "device", "_all", "launches", "kernel"]
-    return out.sort_values(order, ascending=[True, True, True, False, True], kind="stable", ignore_index=True)[LAUNCHES]
+    return out.sort_values(
+        order, ascending=[True, True, True, False, True], kind="stable", ignore_index=True
+    )[LAUNCHES]
 
 
-def _summed(times: pd.DataFrame, counts: dict[str, npt.NDArray[Any]], group: Int64s) -> pd.DataFrame:
+def _summed(
+    times: pd.DataFrame, counts: dict[str, npt.NDArray[Any]], group: Int64s
+) -> pd.DataFrame:
     """One row a group, in the order of their numbers, which is that in which they come first."""
     grouped = times.groupby(group, sort=False)
-    made = pd.concat([grouped.mean(), grouped.median().add_prefix("median_"), grouped.max().add_prefix("max_")], axis=1)
+    made = pd.concat(
+        [grouped.mean(), grouped.median().add_prefix("median_"), grouped.max().add_prefix("max_")],
+        axis=1,
+    )
     # Whole numbers, which doubles hold.
     sums = {key: np.bincount(group, values).astype(np.int64) for key, values in counts.items()}
     return made.assign(**sums, launches=np.bincount(group))

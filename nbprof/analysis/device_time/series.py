@@ -65,23 +65,41 @@ def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, object]:
 def _settled(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     """`queue_steps` with what holds after each moment alone."""
     lane, time, length = queue_steps(done, trace)
-    last = np.append((lane[1:] != lane[:-1]) | (time[1:] != time[:-1]), True) if len(lane) else np.zeros(0, np.bool_)
+    last = (
+        np.append((lane[1:] != lane[:-1]) | (time[1:] != time[:-1]), True)
+        if len(lane)
+        else np.zeros(0, np.bool_)
+    )
     return lane[last], time[last], length[last]
 
 
-def queue_curves(done: Work, trace: Trace, streams: list[tuple[str, int, str]]) -> list[tuple[Floats, Floats]]:
+def queue_curves(
+    done: Work, trace: Trace, streams: list[tuple[str, int, str]]
+) -> list[tuple[Floats, Floats]]:
     """Time in ms and length of the queues of some streams, told by host, device and name: of each its rows of `queue_series`."""
     lane, time, length = _settled(done, trace)
     lanes = trace.lanes
-    told = list(zip(lanes["host"].tolist(), lanes["device"].tolist(), lanes["thread"].astype(str).tolist(), strict=True))
-    rows = [np.flatnonzero(np.isin(lane, [at for at, each in enumerate(told) if each == one])) for one in streams]
+    told = list(
+        zip(
+            lanes["host"].tolist(),
+            lanes["device"].tolist(),
+            lanes["thread"].astype(str).tolist(),
+            strict=True,
+        )
+    )
+    rows = [
+        np.flatnonzero(np.isin(lane, [at for at, each in enumerate(told) if each == one]))
+        for one in streams
+    ]
     return [(time[mine] / _MS, length[mine].astype(np.float64)) for mine in rows]
 
 
 def queue_series(done: Work, trace: Trace) -> pd.DataFrame:
     """The columns of `p.device_time.queue_series`; a length holds until the next row of the stream."""
     lane, time, length = _settled(done, trace)
-    return pd.DataFrame({**_labels(done, trace, lane), "time_ms": time / _MS, "queue_length": length})[QUEUE_SERIES]
+    return pd.DataFrame(
+        {**_labels(done, trace, lane), "time_ms": time / _MS, "queue_length": length}
+    )[QUEUE_SERIES]
 
 
 def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
@@ -109,7 +127,9 @@ def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
             )
         )
     out = pd.DataFrame(rows, columns=QUEUE[4:])
-    return pd.DataFrame({**_labels(done, trace, lane[edges]), **{c: out[c] for c in out.columns}})[QUEUE].sort_values(
+    return pd.DataFrame({**_labels(done, trace, lane[edges]), **{c: out[c] for c in out.columns}})[
+        QUEUE
+    ].sort_values(
         ["host", "device", "works"], ascending=[True, True, False], kind="stable", ignore_index=True
     )
 
@@ -179,7 +199,10 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
     out = pd.DataFrame(rows, columns=BANDWIDTH[4:]).astype({"bytes": "Int64"})
     labels = _copy_labels(activity, ranks, first)
     return pd.DataFrame({**labels, **{c: out[c] for c in out.columns}}).sort_values(
-        ["host", "device", "time_ms"], ascending=[True, True, False], kind="stable", ignore_index=True
+        ["host", "device", "time_ms"],
+        ascending=[True, True, False],
+        kind="stable",
+        ignore_index=True,
     )[BANDWIDTH]
 
 
@@ -188,14 +211,20 @@ def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, 
     first, group = _groups(activity)
     moved = activity.transfers.frame()
     known = np.flatnonzero(~np.isnan(rate) & (moved["end"].to_numpy() > moved["start"].to_numpy()))
-    at = np.concatenate([moved["start"].to_numpy(np.int64)[known], moved["end"].to_numpy(np.int64)[known]])
+    at = np.concatenate(
+        [moved["start"].to_numpy(np.int64)[known], moved["end"].to_numpy(np.int64)[known]]
+    )
     of = np.concatenate([group[known], group[known]])
     # Whole bytes a second, so that what begins and ends leaves exactly nothing. No link is that fast; sums of more are no numbers.
     whole = np.round(np.minimum(rate[known], _FASTEST)).astype(np.int64)
     change = np.concatenate([whole, -whole])
     order = np.lexsort((at, of))
     at, of, total = at[order], of[order], np.cumsum(change[order])
-    last = np.append((of[1:] != of[:-1]) | (at[1:] != at[:-1]), True) if len(of) else np.zeros(0, np.bool_)
+    last = (
+        np.append((of[1:] != of[:-1]) | (at[1:] != at[:-1]), True)
+        if len(of)
+        else np.zeros(0, np.bool_)
+    )
     return first, of[last], at[last], total[last] / 1e9
 
 
@@ -209,5 +238,9 @@ def _peaks(activity: Activity, rate: Floats) -> dict[int, float]:
 def bandwidth_series(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
     """The columns of `p.device_time.bandwidth_series`; a rate holds until the next row of its device and kind."""
     first, of, at, value = _changes(activity, rates(activity))
-    labels = _copy_labels(activity, ranks, first[of]) if len(first) else {key: [] for key in BANDWIDTH_SERIES[:4]}
+    labels = (
+        _copy_labels(activity, ranks, first[of])
+        if len(first)
+        else {key: [] for key in BANDWIDTH_SERIES[:4]}
+    )
     return pd.DataFrame({**labels, "time_ms": at / _MS, "gb_per_second": value})[BANDWIDTH_SERIES]

@@ -11,11 +11,24 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 
-COUNTERS = {"mxu_utilization_percent": "matrix_unit_utilization_percent", "hbm_utilization_percent": "hbm_utilization_percent"}
+COUNTERS = {
+    "mxu_utilization_percent": "matrix_unit_utilization_percent",
+    "hbm_utilization_percent": "hbm_utilization_percent",
+}
 """TPU counters that a file may state, by their key in `p.overview`."""
 KEYS = (
-    *("device_duty_cycle_percent", "host_idle_percent", "flops_per_second", "memory_bytes_per_second"),
-    *("flops_utilization_percent", "memory_bandwidth_utilization_percent", "roofline_percent", "unknown_cost_percent"),
+    *(
+        "device_duty_cycle_percent",
+        "host_idle_percent",
+        "flops_per_second",
+        "memory_bytes_per_second",
+    ),
+    *(
+        "flops_utilization_percent",
+        "memory_bandwidth_utilization_percent",
+        "roofline_percent",
+        "unknown_cost_percent",
+    ),
 )
 
 
@@ -26,15 +39,33 @@ def costs(activity: Activity) -> dict[str, float | None]:
     `unknown_seconds` of those that state neither, None where no program was recorded.
     """
     parts = _leaves(activity)
-    moved = parts["memory_bytes"].fillna(parts["bytes"]) if (activity.devices["kind"] == "TPU").any() else parts["bytes"]
+    moved = (
+        parts["memory_bytes"].fillna(parts["bytes"])
+        if (activity.devices["kind"] == "TPU").any()
+        else parts["bytes"]
+    )
     computed = parts["normalized_flops"]
     out: dict[str, float | None] = dict.fromkeys(("flops", "bytes", "seconds", "unknown_seconds"))
-    out |= {key: float(of_part.sum()) for key, of_part in (("flops", computed), ("bytes", moved)) if of_part.notna().any()}
+    out |= {
+        key: float(of_part.sum())
+        for key, of_part in (("flops", computed), ("bytes", moved))
+        if of_part.notna().any()
+    }
     if len(parts) and parts["hlo"].any():
         runs = activity.device_ops.frame()
-        own = np.bincount(runs["part"].to_numpy(np.int64), runs["own"].to_numpy(np.float64), len(activity.op_parts)) / 1e12
+        own = (
+            np.bincount(
+                runs["part"].to_numpy(np.int64),
+                runs["own"].to_numpy(np.float64),
+                len(activity.op_parts),
+            )
+            / 1e12
+        )
         known = computed.notna() | moved.notna()
-        out |= {"seconds": float(own.sum()), "unknown_seconds": float(own[parts.index[~known]].sum())}
+        out |= {
+            "seconds": float(own.sum()),
+            "unknown_seconds": float(own[parts.index[~known]].sum()),
+        }
     return out
 
 
@@ -44,7 +75,9 @@ def added(hosts: list[dict[str, float | None]]) -> dict[str, float | None]:
     return {key: sum(values) if values else None for key, values in known.items()}
 
 
-def use(activity: Activity, ops_with_idle: pd.DataFrame, cost: dict[str, float | None]) -> dict[str, float | None]:
+def use(
+    activity: Activity, ops_with_idle: pd.DataFrame, cost: dict[str, float | None]
+) -> dict[str, float | None]:
     """The keys of `p.overview` on device utilization; None for what the profile does not state.
 
     Parameters
@@ -77,15 +110,24 @@ def use(activity: Activity, ops_with_idle: pd.DataFrame, cost: dict[str, float |
     if idle["device"] is None or not seconds:
         return out
     if cost["seconds"] is not None and cost["unknown_seconds"] is not None:
-        out["unknown_cost_percent"] = 100 * cost["unknown_seconds"] / cost["seconds"] if cost["seconds"] else None
+        out["unknown_cost_percent"] = (
+            100 * cost["unknown_seconds"] / cost["seconds"] if cost["seconds"] else None
+        )
         seconds -= cost["unknown_seconds"]
-    for key, amount in (("flops_per_second", cost["flops"]), ("memory_bytes_per_second", cost["bytes"])):
+    for key, amount in (
+        ("flops_per_second", cost["flops"]),
+        ("memory_bytes_per_second", cost["bytes"]),
+    ):
         if amount is not None and seconds > 0:
             out[key] = amount / seconds
     shares = []
     for key, rate, peak in (
         ("flops_utilization_percent", "flops_per_second", "peak_flops_per_second"),
-        ("memory_bandwidth_utilization_percent", "memory_bytes_per_second", "memory_bytes_per_second"),
+        (
+            "memory_bandwidth_utilization_percent",
+            "memory_bytes_per_second",
+            "memory_bytes_per_second",
+        ),
     ):
         peaks = activity.devices[peak].dropna().unique()
         value = out[rate]
@@ -103,7 +145,9 @@ def _idle(ops: pd.DataFrame, side: str) -> float | None:
     mine = ops[ops["where"] == side]
     idle = mine["type"] == "IDLE"
     whole = float(mine["self_us"].sum())
-    return 100 * float(mine.loc[idle, "self_us"].sum()) / whole if idle.any() and whole > 0 else None
+    return (
+        100 * float(mine.loc[idle, "self_us"].sum()) / whole if idle.any() and whole > 0 else None
+    )
 
 
 def _leaves(activity: Activity) -> pd.DataFrame:

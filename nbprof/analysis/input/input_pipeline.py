@@ -27,7 +27,10 @@ CATEGORIES: dict[str, tuple[str, str]] = {
         "Data preprocessing",
         "map in parallel with num_parallel_calls=tf.data.AUTOTUNE, or preprocess offline",
     ),
-    "demanded_file_read": ("Reading files on demand", "read ahead: prefetch, interleave, a larger reader buffer"),
+    "demanded_file_read": (
+        "Reading files on demand",
+        "read ahead: prefetch, interleave, a larger reader buffer",
+    ),
     "advanced_file_read": (
         "Reading files in advance",
         "tune the prefetch size, the interleave cycle_length, the reader buffer",
@@ -36,7 +39,9 @@ CATEGORIES: dict[str, tuple[str, str]] = {
     "other": ("Other reading or processing", "use tf.data for data that is read without it"),
 }
 
-_NO_STAGES = "not recorded. In a JAX profile, only stages of a pipeline such as tf.data are labelled."
+_NO_STAGES = (
+    "not recorded. In a JAX profile, only stages of a pipeline such as tf.data are labelled."
+)
 _NO_COPIES = "not recorded. A JAX profile does not identify which host calls copy to a device."
 _READ_AHEAD = "read it ahead: grain, tf.data or a prefetching thread"
 """What helps a JAX program with input work of no known kind, of which tf.data may be no part."""
@@ -61,7 +66,10 @@ TORCH_CATEGORIES: dict[str, tuple[str, str]] = {
         "Copying to the device",
         "copy from pinned memory (pin_memory=True of a DataLoader, or tensor.pin_memory()), with non_blocking=True",
     ),
-    "other": ("Other reading or processing", "iterate over a torch.utils.data.DataLoader, which loads ahead"),
+    "other": (
+        "Other reading or processing",
+        "iterate over a torch.utils.data.DataLoader, which loads ahead",
+    ),
 }
 
 
@@ -102,14 +110,22 @@ def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     loops = _loops(activity)
     names, types = activity.ops.values, activity.types.values
     # Of the many ops few are of input, by their type or as copies: only these are grouped and looked at.
-    typed = np.array([t.strip().lower() in _KINDS or t in _KINDS or t.startswith("InfeedEnqueue") for t in types], np.bool_)
+    typed = np.array(
+        [
+            t.strip().lower() in _KINDS or t in _KINDS or t.startswith("InfeedEnqueue")
+            for t in types
+        ],
+        np.bool_,
+    )
     code = rows["op"].to_numpy(np.int64)
     looked_at = np.isin(names.astype("U1"), ["M", "m"])
     looked_at[code[typed[rows["type"].to_numpy(np.int64)]]] = True
     rows = rows[looked_at[code]]
     if len(loops):
         rows = pd.concat([rows, loops], ignore_index=True)
-    code, start, end, own = (rows[column].to_numpy(np.int64) for column in ("op", "start", "end", "own"))
+    code, start, end, own = (
+        rows[column].to_numpy(np.int64) for column in ("op", "start", "end", "own")
+    )
     first, of = unique_rows(code)
     total, self_time = np.zeros((2, len(first)), np.int64)
     np.add.at(total, of, end - start)
@@ -136,11 +152,22 @@ def _loops(activity: Activity) -> pd.DataFrame:
     """Iterators of loops over a dataset inside a function, which no table of ops has, with their self time among themselves."""
     rows = activity.iterators.frame()
     names = activity.ops.values
-    inside = {code for code in rows["name"].unique().tolist() if not str(names[code]).startswith("Iterator::")}
+    inside = {
+        code
+        for code in rows["name"].unique().tolist()
+        if not str(names[code]).startswith("Iterator::")
+    }
     if not inside:
-        return pd.DataFrame({"op": [], "type": [], "start": [], "end": [], "own": [], "dataset": []}).astype(np.int64)
-    start, length = rows["start"].to_numpy(np.int64), (rows["end"] - rows["start"]).to_numpy(np.int64)
-    own = nesting.self_times(nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length)
+        return pd.DataFrame(
+            {"op": [], "type": [], "start": [], "end": [], "own": [], "dataset": []}
+        ).astype(np.int64)
+    start, length = (
+        rows["start"].to_numpy(np.int64),
+        (rows["end"] - rows["start"]).to_numpy(np.int64),
+    )
+    own = nesting.self_times(
+        nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length
+    )
     kind = activity.types.code("Dataset")
     return rows.assign(op=rows["name"], type=kind, own=own, dataset=True).loc[
         rows["name"].isin(inside), ["op", "type", "start", "end", "own", "dataset"]
@@ -149,7 +176,9 @@ def _loops(activity: Activity) -> pd.DataFrame:
 
 def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     inside = rows[rows["dataset"]]
-    code, start, end, own = (inside[column].to_numpy(np.int64) for column in ("op", "start", "end", "own"))
+    code, start, end, own = (
+        inside[column].to_numpy(np.int64) for column in ("op", "start", "end", "own")
+    )
     first, of_op = unique_rows(code)
     total, self_time = np.zeros((2, len(first)), np.int64)
     np.add.at(total, of_op, end - start)
@@ -159,7 +188,9 @@ def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     of_first = inside["type"].to_numpy(np.int64)[first].tolist()
     kind = [_torch_category(o, str(types[c])) for o, c in zip(op, of_first, strict=True)]
     calls = activity.calls
-    copies = calls.take(np.isin(calls.kind, [code for code, text in enumerate(texts) if text == COPY_TO_DEVICE]))
+    copies = calls.take(
+        np.isin(calls.kind, [code for code, text in enumerate(texts) if text == COPY_TO_DEVICE])
+    )
     first_call, of_call = unique_rows(copies.name.astype(np.int64))
     time = np.zeros(len(first_call), np.int64)
     np.add.at(time, of_call, copies.end - copies.start)
@@ -169,7 +200,12 @@ def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
         {
             "op": [*op, *(copy_name(texts[c]) for c in copies.name[first_call].tolist())],
             "category": [*kind, *["enqueue"] * len(first_call)],
-            "occurrences": np.concatenate([np.bincount(of_op, minlength=len(first)), np.bincount(of_call[whole], minlength=len(time))]),
+            "occurrences": np.concatenate(
+                [
+                    np.bincount(of_op, minlength=len(first)),
+                    np.bincount(of_call[whole], minlength=len(time)),
+                ]
+            ),
             "total_ms": np.concatenate([total, time]) / 1e9,
             "self_ms": np.concatenate([self_time, time]) / 1e9,
         }
@@ -192,16 +228,32 @@ def _torch_category(op: str, kind: str) -> str:
 def _shares(table: pd.DataFrame) -> pd.DataFrame:
     # Shares are of the self time of all input ops, so total shares of nested iterators add up to more than 100.
     whole = float(table["self_ms"].sum()) or np.nan
-    table = table.assign(total_percent=100 * table["total_ms"] / whole, self_percent=100 * table["self_ms"] / whole)
-    columns = ["op", "category", "occurrences", "total_ms", "total_percent", "self_ms", "self_percent"]
-    return table.sort_values(["self_ms", "op"], ascending=[False, True], kind="stable", ignore_index=True)[columns]
+    table = table.assign(
+        total_percent=100 * table["total_ms"] / whole, self_percent=100 * table["self_ms"] / whole
+    )
+    columns = [
+        "op",
+        "category",
+        "occurrences",
+        "total_ms",
+        "total_percent",
+        "self_ms",
+        "self_percent",
+    ]
+    return table.sort_values(
+        ["self_ms", "op"], ascending=[False, True], kind="stable", ignore_index=True
+    )[columns]
 
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """The input ops of several hosts, of which each is given as `ops`, as it would give all of them together."""
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     # The order of the first host is the order in which categories of equal time stand.
-    return _shares(rows.groupby(["op", "category"], sort=False)[["occurrences", "total_ms", "self_ms"]].sum().reset_index())
+    return _shares(
+        rows.groupby(["op", "category"], sort=False)[["occurrences", "total_ms", "self_ms"]]
+        .sum()
+        .reset_index()
+    )
 
 
 def unrecorded(table: pd.DataFrame, framework: Framework) -> dict[str, str]:
@@ -215,10 +267,16 @@ def unrecorded(table: pd.DataFrame, framework: Framework) -> dict[str, str]:
     there = set(table["category"])
     if there & set(READING):
         there |= set(READING)
-    return {kind: _NO_COPIES if kind == "enqueue" else _NO_STAGES for kind in CATEGORIES if kind not in there}
+    return {
+        kind: _NO_COPIES if kind == "enqueue" else _NO_STAGES
+        for kind in CATEGORIES
+        if kind not in there
+    }
 
 
-def categories(table: pd.DataFrame, framework: Framework = UNKNOWN, why: tf_data.Cause = tf_data.NO_CAUSE) -> pd.DataFrame:
+def categories(
+    table: pd.DataFrame, framework: Framework = UNKNOWN, why: tf_data.Cause = tf_data.NO_CAUSE
+) -> pd.DataFrame:
     """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`.
 
     Parameters
@@ -245,7 +303,9 @@ def categories(table: pd.DataFrame, framework: Framework = UNKNOWN, why: tf_data
                 "label": label,
                 "time_ms": value,
                 "percent": 100 * value / whole if whole else np.nan,
-                "advice": _helps(key, advice, kinds) if value > 0 and not _excused(key, why) else "",
+                "advice": _helps(key, advice, kinds)
+                if value > 0 and not _excused(key, why)
+                else "",
             }
         )
     out = pd.DataFrame(rows)
@@ -266,7 +326,9 @@ def _helps(key: str, advice: str, kinds: set[str]) -> str:
 _DOMINANT, _SIGNIFICANT = 90.0, 10.0
 
 
-def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueued: Enqueued) -> dict[str, Any]:
+def summary(
+    activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueued: Enqueued
+) -> dict[str, Any]:
     """The mapping `p.input_pipeline.summary`: how much of a step is input, of which kinds, and what to do next.
 
     Parameters
@@ -283,7 +345,11 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
     waits, other = (_ratio(used, f"{c}_ms") for c in ("input", "other"))
     other = None if other is None else other - waiting_percent(steps)
     place, how = checks.input_class(waits, other)
-    out |= {"bound": place, "level": how, "statement": checks.input_statement(waits, other, activity.unit)}
+    out |= {
+        "bound": place,
+        "level": how,
+        "statement": checks.input_statement(waits, other, activity.unit),
+    }
     if out["input_percent"] is not None and not traced(activity, used, table):
         out |= dict.fromkeys(_SHARES)
         if how != "potential":
@@ -291,8 +357,15 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
             out |= {"bound": place, "level": place, "statement": checks.UNTRACED}
     elif how == "no" and not waits_traced(activity, table):
         place = "unknown"
-        out |= {"bound": place, "level": place, "statement": checks.copies_statement(waits or 0.0, activity.unit)}
-    time = {str(kind): float(us) for kind, us in (table.groupby("category")["self_ms"].sum() * 1000).items()}
+        out |= {
+            "bound": place,
+            "level": place,
+            "statement": checks.copies_statement(waits or 0.0, activity.unit),
+        }
+    time = {
+        str(kind): float(us)
+        for kind, us in (table.groupby("category")["self_ms"].sum() * 1000).items()
+    }
     ratio, source = _enqueue_ratio(used, enqueued)
     parts = scaled(time, ratio)
     whole = sum(parts.values())
@@ -306,15 +379,29 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
             "percent": [100 * value / whole if whole else np.nan for value in parts.values()],
         }
     )
-    share = 100 * parts["enqueue"] / whole if whole and "enqueue" not in unrecorded(table, activity.framework) else None
+    share = (
+        100 * parts["enqueue"] / whole
+        if whole and "enqueue" not in unrecorded(table, activity.framework)
+        else None
+    )
     out["copy_percent"] = share
     out["copy_level"] = None if share is None else copy_level(share)
     unit = activity.unit
     of_graph = ITERATIONS in activity.traits and place not in ("unknown", "device") and not whole
-    out["next_step"] = _OF_GRAPH if of_graph else _next_step(place, whole, parts["enqueue"], activity.framework.words, activity.unit)
-    if place in ("host", "both") and not whole and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
+    out["next_step"] = (
+        _OF_GRAPH
+        if of_graph
+        else _next_step(place, whole, parts["enqueue"], activity.framework.words, activity.unit)
+    )
+    if (
+        place in ("host", "both")
+        and not whole
+        and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2
+    ):
         who, when = (
-            ("The program waits", "they are needed") if unit.whole else (f"{unit.plural.capitalize()} wait", f"{unit.the} needs them")
+            ("The program waits", "they are needed")
+            if unit.whole
+            else (f"{unit.plural.capitalize()} wait", f"{unit.the} needs them")
         )
         out["next_step"] = (
             f"{who} for arrays copied from host memory to the device: keep in device memory what fits, and start the other copies "
@@ -334,7 +421,11 @@ def traced(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame) -> bool
 
 def waits_traced(activity: Activity, table: pd.DataFrame) -> bool:
     """Whether the profile can tell of more input than copies to the device, which is all that some recorders know of it."""
-    return bool(_states_input(activity) or "input" not in activity.missing or (table["category"] != "enqueue").any())
+    return bool(
+        _states_input(activity)
+        or "input" not in activity.missing
+        or (table["category"] != "enqueue").any()
+    )
 
 
 def _states_input(activity: Activity) -> bool:
@@ -347,7 +438,13 @@ def _states_input(activity: Activity) -> bool:
 
 def copy_level(percent: float) -> str:
     """The level of the share of input work that is copying to the device: dominant, significant or small."""
-    return "dominant" if percent >= _DOMINANT else "significant" if percent >= _SIGNIFICANT else "small"
+    return (
+        "dominant"
+        if percent >= _DOMINANT
+        else "significant"
+        if percent >= _SIGNIFICANT
+        else "small"
+    )
 
 
 def scaled(time: dict[str, float], ratio: float) -> dict[str, float]:
@@ -361,10 +458,15 @@ def scaled(time: dict[str, float], ratio: float) -> dict[str, float]:
     own = {kind: float(time.get(kind, 0.0)) for kind in READING}
     total = sum(own.values())
     rest = enqueue * (1 - ratio) / ratio if ratio else total
-    out = {"enqueue": enqueue, **{kind: rest * value / total if total else 0.0 for kind, value in own.items()}}
+    out = {
+        "enqueue": enqueue,
+        **{kind: rest * value / total if total else 0.0 for kind, value in own.items()},
+    }
     # The last bits of a float are no input work.
     left = rest - sum(out[kind] for kind in READING)
-    out["other"] = (left if left > 1e-9 * rest else 0.0) + (0.0 if ratio else float(time.get("other", 0.0)))
+    out["other"] = (left if left > 1e-9 * rest else 0.0) + (
+        0.0 if ratio else float(time.get("other", 0.0))
+    )
     return out
 
 
@@ -377,14 +479,22 @@ def enqueues(activity: Activity, rows: pd.DataFrame) -> Enqueued:
     `rows` are the host ops.
     """
     names, types = activity.ops.values, activity.types.values
-    infeed = [code for code in rows["type"].unique().tolist() if str(types[code]).startswith("InfeedEnqueue")]
+    infeed = [
+        code
+        for code in rows["type"].unique().tolist()
+        if str(types[code]).startswith("InfeedEnqueue")
+    ]
     mine = rows[rows["type"].isin(infeed)].sort_values(["lane", "start"], kind="stable")
     if len(mine):
         same = mine["lane"].to_numpy()[1:] == mine["lane"].to_numpy()[:-1]
         start, end = mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
         if between := int((start[1:] - start[:-1])[same].sum()):
             return int((end - start)[:-1][same].sum()), between, True
-    copies = [code for code in rows["op"].unique().tolist() if str(names[code]).upper().startswith("MEMCPYHTOD")]
+    copies = [
+        code
+        for code in rows["op"].unique().tolist()
+        if str(names[code]).upper().startswith("MEMCPYHTOD")
+    ]
     return 0, 0, bool(len(mine) or copies)
 
 
@@ -415,7 +525,19 @@ def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
         return dict.fromkeys(_SHARES)
     each = 100 * used["input_ms"].to_numpy(np.float64) / used["step_time_ms"].to_numpy(np.float64)
     sd = float(each.std(ddof=1)) if len(each) > 1 else None
-    return dict(zip(_SHARES, (_ratio(used, "input_ms"), float(each.mean()), sd, float(each.min()), float(each.max())), strict=True))
+    return dict(
+        zip(
+            _SHARES,
+            (
+                _ratio(used, "input_ms"),
+                float(each.mean()),
+                sd,
+                float(each.min()),
+                float(each.max()),
+            ),
+            strict=True,
+        )
+    )
 
 
 _OF_GRAPH = (

@@ -64,7 +64,9 @@ class Calls:
     parts: pd.DataFrame
 
 
-def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def frames(
+    activity: Activity, tables: Calls
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Pipelines, slowest first; their iterators, all calls together; their calls; and the iterators of the slowest calls of each.
 
     The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` picks out of the last.
@@ -72,7 +74,11 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
     calls, nodes, parts = tables.calls, tables.nodes, tables.parts
     params = activity.iterator_params
     label = tables.pipelines["label"].to_numpy(object)
-    host = np.array(activity.hosts, object)[tables.pipelines["host"].to_numpy(np.int64)] if len(label) else np.zeros(0, object)
+    host = (
+        np.array(activity.hosts, object)[tables.pipelines["host"].to_numpy(np.int64)]
+        if len(label)
+        else np.zeros(0, object)
+    )
     path = nodes["name"].to_numpy(object)
     of = calls["pipeline"].to_numpy(np.int64)
     worst = calls["bottleneck"].to_numpy(np.int64)
@@ -101,9 +107,17 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
     for at, (first, stop) in enumerate(zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)):
         time = duration[first:stop]
         name = str(path[worst[first]])
-        of_arrays = any(re.search(tf_data_advice.OF_ARRAYS, long) for long in together[at]["long_name"])
+        of_arrays = any(
+            re.search(tf_data_advice.OF_ARRAYS, long) for long in together[at]["long_name"]
+        )
         of_generator = tf_data_advice.over_generator(name, together[at]["long_name"])
-        text, fix = tf_data_advice.advice(name, float(time[0]) / 1e6, params.get(int(ident[worst[first]]), {}), of_arrays, of_generator)
+        text, fix = tf_data_advice.advice(
+            name,
+            float(time[0]) / 1e6,
+            params.get(int(ident[worst[first]]), {}),
+            of_arrays,
+            of_generator,
+        )
         rows.append(
             {
                 "host": host[at],
@@ -120,11 +134,16 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
                 "fix": fix,
             }
         )
-    pipelines = pd.DataFrame(rows, columns=PIPELINES).sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
+    pipelines = pd.DataFrame(rows, columns=PIPELINES).sort_values(
+        "max_us", ascending=False, kind="stable", ignore_index=True
+    )
     rank = calls["rank"].to_numpy(np.int64)
     shown = np.flatnonzero(rank < SLOWEST)
     first, stop = (np.searchsorted(columns["call"], edge) for edge in (shown, shown + 1))
-    slowest = [graph(columns, slice(*span), at) for *span, at in zip(first.tolist(), stop.tolist(), of[shown].tolist(), strict=True)]
+    slowest = [
+        graph(columns, slice(*span), at)
+        for *span, at in zip(first.tolist(), stop.tolist(), of[shown].tolist(), strict=True)
+    ]
     ranked = _frame(slowest)[NODES].assign(rank=np.repeat(rank[shown], stop - first))
     return pipelines, _frame(together)[NODES], listed, ranked
 
@@ -133,7 +152,13 @@ def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
     """The iterators that one call reached, as in `p.tf_data.nodes`; `call` is a row of `tables.calls`."""
     columns = _columns(tables.parts)
     span = np.searchsorted(columns["call"], [call, call + 1]).tolist()
-    return _frame([_Graphs(activity, tables)(columns, slice(*span), int(tables.calls["pipeline"].to_numpy(np.int64)[call]))])
+    return _frame(
+        [
+            _Graphs(activity, tables)(
+                columns, slice(*span), int(tables.calls["pipeline"].to_numpy(np.int64)[call])
+            )
+        ]
+    )
 
 
 def _columns(parts: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
@@ -146,7 +171,13 @@ def _together(parts: dict[str, npt.NDArray[Any]], pipeline: Int64s) -> dict[str,
     order = np.lexsort((node, of))
     of, node = of[order], node[order]
     begin = run_starts(of, node)
-    made = {"total": np.add, "own": np.add, "count": np.add, "first": np.minimum, "blocking": np.logical_or}
+    made = {
+        "total": np.add,
+        "own": np.add,
+        "count": np.add,
+        "first": np.minimum,
+        "blocking": np.logical_or,
+    }
     sums = {name: how.reduceat(parts[name][order], begin) for name, how in made.items()}
     return {"pipeline": of[begin], "node": node[begin], **sums}
 
@@ -164,23 +195,33 @@ class _Graphs:
 
     def __init__(self, activity: Activity, tables: Calls) -> None:
         nodes, pipelines = tables.nodes, tables.pipelines
-        self._depth, self._parent, self._ident = (nodes[name].to_numpy(np.int64) for name in ("depth", "parent", "id"))
+        self._depth, self._parent, self._ident = (
+            nodes[name].to_numpy(np.int64) for name in ("depth", "parent", "id")
+        )
         self._name = nodes["name"].to_numpy(object)
         self._root = pipelines["root"].to_numpy(np.int64)
         self._label = pipelines["label"].tolist()
         self._hosts = [activity.hosts[at] for at in pipelines["host"].tolist()]
         self._params = activity.iterator_params
 
-    def __call__(self, parts: dict[str, npt.NDArray[Any]], rows: slice, pipeline: int) -> dict[str, Any]:
+    def __call__(
+        self, parts: dict[str, npt.NDArray[Any]], rows: slice, pipeline: int
+    ) -> dict[str, Any]:
         node, first = parts["node"][rows], parts["first"][rows]
         order = np.lexsort((first, self._depth[node]))
         node = node[order]
         total, own, blocking = (parts[name][rows][order] for name in ("total", "own", "blocking"))
         root = int(self._root[pipeline])
         time = dict(zip(node.tolist(), total.tolist(), strict=True))
-        parent = {n: p for n, p in zip(node.tolist(), self._parent[node].tolist(), strict=True) if n != root and p in time}
+        parent = {
+            n: p
+            for n, p in zip(node.tolist(), self._parent[node].tolist(), strict=True)
+            if n != root and p in time
+        }
         # Of equal ones that nearest to the root, then that with the smallest id.
-        bottleneck = int(node[np.lexsort((self._ident[node], self._depth[node], -own, ~blocking))[0]])
+        bottleneck = int(
+            node[np.lexsort((self._ident[node], self._depth[node], -own, ~blocking))[0]]
+        )
         critical = _path(bottleneck, parent) | _heavier(bottleneck, time, parent)
         name, ident = self._name[node].tolist(), self._ident[node].tolist()
         return {
@@ -195,7 +236,10 @@ class _Graphs:
             "bottleneck": (node == bottleneck).tolist(),
             "pipeline": [self._label[pipeline]] * len(node),
             "host": [self._hosts[pipeline]] * len(node),
-            "note": [tf_data_advice.note(self._params.get(i, {}), n) for i, n in zip(ident, name, strict=True)],
+            "note": [
+                tf_data_advice.note(self._params.get(i, {}), n)
+                for i, n in zip(ident, name, strict=True)
+            ],
             "id": [str(i) for i in ident],
             "blocking": blocking.tolist(),
         }
@@ -267,10 +311,21 @@ def _nodes(activity: Activity, rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s
     names = activity.ops.values
     name = names[rows["name"].to_numpy(np.int64)[first]] if count else np.zeros(0, object)
     out = pd.DataFrame(
-        {"host": host[first], "id": ident[first], "parent_id": rows["parent"].to_numpy(np.int64)[first], "name": name, "parent": -1}
+        {
+            "host": host[first],
+            "id": ident[first],
+            "parent_id": rows["parent"].to_numpy(np.int64)[first],
+            "name": name,
+            "parent": -1,
+        }
     )
-    place = {pair: i for i, pair in enumerate(zip(out["host"].tolist(), out["id"].tolist(), strict=True))}
-    out["parent"] = [place.get(pair, -1) for pair in zip(out["host"].tolist(), out["parent_id"].tolist(), strict=True)]
+    place = {
+        pair: i for i, pair in enumerate(zip(out["host"].tolist(), out["id"].tolist(), strict=True))
+    }
+    out["parent"] = [
+        place.get(pair, -1)
+        for pair in zip(out["host"].tolist(), out["parent_id"].tolist(), strict=True)
+    ]
     out["depth"] = [str(n).count("::") for n in name]
     return out, np.asarray(node, np.int64)
 
@@ -287,10 +342,18 @@ def _pipelines(nodes: pd.DataFrame) -> pd.DataFrame:
         number = counts.get((host, side), 0)
         labels.append(f"{side}:{number}")
         counts[host, side] = number + 1
-    return pd.DataFrame({"host": roots["host"].to_numpy(), "label": np.array(labels, object), "root": roots.index.to_numpy(np.int64)})
+    return pd.DataFrame(
+        {
+            "host": roots["host"].to_numpy(),
+            "label": np.array(labels, object),
+            "root": roots.index.to_numpy(np.int64),
+        }
+    )
 
 
-def _pairs(rows: pd.DataFrame, event: Int64s, start: Int64s, end: Int64s, links: npt.NDArray[np.int64]) -> tuple[Int64s, Int64s]:
+def _pairs(
+    rows: pd.DataFrame, event: Int64s, start: Int64s, end: Int64s, links: npt.NDArray[np.int64]
+) -> tuple[Int64s, Int64s]:
     """Which call lies directly below which, as rows: by nesting on the thread, and by elements made on other threads; each pair once."""
     above = nesting.parents(rows["lane"].to_numpy(np.int32), start, end - start)
     inner = np.flatnonzero(above >= 0)
@@ -343,7 +406,15 @@ def _reached(up: Int64s, down: Int64s, starts: Int64s, count: int) -> tuple[Int6
     return np.concatenate(calls), np.concatenate(rows)
 
 
-def _parts(call: Int64s, node: Int64s, total: Int64s, own: Int64s, start: Int64s, blocking: Flags, nodes: int) -> pd.DataFrame:
+def _parts(
+    call: Int64s,
+    node: Int64s,
+    total: Int64s,
+    own: Int64s,
+    start: Int64s,
+    blocking: Flags,
+    nodes: int,
+) -> pd.DataFrame:
     """The runs of each iterator in each call together."""
     key = call * max(nodes, 1) + node
     order = np.argsort(key, kind="stable")
@@ -351,7 +422,8 @@ def _parts(call: Int64s, node: Int64s, total: Int64s, own: Int64s, start: Int64s
     first = run_starts(key)
     if not len(key):
         return pd.DataFrame(
-            {c: np.zeros(0, np.int64) for c in ("call", "node", "total", "own", "count", "first")} | {"blocking": np.zeros(0, bool)}
+            {c: np.zeros(0, np.int64) for c in ("call", "node", "total", "own", "count", "first")}
+            | {"blocking": np.zeros(0, bool)}
         )
     return pd.DataFrame(
         {

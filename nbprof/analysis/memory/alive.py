@@ -31,13 +31,18 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for total in totals[totals["peak_bytes"].notna()].to_dict("records"):
         mine = seen.of(total["memory_id"])
-        equal = np.flatnonzero((seen.time_ms[mine] == total["peak_time_ms"]) & (seen.in_use[mine] == total["peak_bytes"]))
+        equal = np.flatnonzero(
+            (seen.time_ms[mine] == total["peak_time_ms"])
+            & (seen.in_use[mine] == total["peak_bytes"])
+        )
         last = int(equal[np.argmax(seen.order[mine[equal]])])
         parts.append(seen.alive(mine, last))
     return _table(rows, parts)
 
 
-def at(rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whole: bool = False) -> pd.DataFrame:
+def at(
+    rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whole: bool = False
+) -> pd.DataFrame:
     """The same at any moment: after the last event at or before it, of one allocator or of all in the order of their names.
 
     With `whole` blocks are followed from the start of the recording, as PyTorch's always are.
@@ -67,7 +72,9 @@ class _Timeline:
         # As plain objects: pandas would look for what is missing first.
         self._of, idents = pd.factorize(rows["memory_id"].to_numpy(object))
         self._number = {ident: number for number, ident in enumerate(idents.tolist())}
-        self.time_ms, self.order, self._group = (rows[key].to_numpy() for key in ("time_ms", "order", "group"))
+        self.time_ms, self.order, self._group = (
+            rows[key].to_numpy() for key in ("time_ms", "order", "group")
+        )
         self.in_use = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1)
         self._memory_id = rows["memory_id"]
         self._allocated = rows["allocated_bytes"].to_numpy(np.int64, na_value=0)
@@ -79,7 +86,11 @@ class _Timeline:
 
     def of(self, memory_id: object) -> Int64s:
         """Positions of the events of one allocator."""
-        return np.flatnonzero(self._of == self._number[memory_id]) if memory_id in self._number else np.zeros(0, np.int64)
+        return (
+            np.flatnonzero(self._of == self._number[memory_id])
+            if memory_id in self._number
+            else np.zeros(0, np.int64)
+        )
 
     def alive(self, mine: Int64s, last: int, whole: bool = False) -> _Alive:
         """Blocks alive after one of the events `mine` of an allocator, and rows for what else is in use then.
@@ -96,7 +107,10 @@ class _Timeline:
         else:
             # Which block a deallocation frees is not known, so neither is which ones are alive.
             rest = UNTOLD
-        heap, stack = (int(values[event]) if known[event] else None for values, known in (self._heap, self._stack))
+        heap, stack = (
+            int(values[event]) if known[event] else None
+            for values, known in (self._heap, self._stack)
+        )
         more: list[list[Any]] = []
         unmapped = 0 if heap is None else heap - int(self._allocated[blocks].sum())
         if unmapped > 0:
@@ -122,19 +136,29 @@ def _table(rows: pd.DataFrame, parts: list[_Alive]) -> pd.DataFrame:
         return pd.DataFrame(columns=COLUMNS)
     table = rows[_ALIKE].iloc[np.concatenate([part.blocks for part in parts])]
     table["_of"] = np.repeat(np.arange(len(parts)), [len(part.blocks) for part in parts])
-    rest = pd.DataFrame([[*row, number] for number, part in enumerate(parts) for row in part.rest], columns=table.columns)
+    rest = pd.DataFrame(
+        [[*row, number] for number, part in enumerate(parts) for row in part.rest],
+        columns=table.columns,
+    )
     # Sizes may be missing where one is, or could be.
     told = any(not part.rest for part in parts)
     kinds = {
-        c: "Int64" if table[c].isna().any() or rest[c].isna().any() or (told and table[c].dtype == "Int64") else "int64" for c in _ALIKE[:2]
+        c: "Int64"
+        if table[c].isna().any() or rest[c].isna().any() or (told and table[c].dtype == "Int64")
+        else "int64"
+        for c in _ALIKE[:2]
     }
     both = [part.astype(kinds) for part in (table, rest) if len(part)]
     rows = pd.concat(both, ignore_index=True) if len(both) > 1 else both[0].reset_index(drop=True)
     rows = rows[["_of", *_ALIKE]]
-    first, of_row = unique_rows(*(pd.factorize(rows[column])[0].astype(np.int64) for column in rows))
+    first, of_row = unique_rows(
+        *(pd.factorize(rows[column])[0].astype(np.int64) for column in rows)
+    )
     merged = rows.iloc[first].assign(occurrences=np.bincount(of_row, minlength=len(first)))
     ascending = [True, False, False, True, True, True, True]
-    merged = merged.sort_values(["_of", *_ALIKE], ascending=ascending, kind="stable", ignore_index=True)
+    merged = merged.sort_values(
+        ["_of", *_ALIKE], ascending=ascending, kind="stable", ignore_index=True
+    )
     names = np.array([part.memory_id for part in parts], object)
     return merged.assign(memory_id=names[merged["_of"].to_numpy(np.int64)])[COLUMNS]
 
@@ -190,7 +214,9 @@ class Moments(NamedTuple):
     whole: bool
 
 
-def moments(rows: pd.DataFrame, positions: Int64s, most: int = 10_000, mine: Int64s | None = None) -> Moments | None:
+def moments(
+    rows: pd.DataFrame, positions: Int64s, most: int = 10_000, mine: Int64s | None = None
+) -> Moments | None:
     """What `at` finds at several moments of one allocator, small enough to be sent; None where blocks cannot be told apart.
 
     Parameters
@@ -218,27 +244,44 @@ def moments(rows: pd.DataFrame, positions: Int64s, most: int = 10_000, mine: Int
     begun = np.flatnonzero(allocating(rows[["event"]].take(mine)))
     row = np.minimum(np.searchsorted(known, step[begun]), len(known) - 1)
     first = np.searchsorted(axis, row * width + begun)
-    stop = np.searchsorted(axis, row * width + _until(rows["address"].iloc[mine].to_numpy(np.int64))[begun])
+    stop = np.searchsorted(
+        axis, row * width + _until(rows["address"].iloc[mine].to_numpy(np.int64))[begun]
+    )
     seen = np.flatnonzero((known[row] == step[begun]) & (stop > first))
     sizes = rows["allocated_bytes"].iloc[mine[begun[seen]]].to_numpy(np.float64, na_value=0)
     large = np.argsort(-sizes, kind="stable")
     told, small = np.sort(large[:most]), large[most:]
     alive = rows[_ALIKE].take(mine[begun[seen[told]]]).reset_index(drop=True)
-    first_of_kind, kind = unique_rows(*(pd.factorize(alive[column])[0].astype(np.int64) for column in _ALIKE))
+    first_of_kind, kind = unique_rows(
+        *(pd.factorize(alive[column])[0].astype(np.int64) for column in _ALIKE)
+    )
     blocks = alive.iloc[first_of_kind].reset_index(drop=True)
     when = np.concatenate([first[seen[told]], stop[seen[told]]])
     keys, back = np.unique(when * max(len(blocks), 1) + np.tile(kind, 2), return_inverse=True)
-    change = np.bincount(back.reshape(-1), weights=np.repeat([1, -1], len(kind)), minlength=len(keys)).astype(np.int32)
+    change = np.bincount(
+        back.reshape(-1), weights=np.repeat([1, -1], len(kind)), minlength=len(keys)
+    ).astype(np.int32)
     moment, block = np.divmod(keys, max(len(blocks), 1))
     # Blocks that are alive at the last moment end behind it.
     told_ = (change != 0) & (moment < len(at))
 
     def running(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        ends = [np.bincount(w[seen[small]], weights=weights, minlength=len(at) + 1) for w in (first, stop)]
+        ends = [
+            np.bincount(w[seen[small]], weights=weights, minlength=len(at) + 1)
+            for w in (first, stop)
+        ]
         return np.asarray(np.cumsum(ends[0] - ends[1])[: len(at)])
 
     of_small = running(sizes[small]), running(np.ones(len(small)))
-    return Moments(at, blocks, moment[told_].astype(np.int32), block[told_].astype(np.int32), change[told_], *of_small, whole)
+    return Moments(
+        at,
+        blocks,
+        moment[told_].astype(np.int32),
+        block[told_].astype(np.int32),
+        change[told_],
+        *of_small,
+        whole,
+    )
 
 
 def _until(address: Int64s) -> Int64s:

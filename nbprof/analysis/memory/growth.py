@@ -57,26 +57,36 @@ def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> G
     return max(found, key=lambda one: one.rising * one.each / one.peak, default=None)
 
 
-def _of(steps: pd.DataFrame, timeline: pd.DataFrame, rows: Int64s, hosts: Sequence[str]) -> Growth | None:
+def _of(
+    steps: pd.DataFrame, timeline: pd.DataFrame, rows: Int64s, hosts: Sequence[str]
+) -> Growth | None:
     def of(column: str) -> pd.Series:
         return timeline[column].iloc[rows]
 
     rows = rows[(of("in_use_bytes").notna() & of("host").notna()).to_numpy(np.bool_)]
     if not len(rows) or not len(steps):
         return None
-    mine = steps[steps["host"] == hosts[int(of("host").iloc[0])]].sort_values("start_ms", kind="stable")
+    mine = steps[steps["host"] == hosts[int(of("host").iloc[0])]].sort_values(
+        "start_ms", kind="stable"
+    )
     if len(mine) < 3:
         return None
     used = of("in_use_bytes").to_numpy(np.int64)
     # By the step that asked for it: a host that launches ahead allocates for steps of which its device has not begun any.
     # Numbers of steps may repeat, as in a second loop; groups do not.
-    step = pd.Index(mine["group"].to_numpy(np.int64)).get_indexer(pd.Index(of("group").to_numpy(np.int64, na_value=-1)))
+    step = pd.Index(mine["group"].to_numpy(np.int64)).get_indexer(
+        pd.Index(of("group").to_numpy(np.int64, na_value=-1))
+    )
     inside = np.flatnonzero(step >= 0)
     least = np.full(len(mine), np.iinfo(np.int64).max)
     np.minimum.at(least, step[inside], used[inside])
     if (least == np.iinfo(np.int64).max).any() or not (peak := int(used.max())):
         return None
-    one, other = np.triu_indices(len(least), 1) if len(least) <= 500 else (np.arange(len(least) - 1), np.arange(1, len(least)))
+    one, other = (
+        np.triu_indices(len(least), 1)
+        if len(least) <= 500
+        else (np.arange(len(least) - 1), np.arange(1, len(least)))
+    )
     each = float(np.median((least[other] - least[one]) / (other - one)))
     capacity = of("capacity_bytes").iloc[0]
     grown = int(least[-1] - least[0])
@@ -99,8 +109,14 @@ def _kept(timeline: pd.DataFrame, inside: Int64s, grown: int) -> dict[str, str]:
     rows = timeline[["address", "event", "op", "shape", "allocated_bytes"]].iloc[inside]
     if rows["address"].isna().any():
         return {}
-    left = rows.iloc[alive.last_at_address(rows["address"].to_numpy(np.int64), alive.allocating(rows))]
-    size = left.groupby(["op", "shape"], sort=False, dropna=False)["allocated_bytes"].sum().astype("int64")
+    left = rows.iloc[
+        alive.last_at_address(rows["address"].to_numpy(np.int64), alive.allocating(rows))
+    ]
+    size = (
+        left.groupby(["op", "shape"], sort=False, dropna=False)["allocated_bytes"]
+        .sum()
+        .astype("int64")
+    )
     if not len(size) or 2 * int(size.max()) < grown:
         return {}
     op, shape = map(str, size.index[int(size.to_numpy().argmax())])

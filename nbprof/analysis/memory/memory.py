@@ -18,7 +18,15 @@ from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.display import wording
 from nbprof.schema import frames
 
-INTERNAL = ["order", "address", "added_up", "lifetime_peak_bytes", "capacity_bytes", "host", "group"]
+INTERNAL = [
+    "order",
+    "address",
+    "added_up",
+    "lifetime_peak_bytes",
+    "capacity_bytes",
+    "host",
+    "group",
+]
 """Columns of the timeline for internal use; `added_up` where the bytes in use lack what was allocated before the recording, `group` is the
 recorder's ident of the step, of which `numbered` gives the number."""
 COLUMNS = [*frames.names("memory.timeline"), *INTERNAL]
@@ -35,20 +43,27 @@ def timeline(activity: Activity) -> pd.DataFrame:
     ops = activity.ops.values if len(activity.ops.codes) else np.array([""], object)
     if not len(a):
         return pd.DataFrame(columns=[column for column in COLUMNS if column != "step"])
-    op, region, kind, shape = (a[c].to_numpy().copy() for c in ("op", "region", "data_type", "shape"))
+    op, region, kind, shape = (
+        a[c].to_numpy().copy() for c in ("op", "region", "data_type", "shape")
+    )
     memory, is_alloc = a["memory"].to_numpy(), a["allocation"].to_numpy()
     source = _freed(memory, _addresses(a["address"]), is_alloc)
     freed = np.flatnonzero(source >= 0)
     for column in (op, region, kind, shape):
         column[freed] = column[source[freed]]
-    requested, allocated = _sized(a["requested"], freed, source), _sized(a["allocated"], freed, source)
+    requested, allocated = (
+        _sized(a["requested"], freed, source),
+        _sized(a["allocated"], freed, source),
+    )
     added_up = np.array([t in activity.memory_added_up for t in texts], np.bool_)[memory]
     capacity = np.array([activity.memory_capacity.get(t, -1) for t in texts], np.int64)[memory]
     return pd.DataFrame(
         {
             "memory_id": text_column(texts, memory),
             "time_ms": a["time"] / 1e9,
-            "event": text_column(np.array(["deallocation", "allocation"], object), is_alloc.astype(np.int8)),
+            "event": text_column(
+                np.array(["deallocation", "allocation"], object), is_alloc.astype(np.int8)
+            ),
             "requested_bytes": requested,
             "allocated_bytes": allocated * np.where(is_alloc, 1, -1),
             "op": text_column(ops, op),
@@ -92,7 +107,11 @@ def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.Da
     of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
     steps, of = steps[of >= 0], of[of >= 0]
     listed = pd.MultiIndex.from_arrays([of, steps["group"].to_numpy(np.int64)])
-    at = listed.get_indexer(pd.MultiIndex.from_arrays([rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "group")]))
+    at = listed.get_indexer(
+        pd.MultiIndex.from_arrays(
+            [rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "group")]
+        )
+    )
     number = np.append(steps["step"].to_numpy(np.int64), 0)[at]
     return rows.assign(step=pd.arrays.IntegerArray(number, at < 0))
 
@@ -118,7 +137,9 @@ def _in_use(heap: pd.Series, stack: pd.Series) -> pd.Series:
     """Heap and stack together; one of them where the allocator states the other not, NA where it states neither."""
     if not (heap.isna().any() or stack.isna().any()):
         return heap + stack
-    return (heap.astype("Int64").fillna(0) + stack.astype("Int64").fillna(0)).mask(heap.isna() & stack.isna())
+    return (heap.astype("Int64").fillna(0) + stack.astype("Int64").fillna(0)).mask(
+        heap.isna() & stack.isna()
+    )
 
 
 def _addresses(stated: pd.Series) -> Int64s:
@@ -162,7 +183,14 @@ def _step(memory: Int32s, stated: Int64s) -> Int64s:
 
 
 _OF_PEAK = [
-    *("in_use_bytes", "stack_bytes", "heap_bytes", "free_bytes", "capacity_bytes", "lifetime_peak_bytes"),
+    *(
+        "in_use_bytes",
+        "stack_bytes",
+        "heap_bytes",
+        "free_bytes",
+        "capacity_bytes",
+        "lifetime_peak_bytes",
+    ),
     *("time_ms", "fragmentation", "group", "host"),
 ]
 SUMMARY = [*frames.names("memory.summary"), "peak_group", "peak_host", "whole"]
@@ -204,7 +232,9 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         out.append(
             {
                 **counts,
-                "capacity_bytes": in_use + free if whole and free is not None else _whole(peak["capacity_bytes"]),
+                "capacity_bytes": in_use + free
+                if whole and free is not None
+                else _whole(peak["capacity_bytes"]),
                 "lifetime_peak_bytes": None if lifetime is None else max(lifetime, in_use),
                 "peak_bytes": in_use,
                 "peak_time_ms": float(peak["time_ms"]),
@@ -218,7 +248,10 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         )
     frame = pd.DataFrame(out, columns=SUMMARY)
     for column in SUMMARY[1:]:
-        if column not in ("peak_time_ms", "peak_fragmentation", "whole") and frame[column].isna().any():
+        if (
+            column not in ("peak_time_ms", "peak_fragmentation", "whole")
+            and frame[column].isna().any()
+        ):
             frame[column] = frame[column].astype("Int64")
     return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
 
@@ -231,7 +264,9 @@ def leading(summary: pd.DataFrame, hosts: list[str], on_device: bool) -> pd.Data
     known = summary[summary["peak_bytes"].notna()]
     if on_device:
         label = _without(known["memory_id"].tolist(), hosts)
-        known = known[np.array([not re.search("cpu|host", text, re.IGNORECASE) for text in label], np.bool_)]
+        known = known[
+            np.array([not re.search("cpu|host", text, re.IGNORECASE) for text in label], np.bool_)
+        ]
     return known.sort_values("peak_bytes", ascending=False, kind="stable").head(1)
 
 
@@ -241,8 +276,16 @@ def _without(labels: list[Any], hosts: list[str]) -> list[str]:
     lengths = sorted({len(host) for host in place})
     out = []
     for text in map(str, labels):
-        parts = {text[at : at + length] for length in lengths for at in range(len(text) - length + 1)}
-        out.append(reduce(lambda rest, host: rest.replace(host, ""), sorted(parts & place.keys(), key=place.__getitem__), text))
+        parts = {
+            text[at : at + length] for length in lengths for at in range(len(text) - length + 1)
+        }
+        out.append(
+            reduce(
+                lambda rest, host: rest.replace(host, ""),
+                sorted(parts & place.keys(), key=place.__getitem__),
+                text,
+            )
+        )
     return out
 
 
@@ -263,14 +306,27 @@ def notes(rows: pd.DataFrame) -> list[Note]:
         return []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
     known = {c: rows[c].notna().to_numpy() for c in _STATED}
-    stated = {c: known[c].all() or np.bincount(code[known[c]], minlength=len(idents)) > 0 for c in _STATED}
+    stated = {
+        c: known[c].all() or np.bincount(code[known[c]], minlength=len(idents)) > 0 for c in _STATED
+    }
     absent = ~pd.DataFrame(stated, index=idents)
     out = []
     for which, group in absent.groupby(list(_STATED), sort=False):
-        lacking = [text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)]
+        lacking = [
+            text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)
+        ]
         if lacking:
-            who = str(group.index[0]) if len(group) == 1 else f"{group.index[0]} and {len(group) - 1} more"
-            out.append(Note("info", f"Allocator events of {who} do not include {wording.listed(lacking)}: these columns are empty."))
+            who = (
+                str(group.index[0])
+                if len(group) == 1
+                else f"{group.index[0]} and {len(group) - 1} more"
+            )
+            out.append(
+                Note(
+                    "info",
+                    f"Allocator events of {who} do not include {wording.listed(lacking)}: these columns are empty.",
+                )
+            )
     return out
 
 

@@ -77,11 +77,15 @@ def choose(name: str, known: Iterable[str]) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise NoModuleError(f"{len(fitting)} compiled programs are named {name!r}; choose one of {_listed(fitting)}")
+        raise NoModuleError(
+            f"{len(fitting)} compiled programs are named {name!r}; choose one of {_listed(fitting)}"
+        )
     if not names:
         raise NoModuleError(f"no compiled program {name!r}: this profile has no compiled programs")
     bases = [full.partition("(")[0] for full in names]
-    close = difflib.get_close_matches(str(name).partition("(")[0], sorted(set(bases)), _MOST_NAMED, 0.5)
+    close = difflib.get_close_matches(
+        str(name).partition("(")[0], sorted(set(bases)), _MOST_NAMED, 0.5
+    )
     near = [full for base in close for full, own in zip(names, bases, strict=True) if own == base]
     what = f"; did you mean {_listed(near)}?" if near else f"; it has {_listed(names)}"
     raise NoModuleError(f"no compiled program {str(name)[:80]!r} in this profile{what}")
@@ -103,8 +107,12 @@ def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) 
         Time of the ops of a program on devices in ms, by (machine, ident).
     """
     rows = [_row(one, times) for one in modules.values()]
-    out = frames.typed("memory_viewer.modules", pd.DataFrame(rows, columns=frames.names("memory_viewer.modules")))
-    return out.sort_values("peak_bytes", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
+    out = frames.typed(
+        "memory_viewer.modules", pd.DataFrame(rows, columns=frames.names("memory_viewer.modules"))
+    )
+    return out.sort_values(
+        "peak_bytes", ascending=False, kind="stable", na_position="last"
+    ).reset_index(drop=True)
 
 
 def _row(one: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ...]:
@@ -122,9 +130,20 @@ def _row(one: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ..
             peaks = seen.peak_bytes, seen.peak_unpadded_bytes, seen.total_bytes
     except ReadError as error:
         note = f"damaged: {error}" if one.module.read else NOT_READ
-    known = [times[host, one.module.ident] for host in one.hosts if (host, one.module.ident) in times]
+    known = [
+        times[host, one.module.ident] for host in one.hosts if (host, one.module.ident) in times
+    ]
     time = sum(known) if known else float("nan")
-    return one.name, one.module.ident, one.hosts[0], len(one.hosts), instructions, *peaks, time, note
+    return (
+        one.name,
+        one.module.ident,
+        one.hosts[0],
+        len(one.hosts),
+        instructions,
+        *peaks,
+        time,
+        note,
+    )
 
 
 def times(activity: Activity) -> pd.DataFrame:
@@ -132,9 +151,17 @@ def times(activity: Activity) -> pd.DataFrame:
     ops, parts = activity.device_ops, activity.op_parts
     rows = np.flatnonzero(ops.part >= 0) if len(parts) else np.zeros(0, np.int64)
     program = parts.program[ops.part[rows]]
-    pairs, of_pair = np.unique(np.stack([ops.host[rows].astype(np.int64), program], axis=1), axis=0, return_inverse=True)
+    pairs, of_pair = np.unique(
+        np.stack([ops.host[rows].astype(np.int64), program], axis=1), axis=0, return_inverse=True
+    )
     spent = np.zeros(len(pairs), np.int64)
     np.add.at(spent, of_pair.reshape(-1), ops.own[rows])
     known = pairs[:, 1] != 0
     host, program = pairs[known].T
-    return pd.DataFrame({"host": np.array(activity.hosts, object)[host], "program": program, "ms": spent[known] / 1e9})
+    return pd.DataFrame(
+        {
+            "host": np.array(activity.hosts, object)[host],
+            "program": program,
+            "ms": spent[known] / 1e9,
+        }
+    )

@@ -28,7 +28,10 @@ def frame(activity: Activity) -> pd.DataFrame:
     where, distinct = pd.factorize(memory * count + op, sort=True)
     texts, ops = activity.texts.values, activity.ops.values
 
-    def total(mask: np.ndarray[tuple[int], np.dtype[np.bool_]], weights: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pd.Series[int]:
+    def total(
+        mask: np.ndarray[tuple[int], np.dtype[np.bool_]],
+        weights: np.ndarray[tuple[int], np.dtype[np.int64]],
+    ) -> pd.Series[int]:
         # Sums of integers: those of bincount are of doubles.
         out = np.zeros(len(distinct), np.int64)
         np.add.at(out, where[mask], weights[mask])
@@ -47,7 +50,10 @@ def frame(activity: Activity) -> pd.DataFrame:
     )
     out["increase_bytes"] = out["allocated_bytes"] - out["freed_bytes"]
     # A sum that lacks a size is unknown.
-    for columns, events in ((("allocated_bytes", "increase_bytes"), taken), (("freed_bytes", "increase_bytes"), ~taken)):
+    for columns, events in (
+        (("allocated_bytes", "increase_bytes"), taken),
+        (("freed_bytes", "increase_bytes"), ~taken),
+    ):
         lacking = np.unique(where[events & ~known])
         for column in columns if len(lacking) else ():
             out[column] = out[column].astype("Int64").mask(out.index.isin(lacking))
@@ -56,4 +62,9 @@ def frame(activity: Activity) -> pd.DataFrame:
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows, the largest increase first."""
-    return rows.sort_values(["increase_bytes", "allocated_bytes", "op"], ascending=[False, False, True], kind="stable", ignore_index=True)
+    return rows.sort_values(
+        ["increase_bytes", "allocated_bytes", "op"],
+        ascending=[False, False, True],
+        kind="stable",
+        ignore_index=True,
+    )

@@ -23,7 +23,13 @@ from nbprof.schema import frames
 
 TIMELINE = frames.names("memory_viewer[module].timeline")
 AT_PEAK = frames.names("memory_viewer[module].at_peak")
-PARAMETER, OUTPUT, CONSTANT, THREAD_LOCAL, TEMPORARY = "Parameter", "Output", "Constant", "Thread-local", "Temporary"
+PARAMETER, OUTPUT, CONSTANT, THREAD_LOCAL, TEMPORARY = (
+    "Parameter",
+    "Output",
+    "Constant",
+    "Thread-local",
+    "Temporary",
+)
 
 
 @dataclass
@@ -90,7 +96,9 @@ def view(program: Program, space: int = 0, assignment: Assignment | None = None)
     try:
         return _Player(program, assignment, space).view()
     except OverflowError as error:
-        raise ReadError(f"the compiled program {program.name} has impossible sizes; its buffer assignment is damaged") from error
+        raise ReadError(
+            f"the compiled program {program.name} has impossible sizes; its buffer assignment is damaged"
+        ) from error
 
 
 def no_assignment(name: str) -> str:
@@ -116,25 +124,43 @@ class _Player:
     def view(self) -> View:
         allocations = self._plan.allocations
         here = allocations.colour == self._space
-        throughout = here & ((allocations.parameter >= 0) | allocations.live_out | allocations.constant) & ~allocations.thread_local
+        throughout = (
+            here
+            & ((allocations.parameter >= 0) | allocations.live_out | allocations.constant)
+            & ~allocations.thread_local
+        )
         fixed = np.flatnonzero(throughout)
         base = sum(allocations.size[fixed].tolist())
         trace = self._trace()
         played = self._play(trace) if trace is not None else _Played()
-        at_peak = pd.DataFrame([*self._fixed(fixed, len(played.allocated)), *self._alive(played)], columns=AT_PEAK)
+        at_peak = pd.DataFrame(
+            [*self._fixed(fixed, len(played.allocated)), *self._alive(played)], columns=AT_PEAK
+        )
         timeline = pd.DataFrame(
             {
                 "position": np.arange(len(played.allocated), dtype=np.int64),
                 "instruction": played.names,
-                "allocated_bytes": np.array([value + base for value in played.allocated.tolist()], np.int64),
-                "unpadded_bytes": np.array([value + base for value in played.unpadded.tolist()], np.int64),
+                "allocated_bytes": np.array(
+                    [value + base for value in played.allocated.tolist()], np.int64
+                ),
+                "unpadded_bytes": np.array(
+                    [value + base for value in played.unpadded.tolist()], np.int64
+                ),
             }
         )[TIMELINE]
         if self._unknown:
-            self._notes.append(f"{self._unknown:,} heap events refer to buffers that the file does not list; they are ignored.")
+            self._notes.append(
+                f"{self._unknown:,} heap events refer to buffers that the file does not list; they are ignored."
+            )
         if self._newer:
-            what = "1 buffer has an element type" if self._newer == 1 else f"{self._newer:,} buffers have element types"
-            self._notes.append(f"{what} unknown to this version of nbprof: padding is unknown there and counted as 0.")
+            what = (
+                "1 buffer has an element type"
+                if self._newer == 1
+                else f"{self._newer:,} buffers have element types"
+            )
+            self._notes.append(
+                f"{what} unknown to this version of nbprof: padding is unknown there and counted as 0."
+            )
         size = allocations.size
         return View(
             self._space, timeline, at_peak,
@@ -153,17 +179,27 @@ class _Player:
         """The heap of a temporary allocation of this space; where none is told apart, the one with most of this space's buffers."""
         allocations = self._plan.allocations
         temporary = ~(
-            (allocations.parameter >= 0) | allocations.live_out | allocations.constant | allocations.thread_local | allocations.tuple_
+            (allocations.parameter >= 0)
+            | allocations.live_out
+            | allocations.constant
+            | allocations.thread_local
+            | allocations.tuple_
         )
         wanted = set(allocations.index[temporary & (allocations.colour == self._space)].tolist())
         for trace in self._plan.traces:
             if trace.allocation in wanted:
                 return trace
-        colour = dict(zip(self._plan.buffers.ident.tolist(), self._plan.buffers.colour.tolist(), strict=True))
+        colour = dict(
+            zip(self._plan.buffers.ident.tolist(), self._plan.buffers.colour.tolist(), strict=True)
+        )
         best, most = None, 0
         for trace in self._plan.traces:
             ids, counts = np.unique(trace.buffer, return_counts=True)
-            count = sum(n for ident, n in zip(ids.tolist(), counts.tolist(), strict=True) if colour.get(ident) == self._space)
+            count = sum(
+                n
+                for ident, n in zip(ids.tolist(), counts.tolist(), strict=True)
+                if colour.get(ident) == self._space
+            )
             if count > most:
                 best, most = trace, count
         return best
@@ -247,13 +283,21 @@ class _Player:
         if played.position < 0:
             return
         at_peak = (played.start <= played.position) & (played.end > played.position)
-        home = dict(zip(self._plan.assigned.buffer.tolist(), self._plan.assigned.allocation.tolist(), strict=True))
+        home = dict(
+            zip(
+                self._plan.assigned.buffer.tolist(),
+                self._plan.assigned.allocation.tolist(),
+                strict=True,
+            )
+        )
         for span in np.flatnonzero(at_peak).tolist():
             row = int(played.row[span])
             size = int(self._plan.buffers.size[played.root[span]])
             allocation = home.get(row, -1)
             index = int(self._plan.allocations.index[allocation]) if allocation >= 0 else -1
-            yield self._told(row, TEMPORARY, size, index, int(played.start[span]), int(played.end[span]))
+            yield self._told(
+                row, TEMPORARY, size, index, int(played.start[span]), int(played.end[span])
+            )
 
     def _fixed(self, fixed: Int64s, points: int) -> Iterator[tuple[object, ...]]:
         """What lives as long as the program runs: one row an allocation, told by the largest buffer in it."""
@@ -261,7 +305,9 @@ class _Player:
         owner, buffer = plan.assigned.allocation, plan.assigned.buffer
         known = np.flatnonzero(buffer >= 0)
         # The largest first; of several as large the first in the file.
-        order = known[np.lexsort((np.arange(len(known)), -plan.buffers.size[buffer[known]], owner[known]))]
+        order = known[
+            np.lexsort((np.arange(len(known)), -plan.buffers.size[buffer[known]], owner[known]))
+        ]
         first = {int(owner[row]): int(buffer[row]) for row in reversed(order.tolist())}
         for at in fixed.tolist():
             size, index = int(plan.allocations.size[at]), int(plan.allocations.index[at])
@@ -277,7 +323,9 @@ class _Player:
             return THREAD_LOCAL
         return CONSTANT if plan.constant[allocation] else TEMPORARY
 
-    def _told(self, row: int, category: str, size: int, allocation: int, start: int, end: int) -> tuple[object, ...]:
+    def _told(
+        self, row: int, category: str, size: int, allocation: int, start: int, end: int
+    ) -> tuple[object, ...]:
         if row < 0:
             return "", category, size, size, 1.0, "", "", allocation, start, end, "", "", -1
         shape, bare = self._shape(row), self._bare(row)

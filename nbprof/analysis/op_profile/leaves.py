@@ -96,7 +96,13 @@ def leaves(
         category=found["category"].replace("", "unknown"),
     )
     head, rest = found.head(most), found.iloc[most:]
-    made = pd.concat([head.reset_index(drop=True)[["name", "category", "source", *SUMS]], hlo.described(activity, head)], axis=1)
+    made = pd.concat(
+        [
+            head.reset_index(drop=True)[["name", "category", "source", *SUMS]],
+            hlo.described(activity, head),
+        ],
+        axis=1,
+    )
     made["framework_op"] = head["framework_op"].str.removesuffix(":").to_numpy(object)
     made["duplicate"] = _duplicates(found)[: len(head)]
     made = made.assign(**_longest(activity, head, start))
@@ -112,11 +118,18 @@ def _duplicates(found: pd.DataFrame) -> npt.NDArray[np.object_]:
     names = found["duplicate"].where(found["duplicate"] != "", found["name"])
     stated = names.isin(set(found["duplicate"]) - {""})
     # Within a category of a program, as in the tree.
-    several = found.assign(shared=names).groupby(["program", "host", "category", "shared"])["shared"].transform("size") > 1
+    several = (
+        found.assign(shared=names)
+        .groupby(["program", "host", "category", "shared"])["shared"]
+        .transform("size")
+        > 1
+    )
     return names.where(stated & several, "").to_numpy(object)
 
 
-def _longest(activity: Activity, head: pd.DataFrame, start: npt.NDArray[np.int64] | None) -> dict[str, npt.NDArray[Any]]:
+def _longest(
+    activity: Activity, head: pd.DataFrame, start: npt.NDArray[np.int64] | None
+) -> dict[str, npt.NDArray[Any]]:
     if start is None:
         unknown = np.full(len(head), np.nan)
         return {"at_ms": unknown, "for_ms": unknown, "trace_op": np.full(len(head), "", object)}
@@ -125,7 +138,9 @@ def _longest(activity: Activity, head: pd.DataFrame, start: npt.NDArray[np.int64
     began = runs["start"].to_numpy(np.int64)
     length = runs["end"].to_numpy(np.int64) - began
     size = int(head["part"].max()) + 1 if len(head) else 0
-    first = np.append(longest_calls.longest(part, length), np.full(size, -1))[head["part"].to_numpy(np.int64)]
+    first = np.append(longest_calls.longest(part, length), np.full(size, -1))[
+        head["part"].to_numpy(np.int64)
+    ]
     event = runs["event"].to_numpy(np.int64)[first]
     at = np.where(event >= 0, start[event], began[first])
     code = runs["op"].to_numpy(np.int64)[first]
@@ -137,25 +152,38 @@ def _longest(activity: Activity, head: pd.DataFrame, start: npt.NDArray[np.int64
 def _rest(activity: Activity, rest: pd.DataFrame) -> pd.DataFrame:
     titles = [title for title, _ in hlo.titles(activity, rest)]
     named = rest.assign(program=titles, ops=1)
-    sums = named.groupby(["program", "category"], sort=False)[["ops", *SUMS]].sum(min_count=1).reset_index()
+    sums = (
+        named.groupby(["program", "category"], sort=False)[["ops", *SUMS]]
+        .sum(min_count=1)
+        .reset_index()
+    )
     sums = sums.sort_values("time", ascending=False, kind="stable", ignore_index=True)
     if len(sums) <= MOST_RESTS:
         return sums
     others = sums.iloc[MOST_RESTS:][["ops", *SUMS]].sum(min_count=1)
-    return pd.concat([sums.head(MOST_RESTS), pd.DataFrame([{"program": "", "category": "", **others}])], ignore_index=True)
+    return pd.concat(
+        [sums.head(MOST_RESTS), pd.DataFrame([{"program": "", "category": "", **others}])],
+        ignore_index=True,
+    )
 
 
-def _told(activity: Activity, head: pd.DataFrame, most: int) -> tuple[pd.DataFrame, npt.NDArray[np.int64], pd.DataFrame]:
+def _told(
+    activity: Activity, head: pd.DataFrame, most: int
+) -> tuple[pd.DataFrame, npt.NDArray[np.int64], pd.DataFrame]:
     """What is inside ops, how much more than that, and what they make and read."""
     within: list[tuple[object, ...]] = []
     arrays: list[tuple[object, ...]] = []
     left = np.zeros(len(head), np.int64)
     programs = activity.programs
-    columns = zip(*(head[name].tolist() for name in ("host", "program", "name", "runs")), strict=True)
+    columns = zip(
+        *(head[name].tolist() for name in ("host", "program", "name", "runs")), strict=True
+    )
     for row, (host, ident, name, runs) in enumerate(columns if programs is not None else ()):
         nodes = op_profile.inside(programs, host, ident, name, runs)
         left[row] = max(0, len(nodes) - most)
-        within += [(row, node.name, node.category, node.flops, *node.text[:2]) for node in nodes[:most]]
+        within += [
+            (row, node.name, node.category, node.flops, *node.text[:2]) for node in nodes[:most]
+        ]
         program = programs.program(host, ident)
         place = None if program is None else program.place(name)
         if program is not None and place is not None:
@@ -163,7 +191,9 @@ def _told(activity: Activity, head: pd.DataFrame, most: int) -> tuple[pd.DataFra
     return (
         pd.DataFrame(within, columns=["op", "name", "category", "flops", "expression", "shape"]),
         left,
-        pd.DataFrame(arrays, columns=["op", "role", "shape", "layout", "padded", "bytes", "padded_bytes"]),
+        pd.DataFrame(
+            arrays, columns=["op", "role", "shape", "layout", "padded", "bytes", "padded_bytes"]
+        ),
     )
 
 
@@ -175,7 +205,16 @@ def _arrays(program: Program, place: int) -> list[tuple[str, str, str, str, int,
             if len(out) >= _MOST_ARRAYS:
                 return out
             if array.element not in ("token", "opaque"):
-                out.append((role, array.short, array.layout, padded(array), array.bytes, array.padded_bytes))
+                out.append(
+                    (
+                        role,
+                        array.short,
+                        array.layout,
+                        padded(array),
+                        array.bytes,
+                        array.padded_bytes,
+                    )
+                )
     return out
 
 
@@ -195,7 +234,11 @@ def padded(shape: Shape) -> str:
     sizes = list(shape.dimensions)
     order = shape.minor_to_major
     tile = shape.tiles[0] if shape.tiles else ()
-    if sorted(order) != list(range(len(sizes))) or any(size <= 0 for size in tile) or len(tile) > len(sizes):
+    if (
+        sorted(order) != list(range(len(sizes)))
+        or any(size <= 0 for size in tile)
+        or len(tile) > len(sizes)
+    ):
         return ""
     for dimension, size in zip(order, reversed(tile), strict=False):
         sizes[dimension] = -(-sizes[dimension] // size) * size

@@ -50,7 +50,9 @@ class _Node:
         self.children = sorted(children, key=lambda one: (-one.time, one.name))
         self.time = sum(one.time for one in self.children)
         self.unknown = sum(one.unknown for one in self.children)
-        self.flops, self.moved, self.runs = (_known(getattr(one, key) for one in self.children) for key in ("flops", "moved", "runs"))
+        self.flops, self.moved, self.runs = (
+            _known(getattr(one, key) for one in self.children) for key in ("flops", "moved", "runs")
+        )
         return self
 
 
@@ -61,7 +63,12 @@ def _known(values: Iterable[float]) -> float:
 
 
 def frame(
-    activity: Activity, measured: tuple[pd.DataFrame, int], by: str = PROGRAM, *, with_idle: bool = False, fused: bool = True
+    activity: Activity,
+    measured: tuple[pd.DataFrame, int],
+    by: str = PROGRAM,
+    *,
+    with_idle: bool = False,
+    fused: bool = True,
 ) -> pd.DataFrame:
     """The tree as a frame, a node before its children: `p.op_profile.frame`.
 
@@ -83,19 +90,28 @@ def frame(
         return _typed(pd.DataFrame(columns=COLUMNS))
     told = hlo.described(activity, found)
     leaves = _leaves(activity, found, told, fused)
-    tops = _in_scopes(leaves, found["framework_op"]) if by == PROVENANCE else _in_categories(found, leaves, told, by)
+    tops = (
+        _in_scopes(leaves, found["framework_op"])
+        if by == PROVENANCE
+        else _in_categories(found, leaves, told, by)
+    )
     root = _Node(_ROOTS[by], "total").add(tops)
     for node in [root, *(tops if by == PROGRAM else [])]:
         # A program runs, but how often is not what its ops' runs add up to.
         node.runs = float("nan")
     working = root.time
     if with_idle and activity.has_device:
-        root.children = sorted([*root.children, _Node(IDLE, "idle", IDLE, float(idle))], key=lambda one: (-one.time, one.name))
+        root.children = sorted(
+            [*root.children, _Node(IDLE, "idle", IDLE, float(idle))],
+            key=lambda one: (-one.time, one.name),
+        )
         root.time += idle
     return _rows(activity, root, found, working)
 
 
-def _in_categories(found: pd.DataFrame, leaves: list[_Node], told: pd.DataFrame, by: str) -> list[_Node]:
+def _in_categories(
+    found: pd.DataFrame, leaves: list[_Node], told: pd.DataFrame, by: str
+) -> list[_Node]:
     groups: dict[str, list[int]] = {}
     for row, program in enumerate(told["program"].tolist()):
         groups.setdefault(program if by == PROGRAM else "", []).append(row)
@@ -104,7 +120,10 @@ def _in_categories(found: pd.DataFrame, leaves: list[_Node], told: pd.DataFrame,
         by_category: dict[str, list[int]] = {}
         for row in rows:
             by_category.setdefault(leaves[row].category, []).append(row)
-        made = [_Node(key, "category", key).add(_with_duplicates(found, leaves, mine)) for key, mine in by_category.items()]
+        made = [
+            _Node(key, "category", key).add(_with_duplicates(found, leaves, mine))
+            for key, mine in by_category.items()
+        ]
         tops += [_Node(name, "program").add(made)] if by == PROGRAM else made
     return tops
 
@@ -126,11 +145,25 @@ def _in_scopes(leaves: list[_Node], framework: pd.Series) -> list[_Node]:
     return top.children
 
 
-def _leaves(activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: bool) -> list[_Node]:
+def _leaves(
+    activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: bool
+) -> list[_Node]:
     out = []
     unknown = hlo.unknown(found).tolist()
     columns = zip(
-        *(found[name].tolist() for name in ("name", "category", "own", "normalized", "memory", "runs", "host", "program")),
+        *(
+            found[name].tolist()
+            for name in (
+                "name",
+                "category",
+                "own",
+                "normalized",
+                "memory",
+                "runs",
+                "host",
+                "program",
+            )
+        ),
         *(told[name].tolist() for name in ("expression", "shape", "layout")),
         strict=True,
     )
@@ -138,7 +171,18 @@ def _leaves(activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: 
         if category in hlo.CONTAINERS:
             flops = moved = float("nan")
         lost = own if unknown[row] else 0.0
-        node = _Node(name, "op", category or "unknown", own, lost, flops, moved, runs, row, (texts[0], texts[1], texts[2]))
+        node = _Node(
+            name,
+            "op",
+            category or "unknown",
+            own,
+            lost,
+            flops,
+            moved,
+            runs,
+            row,
+            (texts[0], texts[1], texts[2]),
+        )
         if fused and activity.programs is not None:
             node.children = inside(activity.programs, host, ident, name, runs)
         out.append(node)
@@ -166,7 +210,14 @@ def inside(programs: Programs, host: int, ident: int, name: str, runs: float) ->
             out.append((-flops if flops == flops else 0.0, place, flops))
     none = float("nan")
     return [
-        _Node(program.names[place], "fused", hlo_category.category(program, place), none, flops=flops, text=hlo.written(program, place))
+        _Node(
+            program.names[place],
+            "fused",
+            hlo_category.category(program, place),
+            none,
+            flops=flops,
+            text=hlo.written(program, place),
+        )
         for _, place, flops in sorted(out)[:MOST_FUSED]
     ]
 
@@ -237,7 +288,10 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
             "bandwidth_utilization": moving,
             "unknown_fraction": np.where(np.isnan(time) | idle, np.nan, share),
             "wasted_us": np.where(idle, np.nan, (1 - best) * busy / 1e6),
-            "occurrences": pd.array([None if node.runs != node.runs else int(node.runs) for node in nodes], dtype="Int64"),
+            "occurrences": pd.array(
+                [None if node.runs != node.runs else int(node.runs) for node in nodes],
+                dtype="Int64",
+            ),
             "expression": [node.text[0] for node in nodes],
             "shape": [node.text[1] for node in nodes],
             "layout": [node.text[2] for node in nodes],
@@ -276,4 +330,8 @@ def scopes(path: str) -> list[str]:
             out.append(path[begin:at])
             begin = at + 1
     out = [part for part in (*out, path[begin:]) if part]
-    return [*out[: MOST_DEEP - 1], "/".join(out[MOST_DEEP - 1 :])] if len(out) > MOST_DEEP else out or [NONE]
+    return (
+        [*out[: MOST_DEEP - 1], "/".join(out[MOST_DEEP - 1 :])]
+        if len(out) > MOST_DEEP
+        else out or [NONE]
+    )

@@ -61,8 +61,14 @@ class Innermost:
         ends = np.append(time[1:], np.iinfo(np.int64).max) if len(time) else time
         known = at >= 0
         place = np.maximum(at, 0)
-        from_ = np.where(known, np.maximum(begin[span], time[place]), begin[span]) if len(time) else begin[span]
-        to = np.minimum(end[span], np.where(known, ends[place], time[0])) if len(time) else end[span]
+        from_ = (
+            np.where(known, np.maximum(begin[span], time[place]), begin[span])
+            if len(time)
+            else begin[span]
+        )
+        to = (
+            np.minimum(end[span], np.where(known, ends[place], time[0])) if len(time) else end[span]
+        )
         who = np.where(known, owner[place], -1) if len(time) else np.full(len(span), -1)
         op = self._op(who)
         kind = np.full(len(who), "host", object)
@@ -76,7 +82,9 @@ class Innermost:
         out = {
             "kind": kind,
             "name": np.where(named >= 0, names[code[np.maximum(named, 0)]], ""),
-            "op": np.where((op >= 0) & (kind != "op") & (kind != "input"), names[code[np.maximum(op, 0)]], ""),
+            "op": np.where(
+                (op >= 0) & (kind != "op") & (kind != "input"), names[code[np.maximum(op, 0)]], ""
+            ),
             "_start": from_,
             "_end": to,
         }
@@ -94,7 +102,9 @@ class Innermost:
         return op
 
 
-def _boundaries(rows: Int64s, start: Int64s, end: Int64s, parent: npt.NDArray[np.integer]) -> tuple[Int64s, Int64s]:
+def _boundaries(
+    rows: Int64s, start: Int64s, end: Int64s, parent: npt.NDArray[np.integer]
+) -> tuple[Int64s, Int64s]:
     """Moments at which the innermost of nested events changes, and the event that is innermost from then on (-1: none)."""
     above = parent[rows].astype(np.int64)
     begin, stop = start[rows], end[rows].copy()

@@ -35,17 +35,25 @@ def ops(activity: Activity, start: Int64s) -> pd.DataFrame:
     tables = activity.device_ops, activity.host_ops, activity.iterators, activity.calls
     device, host, iterators, calls = (table.frame() for table in tables)
     names, texts = activity.ops.values, activity.texts.values
-    copies = calls[np.isin(calls["kind"], np.flatnonzero(texts == COPY_TO_DEVICE))] if len(calls) else calls
+    copies = (
+        calls[np.isin(calls["kind"], np.flatnonzero(texts == COPY_TO_DEVICE))]
+        if len(calls)
+        else calls
+    )
     parts = [
         _named("device", names, device, "op", start),
         _named("host", names, host, "op", start),
         _named("input", names, iterators, "name", start),
-        _named("input", np.array([copy_name(text) for text in texts], object), copies, "name", start),
+        _named(
+            "input", np.array([copy_name(text) for text in texts], object), copies, "name", start
+        ),
     ]
     return pd.concat(parts, ignore_index=True)
 
 
-def _named(where: str, names: npt.NDArray[np.object_], rows: pd.DataFrame, column: str, start: Int64s) -> pd.DataFrame:
+def _named(
+    where: str, names: npt.NDArray[np.object_], rows: pd.DataFrame, column: str, start: Int64s
+) -> pd.DataFrame:
     code, at, event = (rows[key].to_numpy(np.int64) for key in (column, "start", "event"))
     length = rows["end"].to_numpy(np.int64) - at
     first = longest(code, length)
@@ -58,7 +66,9 @@ def _named(where: str, names: npt.NDArray[np.object_], rows: pd.DataFrame, colum
     shown = at[row]
     known = np.flatnonzero(event[row] >= 0)
     shown[known] = start[event[row][known]]
-    return pd.DataFrame({"where": where, "op": op, "at_ms": shown / 1e9, "for_ms": length[row] / 1e9})
+    return pd.DataFrame(
+        {"where": where, "op": op, "at_ms": shown / 1e9, "for_ms": length[row] / 1e9}
+    )
 
 
 def longest(code: Int64s, length: Int64s) -> Int64s:
@@ -85,11 +95,15 @@ def kernels(activity: Activity, frame: pd.DataFrame, start: Int64s) -> tuple[Flo
     kernel_codes, op_codes = activity.kernel_names.codes, activity.ops.codes
     wanted = [
         (kernel_codes.get(kernel, -1), op_codes.get(op, -1), round(longest * 1000))
-        for kernel, op, longest in zip(frame["kernel"].tolist(), frame["op"].tolist(), frame["max_us"].tolist(), strict=True)
+        for kernel, op, longest in zip(
+            frame["kernel"].tolist(), frame["op"].tolist(), frame["max_us"].tolist(), strict=True
+        )
     ]
     took = launches.duration // 1000
     rows = np.flatnonzero(np.isin(took, [time for _, _, time in wanted]))[::-1]
-    keys = zip(launches.kernel[rows].tolist(), launches.op[rows].tolist(), took[rows].tolist(), strict=True)
+    keys = zip(
+        launches.kernel[rows].tolist(), launches.op[rows].tolist(), took[rows].tolist(), strict=True
+    )
     # Of several the first stays.
     first = dict(zip(keys, rows.tolist(), strict=True))
     launch = np.array([first.get(key, -1) for key in wanted], np.int64)

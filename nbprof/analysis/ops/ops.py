@@ -30,7 +30,13 @@ from nbprof.frameworks.register import PYTORCH
 from nbprof.schema import frames as schema
 
 COLUMNS = schema.names("ops.with_idle")
-RATES = ["flops_per_second", "bytes_per_second", "operational_intensity", "bound_by", "tensor_core_fraction"]
+RATES = [
+    "flops_per_second",
+    "bytes_per_second",
+    "operational_intensity",
+    "bound_by",
+    "tensor_core_fraction",
+]
 """Optional columns: present if any row has a value."""
 COMPUTE, HBM, DEVICE_MEMORY, HOST_MEMORY = "Compute", "HBM", "Device memory", "Main memory"
 """What an op may be bound by, besides on-chip memory: computation, or main memory, by its name."""
@@ -47,7 +53,9 @@ _WITH_HBM = ("6.0", "7.0", "8.0", "9.0", "10.0", "10.3")
 IMPOSSIBLE = 100
 
 
-def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xprof: bool = False) -> tuple[pd.DataFrame, int]:
+def host_self_times(
+    activity: Activity, ops: pd.DataFrame | None = None, as_xprof: bool = False
+) -> tuple[pd.DataFrame, int]:
     """Host ops with their self time in ps (`own`), and the idle time of all threads in ps.
 
     At each instant the op that began last of those that are open is at work, of several that began at once the shortest. So self times add
@@ -81,7 +89,9 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xpro
     kept = np.ones(len(lane), np.bool_)
     overlaps = self_time.overlapping(lane, start, end, parent)
     if as_xprof:
-        for rows in self_time.stretches(lane, start, end, overlaps | self_time.ends_with_its_parent(end, parent)):
+        for rows in self_time.stretches(
+            lane, start, end, overlaps | self_time.ends_with_its_parent(end, parent)
+        ):
             kept[rows], own[rows] = self_time.stacked(start[rows], end[rows])
     else:
         self_time.share_out(own, lane, start, end, overlaps)
@@ -94,7 +104,9 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xpro
     return (out if kept.all() else out[kept]), int((np.maximum(busy, extent) - busy).sum())
 
 
-def _without_repeats(op: Int64s, parent: Int32s, own: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+def _without_repeats(
+    op: Int64s, parent: Int32s, own: Int64s
+) -> tuple[Int64s, npt.NDArray[np.bool_]]:
     """Calls of PyTorch's ops without those that are the same call once more, whose self time goes to the call around them.
 
     The dispatcher may hand an op on to itself (`aten::div` of a number): a call with the name of the call around it, and nothing beside
@@ -134,16 +146,25 @@ def in_steps(activity: Activity) -> pd.DataFrame:
     return runs.take(backlog.apart(activity, runs.event)).frame()
 
 
-def host_us_in_steps(activity: Activity, host_rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+def host_us_in_steps(
+    activity: Activity, host_rows: pd.DataFrame, steps: pd.DataFrame
+) -> pd.DataFrame:
     """Self time, µs, of the runs of each host op that begin in a step of their host: columns `op` `self_us`."""
     rows = host_rows[begin_in_steps(host_rows, steps, activity.hosts)]
     own = rows.groupby("op", sort=False)["own"].sum()
-    return pd.DataFrame({"op": activity.ops.values[own.index.to_numpy(np.int64)], "self_us": own.to_numpy(np.float64) / 1e6})
+    return pd.DataFrame(
+        {
+            "op": activity.ops.values[own.index.to_numpy(np.int64)],
+            "self_us": own.to_numpy(np.float64) / 1e6,
+        }
+    )
 
 
 def added_host_us(hosts: list[pd.DataFrame]) -> pd.DataFrame:
     """What `host_us_in_steps` gives of several hosts, as it would give it of all of them together."""
-    return pd.concat(hosts, ignore_index=True).groupby("op", sort=False)["self_us"].sum().reset_index()
+    return (
+        pd.concat(hosts, ignore_index=True).groupby("op", sort=False)["self_us"].sum().reset_index()
+    )
 
 
 def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -157,16 +178,37 @@ def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[flo
         if where == "device" and UNKNOWN_EAGER in activity.traits:
             out[where] = float("nan"), float(own.sum()) / 1e6
             continue
-        out[where] = float(own[rows["eager"].to_numpy(np.bool_)].sum()) / 1e6, float(own.sum()) / 1e6
+        out[where] = (
+            float(own[rows["eager"].to_numpy(np.bool_)].sum()) / 1e6,
+            float(own.sum()) / 1e6,
+        )
     return out
 
 
-def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, as_xprof: bool = False) -> list[Side]:
+def sides(
+    activity: Activity,
+    device_rows: pd.DataFrame,
+    host_rows: pd.DataFrame,
+    host_idle: int,
+    *,
+    as_xprof: bool = False,
+) -> list[Side]:
     """Runs of ops grouped by op, device first; `as_xprof` also rates of bytes that cannot be, and runs as XProf counts them."""
-    return with_rates(summed(activity, device_rows, host_rows, host_idle, as_xprof=as_xprof), activity, as_xprof=as_xprof)
+    return with_rates(
+        summed(activity, device_rows, host_rows, host_idle, as_xprof=as_xprof),
+        activity,
+        as_xprof=as_xprof,
+    )
 
 
-def summed(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, as_xprof: bool = False) -> list[Side]:
+def summed(
+    activity: Activity,
+    device_rows: pd.DataFrame,
+    host_rows: pd.DataFrame,
+    host_idle: int,
+    *,
+    as_xprof: bool = False,
+) -> list[Side]:
     """Runs of ops grouped by op, device first, in sums that add up over hosts."""
     on_device = activity.has_device or bool(len(activity.device_extents))
     device = _on_device(activity, device_rows, as_xprof)
@@ -188,15 +230,28 @@ def _added(sides: list[Side]) -> Side:
     if not tables:
         return Side(sides[0].where, sides[0].ops, sum(idle) if idle else None)
     rows = pd.concat(tables, ignore_index=True)
-    sums = ["occurrences", "total", "own", *(c for c in ("of_kernels", "on_tensor_cores") if c in rows)]
+    sums = [
+        "occurrences",
+        "total",
+        "own",
+        *(c for c in ("of_kernels", "on_tensor_cores") if c in rows),
+    ]
     by_op = rows.groupby("op", sort=False)
     out = by_op[sums].sum()
     for column in ("flops", "bytes"):
         if column in rows:
             # One host that does not know leaves the rate unknown, as one part of an op does.
-            out[column] = by_op[column].sum().mask(rows[column].isna().groupby(rows["op"], sort=False).any())
+            out[column] = (
+                by_op[column].sum().mask(rows[column].isna().groupby(rows["op"], sort=False).any())
+            )
     out["eager"] = by_op["eager"].any()
-    out["type"] = rows[rows["type"] != ""].groupby("op", sort=False)["type"].first().reindex(out.index).fillna("")
+    out["type"] = (
+        rows[rows["type"] != ""]
+        .groupby("op", sort=False)["type"]
+        .first()
+        .reindex(out.index)
+        .fillna("")
+    )
     out = out.reset_index()
     order = _by_time(out["own"].to_numpy(np.int64), out["op"].to_numpy(object))
     return Side(sides[0].where, out.iloc[order].reset_index(drop=True), sum(idle) if idle else None)
@@ -207,12 +262,22 @@ def with_rates(sides: list[Side], activity: Activity, *, as_xprof: bool = False)
     device = sides[0].ops
     if not len(device):
         return sides
-    of_kernels, on = device["of_kernels"].to_numpy(np.float64), device["on_tensor_cores"].to_numpy(np.float64)
+    of_kernels, on = (
+        device["of_kernels"].to_numpy(np.float64),
+        device["on_tensor_cores"].to_numpy(np.float64),
+    )
     if UNKNOWN_EAGER in activity.traits:
         device = device.assign(eager=pd.array([pd.NA] * len(device), dtype="boolean"))
-    device = device.assign(tensor_core_fraction=np.divide(on, of_kernels, out=np.full(len(device), np.nan), where=of_kernels > 0))
+    device = device.assign(
+        tensor_core_fraction=np.divide(
+            on, of_kernels, out=np.full(len(device), np.nan), where=of_kernels > 0
+        )
+    )
     memory = HBM if as_xprof else main_memory(activity)
-    return [Side("device", _rates(device, *peaks(activity, as_xprof), memory, as_xprof), sides[0].idle), *sides[1:]]
+    return [
+        Side("device", _rates(device, *peaks(activity, as_xprof), memory, as_xprof), sides[0].idle),
+        *sides[1:],
+    ]
 
 
 def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.DataFrame:
@@ -236,7 +301,9 @@ def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.Da
             "eager": eager[used],
         }
     )
-    return out.iloc[_by_time(out["own"].to_numpy(), out["op"].to_numpy(object))].reset_index(drop=True)
+    return out.iloc[_by_time(out["own"].to_numpy(), out["op"].to_numpy(object))].reset_index(
+        drop=True
+    )
 
 
 def _by_time(own: Int64s | npt.NDArray[np.float64], name: npt.NDArray[np.object_]) -> Int64s:
@@ -280,7 +347,9 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
         if len(parts):
             sums = np.zeros(size)
             # One part that states nothing leaves the op's rate unknown; XProf has 0 for it.
-            values = parts["xprof_flops" if as_xprof and column == "flops" else column].to_numpy(np.float64)
+            values = parts["xprof_flops" if as_xprof and column == "flops" else column].to_numpy(
+                np.float64
+            )
             if as_xprof:
                 values = np.nan_to_num(values * parts["xprof_runs"].to_numpy(np.float64))
             np.add.at(sums, op_of_part[used], values[used])
@@ -301,7 +370,9 @@ def _runs(host: Int64s, part: Int64s, op_of_part: Int64s, count: int) -> Int64s:
     return np.asarray(most.sum(axis=0), np.int64)
 
 
-def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str, any_rate: bool) -> pd.DataFrame:
+def _rates(
+    ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str, any_rate: bool
+) -> pd.DataFrame:
     seconds = ops["total"].where(ops["total"] > 0) / 1e12
     ops["flops_per_second"] = ops["flops"] / seconds
     rate = ops["bytes"] / seconds
@@ -313,7 +384,9 @@ def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str,
     return ops
 
 
-def bound(nearest: npt.NDArray[np.object_], fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.object_]:
+def bound(
+    nearest: npt.NDArray[np.object_], fraction: npt.NDArray[np.float64]
+) -> npt.NDArray[np.object_]:
     """What bounds ops: the resource that each comes closest to if it is near that peak, else `LATENCY`; '' if unknown.
 
     Parameters
@@ -345,7 +418,10 @@ def main_memory(activity: Activity) -> str:
     devices = activity.devices
     if not activity.has_device:
         return HOST_MEMORY
-    facts = zip(*(map(str, devices[column].tolist()) for column in ("kind", "name", "compute_capability")), strict=True)
+    facts = zip(
+        *(map(str, devices[column].tolist()) for column in ("kind", "name", "compute_capability")),
+        strict=True,
+    )
     return HBM if len(devices) and all(_has_hbm(*device) for device in facts) else DEVICE_MEMORY
 
 
@@ -369,7 +445,11 @@ def _one(activity: Activity, column: str) -> float:
             return value
     if column not in activity.devices.columns:
         return float("nan")
-    values = {float(value) for value in activity.devices[column].tolist() if isinstance(value, Real) and not np.isnan(float(value))}
+    values = {
+        float(value)
+        for value in activity.devices[column].tolist()
+        if isinstance(value, Real) and not np.isnan(float(value))
+    }
     return values.pop() if len(values) == 1 else float("nan")
 
 
@@ -378,9 +458,17 @@ def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
     own = rows["own"].to_numpy(np.int64)
     idle = 0
     where = rows["host"].to_numpy(), rows["device"].to_numpy()
-    for host, device, start, end in activity.device_extents.frame()[["host", "device", "start", "end"]].to_numpy(np.int64).tolist():
+    for host, device, start, end in (
+        activity.device_extents.frame()[["host", "device", "start", "end"]]
+        .to_numpy(np.int64)
+        .tolist()
+    ):
         mine = (where[0] == host) & (where[1] == device)
-        used = Intervals.of_rows(rows[mine]).total() if activity.framework is PYTORCH else int(own[mine].sum())
+        used = (
+            Intervals.of_rows(rows[mine]).total()
+            if activity.framework is PYTORCH
+            else int(own[mine].sum())
+        )
         idle += max(used, end - start) - used
     return idle
 
@@ -390,7 +478,11 @@ def table(sides: list[Side], *, with_idle: bool, most: int = sys.maxsize) -> pd.
     parts = [part for side in sides if len(part := _rows(side, with_idle, most))]
     out = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
     out["rank"] = np.arange(1, len(out) + 1)
-    rates = [c for c in RATES if c in out and (out[c].fillna("") != "" if c == "bound_by" else out[c].notna()).any()]
+    rates = [
+        c
+        for c in RATES
+        if c in out and (out[c].fillna("") != "" if c == "bound_by" else out[c].notna()).any()
+    ]
     if "bound_by" in rates:
         out["bound_by"] = out["bound_by"].fillna("")
     return out[COLUMNS + rates]
@@ -401,7 +493,9 @@ def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
     whole, rows = int(own.sum()), np.arange(len(ops))
     if side.idle is not None:
         # Where the idle row has its place: ops are sorted by self time, equal ones by name.
-        above = int((own > side.idle).sum()) + int((ops["op"].to_numpy(object)[own == side.idle] < "IDLE").sum())
+        above = int((own > side.idle).sum()) + int(
+            (ops["op"].to_numpy(object)[own == side.idle] < "IDLE").sum()
+        )
         if with_idle:
             whole += side.idle
             # The place behind the last op is that of the idle row.
@@ -414,7 +508,10 @@ def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
         values = ops[name].to_numpy()
         return np.append(values, np.array([of_idle], values.dtype))[rows]
 
-    count, total, own = (column(*pair) for pair in (("occurrences", 0), ("total", side.idle or 0), ("own", side.idle or 0)))
+    count, total, own = (
+        column(*pair)
+        for pair in (("occurrences", 0), ("total", side.idle or 0), ("own", side.idle or 0))
+    )
     share = own / whole if whole else own * 0.0
     occurrences = np.where(count == 0, np.nan, count)
     eager = ops["eager"].array
@@ -432,8 +529,14 @@ def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
             "avg_self_us": own / occurrences / 1e6,
             "self_fraction": share,
             "cumulative_fraction": np.cumsum(share),
-            "eager": pd.array(column("eager", False), dtype="boolean") if unknown else column("eager", False).astype(np.bool_),
-            **{name: column(name, "" if name == "bound_by" else np.nan) for name in RATES if name in ops},
+            "eager": pd.array(column("eager", False), dtype="boolean")
+            if unknown
+            else column("eager", False).astype(np.bool_),
+            **{
+                name: column(name, "" if name == "bound_by" else np.nan)
+                for name in RATES
+                if name in ops
+            },
         }
     )
 
@@ -445,7 +548,9 @@ def by_type(frame: pd.DataFrame) -> pd.DataFrame:
 
 def by_scope(frame: pd.DataFrame, level: int | None) -> pd.DataFrame:
     """The rows of an ops frame summed by name scope: `p.ops.by_scope()`."""
-    return _folded(frame, "scope", pd.Series([scope(op, level) for op in frame["op"]], frame.index, object))
+    return _folded(
+        frame, "scope", pd.Series([scope(op, level) for op in frame["op"]], frame.index, object)
+    )
 
 
 def scope(op: str, level: int | None = None) -> str:
@@ -460,19 +565,35 @@ def scope(op: str, level: int | None = None) -> str:
 
 
 def _folded(frame: pd.DataFrame, name: str, key: pd.Series) -> pd.DataFrame:
-    columns = {"ops": ("op", "size"), **{c: (c, "sum") for c in ("occurrences", "total_us", "self_us", "self_fraction")}}
-    out = frame.assign(**{name: key}).groupby(["where", name], sort=False).agg(**columns).reset_index()
+    columns = {
+        "ops": ("op", "size"),
+        **{c: (c, "sum") for c in ("occurrences", "total_us", "self_us", "self_fraction")},
+    }
+    out = (
+        frame.assign(**{name: key})
+        .groupby(["where", name], sort=False)
+        .agg(**columns)
+        .reset_index()
+    )
     # Device first, as in the frame; of equal times in the order of the names.
-    return out.sort_values(["where", "self_us", name], ascending=[True, False, True], kind="stable", ignore_index=True)
+    return out.sort_values(
+        ["where", "self_us", name], ascending=[True, False, True], kind="stable", ignore_index=True
+    )
 
 
 def distribution(frame: pd.DataFrame, where: str, by: str) -> pd.DataFrame:
     """How the self time of a side is distributed: `p.ops.distribution()`."""
     rows = np.flatnonzero(frame["where"].to_numpy(object) == where)
-    names, time, share = (frame[column].to_numpy()[rows] for column in (by, "self_us", "self_fraction"))
+    names, time, share = (
+        frame[column].to_numpy()[rows] for column in (by, "self_us", "self_fraction")
+    )
     if len(set(names.tolist())) < len(names):
         sums = pd.DataFrame({"time": time, "share": share}).groupby(names, sort=False).sum()
-        names, time, share = sums.index.to_numpy(object), sums["time"].to_numpy(), sums["share"].to_numpy()
+        names, time, share = (
+            sums.index.to_numpy(object),
+            sums["time"].to_numpy(),
+            sums["share"].to_numpy(),
+        )
     order = _by_time(time.astype(np.float64), names)
     return pd.DataFrame(
         {

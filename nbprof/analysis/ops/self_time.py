@@ -23,7 +23,9 @@ def overlapping(lane: Int32s, start: Int64s, end: Int64s, parent: Int32s) -> Fla
     # It then outlasts the sibling before it: all that lies between the two ends before that one does.
     out = np.zeros(len(lane), np.bool_)
     siblings = np.lexsort((np.arange(len(lane)), parent, lane))
-    same = (parent[siblings][1:] == parent[siblings][:-1]) & (lane[siblings][1:] == lane[siblings][:-1])
+    same = (parent[siblings][1:] == parent[siblings][:-1]) & (
+        lane[siblings][1:] == lane[siblings][:-1]
+    )
     out[siblings[1:][same & (start[siblings][1:] < end[siblings][:-1])]] = True
     return out
 
@@ -44,7 +46,9 @@ def stretches(lane: Int32s, start: Int64s, end: Int64s, odd: Flags) -> list[slic
     heads = np.flatnonzero(start >= ends_before(end, lane))
     tangled = np.unique(np.searchsorted(heads, np.flatnonzero(odd), side="right") - 1)
     stops = np.append(heads[1:], len(lane))
-    return [slice(a, b) for a, b in zip(heads[tangled].tolist(), stops[tangled].tolist(), strict=True)]
+    return [
+        slice(a, b) for a, b in zip(heads[tangled].tolist(), stops[tangled].tolist(), strict=True)
+    ]
 
 
 def share_out(own: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: Flags) -> None:

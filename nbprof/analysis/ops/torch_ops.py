@@ -16,7 +16,13 @@ from nbprof.core.trace import Int32s, Int64s
 from nbprof.schema import frames
 from nbprof.schema import torch_ops as schema
 
-KEYS = {"op": [], "shapes": ["input_shapes"], "stack": ["call_stack"], "module": ["module"], "source": ["source", "aten_ops"]}
+KEYS = {
+    "op": [],
+    "shapes": ["input_shapes"],
+    "stack": ["call_stack"],
+    "module": ["module"],
+    "source": ["source", "aten_ops"],
+}
 """Ways to group ops, and the columns that each adds after the op's name."""
 _KINDS = np.array(["op", "annotation", "runtime"], object)
 
@@ -38,7 +44,9 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     columns = frames.names("torch_ops.frame") + KEYS[by]
     if not len(table):
         # Every profile of another framework: to group nothing takes a tenth of the time in which a small one opens.
-        return frames.empty("torch_ops.frame").assign(**{key: pd.Series(dtype=object) for key in KEYS[by]})
+        return frames.empty("torch_ops.frame").assign(
+            **{key: pd.Series(dtype=object) for key in KEYS[by]}
+        )
     # Work is counted for the op that launched it: without ops it counts for none.
     on_device = activity.has_device and activity.has_host_ops
     kept, facts = _runs(table, on_device)
@@ -61,7 +69,9 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
         out[f"{part}_us"] = total / 1e6
     out = _shares(out)
     if not on_device:
-        out[[f"device_{part}" for part in ("self_us", "total_us", "avg_us", "self_fraction")]] = np.nan
+        out[[f"device_{part}" for part in ("self_us", "total_us", "avg_us", "self_fraction")]] = (
+            np.nan
+        )
     out["op"] = activity.ops.values[out["op"]] if len(out) else out["op"].astype(object)
     out["kind"] = _KINDS[out["kind"]]
     if by == "shapes":
@@ -72,7 +82,10 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
         out = out.assign(**{key: texts[out[key]] if len(out) else None for key in KEYS[by]})
     elif by == "stack":
         stacks = activity.torch_stacks
-        out["call_stack"] = [stacks.text(code) if stacks is not None and code >= 0 else None for code in out["stack"].tolist()]
+        out["call_stack"] = [
+            stacks.text(code) if stacks is not None and code >= 0 else None
+            for code in out["stack"].tolist()
+        ]
     elif by == "module":
         paths = _module_paths(activity)
         out["module"] = [paths[code] or None for code in out["module"].tolist()]
@@ -94,15 +107,24 @@ def _shares(out: pd.DataFrame) -> pd.DataFrame:
 
 def _in_order(out: pd.DataFrame, columns: list[str], *, has_device: bool) -> pd.DataFrame:
     order = ["device_self_us", "host_self_us"] if has_device else ["host_self_us"]
-    return _typed(out.sort_values([*order, "op"], ascending=[False] * len(order) + [True], kind="stable"), columns)
+    return _typed(
+        out.sort_values([*order, "op"], ascending=[False] * len(order) + [True], kind="stable"),
+        columns,
+    )
 
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """The ops of several hosts, of which each is given as `frame`, as it would give all of them together."""
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
-    keys = [column for column in rows.columns if column in {"kind", "op", *(key for more in KEYS.values() for key in more)}]
+    keys = [
+        column
+        for column in rows.columns
+        if column in {"kind", "op", *(key for more in KEYS.values() for key in more)}
+    ]
     out = rows.groupby(keys, sort=False, dropna=False)[_SUMS].sum(min_count=1).reset_index()
-    return _in_order(_shares(out), list(tables[0].columns), has_device=bool(rows["device_self_us"].notna().any()))
+    return _in_order(
+        _shares(out), list(tables[0].columns), has_device=bool(rows["device_self_us"].notna().any())
+    )
 
 
 def added_modules(tables: list[pd.DataFrame]) -> pd.DataFrame:
@@ -128,14 +150,26 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     """
     columns = frames.names("torch_ops.modules")
     table, stacks = activity.torch_ops.frame(), activity.torch_stacks
-    if stacks is None or not len(stacks.frame) or not stacks.is_module.any() or not len(activity.torch_modules):
+    if (
+        stacks is None
+        or not len(stacks.frame)
+        or not stacks.is_module.any()
+        or not len(activity.torch_modules)
+    ):
         return frames.empty("torch_ops.modules")
     calls = activity.torch_modules.frame()
     # Paths as codes, the empty one among them.
     path, paths = pd.factorize(np.append(stacks.path, ""))
     nowhere = path[-1]
     at = path[calls["stack"]]
-    own = pd.DataFrame({"path": at, "calls": 1, "host_total": calls["end"] - calls["start"], "host_self": calls["own"]})
+    own = pd.DataFrame(
+        {
+            "path": at,
+            "calls": 1,
+            "host_total": calls["end"] - calls["start"],
+            "host_self": calls["own"],
+        }
+    )
     host = own.groupby("path", sort=False).sum()
     first = pd.Series(calls["start"].to_numpy()).groupby(at).min()
     # Work of each op, by the module that the op, or its op of the forward pass, ran in.
@@ -149,11 +183,15 @@ def modules(activity: act.Activity) -> pd.DataFrame:
             "backward_host": np.where(backward & (table["kind"] == act.TORCH_OP), table["own"], 0),
         }
     )
-    device = work[where != nowhere].groupby("path", sort=False).sum().reindex(host.index, fill_value=0)
+    device = (
+        work[where != nowhere].groupby("path", sort=False).sum().reindex(host.index, fill_value=0)
+    )
     out = host.join(device)
     out["first"] = first.reindex(out.index)
     out.index = paths[out.index]
-    return _typed(_tree(out, activity.has_device and activity.has_host_ops), columns, "torch_ops.modules")
+    return _typed(
+        _tree(out, activity.has_device and activity.has_host_ops), columns, "torch_ops.modules"
+    )
 
 
 def _tree(out: pd.DataFrame, has_device: bool) -> pd.DataFrame:
@@ -161,7 +199,10 @@ def _tree(out: pd.DataFrame, has_device: bool) -> pd.DataFrame:
     paths = out.index.tolist()
     place = {path: i for i, path in enumerate(paths)}
     parent = np.array([place.get(path.rpartition("/")[0], -1) for path in paths], np.int32)
-    device, backward, back_host = (out[name].to_numpy(np.float64) for name in ("forward_device", "backward_device", "backward_host"))
+    device, backward, back_host = (
+        out[name].to_numpy(np.float64)
+        for name in ("forward_device", "backward_device", "backward_host")
+    )
     totals = [nesting.totals(parent, values) for values in (device, backward, back_host)]
     order = _preorder(parent, out["first"].to_numpy())
     unknown = 1.0 if has_device else np.nan
@@ -204,7 +245,9 @@ def _runs(table: pd.DataFrame, has_device: bool) -> tuple[Int64s, dict[str, Int6
     same = np.zeros(len(table), np.bool_)
     above = parent[inside]
     name, kind = table["op"].to_numpy(), table["kind"].to_numpy()
-    same[inside] = (name[inside] == name[above]) & (kind[inside] == kind[above]) & (inner[above] == 1)
+    same[inside] = (
+        (name[inside] == name[above]) & (kind[inside] == kind[above]) & (inner[above] == 1)
+    )
     own, device = table["own"].to_numpy().copy(), table["device_own"].to_numpy().copy()
     total = nesting.totals(parent, device) if has_device else device.copy()
     for level in reversed(nesting.levels(parent.astype(np.int32))[1:]):
@@ -234,8 +277,14 @@ def _module_paths(activity: act.Activity) -> npt.NDArray[np.object_]:
 
 def _same_path(out: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """One row for each op and path: the same module may have been called from several lines."""
-    sums = [c for c in columns if c.endswith(("_self_us", "_total_us", "_fraction")) or c == "calls"]
-    out = out.groupby(["kind", "op", "module"], sort=False, dropna=False)[sums].sum(min_count=1).reset_index()
+    sums = [
+        c for c in columns if c.endswith(("_self_us", "_total_us", "_fraction")) or c == "calls"
+    ]
+    out = (
+        out.groupby(["kind", "op", "module"], sort=False, dropna=False)[sums]
+        .sum(min_count=1)
+        .reset_index()
+    )
     for side in ("host", "device"):
         out[f"{side}_avg_us"] = out[f"{side}_total_us"] / out["calls"]
     return out
@@ -248,7 +297,11 @@ def _typed(out: pd.DataFrame, columns: list[str], name: str = "torch_ops.frame")
         values = out[column]
         if kinds[column] == "object":
             arrays[column] = pd.Index(
-                [None if missing else text for text, missing in zip(values, values.isna(), strict=True)], dtype=object
+                [
+                    None if missing else text
+                    for text, missing in zip(values, values.isna(), strict=True)
+                ],
+                dtype=object,
             )
         else:
             arrays[column] = values.to_numpy(kinds[column])

@@ -68,7 +68,11 @@ class Runtime:
         found = [self.calls[k] for k in kinds if k in self.calls]
         if not found:
             return Calls()
-        return Calls(sum(c.count for c in found), sum(c.ms for c in found), max(found, key=lambda c: c.ms).name)
+        return Calls(
+            sum(c.count for c in found),
+            sum(c.ms for c in found),
+            max(found, key=lambda c: c.ms).name,
+        )
 
 
 def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
@@ -82,15 +86,23 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
     calls = activity.calls
     # Texts are numbered as tables are made, so they come after the table.
     texts = activity.texts.values.tolist()
-    pairs = {(host[name], group) for name, group in zip(used["host"].tolist(), used["group"].tolist(), strict=True)}
+    pairs = {
+        (host[name], group)
+        for name, group in zip(used["host"].tolist(), used["group"].tolist(), strict=True)
+    }
     first, of_call = unique_rows(calls.host.astype(np.int64), calls.group)
-    in_steps = [pair in pairs for pair in zip(calls.host[first].tolist(), calls.group[first].tolist(), strict=True)]
+    in_steps = [
+        pair in pairs
+        for pair in zip(calls.host[first].tolist(), calls.group[first].tolist(), strict=True)
+    ]
     calls = calls.take(np.array(in_steps, np.bool_)[of_call])
     ms = (calls.end - calls.start) / 1e9
     for kind in np.unique(calls.kind).tolist():
         rows = np.flatnonzero(calls.kind == kind)
         longest = int(np.bincount(calls.name[rows], ms[rows]).argmax())
-        out.calls[texts[kind]] = Calls(len(np.unique(calls.event[rows])) / count, float(ms[rows].sum()) / count, texts[longest])
+        out.calls[texts[kind]] = Calls(
+            len(np.unique(calls.event[rows])) / count, float(ms[rows].sum()) / count, texts[longest]
+        )
     _transfers(activity, used, out)
     _loader(activity, used, out)
     names = activity.devices["name"].astype(str)
@@ -100,7 +112,9 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
         major, _, minor = stated.iloc[0].partition(".")
         out.capability = (int(major), int(minor or 0))
     out.data_parallel = "DataParallel" in activity.traits
-    out.gloo, out.out_of_memory = (_count(activity.traits, what) for what in ("gloo", "out of memory"))
+    out.gloo, out.out_of_memory = (
+        _count(activity.traits, what) for what in ("gloo", "out of memory")
+    )
     _optimizer(activity, used, out)
     return out
 
@@ -119,7 +133,11 @@ def _within(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> npt.N
 
 def _count(traits: set[str], what: str) -> int:
     """How often something was seen: the number of a trait such as "gloo: 12"."""
-    return sum(int(number) for name, _, number in (trait.partition(": ") for trait in traits) if name == what and number.isdigit())
+    return sum(
+        int(number)
+        for name, _, number in (trait.partition(": ") for trait in traits)
+        if name == what and number.isdigit()
+    )
 
 
 def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
@@ -139,10 +157,14 @@ def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
         ops = activity.torch_ops.frame()
         called = ops[ops["parent"].isin(np.flatnonzero(ops["event"].isin(mine["event"])))]
         out.optimizer_ops = len(called) / len(used)
-        out.optimizer_op_us = float((called["end"] - called["start"]).median()) / 1e6 if len(called) else 0.0
+        out.optimizer_op_us = (
+            float((called["end"] - called["start"]).median()) / 1e6 if len(called) else 0.0
+        )
         return
     calls = activity.calls.frame()
-    launches = calls[calls["kind"].isin([activity.texts.codes.get(kind, -1) for kind in ("launch", "graph")])]
+    launches = calls[
+        calls["kind"].isin([activity.texts.codes.get(kind, -1) for kind in ("launch", "graph")])
+    ]
     at, host = launches["start"].to_numpy(np.int64), launches["host"].to_numpy(np.int64)
     device_ops = activity.device_ops
     inside = idle = 0
@@ -162,10 +184,18 @@ def _transfers(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     if "pageable" not in transfers.columns:
         return
     pageable = transfers["pageable"].astype(bool)
-    to_device = (transfers["kind"] == activity.texts.codes.get("H2D", -1)) & _within(activity, used, transfers)
-    out.pageable_bytes = float(np.maximum(transfers.loc[pageable & to_device, "bytes"], 0).sum()) / len(used)
+    to_device = (transfers["kind"] == activity.texts.codes.get("H2D", -1)) & _within(
+        activity, used, transfers
+    )
+    out.pageable_bytes = float(
+        np.maximum(transfers.loc[pageable & to_device, "bytes"], 0).sum()
+    ) / len(used)
     pinned = ~pageable & to_device
-    out.pinned_ms = float((transfers.loc[pinned, "end"] - transfers.loc[pinned, "start"]).sum()) / 1e9 / len(used)
+    out.pinned_ms = (
+        float((transfers.loc[pinned, "end"] - transfers.loc[pinned, "start"]).sum())
+        / 1e9
+        / len(used)
+    )
 
 
 def _loader(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:

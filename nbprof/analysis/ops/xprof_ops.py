@@ -32,12 +32,22 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
     device = activity.device_ops.frame()
     if len(device):
         device = device[activity.op_parts.xprof[device["part"].to_numpy(np.int64)]]
-    host = pd.concat([activity.host_ops.frame().assign(tagged=False), activity.tagged_calls.frame().assign(tagged=True)], ignore_index=True)
+    host = pd.concat(
+        [
+            activity.host_ops.frame().assign(tagged=False),
+            activity.tagged_calls.frame().assign(tagged=True),
+        ],
+        ignore_index=True,
+    )
     # An event that is an op and names another one includes that one.
     host = host.iloc[np.lexsort((host["tagged"], host["event"]))].reset_index(drop=True)
-    found = ops.sides(activity, device, *ops.host_self_times(activity, host, as_xprof=True), as_xprof=True)
+    found = ops.sides(
+        activity, device, *ops.host_self_times(activity, host, as_xprof=True), as_xprof=True
+    )
     found[0].ops = _with_tensor_cores(activity, found[0].ops)
-    return _filled(ops.table(found, with_idle=False, most=MOST_ROWS)), _filled(ops.table(found, with_idle=True, most=MOST_ROWS))
+    return _filled(ops.table(found, with_idle=False, most=MOST_ROWS)), _filled(
+        ops.table(found, with_idle=True, most=MOST_ROWS)
+    )
 
 
 def _with_tensor_cores(activity: Activity, device: pd.DataFrame) -> pd.DataFrame:
@@ -49,12 +59,16 @@ def _with_tensor_cores(activity: Activity, device: pd.DataFrame) -> pd.DataFrame
     size = max(int(op.max()), int(device["code"].max())) + 1
     whole = np.bincount(op, time, size)[device["code"]]
     on = np.bincount(op, np.where(kernels["tensor_core"] == 1, time, 0), size)[device["code"]]
-    return device.assign(tensor_core_fraction=np.divide(on, whole, out=np.zeros(len(device)), where=whole > 0))
+    return device.assign(
+        tensor_core_fraction=np.divide(on, whole, out=np.zeros(len(device)), where=whole > 0)
+    )
 
 
 def _filled(table: pd.DataFrame) -> pd.DataFrame:
     """The table with 0 for what is not known, as XProf has it."""
-    numbers = [c for c in table.columns if c in ("avg_us", "avg_self_us", *ops.RATES) and c != "bound_by"]
+    numbers = [
+        c for c in table.columns if c in ("avg_us", "avg_self_us", *ops.RATES) and c != "bound_by"
+    ]
     out = table.assign(**{c: table[c].astype(np.float64).fillna(0.0) for c in numbers})
     if "bound_by" in out:
         out["bound_by"] = out["bound_by"].where(out["bound_by"] != "", "Unknown")

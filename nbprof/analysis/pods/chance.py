@@ -25,7 +25,9 @@ def of_others(values: Floats) -> Floats:
     order = np.argsort(values, axis=1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=1)
     place = np.empty_like(order)
-    np.put_along_axis(place, order, np.broadcast_to(np.arange(values.shape[1]), values.shape), axis=1)
+    np.put_along_axis(
+        place, order, np.broadcast_to(np.arange(values.shape[1]), values.shape), axis=1
+    )
     others = (~np.isnan(values)).sum(axis=1, keepdims=True) - 1
     out = np.zeros(values.shape)
     for at in ((others - 1) // 2, others // 2):
@@ -43,7 +45,13 @@ def tail(often: int, times: int, share: float) -> float:
         return float(often <= times)
     whole = math.lgamma(times + 1)
     terms = [
-        math.exp(whole - math.lgamma(k + 1) - math.lgamma(times - k + 1) + k * math.log(share) + (times - k) * math.log1p(-share))
+        math.exp(
+            whole
+            - math.lgamma(k + 1)
+            - math.lgamma(times - k + 1)
+            + k * math.log(share)
+            + (times - k) * math.log1p(-share)
+        )
         for k in range(often, times + 1)
     ]
     return min(1.0, math.fsum(terms))
@@ -55,7 +63,9 @@ def deviation(values: Floats) -> Floats:
     out = np.full((len(values), 1), np.nan)
     if known.any():
         rows = values[known]
-        out[known] = NORMAL * np.nanmedian(np.abs(rows - np.nanmedian(rows, axis=1, keepdims=True)), axis=1, keepdims=True)
+        out[known] = NORMAL * np.nanmedian(
+            np.abs(rows - np.nanmedian(rows, axis=1, keepdims=True)), axis=1, keepdims=True
+        )
     return out
 
 

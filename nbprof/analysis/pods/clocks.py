@@ -44,7 +44,9 @@ _UNTOLD = (
 _UNCONNECTED = "Neither collectives nor steps connect it with the first host."
 
 
-def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+def clocks(
+    hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.DataFrame
+) -> pd.DataFrame:
     """One row per host, by the clock of the first; what is not known is NA. No rows for a single host.
 
     Beside the columns of `p.pods.clocks`, `LEAVING` is the residual of all collectives that were matched, shown to be the same or not, and
@@ -77,12 +79,20 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.D
         found = away.columns.to_numpy(np.int64)
         offset[found] = away.median().to_numpy(np.float64)
         off = (away - away.median()).abs().quantile(WITHIN / 100).to_numpy(np.float64)
-        residual[found] = off + float(pods["step_time_ms"].median()) * (1 + _misnumbered(pods, steps, number, len(hosts))[found])
+        residual[found] = off + float(pods["step_time_ms"].median()) * (
+            1 + _misnumbered(pods, steps, number, len(hosts))[found]
+        )
         count[found] = away.notna().sum().to_numpy(np.int64)
         by[~np.isnan(offset)] = "steps"
         residual[np.isnan(offset)] = np.nan
     lacking = np.isnan(offset)
-    why = np.array([_UNPLACED if i in placed else _UNTOLD if i in untold else _UNCONNECTED for i in range(len(hosts))], object)
+    why = np.array(
+        [
+            _UNPLACED if i in placed else _UNTOLD if i in untold else _UNCONNECTED
+            for i in range(len(hosts))
+        ],
+        object,
+    )
     rows = {
         "host": hosts,
         "offset_ms": offset,
@@ -92,25 +102,34 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.D
         "matched": np.where(lacking, 0, count),
         "reason": np.where(lacking, why, ""),
     }
-    return frames.shaped("pods.clocks", pd.DataFrame(rows)).assign(**{LEAVING: leaving, AHEAD: ahead})
+    return frames.shaped("pods.clocks", pd.DataFrame(rows)).assign(
+        **{LEAVING: leaving, AHEAD: ahead}
+    )
 
 
 def _ends(each: pd.DataFrame, number: dict[str, int]) -> pd.DataFrame:
     """When each host left each of the collectives that were matched: `host match end step numbered`, hosts as numbers."""
-    known = each[each["match"] >= 0] if len(each) else pd.DataFrame(columns=["host", "match", "start_ms", "time_us", "step", "sequence"])
+    known = (
+        each[each["match"] >= 0]
+        if len(each)
+        else pd.DataFrame(columns=["host", "match", "start_ms", "time_us", "step", "sequence"])
+    )
     if (together := known.get("collective", pd.Series(dtype=object)).isin(_TOGETHER)).any():
         known = known[together]
     rows = pd.DataFrame(
         {
             "host": known["host"].map(number).to_numpy(np.int64),
             "match": known["match"].to_numpy(np.int64),
-            "end": known["start_ms"].to_numpy(np.float64) + known["time_us"].to_numpy(np.float64) / 1e3,
+            "end": known["start_ms"].to_numpy(np.float64)
+            + known["time_us"].to_numpy(np.float64) / 1e3,
             "step": known["step"].astype("float64").to_numpy(np.float64),
             "numbered": known["sequence"].notna().to_numpy(np.bool_),
         }
     )
     # One end a host: the devices of a host have one clock.
-    out = rows.groupby(["host", "match"], sort=True).agg(end=("end", "median"), step=("step", "first"), numbered=("numbered", "first"))
+    out = rows.groupby(["host", "match"], sort=True).agg(
+        end=("end", "median"), step=("step", "first"), numbered=("numbered", "first")
+    )
     return out.reset_index()
 
 
@@ -123,21 +142,28 @@ def _laid(ends: pd.DataFrame, hosts: int) -> tuple[Floats, Floats, Floats, Int64
         return offset, drift, residual, np.zeros(hosts, np.int64)
     host = ends["host"].to_numpy(np.int64)
     match = pd.factorize(ends["match"])[0].astype(np.int64)
-    return *_by_ends(hosts, host, match, ends["end"].to_numpy(np.float64)), np.bincount(host, minlength=hosts)
+    return *_by_ends(hosts, host, match, ends["end"].to_numpy(np.float64)), np.bincount(
+        host, minlength=hosts
+    )
 
 
 def _shown(ends: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Of each end, whether times show that the collective is that of the hosts that it was matched with."""
     out = np.zeros(len(ends), np.bool_)
     if len(ends):
-        host, end, step = (ends[name].to_numpy(kind) for name, kind in (("host", np.int64), ("end", np.float64), ("step", np.float64)))
+        host, end, step = (
+            ends[name].to_numpy(kind)
+            for name, kind in (("host", np.int64), ("end", np.float64), ("step", np.float64))
+        )
         same = members(ends["match"].to_numpy(np.int64), host)
         counted = ends["numbered"].to_numpy(np.bool_)
         for rows in ends.groupby([same, counted], sort=False).indices.values():
             # They are all of the same hosts, and in the order of hosts: a column each.
             found = np.unique(host[rows])
             left, of_step = (values[rows].reshape(len(found), -1).T for values in (end, step))
-            out[rows] = np.isin(host[rows], found[_told(left, of_step[:, 0], numbered=bool(counted[rows[0]]))])
+            out[rows] = np.isin(
+                host[rows], found[_told(left, of_step[:, 0], numbered=bool(counted[rows[0]]))]
+            )
     return out
 
 
@@ -160,7 +186,9 @@ def _told(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_
     took = np.full((int(at.max()) + 1, int(place.max()) + 1, left.shape[1]), np.nan)
     took[at[1:], place[1:]] = np.diff(left, axis=0)
     usual = of_others(took.reshape(-1, left.shape[1])).reshape(took.shape)
-    told = np.array([_as_others(took[:, :, i], usual[:, :, i]) for i in range(left.shape[1])], np.bool_)
+    told = np.array(
+        [_as_others(took[:, :, i], usual[:, :, i]) for i in range(left.shape[1])], np.bool_
+    )
     return told if told.sum() > 1 else np.zeros_like(told)
 
 
@@ -179,14 +207,24 @@ def _as_others(mine: Floats, usual: Floats) -> bool:
     return spreads[0] < _ALIKE * min(spreads[1:])
 
 
-def _misnumbered(pods: pd.DataFrame, steps: pd.DataFrame, number: dict[str, int], hosts: int) -> Floats:
+def _misnumbered(
+    pods: pd.DataFrame, steps: pd.DataFrame, number: dict[str, int], hosts: int
+) -> Floats:
     """float64[hosts]: by how many steps the numbers that a host counts by contradict the times that `pods` went by.
 
     Which of the two is right is not known: clocks are apart, or the hosts count from different steps.
     """
     keys = ["host", "group"]
-    both = pods[[*keys, "step"]].merge(steps[[*keys, "step"]].drop_duplicates(keys), on=keys, suffixes=("", "_own"))
-    away = (both["step_own"] - both["step"]).abs().astype("float64").groupby(both["host"].map(number)).median()
+    both = pods[[*keys, "step"]].merge(
+        steps[[*keys, "step"]].drop_duplicates(keys), on=keys, suffixes=("", "_own")
+    )
+    away = (
+        (both["step_own"] - both["step"])
+        .abs()
+        .astype("float64")
+        .groupby(both["host"].map(number))
+        .median()
+    )
     return np.asarray(away.reindex(range(hosts)).fillna(0.0).to_numpy(np.float64), np.float64)
 
 
@@ -247,5 +285,7 @@ def _moments(match: Int64s, end: Floats) -> Floats:
     count = np.bincount(number, minlength=len(out))
     begin = np.cumsum(count) - count
     there = np.flatnonzero(count)
-    out[there] = (values[begin[there] + (count[there] - 1) // 2] + values[begin[there] + count[there] // 2]) / 2
+    out[there] = (
+        values[begin[there] + (count[there] - 1) // 2] + values[begin[there] + count[there] // 2]
+    ) / 2
     return out

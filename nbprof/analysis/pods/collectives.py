@@ -43,14 +43,24 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     rank = np.asarray(rows.groupby(["host", "device"], sort=False).ngroup(), np.int64)
     same = members(rows["match"].to_numpy(np.int64), rank)
     rows = rows.assign(_rank=rank, _members=same)
-    rows["_group"] = rows.groupby(["collective", "_members", "group_size", "bytes"], sort=False, dropna=False).ngroup()
-    out = collectives.summary(rows.assign(process_group=rows["_group"])).rename(columns={"process_group": "_group"})
+    rows["_group"] = rows.groupby(
+        ["collective", "_members", "group_size", "bytes"], sort=False, dropna=False
+    ).ngroup()
+    out = collectives.summary(rows.assign(process_group=rows["_group"])).rename(
+        columns={"process_group": "_group"}
+    )
     group = out["_group"]
     first = rows.drop_duplicates("_group").set_index("_group")
-    out["spread_us"] = group.map(rows.groupby(["_group", "match"])["late_us"].max().groupby(level=0).mean())
+    out["spread_us"] = group.map(
+        rows.groupby(["_group", "match"])["late_us"].max().groupby(level=0).mean()
+    )
     for key in ("process_group", "description"):
         names = rows[rows[key] != ""].drop_duplicates(["_group", key]).groupby("_group")[key]
-        out[key] = group.map({number: join_some(list(part), _NAMED) for number, part in names}).astype(object).fillna("")
+        out[key] = (
+            group.map({number: join_some(list(part), _NAMED) for number, part in names})
+            .astype(object)
+            .fillna("")
+        )
     # Of equal ones all came last, or none.
     came = (
         rows[rows["last"] & (rows["late_us"] > 0)]
@@ -65,12 +75,18 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     out["last_rank"] = last.map(who["rank"]).astype("Int64")
     out["last_in"] = group.map(often["last_in"]).fillna(0).astype("int64")
     sets = (
-        rows.drop_duplicates(["_members", "_rank"]).sort_values(["rank", "host", "device"], kind="stable").groupby("_members", sort=False)
+        rows.drop_duplicates(["_members", "_rank"])
+        .sort_values(["rank", "host", "device"], kind="stable")
+        .groupby("_members", sort=False)
     )
     told = {key: (len(part), _listed(part)) for key, part in sets}
-    out["ranks"], out["members"] = zip(*(told[key] for key in group.map(first["_members"])), strict=True)
+    out["ranks"], out["members"] = zip(
+        *(told[key] for key in group.map(first["_members"])), strict=True
+    )
     out["usual_us"], out["slow"] = np.nan, False
-    for _, mine in out.groupby(["collective", "group_size", "bytes", "ranks"], sort=False, dropna=False):
+    for _, mine in out.groupby(
+        ["collective", "group_size", "bytes", "ranks"], sort=False, dropna=False
+    ):
         if len(mine) < LEAST_GROUPS:
             continue
         own = mine["real_us"].to_numpy(np.float64)[None, :]
@@ -79,8 +95,15 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
         excess = (own[0] - median) / 1e3 * mine["collectives"].to_numpy(np.float64) / max(steps, 1)
         out.loc[mine.index, "usual_us"] = usual
         far = (own[0] - median) / spread > threshold(len(mine), len(mine))
-        out.loc[mine.index, "slow"] = far & (own[0] > SLOWER * usual) & (excess > OF_STEP * measured) & (steps > 0)
-    out = out.sort_values(["slow", "wait_ms", "time_ms"], ascending=[False, False, False], kind="stable", ignore_index=True)
+        out.loc[mine.index, "slow"] = (
+            far & (own[0] > SLOWER * usual) & (excess > OF_STEP * measured) & (steps > 0)
+        )
+    out = out.sort_values(
+        ["slow", "wait_ms", "time_ms"],
+        ascending=[False, False, False],
+        kind="stable",
+        ignore_index=True,
+    )
     return frames.shaped("pods.collectives", out)
 
 
@@ -101,4 +124,6 @@ def _listed(rows: pd.DataFrame) -> str:
     ranks = sorted(int(rank) for rank in rows["rank"])
     first = [ranks[0], *(b for a, b in pairwise(ranks) if b != a + 1)]
     last = [*(a for a, b in pairwise(ranks) if b != a + 1), ranks[-1]]
-    return join_some([f"{a}" if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True)], _NAMED)
+    return join_some(
+        [f"{a}" if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True)], _NAMED
+    )

@@ -43,7 +43,11 @@ def compare(
     apart = clocks.clocks(hosts, each, pods, steps)
     late = stragglers.stragglers(own, each, steps, table, apart, devices, memory_calls)
     groups = collectives.by_group(each, len(own.step) if own is not None else 0, measured)
-    ranks = each[["host", "rank"]] if len(each) else pd.DataFrame({"host": [], "rank": pd.array([], "Int64")})
+    ranks = (
+        each[["host", "rank"]]
+        if len(each)
+        else pd.DataFrame({"host": [], "rank": pd.array([], "Int64")})
+    )
     return {
         "stragglers": late,
         "what_if": what_if.what_if(own, groups),

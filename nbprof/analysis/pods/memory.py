@@ -37,7 +37,10 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     if ALLOCATE not in texts or not len(used) or not len(made):
         return none()
     made = made[(made["kind"] == texts.index(ALLOCATE)) & (made["end"] > made["start"])]
-    made = made.assign(ps=made["end"] - made["start"], name=np.array(texts, object)[made["name"].to_numpy(np.int64)])
+    made = made.assign(
+        ps=made["end"] - made["start"],
+        name=np.array(texts, object)[made["name"].to_numpy(np.int64)],
+    )
     parts = []
     for host, of_host in made.groupby("host", sort=True):
         # Calls are cut at the borders of steps, and touching ones are not merged: each interval lies in one step.
@@ -50,7 +53,12 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
         return none()
     out = pd.concat(parts).groupby(["host", "group"], sort=True)["ms"].sum().reset_index()
     of_step = made.groupby(["host", "group"])["event"].nunique().rename("calls").reset_index()
-    longest = made.groupby(["host", "group", "name"])["ps"].sum().reset_index().sort_values("ps", ascending=False, kind="stable")
+    longest = (
+        made.groupby(["host", "group", "name"])["ps"]
+        .sum()
+        .reset_index()
+        .sort_values("ps", ascending=False, kind="stable")
+    )
     longest = longest.drop_duplicates(["host", "group"])[["host", "group", "name"]]
     out = out.merge(of_step, on=["host", "group"]).merge(longest, on=["host", "group"])
     out["host"] = np.array(activity.hosts, object)[out["host"].to_numpy(np.int64)]

@@ -41,9 +41,13 @@ def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.Da
     spread = np.maximum(deviation(times), np.maximum(SPREAD * median, 0.1 * least))
     beyond = (times - median) / spread
     more = times - median
-    found = (beyond > threshold(times.size, table.shape[1])) & (more > PART * median) & (more > least)
+    found = (
+        (beyond > threshold(times.size, table.shape[1])) & (more > PART * median) & (more > least)
+    )
     row, column = np.nonzero(found)
-    where, kind, name = (table.index.get_level_values(key).to_numpy(object)[row] for key in ("where", "kind", "name"))
+    where, kind, name = (
+        table.index.get_level_values(key).to_numpy(object)[row] for key in ("where", "kind", "name")
+    )
     host = table.columns.to_numpy(object)[column]
     known = ranks.drop_duplicates("host").set_index("host")["rank"]
     out = pd.DataFrame(
@@ -56,10 +60,20 @@ def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.Da
             "time_ms": times[row, column],
             "median_ms": median[row, 0],
             "excess_ms": more[row, column],
-            "ratio": np.divide(times[row, column], median[row, 0], out=np.full(len(row), np.nan), where=median[row, 0] > 0),
+            "ratio": np.divide(
+                times[row, column],
+                median[row, 0],
+                out=np.full(len(row), np.nan),
+                where=median[row, 0] > 0,
+            ),
             "deviations": beyond[row, column],
             "hosts_out": found.sum(axis=1)[row],
             "hosts": table.shape[1],
         }
     )
-    return frames.shaped("pods.outliers", out.sort_values(["excess_ms", "name", "host"], ascending=[False, True, True], kind="stable"))
+    return frames.shaped(
+        "pods.outliers",
+        out.sort_values(
+            ["excess_ms", "name", "host"], ascending=[False, True, True], kind="stable"
+        ),
+    )

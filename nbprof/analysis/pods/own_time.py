@@ -57,11 +57,17 @@ class OwnTime:
         """The mean step time in ms: of all ranks, which wait for each other, or of the slowest if nothing says that they do."""
         if not self.step_time.size:
             return float("nan")
-        by_step = np.nanmedian(self.step_time, axis=1) if self.by == COLLECTIVES else np.nanmax(self.step_time, axis=1)
+        by_step = (
+            np.nanmedian(self.step_time, axis=1)
+            if self.by == COLLECTIVES
+            else np.nanmax(self.step_time, axis=1)
+        )
         return float(by_step.mean())
 
 
-def own_time(steps: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFrame) -> OwnTime | None:
+def own_time(
+    steps: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFrame
+) -> OwnTime | None:
     """The own time of each rank; None where there are no two to compare.
 
     Parameters
@@ -79,7 +85,9 @@ def own_time(steps: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, eac
     return found or _whole(counted, pods)
 
 
-def _communicating(counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFrame) -> OwnTime | None:
+def _communicating(
+    counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFrame
+) -> OwnTime | None:
     # A rank that never communicates waits for nobody, and nobody for it.
     talks = overlap.groupby(["host", "device"])["communication_ms"].transform("max") > 0
     rows = overlap[talks & overlap["step"].notna()]
@@ -87,8 +95,13 @@ def _communicating(counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFr
     known = each[(each["match"] >= 0) & each["step"].notna()] if len(each) else each
     mine = _numbered(counted, pods, known)
     mine = mine.assign(_turn=mine.groupby(["host", "_number"], sort=False).cumcount())
-    mine, rows = (frame.assign(_at=(frame["start_ms"] * 1e6).round().astype("int64")) for frame in (mine, rows))
-    rows = rows[["host", "rank", "device", "_at", "exposed_communication_ms"]].merge(mine.drop(columns="start_ms"), on=["host", "_at"])
+    mine, rows = (
+        frame.assign(_at=(frame["start_ms"] * 1e6).round().astype("int64"))
+        for frame in (mine, rows)
+    )
+    rows = rows[["host", "rank", "device", "_at", "exposed_communication_ms"]].merge(
+        mine.drop(columns="start_ms"), on=["host", "_at"]
+    )
     if not len(rows) or not (rows["exposed_communication_ms"] > 0).any():
         return None
     ranks, of_rank = _ranks(rows)
@@ -96,11 +109,20 @@ def _communicating(counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFr
         return None
     step, of_step = _in_order(rows, ["_number", "_turn"])
     shape = len(step), len(ranks)
-    whole, exposed = (_table(shape, of_step, of_rank, rows[name]) for name in ("step_time_ms", "exposed_communication_ms"))
+    whole, exposed = (
+        _table(shape, of_step, of_rank, rows[name])
+        for name in ("step_time_ms", "exposed_communication_ms")
+    )
     whole[_odd(shape, of_step, of_rank, rows, each)] = np.nan
     waited = np.full(shape, np.nan)
     if len(known):
-        sums = known.groupby(_OF_STEP, sort=False)["wait_us"].sum().rename("_wait").reset_index().astype({"step": "int64"})
+        sums = (
+            known.groupby(_OF_STEP, sort=False)["wait_us"]
+            .sum()
+            .rename("_wait")
+            .reset_index()
+            .astype({"step": "int64"})
+        )
         found = rows[_OF_STEP].astype({"step": "int64"}).merge(sums, on=_OF_STEP, how="left")
         # More than was exposed held nobody up.
         waited = np.minimum(_table(shape, of_step, of_rank, found["_wait"] / 1e3), exposed)
@@ -108,10 +130,14 @@ def _communicating(counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFr
     if not seen.any():
         return None
     whole, exposed, waited = whole[seen], exposed[seen], waited[seen]
-    return OwnTime(ranks, step[seen], whole, whole - exposed, exposed, waited, _told(mine), COLLECTIVES)
+    return OwnTime(
+        ranks, step[seen], whole, whole - exposed, exposed, waited, _told(mine), COLLECTIVES
+    )
 
 
-def _odd(shape: tuple[int, int], of_step: Int64s, of_rank: Int64s, rows: pd.DataFrame, each: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def _odd(
+    shape: tuple[int, int], of_step: Int64s, of_rank: Int64s, rows: pd.DataFrame, each: pd.DataFrame
+) -> npt.NDArray[np.bool_]:
     """bool[steps, ranks]: steps in which a rank has another number of collectives, compared with the others, than it usually has.
 
     One was not recorded, or lies on the other side of the border of a step: what was not waiting cannot be told there.
@@ -119,7 +145,13 @@ def _odd(shape: tuple[int, int], of_step: Int64s, of_rank: Int64s, rows: pd.Data
     calls = each[each["step"].notna()] if len(each) else each
     if not len(calls):
         return np.zeros(shape, np.bool_)
-    sums = calls.groupby(_OF_STEP, sort=False).size().rename("_calls").reset_index().astype({"step": "int64"})
+    sums = (
+        calls.groupby(_OF_STEP, sort=False)
+        .size()
+        .rename("_calls")
+        .reset_index()
+        .astype({"step": "int64"})
+    )
     found = rows[_OF_STEP].astype({"step": "int64"}).merge(sums, on=_OF_STEP, how="left")
     count = _table(shape, of_step, of_rank, found["_calls"].fillna(0))
     more = count - np.nanmedian(count, axis=1, keepdims=True)
@@ -133,20 +165,35 @@ def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, known: pd.DataFrame) ->
     """
     columns = ["host", "step", "turn", "start_ms", "step_time_ms"]
     if not len(known):
-        found = pods[["host", "group", "step"]].drop_duplicates(["host", "group"]).rename(columns={"step": "_number"})
-        return counted[[*columns, "group"]].merge(found, on=["host", "group"])[[*columns, "_number"]]
+        found = (
+            pods[["host", "group", "step"]]
+            .drop_duplicates(["host", "group"])
+            .rename(columns={"step": "_number"})
+        )
+        return counted[[*columns, "group"]].merge(found, on=["host", "group"])[
+            [*columns, "_number"]
+        ]
     # The largest group that a host is in has most of the others to be compared with.
     rows = known[known["ranks_seen"] == known.groupby("host")["ranks_seen"].transform("max")]
     step = rows["step"].astype("float64")
     away = step - step.groupby(rows["match"]).transform("median")
     shift = away.groupby(rows["host"]).median().round()
-    return counted[columns].assign(_number=counted["step"] - counted["host"].map(shift).fillna(0).astype("int64"))
+    return counted[columns].assign(
+        _number=counted["step"] - counted["host"].map(shift).fillna(0).astype("int64")
+    )
 
 
 def _whole(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
-    rows = pods.merge(counted[["host", "group", "start_ms"]].rename(columns={"start_ms": "_start"}), on=["host", "group"])
-    rows = rows.assign(_number=rows["step"], _turn=rows.groupby(["worker", "step"], sort=False).cumcount())
-    rows["device"] = [str(w)[len(str(h)) + 1 :] or None for w, h in zip(rows["worker"], rows["host"], strict=True)]
+    rows = pods.merge(
+        counted[["host", "group", "start_ms"]].rename(columns={"start_ms": "_start"}),
+        on=["host", "group"],
+    )
+    rows = rows.assign(
+        _number=rows["step"], _turn=rows.groupby(["worker", "step"], sort=False).cumcount()
+    )
+    rows["device"] = [
+        str(w)[len(str(h)) + 1 :] or None for w, h in zip(rows["worker"], rows["host"], strict=True)
+    ]
     rows["device"] = pd.to_numeric(rows["device"], errors="coerce").astype("Int64")
     rows["rank"] = pd.array([pd.NA] * len(rows), "Int64")
     ranks, of_rank = _ranks(rows)
@@ -156,11 +203,24 @@ def _whole(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
     shape = len(step), len(ranks)
     whole = _table(shape, of_step, of_rank, rows["step_time_ms"])
     unknown = np.full(shape, np.nan)
-    return OwnTime(ranks, step, whole, whole, unknown, unknown, _told(rows.assign(start_ms=rows["_start"])), STEPS)
+    return OwnTime(
+        ranks,
+        step,
+        whole,
+        whole,
+        unknown,
+        unknown,
+        _told(rows.assign(start_ms=rows["_start"])),
+        STEPS,
+    )
 
 
 def _told(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[["host", "start_ms", "_number"]].drop_duplicates().rename(columns={"_number": "number"})
+    return (
+        rows[["host", "start_ms", "_number"]]
+        .drop_duplicates()
+        .rename(columns={"_number": "number"})
+    )
 
 
 def _ranks(rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s]:

@@ -82,7 +82,11 @@ def stragglers(
     in_pauses = np.nansum(np.where(pauses, beyond, 0.0), axis=0) / np.maximum(count, 1)
     steady = (excess > limit) & (chance <= LEVEL)
     many = pauses.sum(axis=0)
-    rare = [bool(k) and (k == many.sum() or tail(int(k), int(many.sum()), 1 / len(many)) * len(many) <= LEVEL) for k in many.tolist()]
+    rare = [
+        bool(k)
+        and (k == many.sum() or tail(int(k), int(many.sum()), 1 / len(many)) * len(many) <= LEVEL)
+        for k in many.tolist()
+    ]
     paused = (excess > limit) & (in_pauses > limit) & np.array(rare, np.bool_)
     straggler = steady | paused
     # Without communication it is unknown whether the others wait, and so whether steps would be shorter.
@@ -96,7 +100,9 @@ def stragglers(
         slowest_in=often,
         chance=chance,
         pauses=pauses.sum(axis=0),
-        worst_step=pd.array([own.step[s] if n else pd.NA for s, n in zip(worst, count, strict=True)], "Int64"),
+        worst_step=pd.array(
+            [own.step[s] if n else pd.NA for s, n in zip(worst, count, strict=True)], "Int64"
+        ),
         worst_ms=np.where(count > 0, beyond[worst, np.arange(len(worst))], np.nan),
         cost_ms=costs(own, slowest),
         saved_ms=saved,
@@ -106,12 +112,19 @@ def stragglers(
     )
     out = out.merge(_last(each), on=["host", "device"], how="left")
     reasons = [
-        _reason(own, r, steady[r], pauses[:, r], steps, table, devices, memory) if straggler[r] else ("", np.nan, "")
+        _reason(own, r, steady[r], pauses[:, r], steps, table, devices, memory)
+        if straggler[r]
+        else ("", np.nan, "")
         for r in range(len(out))
     ]
     out["cause"], out["cause_ms"], out["why"] = zip(*reasons, strict=True)
     order = ["straggler", "excess_ms", "host", "device"]
-    return frames.shaped("pods.stragglers", out.sort_values(order, ascending=[False, False, True, True], kind="stable", ignore_index=True))
+    return frames.shaped(
+        "pods.stragglers",
+        out.sort_values(
+            order, ascending=[False, False, True, True], kind="stable", ignore_index=True
+        ),
+    )
 
 
 def slowest_of(beyond: Floats) -> Int64s:
@@ -149,7 +162,11 @@ def costs(own: OwnTime, slowest: Int64s) -> Floats:
 
 def _mean(values: Floats) -> Floats:
     count = (~np.isnan(values)).sum(axis=0)
-    return np.asarray(np.divide(np.nansum(values, axis=0), count, out=np.full(values.shape[1], np.nan), where=count > 0))
+    return np.asarray(
+        np.divide(
+            np.nansum(values, axis=0), count, out=np.full(values.shape[1], np.nan), where=count > 0
+        )
+    )
 
 
 def _chance(beyond: Floats, often: Int64s) -> Floats:
@@ -157,7 +174,9 @@ def _chance(beyond: Floats, often: Int64s) -> Floats:
     known = ~np.isnan(beyond)
     steps, ranks = known.sum(axis=0), beyond.shape[1]
     mean, worth = _mean(beyond), _worth(beyond)
-    spread = np.array([np.nanvar(beyond[:, r], ddof=1) if n > 1 else np.nan for r, n in enumerate(steps.tolist())])
+    spread = np.array(
+        [np.nanvar(beyond[:, r], ddof=1) if n > 1 else np.nan for r, n in enumerate(steps.tolist())]
+    )
     # A rank that pauses varies more than the others; that others pause does not make it vary.
     spread = np.fmax(spread, np.nanmedian(spread) if (steps > 1).any() else np.nan)
     out = np.full(ranks, np.nan)
@@ -169,7 +188,9 @@ def _chance(beyond: Floats, often: Int64s) -> Floats:
         if times >= 2 and spread[rank] > 0:
             far = float(mean[rank] / np.sqrt(spread[rank] / times))
             # Of a probability that is closer to 1 than floats are the rest is not 0, and not known any closer.
-            tails += [max(1 - t_probability(far, (times - 1) * (ranks - 1)), _FLOAT)] if far > 0 else []
+            tails += (
+                [max(1 - t_probability(far, (times - 1) * (ranks - 1)), _FLOAT)] if far > 0 else []
+            )
         out[rank] = min(1.0, 2 * ranks * min(tails))
     return out
 
@@ -207,11 +228,20 @@ def _last(each: pd.DataFrame) -> pd.DataFrame:
     known = each[each["match"] >= 0] if len(each) else each
     if not len(known):
         return pd.DataFrame(
-            {"host": [], "device": pd.array([], "Int64"), "collectives": pd.array([], "Int64"), "last_in": pd.array([], "Int64")}
+            {
+                "host": [],
+                "device": pd.array([], "Int64"),
+                "collectives": pd.array([], "Int64"),
+                "last_in": pd.array([], "Int64"),
+            }
         )
     # All of equal ones came last, or none.
     came = known["last"] & (known["late_us"] > 0)
-    sums = came.groupby([known["host"], known["device"]], sort=False).agg(["size", "sum"]).reset_index()
+    sums = (
+        came.groupby([known["host"], known["device"]], sort=False)
+        .agg(["size", "sum"])
+        .reset_index()
+    )
     return sums.rename(columns={"size": "collectives", "sum": "last_in"}).astype(
         {"device": "Int64", "collectives": "Int64", "last_in": "Int64"}
     )
@@ -236,7 +266,9 @@ def _reason(
     delay = own.own[:, rank] - of_others(own.own)[:, rank]
     delay_ms = float(np.nanmean(delay if steady else delay[paused]))
     columns = [f"{name}_ms" for name in CATEGORIES if name in _CALLED]
-    means = counted[counted["host"].isin(own.ranks["host"])].groupby("host", sort=False)[columns].mean()
+    means = (
+        counted[counted["host"].isin(own.ranks["host"])].groupby("host", sort=False)[columns].mean()
+    )
     if host not in means.index:
         return "", np.nan, "The recording does not show what it does differently."
     values = means.to_numpy(np.float64).T
@@ -245,7 +277,11 @@ def _reason(
     more = np.nan_to_num(mine - usual)
     most = int(more.argmax())
     if more[most] < EXPLAINS * delay_ms:
-        return "", np.nan, f"No part of its steps explains {'the delay' if steady else 'the pause'} alone."
+        return (
+            "",
+            np.nan,
+            f"No part of its steps explains {'the delay' if steady else 'the pause'} alone.",
+        )
     cause = columns[most].removesuffix("_ms")
     when = "a step" if steady else "in " + ("that step" if paused.sum() == 1 else "those steps")
     text = f"{_CALLED[cause]}: {wording.millis(mine[most])} {when}; the median of the others is {wording.millis(usual[most])}"
@@ -253,11 +289,22 @@ def _reason(
     if cause == "device_compute" and steady:
         return _kernels(host, table, devices) or found
     if cause == "host_compute":
-        return _memory(host, counted[counted["host"].isin(own.ranks["host"])], memory, EXPLAINS * delay_ms, when) or found
+        return (
+            _memory(
+                host,
+                counted[counted["host"].isin(own.ranks["host"])],
+                memory,
+                EXPLAINS * delay_ms,
+                when,
+            )
+            or found
+        )
     return found
 
 
-def _memory(host: str, steps: pd.DataFrame, memory: pd.DataFrame, least_ms: float, when: str) -> tuple[str, float, str] | None:
+def _memory(
+    host: str, steps: pd.DataFrame, memory: pd.DataFrame, least_ms: float, when: str
+) -> tuple[str, float, str] | None:
     """Whether what the host does more than others in these steps is to allocate and free device memory."""
     rows = memory.merge(steps[["host", "group"]].drop_duplicates(), on=["host", "group"])
     mine = rows[rows["host"] == host]
@@ -265,7 +312,9 @@ def _memory(host: str, steps: pd.DataFrame, memory: pd.DataFrame, least_ms: floa
         return None
     # Hosts without such calls spend no time in them.
     often = steps.groupby("host", sort=False).size()
-    means = (rows.groupby("host")["ms"].sum().reindex(often.index).fillna(0.0) / often).to_numpy(np.float64)
+    means = (rows.groupby("host")["ms"].sum().reindex(often.index).fillna(0.0) / often).to_numpy(
+        np.float64
+    )
     at = often.index.get_loc(host)
     usual = float(of_others(means[None, :])[0, at])
     more = float(means[at]) - usual
@@ -277,18 +326,26 @@ def _memory(host: str, steps: pd.DataFrame, memory: pd.DataFrame, least_ms: floa
     return "memory", more, f"{text}; the median of the others is {wording.millis(usual)}."
 
 
-def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> tuple[str, float, str] | None:
+def _kernels(
+    host: str, table: pd.DataFrame, devices: pd.DataFrame
+) -> tuple[str, float, str] | None:
     """What of device compute is slow: all of it, as with a lower clock, or one kernel (an op where there are no kernels)."""
     if not len(table) or host not in table.columns:
         return None
     for kind in ("kernel", "op"):
-        rows = table[(table.index.get_level_values("where") == "device") & (table.index.get_level_values("kind") == kind)]
+        rows = table[
+            (table.index.get_level_values("where") == "device")
+            & (table.index.get_level_values("kind") == kind)
+        ]
         if len(rows):
             break
     else:
         return None
     column = list(table.columns).index(host)
-    mine, usual = rows.to_numpy(np.float64)[:, column], of_others(rows.to_numpy(np.float64))[:, column]
+    mine, usual = (
+        rows.to_numpy(np.float64)[:, column],
+        of_others(rows.to_numpy(np.float64))[:, column],
+    )
     more = mine - usual
     whole, least = float(more.sum()), usual > 0
     if not whole > 0 or not least.any():
@@ -297,10 +354,18 @@ def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> tuple[str
     slow = mine[least] >= (1 + (times - 1) / 2) * usual[least]
     if least.sum() > 1 and usual[least][slow].sum() >= EVEN * usual[least].sum():
         text = f"All kernels take {times:.2f} times as long as the median of the others"
-        clock = devices.groupby("host", sort=False)["clock_khz"].mean() if "clock_khz" in devices.columns else pd.Series(dtype="f8")
+        clock = (
+            devices.groupby("host", sort=False)["clock_khz"].mean()
+            if "clock_khz" in devices.columns
+            else pd.Series(dtype="f8")
+        )
         others = float(clock.drop(host, errors="ignore").median()) if len(clock) else np.nan
         if host in clock.index and clock[host] < others * 0.99:
-            return "clock", whole, f"{text}: its clock is {clock[host] / 1e6:.2f} GHz, theirs {others / 1e6:.2f} GHz."
+            return (
+                "clock",
+                whole,
+                f"{text}: its clock is {clock[host] / 1e6:.2f} GHz, theirs {others / 1e6:.2f} GHz.",
+            )
         return "every_kernel", whole, f"{text}, as with a lower clock or power limit."
     top = int(more.argmax())
     if more[top] < EXPLAINS * whole:

@@ -16,7 +16,9 @@ MOST = 300
 """Names that are kept of each host and kind."""
 
 
-def by_host(activity: Activity, start: Int64s, host_ops: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+def by_host(
+    activity: Activity, start: Int64s, host_ops: pd.DataFrame, steps: pd.DataFrame
+) -> pd.DataFrame:
     """One row per host, side, kind and name, most self time first; communication is left out, since its time is mostly that of other hosts.
 
     What began in a counted step counts; without steps, everything. Each host has the rows that it has alone, so that tables of several
@@ -39,13 +41,40 @@ def by_host(activity: Activity, start: Int64s, host_ops: pd.DataFrame, steps: pd
     """
     cores = activity.core_spans.frame()
     talking = [activity.collectives.event]
-    talking += [cores["event"].to_numpy(np.int64)[cores["kind"].to_numpy(np.int64) != CORE_KINDS.index("compute")]]
+    talking += [
+        cores["event"].to_numpy(np.int64)[
+            cores["kind"].to_numpy(np.int64) != CORE_KINDS.index("compute")
+        ]
+    ]
     apart = np.concatenate(talking)
-    kernels, device_ops = (rows[~rows["event"].isin(apart)] for rows in (activity.kernels.frame(), activity.device_ops.frame()))
+    kernels, device_ops = (
+        rows[~rows["event"].isin(apart)]
+        for rows in (activity.kernels.frame(), activity.device_ops.frame())
+    )
     parts = [
-        _grouped(activity, "device", "kernel", kernels, kernels["kernel"], activity.kernel_names.values, start, steps),
-        _grouped(activity, "device", "op", device_ops, device_ops["op"], activity.ops.values, start, steps),
-        _grouped(activity, "host", "op", host_ops, host_ops["op"], activity.ops.values, start, steps),
+        _grouped(
+            activity,
+            "device",
+            "kernel",
+            kernels,
+            kernels["kernel"],
+            activity.kernel_names.values,
+            start,
+            steps,
+        ),
+        _grouped(
+            activity,
+            "device",
+            "op",
+            device_ops,
+            device_ops["op"],
+            activity.ops.values,
+            start,
+            steps,
+        ),
+        _grouped(
+            activity, "host", "op", host_ops, host_ops["op"], activity.ops.values, start, steps
+        ),
     ]
     out = pd.concat(parts, ignore_index=True)
     place = pd.Categorical(out["host"], categories=list(activity.hosts)).codes
@@ -65,21 +94,46 @@ def _grouped(
 ) -> pd.DataFrame:
     host, event = rows["host"].to_numpy(np.int64), rows["event"].to_numpy(np.int64)
     used = counted(activity.hosts, steps, host, start[event])
-    length = (rows["duration"] if "duration" in rows else rows["end"] - rows["start"]).to_numpy(np.int64)
+    length = (rows["duration"] if "duration" in rows else rows["end"] - rows["start"]).to_numpy(
+        np.int64
+    )
     own = (rows["own"] if "own" in rows else pd.Series(length)).to_numpy(np.int64)
-    table = pd.DataFrame({"host": host, "code": code.to_numpy(np.int64), "occurrences": 1, "total_ps": length, "self_ps": own})[used]
+    table = pd.DataFrame(
+        {
+            "host": host,
+            "code": code.to_numpy(np.int64),
+            "occurrences": 1,
+            "total_ps": length,
+            "self_ps": own,
+        }
+    )[used]
     sums = table.groupby(["host", "code"], sort=True).sum().reset_index()
     sums["name"] = names[sums["code"].to_numpy(np.int64)] if len(sums) else pd.Series(dtype=object)
-    sums = sums.sort_values(["host", "self_ps", "name"], ascending=[True, False, True], kind="stable", ignore_index=True)
+    sums = sums.sort_values(
+        ["host", "self_ps", "name"], ascending=[True, False, True], kind="stable", ignore_index=True
+    )
     rest = sums.groupby("host").cumcount() >= MOST
     if rest.any():
-        folded = sums[rest].groupby("host", as_index=False)[["occurrences", "total_ps", "self_ps"]].sum().assign(name=OTHERS)
-        sums = pd.concat([sums[~rest], folded], ignore_index=True).sort_values("host", kind="stable", ignore_index=True)
-    hosts = np.array(activity.hosts, object)[sums["host"].to_numpy(np.int64)] if len(sums) else np.zeros(0, object)
+        folded = (
+            sums[rest]
+            .groupby("host", as_index=False)[["occurrences", "total_ps", "self_ps"]]
+            .sum()
+            .assign(name=OTHERS)
+        )
+        sums = pd.concat([sums[~rest], folded], ignore_index=True).sort_values(
+            "host", kind="stable", ignore_index=True
+        )
+    hosts = (
+        np.array(activity.hosts, object)[sums["host"].to_numpy(np.int64)]
+        if len(sums)
+        else np.zeros(0, object)
+    )
     return sums.assign(host=hosts, where=where, kind=kind)[COLUMNS]
 
 
-def counted(hosts: list[str], steps: pd.DataFrame, host: Int64s, start: Int64s) -> npt.NDArray[np.bool_]:
+def counted(
+    hosts: list[str], steps: pd.DataFrame, host: Int64s, start: Int64s
+) -> npt.NDArray[np.bool_]:
     """Which events of some hosts began in a counted step; all of a host without steps."""
     if not len(steps):
         return np.ones(len(host), np.bool_)
@@ -102,7 +156,11 @@ def a_step(sums: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     listed = out[out["name"] != OTHERS]
     table = listed.groupby(["where", "kind", "name", "host"], sort=False)["ms"].sum().unstack()
     least = listed.groupby(["where", "kind", "host"], sort=False)["ms"].min().to_dict()
-    for (where, kind), cut in out[out["name"] == OTHERS].groupby(["where", "kind"], sort=False)["host"]:
-        side = (table.index.get_level_values("where") == where) & (table.index.get_level_values("kind") == kind)
+    for (where, kind), cut in out[out["name"] == OTHERS].groupby(["where", "kind"], sort=False)[
+        "host"
+    ]:
+        side = (table.index.get_level_values("where") == where) & (
+            table.index.get_level_values("kind") == kind
+        )
         table.loc[side] = table.loc[side].fillna({host: least[where, kind, host] for host in cut})
     return table.reindex(columns=list(dict.fromkeys(out["host"]))).fillna(0.0)

@@ -33,10 +33,23 @@ def what_if(own: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:
         several = (own.ranks["host"] == first["host"]).sum() > 1
         which = f"{first['host']}:{first['device']}" if several else str(first["host"])
         # Of hosts that do not communicate, nothing says that they wait for each other.
-        rows.append((SLOWEST, which, float(gained.max()), "about" if own.by == COLLECTIVES else "at most", ""))
+        rows.append(
+            (
+                SLOWEST,
+                which,
+                float(gained.max()),
+                "about" if own.by == COLLECTIVES else "at most",
+                "",
+            )
+        )
     slow = groups[groups["slow"]] if len(groups) else groups
     if len(slow):
-        saved = (slow["real_us"] - slow["usual_us"]) / 1e3 * slow["collectives"].astype("float64") / max(len(own.step), 1)
+        saved = (
+            (slow["real_us"] - slow["usual_us"])
+            / 1e3
+            * slow["collectives"].astype("float64")
+            / max(len(own.step), 1)
+        )
         worst = slow.iloc[int(saved.to_numpy(np.float64).argmax())]
         rows.append((GROUP, str(worst["members"]), float(saved.max()), "at most", ""))
     rows.append((NETWORK, "", *network(own)))
@@ -58,5 +71,8 @@ def network(own: OwnTime) -> tuple[float, str, str]:
     if np.isnan(moved).all(axis=1).any() or not moved.size:
         return float("nan"), "", _UNMATCHED
     first = np.where(np.isnan(moved), np.inf, own.waited).argmin(axis=1)
-    saved = np.minimum(moved[np.arange(len(moved)), first], np.nanmedian(own.step_time, axis=1) - np.nanmax(own.own, axis=1))
+    saved = np.minimum(
+        moved[np.arange(len(moved)), first],
+        np.nanmedian(own.step_time, axis=1) - np.nanmax(own.own, axis=1),
+    )
     return float(np.clip(saved, 0, None).mean()), "about", ""

@@ -32,7 +32,9 @@ class Boundary(NamedTuple):
     text: str
 
 
-def boundaries(steps: pd.DataFrame, recorded: Iterable[Mapping[str, Any]], unit: Unit) -> list[Boundary]:
+def boundaries(
+    steps: pd.DataFrame, recorded: Iterable[Mapping[str, Any]], unit: Unit
+) -> list[Boundary]:
     """The borders between the steps of one host, in time order; none of several hosts, or where they are as many as the steps.
 
     Parameters
@@ -47,7 +49,12 @@ def boundaries(steps: pd.DataFrame, recorded: Iterable[Mapping[str, Any]], unit:
     if len(steps) < 2 or steps["host"].nunique() > 1 or unit.whole:
         return []
     texts: dict[int, list[str]] = {}
-    for row, text in [*_recorded(steps, recorded), *_of_kinds(steps), *_of_numbers(steps), *_of_loops(steps, unit)]:
+    for row, text in [
+        *_recorded(steps, recorded),
+        *_of_kinds(steps),
+        *_of_numbers(steps),
+        *_of_loops(steps, unit),
+    ]:
         found = texts.setdefault(row, [])
         if text not in found and not (text == "loop" and found):
             found.append(text)

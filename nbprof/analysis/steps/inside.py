@@ -7,7 +7,9 @@ import numpy.typing as npt
 import pandas as pd
 
 
-def begin_in_steps(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> npt.NDArray[np.bool_]:
+def begin_in_steps(
+    rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]
+) -> npt.NDArray[np.bool_]:
     """Which rows (columns `start`, ps, and `host`, a position in `hosts`) begin in one of the steps of their host."""
     out = np.zeros(len(rows), np.bool_)
     if not len(steps):
@@ -16,8 +18,12 @@ def begin_in_steps(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) ->
     for number, name in enumerate(hosts):
         mine = steps[steps["host"] == name]
         begin = np.sort(mine["start_ms"].to_numpy(np.float64))
-        stop = np.sort(mine["start_ms"].to_numpy(np.float64) + mine["step_time_ms"].to_numpy(np.float64))
+        stop = np.sort(
+            mine["start_ms"].to_numpy(np.float64) + mine["step_time_ms"].to_numpy(np.float64)
+        )
         of_host = np.flatnonzero(host == number)
         # More steps have begun than ended: also where steps overlap.
-        out[of_host] = np.searchsorted(begin, at[of_host], side="right") > np.searchsorted(stop, at[of_host], side="right")
+        out[of_host] = np.searchsorted(begin, at[of_host], side="right") > np.searchsorted(
+            stop, at[of_host], side="right"
+        )
     return out

@@ -16,7 +16,9 @@ from nbprof.analysis.steps.steps import counted
 from nbprof.core.intervals import ends_before
 from nbprof.core.trace import Int64s
 
-_NO_DEVICE = "no device was recorded: the run used only the CPU, or its profiler left the device out"
+_NO_DEVICE = (
+    "no device was recorded: the run used only the CPU, or its profiler left the device out"
+)
 _NO_STEPS = "no steps were found: mark them with nbprof.steps() or nbprof.step()"
 
 
@@ -49,21 +51,35 @@ def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -
     """
     used = counted(steps.assign(turn=turns(steps)) if len(steps) else steps)
     if not len(used):
-        names = ("kernels", "launches", "syncs", "pageable_copies", "collective_bytes", "recompiles")
+        names = (
+            "kernels",
+            "launches",
+            "syncs",
+            "pageable_copies",
+            "collective_bytes",
+            "recompiles",
+        )
         return dict.fromkeys(names, Count(None, _NO_STEPS))
     out = {"recompiles": _compilations(activity, used)}
     if not activity.has_device:
-        return out | dict.fromkeys(("kernels", "launches", "syncs", "pageable_copies", "collective_bytes"), Count(None, _NO_DEVICE))
+        return out | dict.fromkeys(
+            ("kernels", "launches", "syncs", "pageable_copies", "collective_bytes"),
+            Count(None, _NO_DEVICE),
+        )
     host = {name: i for i, name in enumerate(activity.hosts)}
     pairs = pd.MultiIndex.from_arrays([used["host"].map(host).to_numpy(), used["group"].to_numpy()])
     work = activity.work.frame()[["event", "host", "group"]]
     # What runs over the end of a step has a piece in each; it counts for the first.
     work = work.drop_duplicates("event")
-    events = work["event"][pd.MultiIndex.from_frame(work[["host", "group"]]).isin(pairs)].to_numpy(np.int64)
+    events = work["event"][pd.MultiIndex.from_frame(work[["host", "group"]]).isin(pairs)].to_numpy(
+        np.int64
+    )
     kernels = activity.kernels.event
     ran = kernels[np.isin(kernels, events)]
     return out | {
-        "kernels": Count(len(ran) / len(used)) if len(kernels) else Count(None, activity.missing.get("kernels", _NO_DEVICE)),
+        "kernels": Count(len(ran) / len(used))
+        if len(kernels)
+        else Count(None, activity.missing.get("kernels", _NO_DEVICE)),
         "launches": _launches(activity, ran, len(used)),
         "syncs": _syncs(activity, pairs),
         "pageable_copies": _pageable(activity, events, len(used)),
@@ -83,16 +99,29 @@ def _launches(activity: Activity, ran: Int64s, steps: int) -> Count:
 def _syncs(activity: Activity, pairs: pd.MultiIndex) -> Count:
     calls = activity.calls.frame()
     if not len(calls):
-        return Count(None, "the recording has no device runtime calls, so waits for the device are unknown; PyTorch recordings have them")
+        return Count(
+            None,
+            "the recording has no device runtime calls, so waits for the device are unknown; PyTorch recordings have them",
+        )
     mine = calls[calls["kind"] == activity.texts.codes.get("sync", -1)]
-    return Count(mine.loc[pd.MultiIndex.from_frame(mine[["host", "group"]]).isin(pairs), "event"].nunique() / len(pairs))
+    return Count(
+        mine.loc[pd.MultiIndex.from_frame(mine[["host", "group"]]).isin(pairs), "event"].nunique()
+        / len(pairs)
+    )
 
 
-def _pageable(activity: Activity, events: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int) -> Count:
+def _pageable(
+    activity: Activity, events: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int
+) -> Count:
     transfers = activity.transfers.frame()
     if "pageable" not in transfers.columns:
-        return Count(None, "the recording does not show whether copied memory was pinned; PyTorch recordings do")
-    return Count(float((transfers["pageable"].astype(bool) & transfers["event"].isin(events)).sum()) / steps)
+        return Count(
+            None,
+            "the recording does not show whether copied memory was pinned; PyTorch recordings do",
+        )
+    return Count(
+        float((transfers["pageable"].astype(bool) & transfers["event"].isin(events)).sum()) / steps
+    )
 
 
 def _collective_bytes(collectives: pd.DataFrame, used: pd.DataFrame) -> Count:
@@ -101,7 +130,11 @@ def _collective_bytes(collectives: pd.DataFrame, used: pd.DataFrame) -> Count:
     # The number of a step that does not count may come back in one that does.
     keys = ["host", "step", "turn"]
     known = collectives[collectives["step"].notna()].astype({"host": object, "step": "int64"})
-    mine = known[pd.MultiIndex.from_frame(known[keys]).isin(pd.MultiIndex.from_frame(used[keys].astype({"host": object})))]
+    mine = known[
+        pd.MultiIndex.from_frame(known[keys]).isin(
+            pd.MultiIndex.from_frame(used[keys].astype({"host": object}))
+        )
+    ]
     without = int(mine["bytes"].isna().sum())
     if without:
         return Count(None, f"the size of {without:,} of {len(mine):,} collectives was not recorded")
@@ -114,7 +147,11 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
     work = activity.work.frame()
     compiling = work[work["cls"] == HOST_COMPILE]
     functions = activity.functions.frame()
-    mode = activity.texts.values[functions["mode"].to_numpy(np.int64)].astype(str) if len(functions) else np.zeros(0, "U1")
+    mode = (
+        activity.texts.values[functions["mode"].to_numpy(np.int64)].astype(str)
+        if len(functions)
+        else np.zeros(0, "U1")
+    )
     traced = functions[np.char.startswith(mode, TRACED)] if len(functions) else functions
     # What is traced again may be compiled at once: that is one.
     spans = pd.concat([rows[["event", "host", "start", "end"]] for rows in (compiling, traced)])
@@ -124,12 +161,18 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
         # One that began before ran into these steps: it is of warm-up.
         found += _apart(spans[(spans["host"] == number) & (began >= round(float(begin) * 1e9))])
     if not found and not (activity.framework.records_compilation and activity.has_host_ops):
-        return Count(None, "the recording has no host ops, or its framework does not record compilation")
+        return Count(
+            None, "the recording has no host ops, or its framework does not record compilation"
+        )
     return Count(float(found))
 
 
 def _apart(spans: pd.DataFrame) -> int:
     """How many spans there are, without those inside others and with the pieces of one event once."""
-    whole = spans.groupby("event").agg(start=("start", "min"), end=("end", "max")).sort_values("start", kind="stable")
+    whole = (
+        spans.groupby("event")
+        .agg(start=("start", "min"), end=("end", "max"))
+        .sort_values("start", kind="stable")
+    )
     start, end = whole["start"].to_numpy(np.int64), whole["end"].to_numpy(np.int64)
     return int((start >= ends_before(end)).sum())

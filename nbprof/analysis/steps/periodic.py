@@ -95,7 +95,9 @@ def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
         first += every
     since = np.arange(len(mine)) - first
     slow = (since >= 0) & (since % every == 0)
-    extra = {name: _more(mine[f"{name}_ms"].to_numpy(float), slow) for name in ("step_time", *CATEGORIES)}
+    extra = {
+        name: _more(mine[f"{name}_ms"].to_numpy(float), slow) for name in ("step_time", *CATEGORIES)
+    }
     category = max(CATEGORIES, key=lambda name: extra[name])
     known = every, int(slow.sum()), len(mine), chance, extra["step_time"], category, extra[category]
     return Periodic(*known, *_only_there(mine, slow, trace))
@@ -132,7 +134,12 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
         # Also without the first of them: what is done behind step 0, 8, 16 … is often skipped at 0.
         for skipped in (0, 1):
             last, number = rounds[skipped:].max(axis=0), (rounds[skipped:] > 0).sum(axis=0)
-            log = factorial[last] - factorial[last - number] - factorial[count] + factorial[count - number]
+            log = (
+                factorial[last]
+                - factorial[last - number]
+                - factorial[count]
+                + factorial[count - number]
+            )
             log[number < _LEAST] = np.inf
             at = int(np.argmin(log))
             best = min(best, (float(log[at]), every, at + skipped * every))
@@ -140,7 +147,9 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
     return min(float(np.exp(best[0])) * tried, 1.0), best[1], best[2]
 
 
-def _only_there(steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace) -> tuple[str, float, float, float]:
+def _only_there(
+    steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace
+) -> tuple[str, float, float, float]:
     """What of the trace runs more often in each slow step than in any other: its name, ms more, and how often it runs in both."""
     begin, end = step_bounds(steps)
     events = trace.events
@@ -151,13 +160,23 @@ def _only_there(steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace) 
     step = step[rows]
     names, code = used_codes(events.name[rows].astype(np.int64), len(trace.names))
     # What runs more often in each slow step does so on average: most names do not, and need no count by step.
-    in_slow, in_all = np.bincount(code[slow[step]], minlength=len(names)), np.bincount(code, minlength=len(names))
+    in_slow, in_all = (
+        np.bincount(code[slow[step]], minlength=len(names)),
+        np.bincount(code, minlength=len(names)),
+    )
     likely = in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum()
     kept = np.flatnonzero(likely[code])
-    rows, step, code, names = rows[kept], step[kept], (np.cumsum(likely) - 1)[code[kept]], names[likely]
+    rows, step, code, names = (
+        rows[kept],
+        step[kept],
+        (np.cumsum(likely) - 1)[code[kept]],
+        names[likely],
+    )
     if not len(names) or len(names) * len(steps) > _MOST_CELLS:
         return "", 0.0, 0.0, 0.0
-    often = np.bincount(step * len(names) + code, minlength=len(steps) * len(names)).reshape(len(steps), len(names))
+    often = np.bincount(step * len(names) + code, minlength=len(steps) * len(names)).reshape(
+        len(steps), len(names)
+    )
     apart = often[slow].min(axis=0) > often[~slow].max(axis=0)
     if not apart.any():
         return "", 0.0, 0.0, 0.0
@@ -166,7 +185,12 @@ def _only_there(steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace) 
     names, often = names[apart], often[:, apart].T
     start = events.start[rows]
     time = np.minimum(start + events.duration[rows], end[step]) - start
-    took = np.bincount(code * len(steps) + step, time.astype(np.float64), often.size).reshape(often.shape) / 1e9
+    took = (
+        np.bincount(code * len(steps) + step, time.astype(np.float64), often.size).reshape(
+            often.shape
+        )
+        / 1e9
+    )
     more = took[:, slow].mean(axis=1) - took[:, ~slow].mean(axis=1)
     # Of what lies in each other the outermost takes as long or longer.
     at = int(np.argmax(more))

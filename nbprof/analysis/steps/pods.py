@@ -21,7 +21,10 @@ SUMMARY = frames.names("pods.summary")
 
 
 def frame(
-    steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float] | None = None, unit: Unit = MARKED
+    steps: pd.DataFrame,
+    cores: pd.DataFrame,
+    ahead_ms: Mapping[str, float] | None = None,
+    unit: Unit = MARKED,
 ) -> tuple[pd.DataFrame, list[Note]]:
     """One row per step and worker, and what the receipt says of the comparison.
 
@@ -40,7 +43,9 @@ def frame(
     notes: list[Note] = []
     # The rows of each host, by place: a frame a host would take seconds for a thousand.
     places = steps.groupby("host", sort=False).indices if len(steps) else {}
-    by_host: dict[str, Int64s] = {str(host): np.asarray(places[host], np.int64) for host in dict.fromkeys(steps["host"])}
+    by_host: dict[str, Int64s] = {
+        str(host): np.asarray(places[host], np.int64) for host in dict.fromkeys(steps["host"])
+    }
     known = steps["device_compute_ms"].notna().to_numpy(np.bool_)
     on_device = {host: bool(known[rows].any()) for host, rows in by_host.items()}
     if any(on_device.values()) and not all(on_device.values()):
@@ -51,30 +56,52 @@ def frame(
             if len(idle) == 1
             else "They only coordinate, or their recordings are incomplete; they are"
         )
-        notes.append(Note("info", f"{', '.join(idle)}: no device activity, unlike the other hosts. {what} not compared."))
+        notes.append(
+            Note(
+                "info",
+                f"{', '.join(idle)}: no device activity, unlike the other hosts. {what} not compared.",
+            )
+        )
     if not by_host:
         return pd.DataFrame(columns=COLUMNS), notes
     begin, length = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
     end, number = begin + length, steps["step"].to_numpy(np.int64)
     ahead = {host: ahead_ms.get(host, 0.0) for host in by_host}
-    laid = [HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows]) for host, rows in by_host.items()]
+    laid = [
+        HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows])
+        for host, rows in by_host.items()
+    ]
     found = align(laid, told=bool(ahead_ms))
     # There is one recording of each: nothing to match, nor to be wrong about.
     notes += [] if unit.whole else found.notes
     # The chief's numbers, where they tell the steps apart; programs that train and test in turn count each from 0.
     stated, first = number[list(by_host.values())[found.chief]], found.first[found.chief]
-    numbers = stated[first : first + found.steps] if first is not None and len(set(stated)) == len(stated) else np.arange(found.steps)
+    numbers = (
+        stated[first : first + found.steps]
+        if first is not None and len(set(stated)) == len(stated)
+        else np.arange(found.steps)
+    )
     compared = [
-        (host, rows[at : at + found.steps]) for (host, rows), at in zip(by_host.items(), found.first, strict=True) if at is not None
+        (host, rows[at : at + found.steps])
+        for (host, rows), at in zip(by_host.items(), found.first, strict=True)
+        if at is not None
     ]
     if not compared:
         return pd.DataFrame(columns=COLUMNS), notes
     place = np.repeat(np.arange(len(compared)), found.steps)
     out = steps.iloc[np.concatenate([rows for _, rows in compared])]
-    out = out.assign(place=place, position=np.tile(np.arange(found.steps), len(compared)), worker=out["host"])
+    out = out.assign(
+        place=place, position=np.tile(np.arange(found.steps), len(compared)), worker=out["host"]
+    )
     if len(cores):
-        each = cores.merge(out[["host", "group", "place", "position", "name"]], on=["host", "group"], suffixes=("_", ""))
-        each["worker"] = [f"{host}:{device}" for host, device in zip(each["host"], each["device"], strict=True)]
+        each = cores.merge(
+            out[["host", "group", "place", "position", "name"]],
+            on=["host", "group"],
+            suffixes=("_", ""),
+        )
+        each["worker"] = [
+            f"{host}:{device}" for host, device in zip(each["host"], each["device"], strict=True)
+        ]
         rest = out[~out["host"].isin(cores["host"])]
         out = pd.concat([rest, each], ignore_index=True) if len(rest) else each
     out = out.sort_values(["position", "place"], kind="stable", ignore_index=True)
@@ -159,7 +186,12 @@ def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
             offset = _offset_by_number(one, hosts[chief])
             apart = f"The steps of {one.host} and {hosts[chief].host} do not overlap in time"
             if offset is None:
-                notes.append(Note("warning", f"{apart} and have no step numbers in common, so {one.host} is not compared."))
+                notes.append(
+                    Note(
+                        "warning",
+                        f"{apart} and have no step numbers in common, so {one.host} is not compared.",
+                    )
+                )
             else:
                 notes.append(Note("warning", f"{apart}: they are compared by step number."))
         elif at != chief:
@@ -170,7 +202,9 @@ def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
     high = min(len(h.begin) + k for h, k in zip(hosts, offsets, strict=True) if k is not None)
     low = max(low, 0)
     if high <= low:
-        notes.append(Note("warning", "No step was recorded by all hosts, so the hosts cannot be compared."))
+        notes.append(
+            Note("warning", "No step was recorded by all hosts, so the hosts cannot be compared.")
+        )
         return Aligned(0, [None] * len(hosts), chief, notes)
     first = [None if k is None else low - k for k in offsets]
     used = [h for h, k in zip(hosts, offsets, strict=True) if k is not None]
@@ -193,8 +227,12 @@ def offset_by_overlap(one: HostSteps, chief: HostSteps) -> int | None:
     low = np.searchsorted(reached, one.begin, side="right")
     high = np.searchsorted(chief.begin, one.end, side="left")
     mine, theirs = expand(low, np.maximum(high - low, 0))
-    overlap = np.minimum(one.end[mine], chief.end[theirs]) - np.maximum(one.begin[mine], chief.begin[theirs])
-    score = np.bincount(theirs - mine + count - 1, weights=np.maximum(overlap, 0), minlength=count + other - 1)
+    overlap = np.minimum(one.end[mine], chief.end[theirs]) - np.maximum(
+        one.begin[mine], chief.begin[theirs]
+    )
+    score = np.bincount(
+        theirs - mine + count - 1, weights=np.maximum(overlap, 0), minlength=count + other - 1
+    )
     return _best(score, count)
 
 

@@ -45,7 +45,9 @@ def step_rows_ps(steps: pd.DataFrame, hosts: Sequence[str], start: Int64s, host:
 def step_bounds(steps: pd.DataFrame) -> tuple[Int64s, Int64s]:
     """Start and end of steps in ps, int64[steps] each, of rows of `p.steps.frame`."""
     start = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    return start, start + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    return start, start + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(
+        np.int64
+    )
 
 
 def turns(steps: pd.DataFrame) -> Int64s:
@@ -57,5 +59,7 @@ def turns(steps: pd.DataFrame) -> Int64s:
         return np.zeros(0, np.int64)
     order = np.argsort(steps["start_ms"].to_numpy(np.float64), kind="stable")
     result = np.empty(len(steps), np.int64)
-    result[order] = steps[["host", "step"]].iloc[order].groupby(["host", "step"], sort=False).cumcount()
+    result[order] = (
+        steps[["host", "step"]].iloc[order].groupby(["host", "step"], sort=False).cumcount()
+    )
     return result

@@ -58,12 +58,21 @@ ByWidth = tuple[int, int, int]
 """Device compute in 16 bit, in 32 bit, and in kernels that do not say, ps."""
 _UNKNOWN_WIDTH = 0.05
 
-_OF_DEVICE = ("device_compute_ms", "device_to_device_ms", "device_collectives_ms", "kernel_launch_ms", "output_ms", "host_to_device_ms")
+_OF_DEVICE = (
+    "device_compute_ms",
+    "device_to_device_ms",
+    "device_collectives_ms",
+    "kernel_launch_ms",
+    "output_ms",
+    "host_to_device_ms",
+)
 _OF_HOST = ("host_compute_ms", "kernel_launch_ms")
 _OF_COPIES = ("device_to_device_ms", "output_ms", "host_to_device_ms")
 
 
-def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | None = None) -> pd.DataFrame:
+def frame(
+    activity: Activity, work: pd.DataFrame | None = None, warmup: int | None = None
+) -> pd.DataFrame:
     """One row per step of each host, in time order, in ms; the columns of `p.steps.frame`.
 
     `work` is classified in another way than `activity.work`, when given. `warmup` is how many of the first steps of each host are warm-up,
@@ -75,26 +84,52 @@ def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | No
 def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.DataFrame, bool]:
     """The steps of each host as its recording alone has them, and whether anything was compiled: what `numbered` is given."""
     work = activity.work.frame() if work is None else work
-    parts = [part for host in range(len(activity.hosts)) if len(part := _host_steps(activity, work, host))]
+    parts = [
+        part
+        for host in range(len(activity.hosts))
+        if len(part := _host_steps(activity, work, host))
+    ]
     if not parts:
         return pd.DataFrame(), False
     out = pd.concat(parts, ignore_index=True)
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
-    for column, steps in (("cut", activity.cut), ("lost", activity.lost), ("waited", activity.waited)):
+    for column, steps in (
+        ("cut", activity.cut),
+        ("lost", activity.lost),
+        ("waited", activity.waited),
+    ):
         out[column] = [pair in steps for pair in zip(host, out["group"], strict=True)]
     if activity.batches:
-        out["batches"] = [activity.batches.get(pair, 0) for pair in zip(host, out["group"], strict=True)]
+        out["batches"] = [
+            activity.batches.get(pair, 0) for pair in zip(host, out["group"], strict=True)
+        ]
     out["traces"] = _trace_anew(activity, out, host)
-    return pd.concat([out, _copied(activity, work, host, out["group"])], axis=1), bool((work["cls"] == HOST_COMPILE).any())
+    return pd.concat([out, _copied(activity, work, host, out["group"])], axis=1), bool(
+        (work["cls"] == HOST_COMPILE).any()
+    )
 
 
-def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[str]) -> pd.DataFrame:
+def numbered(
+    found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[str]
+) -> pd.DataFrame:
     """The steps of all hosts in time order, with their numbers and kinds, and which of them averages use: see `frame`.
 
     `traits` are those of the activity, as steps that are iterations of something warm up in another way, or not at all.
     """
     times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
-    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "lost", "counted", "host_to_device_ms", "waiting_ms"]
+    columns = [
+        "host",
+        "step",
+        "name",
+        *times,
+        "kind",
+        "warmup",
+        "cut",
+        "lost",
+        "counted",
+        "host_to_device_ms",
+        "waiting_ms",
+    ]
     out, compiled = found
     if not len(out):
         return pd.DataFrame(columns=[*columns, "group"])
@@ -120,7 +155,11 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
         # How long they take depends on the requests; an engine is warm before it serves any.
         out["warmup"] = False
     else:
-        out["warmup"] = warming(out.assign(cut=odd), warmup) if warmup is not None or ITERATIONS not in traits else starting(out)
+        out["warmup"] = (
+            warming(out.assign(cut=odd), warmup)
+            if warmup is not None or ITERATIONS not in traits
+            else starting(out)
+        )
     # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that step is warm-up.
     if out["waited"].any():
         nth = out.groupby("host", sort=False).cumcount()
@@ -134,7 +173,9 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
     # A profile of nothing but incomplete steps still has an average.
     complete = used & ~odd
     out["counted"] = complete if complete.any() else used
-    return out[[*columns, *(column for column in (*COPIED.values(), "batches") if column in out), "group"]]
+    return out[
+        [*columns, *(column for column in (*COPIED.values(), "batches") if column in out), "group"]
+    ]
 
 
 def _kinds(names: list[str]) -> list[str]:
@@ -153,7 +194,11 @@ def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt
     calls = activity.functions.frame()
     if not len(calls):
         return out
-    traced = [code for code in calls["mode"].unique().tolist() if str(activity.texts.values[code]).startswith(TRACED)]
+    traced = [
+        code
+        for code in calls["mode"].unique().tolist()
+        if str(activity.texts.values[code]).startswith(TRACED)
+    ]
     calls = calls[calls["mode"].isin(traced) & (calls["tracings"] == 1)]
     start, of_host = (calls[name].to_numpy(np.int64) for name in ("start", "host"))
     step = index_by_group(step_bounds(steps), host.to_numpy(np.int64), start, of_host)
@@ -162,10 +207,16 @@ def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt
 
 
 # By kind of transfer; the columns are there where the sizes of copies are known.
-COPIED = {"H2D": "host_to_device_bytes", "D2H": "device_to_host_bytes", "D2D": "device_to_device_bytes"}
+COPIED = {
+    "H2D": "host_to_device_bytes",
+    "D2H": "device_to_host_bytes",
+    "D2D": "device_to_device_bytes",
+}
 
 
-def _copied(activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.Series) -> pd.DataFrame:
+def _copied(
+    activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.Series
+) -> pd.DataFrame:
     """Bytes copied for each step, by direction; the steps are given by host and group. No columns where no size is known."""
     transfers = activity.transfers
     moved, event, size, of_host = transfers.kind, transfers.event, transfers.bytes, transfers.host
@@ -180,7 +231,9 @@ def _copied(activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.S
     known, at = known[in_work], at[in_work]
     in_group = work["group"].to_numpy()[spans[first[at]]]
     both = ((host, of_host[known]), (group, in_group))
-    rows, code = unique_rows(*(np.concatenate([np.asarray(part, np.int64) for part in parts]) for parts in both))
+    rows, code = unique_rows(
+        *(np.concatenate([np.asarray(part, np.int64) for part in parts]) for parts in both)
+    )
     kinds = activity.texts.values[moved[known]]
     out = {}
     for kind, column in COPIED.items():
@@ -193,8 +246,16 @@ def _copied(activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.S
 def by_core(activity: Activity) -> pd.DataFrame:
     """The steps of each TPU core of hosts that have several: as `frame`, with `device`; only steps that all cores of a host have."""
     hosts = range(len(activity.hosts))
-    parts = [part for host in hosts if len(part := _own_steps(activity, host)) and part["device"].nunique() > 1]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["host", "device", "group"])
+    parts = [
+        part
+        for host in hosts
+        if len(part := _own_steps(activity, host)) and part["device"].nunique() > 1
+    ]
+    return (
+        pd.concat(parts, ignore_index=True)
+        if parts
+        else pd.DataFrame(columns=["host", "device", "group"])
+    )
 
 
 def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
@@ -210,7 +271,9 @@ def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
     for core, markers in mine.groupby("device"):
         in_time = markers.sort_values("start", kind="stable")
         begin, end, group = (in_time[name].to_numpy(np.int64) for name in ("start", "end", "group"))
-        own = clip_to_steps.cut(work, begin, end, group, np.flatnonzero((device < 0) | (device == core)))
+        own = clip_to_steps.cut(
+            work, begin, end, group, np.flatnonzero((device < 0) | (device == core))
+        )
         times = longest(markers).reset_index()
         parts.append(_steps_of(activity, own, host, int(str(core)), times).assign(device=core))
     return _named(activity, _on_all(parts), host)
@@ -236,7 +299,11 @@ def _host_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
     cores = _core_steps(activity, work, host)
     if len(cores):
         # The step of a host lasts as long as that of its slowest core, and goes where that one's goes.
-        longest_of_each = cores.loc[cores.groupby("group")["step_time_ms"].idxmax()].drop(columns="device").reset_index(drop=True)
+        longest_of_each = (
+            cores.loc[cores.groupby("group")["step_time_ms"].idxmax()]
+            .drop(columns="device")
+            .reset_index(drop=True)
+        )
         return _named(activity, longest_of_each, host)
     return _named(activity, _steps_of(activity, work, host), host)
 
@@ -249,7 +316,9 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
     markers = activity.markers.frame()
     marked = set(markers.loc[markers["host"] == host, "device"].tolist())
     own = _united(work, host)
-    parts = [_steps_of(activity, own, host, core).assign(device=core) for core in cores if core in marked]
+    parts = [
+        _steps_of(activity, own, host, core).assign(device=core) for core in cores if core in marked
+    ]
     return _on_all(parts)
 
 
@@ -257,15 +326,22 @@ def _united(work: pd.DataFrame, host: int) -> pd.DataFrame:
     """The work of a host, that of its threads as the union by class and step: each core is swept with few intervals."""
     of_host, device = work["host"].to_numpy() == host, work["device"].to_numpy()
     rows, others = np.flatnonzero(of_host & (device < 0)), np.flatnonzero(of_host & (device >= 0))
-    start, end, group, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "group", "cls"))
+    start, end, group, cls = (
+        work[name].to_numpy()[rows] for name in ("start", "end", "group", "cls")
+    )
     first, code = unique_rows(group, cls)
     # Touching intervals are merged: of one class in one step, they count alike.
     covered = union_by_group(code, start, end)
     row = first[covered.group]
     threads = {"group": group[row], "start": covered.start, "end": covered.end, "cls": cls[row]}
-    columns = {name: np.concatenate([values, work[name].to_numpy()[others]]) for name, values in threads.items()}
+    columns = {
+        name: np.concatenate([values, work[name].to_numpy()[others]])
+        for name, values in threads.items()
+    }
     columns["device"] = np.concatenate([np.full(len(row), -1, np.int32), device[others]])
-    return pd.DataFrame({"host": np.full(len(row) + len(others), host, np.int32), **columns}, copy=False)
+    return pd.DataFrame(
+        {"host": np.full(len(row) + len(others), host, np.int32), **columns}, copy=False
+    )
 
 
 def tensor_cores(activity: Activity, host: int) -> list[int]:
@@ -274,7 +350,11 @@ def tensor_cores(activity: Activity, host: int) -> list[int]:
     tpus = np.flatnonzero(devices["kind"].to_numpy(object) == "TPU")
     if not len(tpus):
         return []
-    found: list[int] = devices["device"].to_numpy()[tpus[devices["host"].to_numpy(object)[tpus] == activity.hosts[host]]].tolist()
+    found: list[int] = (
+        devices["device"]
+        .to_numpy()[tpus[devices["host"].to_numpy(object)[tpus] == activity.hosts[host]]]
+        .tolist()
+    )
     return found
 
 
@@ -283,11 +363,17 @@ def _on_all(parts: list[pd.DataFrame]) -> pd.DataFrame:
     if not parts:
         return pd.DataFrame()
     out = pd.concat(parts, ignore_index=True)
-    return out[out.groupby("group")["group"].transform("count") == len(parts)].reset_index(drop=True)
+    return out[out.groupby("group")["group"].transform("count") == len(parts)].reset_index(
+        drop=True
+    )
 
 
 def _steps_of(
-    activity: Activity, work: pd.DataFrame, host: int, core: int | None = None, times: pd.DataFrame | None = None
+    activity: Activity,
+    work: pd.DataFrame,
+    host: int,
+    core: int | None = None,
+    times: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """The steps of a host, or of one core and the host; `times` says when they were, where the markers do not."""
     times = step_times(activity, host, core) if times is None else times
@@ -298,7 +384,9 @@ def _steps_of(
         used &= (device < 0) | (device == core)
     step, known = step_of_spans(group, work["group"].to_numpy(), used)
     cls, device = work["cls"].to_numpy()[known], device[known]
-    at, length, c = segments(begin, stop, step, work["start"].to_numpy()[known], work["end"].to_numpy()[known], cls)
+    at, length, c = segments(
+        begin, stop, step, work["start"].to_numpy()[known], work["end"].to_numpy()[known], cls
+    )
     total = by_category(len(group), stop - begin, at, length, c)
     copied = np.zeros(len(group), np.int64)
     inward = c == HOST_TO_DEVICE
@@ -316,14 +404,18 @@ def _steps_of(
         whole[in_time[inside[0] : inside[-1] + 1]] = True
     else:
         whole[:] = True
-    spent: dict[str, npt.NDArray[np.float64]] = {f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)}
+    spent: dict[str, npt.NDArray[np.float64]] = {
+        f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)
+    }
     spent["host_to_device_ms"] = copied / 1e9
     waiting = np.zeros(len(group), np.int64)
     np.add.at(waiting, at[c == HOST_WAIT_DEVICE], length[c == HOST_WAIT_DEVICE])
     # Which calls wait is known only where calls into a device's runtime were recorded.
     called = bool((activity.calls.host == host).any())
     # Without its kernels, a device that works looks like one that runs nothing.
-    known_waits = (bool((cls == HOST_WAIT_DEVICE).any()) or called) and LOST_KERNELS not in activity.traits
+    known_waits = (
+        bool((cls == HOST_WAIT_DEVICE).any()) or called
+    ) and LOST_KERNELS not in activity.traits
     spent["waiting_ms"] = waiting / 1e9 if known_waits else np.full(len(group), np.nan)
     # What was not recorded was not measured, which is not the same as 0.
     recorded = on_device or bool((activity.device_extents.host == host).any())
@@ -335,7 +427,9 @@ def _steps_of(
         silent += ("kernel_launch_ms",) if not called else ()
         spent["other_ms"] = spent["other_ms"] + spent["host_compute_ms"]
         spent["host_compute_ms"] = np.full(len(group), np.nan)
-    spent |= {column: np.full(len(group), np.nan) for column in silent if not np.nansum(spent[column])}
+    spent |= {
+        column: np.full(len(group), np.nan) for column in silent if not np.nansum(spent[column])
+    }
     return pd.DataFrame(
         {
             "host": activity.hosts[host],
@@ -347,7 +441,9 @@ def _steps_of(
     )
 
 
-def step_of_spans(group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
+def step_of_spans(
+    group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]
+) -> tuple[Int64s, Int64s]:
     """Which spans belong to a step: the index of the step (groups ascend), and of the span."""
     most = int(group[-1]) if len(group) else -1
     if most >= _MOST_GROUPS:
@@ -363,7 +459,9 @@ def step_of_spans(group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDA
     return step[known], known
 
 
-def segments(begin: Int64s, stop: Int64s, step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, Classes]:
+def segments(
+    begin: Int64s, stop: Int64s, step: Int64s, start: Int64s, end: Int64s, cls: Classes
+) -> tuple[Int64s, Int64s, Classes]:
     """What each instant of the steps counts for: pieces as (index of the step, length, class). An instant without work is in none.
 
     Parameters
@@ -401,10 +499,16 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
     device = markers["device"].to_numpy(np.int64)
     mine = markers["host"].to_numpy(np.int64) == host
     group, start, end = _longest(markers, mine & (device < 0))
-    on_device, begin, stop = _longest(markers, mine & ((device >= 0) if core is None else (device == core)))
+    on_device, begin, stop = _longest(
+        markers, mine & ((device >= 0) if core is None else (device == core))
+    )
     if len(on_device):
         at = np.minimum(np.searchsorted(group, on_device), len(group) - 1)
-        wider = (group[at] == on_device) & (start[at] <= begin) & (end[at] >= stop) if len(group) else np.zeros(len(begin), np.bool_)
+        wider = (
+            (group[at] == on_device) & (start[at] <= begin) & (end[at] >= stop)
+            if len(group)
+            else np.zeros(len(begin), np.bool_)
+        )
         first = begin.copy()
         begin[wider], stop[wider] = start[at[wider]], end[at[wider]]
         if core is None and activity.framework is JAX and len(group):
@@ -414,11 +518,16 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
         if idle.any():
             kinds = {_kind(activity, host, number) for number in on_device.tolist()} - {""}
             idle[idle] = [_kind(activity, host, number) in kinds for number in group[idle].tolist()]
-        group, start, end = (np.append(*both) for both in ((on_device, group[idle]), (begin, start[idle]), (stop, end[idle])))
+        group, start, end = (
+            np.append(*both)
+            for both in ((on_device, group[idle]), (begin, start[idle]), (stop, end[idle]))
+        )
         used = end > start
     else:
         # A group that nothing but an eager op began: none that the program marked, and no step of anything.
-        used = (end > start) & np.array([_kind(activity, host, number) != _EAGER_OP for number in group.tolist()], np.bool_)
+        used = (end > start) & np.array(
+            [_kind(activity, host, number) != _EAGER_OP for number in group.tolist()], np.bool_
+        )
     order = np.flatnonzero(used)
     order = order[np.argsort(group[order], kind="stable")]
     return pd.DataFrame({"group": group[order], "start": start[order], "end": end[order]})
@@ -428,7 +537,9 @@ def _from_mark(marked: Int64s, stop: Int64s, first: Int64s) -> Int64s:
     """When steps begin that were marked at `marked` and of which a device first ran anything at `first`: after the step before."""
     in_time = np.argsort(stop, kind="stable")
     out = marked.copy()
-    out[in_time] = np.minimum(first[in_time], np.maximum(marked[in_time], ends_before(stop[in_time])))
+    out[in_time] = np.minimum(
+        first[in_time], np.maximum(marked[in_time], ends_before(stop[in_time]))
+    )
     return out
 
 
@@ -445,7 +556,9 @@ def longest(markers: pd.DataFrame) -> pd.DataFrame:
 
 def _longest(markers: pd.DataFrame, used: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s, Int64s]:
     """Group, start and end of the longest of some markers of each group."""
-    group, start, end = (markers[name].to_numpy(np.int64)[used] for name in ("group", "start", "end"))
+    group, start, end = (
+        markers[name].to_numpy(np.int64)[used] for name in ("group", "start", "end")
+    )
     order = np.lexsort((start - end, group))
     order = order[np.flatnonzero(np.diff(group[order], prepend=-1 << 62))]
     return group[order], start[order], end[order]
@@ -473,7 +586,11 @@ def waiting_percent(steps: pd.DataFrame) -> float:
     It is a part of `other`, and the rest of that is what nothing explains.
     """
     used = counted(steps)
-    return 100 * float(used["waiting_ms"].sum()) / float(used["step_time_ms"].sum()) if len(used) else 0.0
+    return (
+        100 * float(used["waiting_ms"].sum()) / float(used["step_time_ms"].sum())
+        if len(used)
+        else 0.0
+    )
 
 
 def summary(steps: pd.DataFrame) -> pd.DataFrame:
@@ -494,7 +611,9 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
                 "mean_ms": values.mean() if len(values) else np.nan,
                 "sd_ms": values.std(ddof=1) if len(values) > 1 else np.nan,
                 "median_ms": np.median(values) if len(values) else np.nan,
-                "p95_ms": np.percentile(values, 95, method="inverted_cdf") if len(values) else np.nan,
+                "p95_ms": np.percentile(values, 95, method="inverted_cdf")
+                if len(values)
+                else np.nan,
                 "min_ms": values.min() if len(values) else np.nan,
                 "max_ms": values.max() if len(values) else np.nan,
                 "percent": 100 * values.sum() / whole if len(values) and whole else np.nan,
@@ -525,8 +644,13 @@ def compute_by_width(activity: Activity) -> ByWidth | None:
         return 0, 0, 0
     start, end, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "cls"))
     # The groups are laid end to end, so that one sweep serves all of them.
-    ident, seen = pd.factorize(work["host"].to_numpy(np.int64)[rows] << 40 | work["group"].to_numpy(np.int64)[rows])
+    ident, seen = pd.factorize(
+        work["host"].to_numpy(np.int64)[rows] << 40 | work["group"].to_numpy(np.int64)[rows]
+    )
     shift = end_to_end(*extents(ident, len(seen), start, end))[ident]
     a, b, c = flatten(start + shift, end + shift, cls)
-    half, full, unknown = (int((b - a)[c == value].sum()) for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, DEVICE_COMPUTE))
+    half, full, unknown = (
+        int((b - a)[c == value].sum())
+        for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, DEVICE_COMPUTE)
+    )
     return half, full, unknown

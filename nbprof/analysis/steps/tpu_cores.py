@@ -33,7 +33,11 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
         Of `steps.frame`: the steps that are shown, and which averages use.
     """
     times = [_times(activity, host) for host in range(len(activity.hosts))]
-    table = pd.concat([part for part in times if len(part)], ignore_index=True) if any(map(len, times)) else pd.DataFrame()
+    table = (
+        pd.concat([part for part in times if len(part)], ignore_index=True)
+        if any(map(len, times))
+        else pd.DataFrame()
+    )
     if not len(table):
         return empty()
     table = _with_sparse(activity, table)
@@ -42,22 +46,36 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
     spans = spans[spans["row"] >= 0].reset_index(drop=True)
     spans["length"] = spans["end"] - spans["start"]
     total = np.zeros((len(table), len(CORE_KINDS)))
-    np.add.at(total, (spans["row"].to_numpy(np.int64), spans["kind"].to_numpy(np.int64)), spans["length"].to_numpy(np.float64))
+    np.add.at(
+        total,
+        (spans["row"].to_numpy(np.int64), spans["kind"].to_numpy(np.int64)),
+        spans["length"].to_numpy(np.float64),
+    )
     wait = _waited(table, spans[spans["kind"] == _ALL_REDUCE])
     whole = (table["end"] - table["start"]).to_numpy(np.float64)
     out = table[["group", "device", "core"]].copy()
     first, one = unique_rows(*(table[name].to_numpy(np.int64) for name in _WHO))
     hosts = [activity.hosts[host] for host in table["host"].to_numpy()[first].tolist()]
-    beside = [f" SparseCore {core}" if core >= 0 else "" for core in table["core"].to_numpy()[first].tolist()]
+    beside = [
+        f" SparseCore {core}" if core >= 0 else ""
+        for core in table["core"].to_numpy()[first].tolist()
+    ]
     workers = zip(hosts, table["device"].to_numpy()[first].tolist(), beside, strict=True)
     out["host"] = text_column(np.array(hosts, object), one)
-    out["worker"] = text_column(np.array([f"{host}:{device}{core}" for host, device, core in workers], object), one)
+    out["worker"] = text_column(
+        np.array([f"{host}:{device}{core}" for host, device, core in workers], object), one
+    )
     chips = activity.devices.set_index(["host", "device"])["chip"]
-    out["chip"] = pd.array(chips.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).to_numpy(), dtype="Int64")
+    out["chip"] = pd.array(
+        chips.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).to_numpy(), dtype="Int64"
+    )
     out["start_ms"], out["step_time_ms"] = table["start"] / 1e9, whole / 1e9
     for at, kind in enumerate(CORE_KINDS):
         out[f"{kind}_ms"] = total[:, at] / 1e9
-    out["all_reduce_compute_ms"], out["all_reduce_sync_ms"] = (total[:, _ALL_REDUCE] - wait) / 1e9, wait / 1e9
+    out["all_reduce_compute_ms"], out["all_reduce_sync_ms"] = (
+        (total[:, _ALL_REDUCE] - wait) / 1e9,
+        wait / 1e9,
+    )
     out["idle_ms"] = np.maximum(whole - total.sum(axis=1), 0.0) / 1e9
     out = out.merge(counted[["host", "group", "step", "name", "counted"]], on=["host", "group"])
     out = out.sort_values(["start_ms", "host", "device", "core"], kind="stable", ignore_index=True)
@@ -94,21 +112,36 @@ def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFra
     out = devices.assign(core=pd.array([pd.NA] * len(devices), dtype="Int64"))
     if not len(sparse):
         return out.astype({name: kind for name, kind in _NULLABLE.items() if name in out})
-    rows = sparse.merge(devices[["host", "device", "name", "chip"]], on=["host", "device"], how="left")
+    rows = sparse.merge(
+        devices[["host", "device", "name", "chip"]], on=["host", "device"], how="left"
+    )
     rows["name"] = [f"{'TPU' if pd.isna(name) else name} SparseCore" for name in rows["name"]]
-    rows = rows.assign(kind="SparseCore", core=rows["core"].astype("Int64")).reindex(columns=out.columns)
+    rows = rows.assign(kind="SparseCore", core=rows["core"].astype("Int64")).reindex(
+        columns=out.columns
+    )
     both = pd.concat([out.astype(object), rows.astype(object)], ignore_index=True)
     both = both.sort_values(["host", "device"], kind="stable", ignore_index=True)
     both = both.astype(object).where(both.notna(), None)
     # Numbers stay numbers, missing where they are of the whole device.
-    numbers = [name for name in out.columns if out[name].dtype.kind == "f" and name not in _NULLABLE]
+    numbers = [
+        name for name in out.columns if out[name].dtype.kind == "f" and name not in _NULLABLE
+    ]
     nullable = {name: kind for name, kind in _NULLABLE.items() if name in both}
-    return both.astype({"device": "int64", "core": "Int64", **dict.fromkeys(numbers, "float64"), **nullable})
+    return both.astype(
+        {"device": "int64", "core": "Int64", **dict.fromkeys(numbers, "float64"), **nullable}
+    )
 
 
 def shares(cores: pd.DataFrame) -> dict[str, float | None]:
     """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps in the averages, on Tensor Cores."""
-    used = cores[cores["counted"].astype(bool) & ~cores["worker"].str.contains(" SparseCore ", regex=False)] if len(cores) else cores
+    used = (
+        cores[
+            cores["counted"].astype(bool)
+            & ~cores["worker"].str.contains(" SparseCore ", regex=False)
+        ]
+        if len(cores)
+        else cores
+    )
     whole = float(used["step_time_ms"].sum())
     return {
         f"{kind}_percent": 100 * float(used[f"{kind}_ms"].sum()) / whole if whole else None
@@ -148,10 +181,16 @@ def _with_sparse(activity: Activity, table: pd.DataFrame) -> pd.DataFrame:
         return table.reset_index(drop=True)
     # A SparseCore without steps of its own has those of its TensorCore.
     without = ran.merge(found[_WHO].drop_duplicates(), on=_WHO, how="left", indicator=True)
-    lent = without[without["_merge"] == "left_only"][_WHO].merge(table.drop(columns="core"), on=["host", "device"])
+    lent = without[without["_merge"] == "left_only"][_WHO].merge(
+        table.drop(columns="core"), on=["host", "device"]
+    )
     row = _row_of(table, found.assign(core=-1))
-    own = found[row >= 0].drop(columns="event").assign(group=table["group"].to_numpy()[row[row >= 0]])
-    own = own.groupby([*_WHO, "group"], as_index=False).agg(start=("start", "min"), end=("end", "max"))
+    own = (
+        found[row >= 0].drop(columns="event").assign(group=table["group"].to_numpy()[row[row >= 0]])
+    )
+    own = own.groupby([*_WHO, "group"], as_index=False).agg(
+        start=("start", "min"), end=("end", "max")
+    )
     parts = [part for part in (table, own, lent) if len(part)]
     return pd.concat(parts, ignore_index=True)
 
@@ -168,7 +207,9 @@ def _row_of(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
         begin, end = table["start"].to_numpy()[rows], table["end"].to_numpy()[rows]
         at = spans["start"].to_numpy()[mine]
         step = np.searchsorted(begin, at, side="right") - 1
-        out[mine] = np.where((step >= 0) & (at < end[np.maximum(step, 0)]), rows[np.maximum(step, 0)], -1)
+        out[mine] = np.where(
+            (step >= 0) & (at < end[np.maximum(step, 0)]), rows[np.maximum(step, 0)], -1
+        )
     return out
 
 
@@ -183,5 +224,9 @@ def _waited(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
         runs[name] = table[name].to_numpy()[runs["row"].to_numpy(np.int64)]
     sparse = table["core"].to_numpy()[runs["row"].to_numpy(np.int64)] >= 0
     same = runs.groupby(["host", "group", "op", "turn", sparse])["length"]
-    np.add.at(out, runs["row"].to_numpy(np.int64), (runs["length"] - same.transform("min")).to_numpy(np.int64))
+    np.add.at(
+        out,
+        runs["row"].to_numpy(np.int64),
+        (runs["length"] - same.transform("min")).to_numpy(np.int64),
+    )
     return out

@@ -53,7 +53,11 @@ def averaged(time: pd.Series) -> str:
     most = str(time.idxmax())
     training = [str(kind) for kind in time.index if str(kind).startswith(TRAINING)]
     longest_training = max(training, key=time.__getitem__, default="")
-    return longest_training if training and TRAINING_FACTOR * time[longest_training] >= time[most] else most
+    return (
+        longest_training
+        if training and TRAINING_FACTOR * time[longest_training] >= time[most]
+        else most
+    )
 
 
 _CROWD, _CROWD_FACTOR = 3, 2
@@ -78,7 +82,9 @@ def _lower_median(group: Int64s, values: npt.NDArray[np.float64]) -> npt.NDArray
     order = known[np.lexsort((values[known], group[known]))]
     count = np.bincount(group[known], minlength=int(group.max(initial=-1)) + 1)
     first = np.cumsum(count) - count
-    return np.where(count > 0, np.append(values[order], np.nan)[first + np.maximum(count - 1, 0) // 2], np.nan)
+    return np.where(
+        count > 0, np.append(values[order], np.nan)[first + np.maximum(count - 1, 0) // 2], np.nan
+    )
 
 
 def about_crowded(steps: pd.DataFrame, unit: Unit = MARKED) -> str:
@@ -87,7 +93,9 @@ def about_crowded(steps: pd.DataFrame, unit: Unit = MARKED) -> str:
     if not full.any():
         return ""
     numbers = list(dict.fromkeys(steps.loc[full, "step"].tolist()))
-    listed = ", ".join(map(str, numbers[:_MOST_NUMBERS])) + (" …" if len(numbers) > _MOST_NUMBERS else "")
+    listed = ", ".join(map(str, numbers[:_MOST_NUMBERS])) + (
+        " …" if len(numbers) > _MOST_NUMBERS else ""
+    )
     low, high = int(steps.loc[full, "batches"].min()), int(steps.loc[full, "batches"].max())
     held = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     noun = unit.noun if len(numbers) == 1 else unit.plural
@@ -107,7 +115,12 @@ def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
     out = np.zeros(len(steps), np.bool_)
     for rows in steps.groupby(["host", "kind"], sort=False).indices.values():
         mine = steps.iloc[rows]
-        out[rows] = _warmup(*(mine[name].to_numpy(kind) for name, kind in (("step_time_ms", np.float64), ("cut", bool), ("traces", bool))))
+        out[rows] = _warmup(
+            *(
+                mine[name].to_numpy(kind)
+                for name, kind in (("step_time_ms", np.float64), ("cut", bool), ("traces", bool))
+            )
+        )
     return pd.Series(out, steps.index)
 
 
@@ -124,7 +137,9 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
         return ""
     warm = steps["warmup"].astype(bool)
     count = int(steps[warm].groupby("host").size().max()) if warm.any() else 0
-    which = {0: f"no {unit.noun} is", 1: f"the first {unit.noun} is"}.get(count, f"the first {count} {unit.plural} are")
+    which = {0: f"no {unit.noun} is", 1: f"the first {unit.noun} is"}.get(
+        count, f"the first {count} {unit.plural} are"
+    )
     if count and (warm & ~warm.groupby(steps["host"], sort=False).cummin()).any():
         # A step that is cut leads, and is not averaged either.
         numbers = steps["step"][warm].drop_duplicates().tolist()
@@ -195,7 +210,11 @@ def _warmup(times: Floats, cut: Flags, traces: Flags) -> Flags:
         out[i] = long(i)
         if not (out[i] or cut[i]):
             break
-    later = [i for i in np.flatnonzero(traces).tolist() if not out[: i + 1].all() and (i >= compared or long(i))]
+    later = [
+        i
+        for i in np.flatnonzero(traces).tolist()
+        if not out[: i + 1].all() and (i >= compared or long(i))
+    ]
     if len(later) <= _MOST_TRAININGS and all(np.diff([*later, len(times)]) > _FOLLOWING):
         for i in later:
             out[i] = long(i)

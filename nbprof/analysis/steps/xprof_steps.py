@@ -35,27 +35,45 @@ def _of_host(activity: Activity, host: int, drop_incomplete: bool) -> pd.DataFra
         parts = [_table(activity, host, device=core) for core in tpus]
         out = pd.concat(parts, ignore_index=True)
         # Only steps of all cores; the step lasts as long as that of the slowest.
-        out = out[out.groupby("step")["step"].transform("count") == len(parts)].reset_index(drop=True)
+        out = out[out.groupby("step")["step"].transform("count") == len(parts)].reset_index(
+            drop=True
+        )
         return out.loc[out.groupby("step")["step_time_ms"].idxmax()] if len(out) else out
     out = _table(activity, host, device=None, on_device=len(devices) > 0)
     return out.iloc[1:-1] if drop_incomplete and len(out) > FEW else out
 
 
-def _table(activity: Activity, host: int, device: int | None, *, on_device: bool = True) -> pd.DataFrame:
+def _table(
+    activity: Activity, host: int, device: int | None, *, on_device: bool = True
+) -> pd.DataFrame:
     markers, work = activity.markers.frame(), activity.xprof_work.frame()
     own = activity.xprof_markers.frame()
     markers = own if (own["host"] == host).any() else markers
-    mine = (markers["device"] == device) if device is not None else (markers["device"] >= 0) == on_device
-    times = steps.longest(markers[(markers["host"] == host) & mine & ~markers["event"].isin(activity.rebuilt)])
+    mine = (
+        (markers["device"] == device)
+        if device is not None
+        else (markers["device"] >= 0) == on_device
+    )
+    times = steps.longest(
+        markers[(markers["host"] == host) & mine & ~markers["event"].isin(activity.rebuilt)]
+    )
     times = times[times["end"] > times["start"]]
-    group, begin, stop = times.index.to_numpy(np.int64), times["start"].to_numpy(np.int64), times["end"].to_numpy(np.int64)
+    group, begin, stop = (
+        times.index.to_numpy(np.int64),
+        times["start"].to_numpy(np.int64),
+        times["end"].to_numpy(np.int64),
+    )
     where = work["device"].to_numpy()
-    used = (work["host"].to_numpy() == host) & ((where == device) if device is not None else (where >= 0) == on_device)
+    used = (work["host"].to_numpy() == host) & (
+        (where == device) if device is not None else (where >= 0) == on_device
+    )
     step, known = steps.step_of_spans(group, work["group"].to_numpy(), used)
     cls = work["cls"].to_numpy()[known]
     start, end = (work[c].to_numpy()[known] for c in ("start", "end"))
     end = _prolonged(step, start, end, cls)
-    total = steps.by_category(len(group), stop - begin, *steps.segments(begin, stop, step, start, end, cls))
+    total = steps.by_category(
+        len(group), stop - begin, *steps.segments(begin, stop, step, start, end, cls)
+    )
     # A step is whole with any compute that nothing of a larger class hides, also outside of its time.
     first, last = np.full(len(group), np.iinfo(np.int64).max), begin.copy()
     np.minimum.at(first, step, start)
@@ -64,7 +82,9 @@ def _table(activity: Activity, host: int, device: int | None, *, on_device: bool
     formed = np.zeros(len(group), np.bool_)
     formed[at[np.isin(seen, steps.COMPUTE if on_device else (HOST_COMPUTE,))]] = True
     # Only hosts give steps a name.
-    names = [str(g) if on_device else activity.group_names.get((host, g), str(g)) for g in group.tolist()]
+    names = [
+        str(g) if on_device else activity.group_names.get((host, g), str(g)) for g in group.tolist()
+    ]
     out = pd.DataFrame(
         {
             "host": activity.hosts[host],
@@ -98,7 +118,9 @@ def _prolonged(step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> Int64s
         over = np.flatnonzero((cls >= value) & (end > start))
         over = over[np.argsort(start[over] + shift[step[over]], kind="stable")]
         begins = np.append(start[over] + shift[step[over]], np.iinfo(np.int64).max)
-        reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[over] + shift[step[over]]))
+        reach = np.maximum.accumulate(
+            np.append(np.iinfo(np.int64).min, end[over] + shift[step[over]])
+        )
         at = start[mine] + shift[step[mine]]
         after = np.searchsorted(begins[:-1], at, side="right")
         goes_on = np.minimum(begins[after], last[step[mine]] + shift[step[mine]])

@@ -42,7 +42,9 @@ def install(folder: Path, *, force: bool = False) -> Path:
             )
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NbprofError(f"the skill could not be written to {target}: {error.strerror}.") from None
+        raise NbprofError(
+            f"the skill could not be written to {target}: {error.strerror}."
+        ) from None
     if there != content:
         with atomic_write(target, "skill", len(content)) as file:
             file.write(content)

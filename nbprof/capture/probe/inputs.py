@@ -15,7 +15,11 @@ from nbprof.capture.patches import Patches
 
 _INFINITE = -1
 """The cardinality of an endless `tf.data.Dataset`; -2 is unknown."""
-_UNNAMED = {"tf.data": "a dataset of tf.data", "DataLoader": "a DataLoader", "nbprof.steps": "the items of nbprof.steps"}
+_UNNAMED = {
+    "tf.data": "a dataset of tf.data",
+    "DataLoader": "a DataLoader",
+    "nbprof.steps": "the items of nbprof.steps",
+}
 _PASSES_ON = (enumerate, zip, map, filter)
 """What adds nothing of its own to an input that is replaced already."""
 
@@ -73,8 +77,12 @@ class Inputs:
         self._ready.clear()
 
     def _hook_tf_data(self) -> None:
-        dataset = getattr(sys.modules.get("tensorflow.python.data.ops.dataset_ops"), "DatasetV2", None)
-        iterator = getattr(sys.modules.get("tensorflow.python.data.ops.iterator_ops"), "OwnedIterator", None)
+        dataset = getattr(
+            sys.modules.get("tensorflow.python.data.ops.dataset_ops"), "DatasetV2", None
+        )
+        iterator = getattr(
+            sys.modules.get("tensorflow.python.data.ops.iterator_ops"), "OwnedIterator", None
+        )
         if dataset is None or iterator is None:
             return
         original, following = dataset.__iter__, iterator.__next__
@@ -131,7 +139,9 @@ class Inputs:
     def _of_steps(self, iterable: Iterable[Any]) -> Iterable[Any]:
         """What `nbprof.steps` iterates over instead."""
         iterator = iter(iterable)
-        replaced = isinstance(iterator, _Repeated) or type(iterator).__module__.startswith("tensorflow.")
+        replaced = isinstance(iterator, _Repeated) or type(iterator).__module__.startswith(
+            "tensorflow."
+        )
         in_memory = isinstance(iterable, Sequence) or hasattr(iterable, "__array__")
         return iterator if replaced or in_memory else self._rest(iterable, iterator)
 
@@ -185,7 +195,9 @@ class Inputs:
         if number == 0:
             self.empty.append(called)
         else:
-            batches = "endless" if number is None else f"{number:,} batch" + ("es" if number != 1 else "")
+            batches = (
+                "endless" if number is None else f"{number:,} batch" + ("es" if number != 1 else "")
+            )
             self.replaced[f"{called}, {batches}"] = None
 
     def serve(self) -> None:

@@ -28,12 +28,18 @@ def names_read(tree: ast.Module, inner: Callable[[str], set[str]]) -> set[str]:
 
 def names_in(code: CodeType) -> set[str]:
     """All names in a function and those inside it, of variables and of attributes, but for `BY_TEXT`."""
-    return (set(code.co_names) - BY_TEXT).union(*(names_in(part) for part in code.co_consts if isinstance(part, CodeType)))
+    return (set(code.co_names) - BY_TEXT).union(
+        *(names_in(part) for part in code.co_consts if isinstance(part, CodeType))
+    )
 
 
 def globals_in(code: CodeType) -> set[str]:
     """The names of variables outside of it that a function and those inside it read."""
-    own = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    own = {
+        each.argval
+        for each in dis.get_instructions(code)
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
     return own.union(*(globals_in(part) for part in code.co_consts if isinstance(part, CodeType)))
 
 
@@ -42,11 +48,19 @@ def reads_by_text(code: CodeType) -> bool:
     return bool(globals_in(code) & BY_TEXT)
 
 
-def _block(body: list[ast.stmt], known: set[str], reads: set[str], inner: Callable[[str], set[str]]) -> None:
+def _block(
+    body: list[ast.stmt], known: set[str], reads: set[str], inner: Callable[[str], set[str]]
+) -> None:
     """Adds to `reads`, and to `known` what is set in any case; a loop is taken to run at least once, as it did before."""
     for statement in body:
-        nested = [part for name in ("body", "orelse", "finalbody") if isinstance(part := getattr(statement, name, None), list)]
-        if not nested or isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        nested = [
+            part
+            for name in ("body", "orelse", "finalbody")
+            if isinstance(part := getattr(statement, name, None), list)
+        ]
+        if not nested or isinstance(
+            statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        ):
             _reads(statement, known, reads, inner)
             known |= _set_by(statement)
             continue
@@ -55,14 +69,23 @@ def _block(body: list[ast.stmt], known: set[str], reads: set[str], inner: Callab
                 _reads(part, known, reads, inner)
                 known |= set(_stored(part))
         branches = [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
-        for part in (child for branch in branches for child in ast.iter_child_nodes(branch) if not isinstance(child, ast.stmt)):
+        for part in (
+            child
+            for branch in branches
+            for child in ast.iter_child_nodes(branch)
+            if not isinstance(child, ast.stmt)
+        ):
             _reads(part, known, reads, inner)
         for part in [*nested, *(branch.body for branch in branches)]:
-            certain = part is nested[0] and isinstance(statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Try))
+            certain = part is nested[0] and isinstance(
+                statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Try)
+            )
             _block(part, known if certain else set(known), reads, inner)
 
 
-def _reads(part: ast.AST, known: set[str], reads: set[str], inner: Callable[[str], set[str]]) -> None:
+def _reads(
+    part: ast.AST, known: set[str], reads: set[str], inner: Callable[[str], set[str]]
+) -> None:
     for node in ast.walk(part):
         name = ""
         if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Load, ast.Del)):
@@ -81,8 +104,16 @@ def _set_by(statement: ast.stmt) -> set[str]:
         return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
     if isinstance(statement, ast.Assign):
         return {name for target in statement.targets for name in _stored(target)}
-    return set(_stored(statement.target)) if isinstance(statement, ast.AnnAssign) and statement.value else set()
+    return (
+        set(_stored(statement.target))
+        if isinstance(statement, ast.AnnAssign) and statement.value
+        else set()
+    )
 
 
 def _stored(part: ast.AST) -> Iterator[str]:
-    return (node.id for node in ast.walk(part) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return (
+        node.id
+        for node in ast.walk(part)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )

@@ -17,7 +17,16 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, GenericAlias, MappingProxyType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import psutil
@@ -30,7 +39,21 @@ MOST_OBJECTS = 1_000_000
 
 _HEAP_TYPE = 1 << 9
 _LIBRARIES = {
-    *("IPython", "ipykernel", "jax", "jaxlib", "keras", "logging", "matplotlib", "nbprof", "numpy", "pandas", "tensorflow", "torch", "tqdm")
+    *(
+        "IPython",
+        "ipykernel",
+        "jax",
+        "jaxlib",
+        "keras",
+        "logging",
+        "matplotlib",
+        "nbprof",
+        "numpy",
+        "pandas",
+        "tensorflow",
+        "torch",
+        "tqdm",
+    )
 }
 """Their own objects hold caches and settings; those with state that training changes are each dealt with below."""
 _LEAVES = (
@@ -48,7 +71,11 @@ _LEAVES = (
 )
 _OF_IPYTHON = {"In", "Out", "exit", "get_ipython", "quit"}
 _BUILTIN_NEW = type(object.__new__)
-_INSTALLED = tuple(path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(name)))
+_INSTALLED = tuple(
+    path
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    if (path := sysconfig.get_paths().get(name))
+)
 
 
 class _NoRoomError(Exception):
@@ -179,7 +206,9 @@ class State:
         self._undo.append(put_back)
         for name, value in kept.items():
             inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-            if isinstance(inner, FunctionType) or not (name.startswith(("__", "_abc_")) or hasattr(type(inner), "__get__")):
+            if isinstance(inner, FunctionType) or not (
+                name.startswith(("__", "_abc_")) or hasattr(type(inner), "__get__")
+            ):
                 self._waiting.append((inner, f"{path}.{name}"))
         for base in cls.__bases__:
             self._waiting.append((base, path))
@@ -187,7 +216,11 @@ class State:
     # Objects.
 
     def _visit(self, value: Any, path: str) -> None:
-        if value is None or isinstance(value, (bool, int, float, complex, str, bytes)) or id(value) in self._seen:
+        if (
+            value is None
+            or isinstance(value, (bool, int, float, complex, str, bytes))
+            or id(value) in self._seen
+        ):
             return
         self._seen[id(value)] = value
         try:
@@ -235,9 +268,18 @@ class State:
                 if callable(inner := getattr(value, attribute, None)):
                     self._waiting.append((inner, path))
         if type(value).__module__ == "functools":
-            self._waiting.extend((part, path) for part in (getattr(value, "args", None), getattr(value, "keywords", None)))
+            self._waiting.extend(
+                (part, path)
+                for part in (getattr(value, "args", None), getattr(value, "keywords", None))
+            )
             return True
-        return self._array(value) or self._generator(value) or self._torch(value, path) or self._keras(value, path) or self._rest(value)
+        return (
+            self._array(value)
+            or self._generator(value)
+            or self._torch(value, path)
+            or self._keras(value, path)
+            or self._rest(value)
+        )
 
     def _rest(self, value: Any) -> bool:
         """What has no state that can be changed, as far as is known."""
@@ -272,7 +314,9 @@ class State:
         for name in _slots(type(value)):
             with suppress(AttributeError):
                 kept = getattr(value, name)
-                self._undo.append(lambda name=name, kept=kept: object.__setattr__(value, name, kept))  # type: ignore[misc]
+                self._undo.append(
+                    lambda name=name, kept=kept: object.__setattr__(value, name, kept)
+                )  # type: ignore[misc]
                 if (copy := self._substitute(kept)) is not kept:
                     object.__setattr__(value, name, copy)
                 self._waiting.append((kept, f"{path}.{name}"))
@@ -344,7 +388,9 @@ class State:
         elif isinstance(value, random.Random):
             of_python = value.getstate()
             self._undo.append(lambda: value.setstate(of_python))
-        elif self._is(value, "numpy.random", "RandomState") or self._is(value, "torch", "Generator"):
+        elif self._is(value, "numpy.random", "RandomState") or self._is(
+            value, "torch", "Generator"
+        ):
             state = value.get_state()
             self._undo.append(lambda: value.set_state(state))
         elif self._is(value, "tensorflow", "random.Generator"):
@@ -362,7 +408,11 @@ class State:
             if all(new is old for new, old in zip(parts, value, strict=True)):
                 return value
             return type(value)._make(parts) if hasattr(value, "_make") else tuple(parts)
-        if not self._is(value, "jax", "Array") or not hasattr(value, "is_deleted") or value.is_deleted():
+        if (
+            not self._is(value, "jax", "Array")
+            or not hasattr(value, "is_deleted")
+            or value.is_deleted()
+        ):
             return value
         if id(value) not in self._copies:
             self._seen[id(value)] = value
@@ -380,7 +430,9 @@ class State:
             return True
         if self._is(value, "torch.nn", "Module"):
             # A scripted module does not keep them in its attributes.
-            self._waiting.extend((tensor, path) for tensor in (*value.parameters(), *value.buffers()))
+            self._waiting.extend(
+                (tensor, path) for tensor in (*value.parameters(), *value.buffers())
+            )
         if not self._is(value, "torch", "Tensor"):
             return False
         self._room(value.element_size() * value.nelement())
@@ -407,7 +459,9 @@ class State:
 
     def _keras(self, value: Any, path: str) -> bool:
         if self._is(value, "tensorflow", "Variable"):
-            if not (value.dtype.is_numpy_compatible and value.dtype.name not in ("resource", "variant")):
+            if not (
+                value.dtype.is_numpy_compatible and value.dtype.name not in ("resource", "variant")
+            ):
                 raise TypeError(f"a variable of {value.dtype.name}")
             self._assigned(value, value.numpy())
             return True
@@ -422,7 +476,11 @@ class State:
         parts: list[Any] = [value]
         if self._is(value, "keras", "Layer"):
             parts += [layer for layer in value._flatten_layers() if layer is not value]
-            parts += [part for part in (getattr(value, "optimizer", None), *getattr(value, "metrics", ())) if part is not None]
+            parts += [
+                part
+                for part in (getattr(value, "optimizer", None), *getattr(value, "metrics", ()))
+                if part is not None
+            ]
         for part in parts:
             if part is not value and id(part) in self._seen:
                 continue
@@ -474,7 +532,9 @@ class State:
         if generator is not None:
             of_ops = generator.getstate()
             self._undo.append(lambda: generator.setstate(of_ops))
-        shared = getattr(sys.modules.get("keras.src.backend.common.global_state"), "get_global_attribute", None)
+        shared = getattr(
+            sys.modules.get("keras.src.backend.common.global_state"), "get_global_attribute", None
+        )
         seeds = shared("global_seed_generator") if shared is not None else None
         if seeds is not None:
             self._keras_variables([seeds.state])
@@ -501,14 +561,20 @@ def own_module(name: str | None) -> bool:
     if name == "__main__" or module is None:
         return name == "__main__"
     file = getattr(module, "__file__", None) or ""
-    return bool(file) and not file.startswith(_INSTALLED) and str(name).partition(".")[0] not in _LIBRARIES
+    return (
+        bool(file)
+        and not file.startswith(_INSTALLED)
+        and str(name).partition(".")[0] not in _LIBRARIES
+    )
 
 
 def _base_of_c(cls: type) -> type:
     """The class that an object is laid out by: `object`, where all classes are written in Python (as `copyreg` finds it)."""
     for base in cls.__mro__:
         new = base.__new__
-        if not base.__flags__ & _HEAP_TYPE or (isinstance(new, _BUILTIN_NEW) and getattr(new, "__self__", None) is base):
+        if not base.__flags__ & _HEAP_TYPE or (
+            isinstance(new, _BUILTIN_NEW) and getattr(new, "__self__", None) is base
+        ):
             return base
     return object
 

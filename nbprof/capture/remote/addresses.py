@@ -16,7 +16,9 @@ _EXAMPLE = "write it as host:6009, with the port of the profiler server"
 
 # Of a Cloud TPU, below its zone and project where these are not those of this machine.
 _PART = r"[a-z](?:[a-z0-9.:-]{0,61}[a-z0-9])?"
-_TPU = rf"(?:(?:({_PART})/)?([a-z][a-z0-9-]{{0,61}}[a-z0-9])/)?([a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?)"
+_TPU = (
+    rf"(?:(?:({_PART})/)?([a-z][a-z0-9-]{{0,61}}[a-z0-9])/)?([a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?)"
+)
 _TPU_EXAMPLE = "write it as tpu://NAME, tpu://ZONE/NAME or tpu://PROJECT/ZONE/NAME, with :PORT if its profiler server is not on {}"
 TPU_PORT = 8466
 """Where the runtime of a Cloud TPU serves its profiler; a program with `nbprof.serve(6009)` or ``start_server(6009)`` serves its own."""
@@ -76,7 +78,9 @@ def parse(given: str | Iterable[str]) -> tuple[list[Address | Tpu], list[str]]:
         elif (note := f"{address} was given more than once and recorded once") not in notes:
             notes.append(note)
     if not found:
-        raise CaptureError("no address given: name the workers, as in grpc://host:6009,grpc://host2:6009")
+        raise CaptureError(
+            "no address given: name the workers, as in grpc://host:6009,grpc://host2:6009"
+        )
     return found, notes
 
 
@@ -85,7 +89,9 @@ def _texts(given: Any) -> list[str]:
     if isinstance(given, str):
         return [given]
     if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
-        raise CaptureError(f"addresses must be a string such as 'host:6009,host2:6009' or a list of strings, not {type(given).__name__}")
+        raise CaptureError(
+            f"addresses must be a string such as 'host:6009,host2:6009' or a list of strings, not {type(given).__name__}"
+        )
     texts = list(given)
     for text in texts:
         if not isinstance(text, str):

@@ -64,7 +64,9 @@ class Call:
 
     def terminate(self, session: str, timeout_s: float = 5.0) -> None:
         """Ask the worker to end the recording early; the answer to this call comes sooner then."""
-        ask = self._channel.unary_unary(TERMINATE, request_serializer=TerminateRequest.encode, response_deserializer=bytes)
+        ask = self._channel.unary_unary(
+            TERMINATE, request_serializer=TerminateRequest.encode, response_deserializer=bytes
+        )
         self._held = ask.future(TerminateRequest(session), timeout=timeout_s)
 
     def cancel(self) -> None:
@@ -88,7 +90,9 @@ def profile(address: Address, request: bytes, timeout_s: float, done: Callable[[
     """
     grpc = library()
     channel = grpc.insecure_channel(str(address), options=_OPTIONS)
-    future = channel.unary_unary(PROFILE, request_serializer=bytes, response_deserializer=bytes).future(request, timeout=timeout_s)
+    future = channel.unary_unary(
+        PROFILE, request_serializer=bytes, response_deserializer=bytes
+    ).future(request, timeout=timeout_s)
     future.add_done_callback(lambda _: done())
     return Call(channel, future)
 
@@ -104,5 +108,7 @@ def library() -> Any:
     try:
         import grpc
     except ImportError as error:
-        raise CaptureError(f"sampling workers needs grpcio, which is not installed ({error}): pip install 'nbprof[remote]'") from error
+        raise CaptureError(
+            f"sampling workers needs grpcio, which is not installed ({error}): pip install 'nbprof[remote]'"
+        ) from error
     return grpc

@@ -49,16 +49,28 @@ def _workers(tpu: Tpu) -> list[Address]:
     project = tpu.project or _metadata(tpu, "project/project-id")
     zone = tpu.zone or _metadata(tpu, "instance/zone").rpartition("/")[2]
     try:
-        token = str(json.loads(_metadata(tpu, "instance/service-accounts/default/token"))["access_token"])
+        token = str(
+            json.loads(_metadata(tpu, "instance/service-accounts/default/token"))["access_token"]
+        )
     except (ValueError, KeyError, TypeError):
-        raise CaptureError(f"{tpu}: this machine has no service account that could look up the TPU; {_ELSEWHERE}") from None
+        raise CaptureError(
+            f"{tpu}: this machine has no service account that could look up the TPU; {_ELSEWHERE}"
+        ) from None
     node = _node(tpu, project, zone, token)
     state = node.get("state")
     if state not in (None, "READY"):
         raise CaptureError(f"{tpu}: it is in the state {state}, so its workers cannot be recorded")
     ends = node.get("networkEndpoints")
-    hosts = [end.get("ipAddress") for end in ends if isinstance(end, dict)] if isinstance(ends, list) else []
-    out = [Address(f"[{host}]" if ":" in host else host, tpu.port) for host in hosts if isinstance(host, str) and host]
+    hosts = (
+        [end.get("ipAddress") for end in ends if isinstance(end, dict)]
+        if isinstance(ends, list)
+        else []
+    )
+    out = [
+        Address(f"[{host}]" if ":" in host else host, tpu.port)
+        for host in hosts
+        if isinstance(host, str) and host
+    ]
     if not out:
         raise CaptureError(f"{tpu}: the Cloud TPU API lists no worker of it")
     return out
@@ -67,10 +79,14 @@ def _workers(tpu: Tpu) -> list[Address]:
 def _metadata(tpu: Tpu, path: str) -> str:
     """What the metadata server of the machine says. Google's own clients take its address from the same variable."""
     host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
-    request = urllib.request.Request(f"http://{host}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"})
+    request = urllib.request.Request(
+        f"http://{host}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"}
+    )
     try:
         # No proxy knows the machine's own server.
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=METADATA_S) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            request, timeout=METADATA_S
+        ) as answer:
             return str(answer.read(_MOST).decode())
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
         raise CaptureError(
@@ -99,7 +115,9 @@ def _node(tpu: Tpu, project: str, zone: str, token: str) -> dict[str, Any]:
             reason = f"the Cloud TPU API answered with HTTP {error.code}; {_ELSEWHERE}"
         raise CaptureError(f"{tpu}: {reason}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise CaptureError(f"{tpu}: the Cloud TPU API did not answer ({_why(error)}); {_ELSEWHERE}") from None
+        raise CaptureError(
+            f"{tpu}: the Cloud TPU API did not answer ({_why(error)}); {_ELSEWHERE}"
+        ) from None
     return node if isinstance(node, dict) else {}
 
 

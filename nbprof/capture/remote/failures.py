@@ -10,11 +10,11 @@ from nbprof.capture.remote.client import Refusal
 
 BUSY = "another recording is running there; a worker makes one recording at a time"
 IDLE = "nothing happened there during the recording: is it training? Try a longer --duration"
-REFUSED = (
-    "nothing listens on this port: is the worker running, and is this the port of its profiler server (nbprof.serve(6009) starts one)?"
-)
+REFUSED = "nothing listens on this port: is the worker running, and is this the port of its profiler server (nbprof.serve(6009) starts one)?"
 NO_GRPC = "the server on this port does not speak gRPC; the profiler server uses a separate port, not TensorBoard's or Jupyter's"
-NO_PROFILER = "the server on this port has no profiler service; the profiler server uses a separate port"
+NO_PROFILER = (
+    "the server on this port has no profiler service; the profiler server uses a separate port"
+)
 BROKEN = "the connection was lost during the recording; was the worker stopped?"
 
 
@@ -64,11 +64,15 @@ def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> F
             "machine's"
         )
     if root and root in details:
-        return Failure(f"this server writes its own file, and could not write to {root} ({_short(details)}): {shared()}")
+        return Failure(
+            f"this server writes its own file, and could not write to {root} ({_short(details)}): {shared()}"
+        )
     if code == "DATA_LOSS":
         return Failure(f"its answer is not a profile ({_short(details)})")
     if code == "RESOURCE_EXHAUSTED":
-        return Failure(f"the recording is too large to send ({_short(details)}): try a shorter --duration")
+        return Failure(
+            f"the recording is too large to send ({_short(details)}): try a shorter --duration"
+        )
     if code == "CANCELLED":
         return Failure("it aborted the recording", again=True)
     return Failure(f"it answered {code}{': ' + _short(details) if details else ''}")
@@ -83,13 +87,18 @@ def _unreachable(details: str, address: Address) -> Failure:
     if re.search(r"HTTP/2|frame type", details):
         return Failure(NO_GRPC)
     if "SETTINGS frame" in details:
-        return Failure("the server on this port does not answer: it is not a profiler server, or it hangs")
+        return Failure(
+            "the server on this port does not answer: it is not a profiler server, or it hangs"
+        )
     if re.search(r"resolv|lookup|[Nn]ame (?:or service )?not (?:found|known)|DNS", details):
         return Failure(f"no machine named {address.host} was found", again=True)
     if "refused" in details:
         return Failure(REFUSED, again=True)
     if re.search(r"[Tt]ime[d ]*out|FD [Ss]hutdown|unreachable|No route", details):
-        return Failure("the machine cannot be reached: is the name right, and is the port open in the firewall?", again=True)
+        return Failure(
+            "the machine cannot be reached: is the name right, and is the port open in the firewall?",
+            again=True,
+        )
     if re.search(r"[Ss]ocket closed|reset|GOAWAY|Broken pipe|Stream removed|EOF", details):
         return Failure(BROKEN, again=True)
     return Failure(f"it cannot be reached ({_short(details)})", again=True)

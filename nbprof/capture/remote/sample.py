@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 
-def capture(addresses: str | Iterable[str], sampling: Sampling, progress: bool | Tell = True) -> Profile:
+def capture(
+    addresses: str | Iterable[str], sampling: Sampling, progress: bool | Tell = True
+) -> Profile:
     """The profile of a sample; see `nbprof.capture`."""
     from nbprof.profiles.load import open_recording
 
@@ -50,7 +52,9 @@ def _outcome(recording: Recording) -> str:
     return text if recording.temporary else f"{text}, in {recording.path}"
 
 
-def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch: Watch | None = None) -> Recording:
+def record(
+    addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch: Watch | None = None
+) -> Recording:
     """Record workers and return where the files lie.
 
     Parameters
@@ -82,7 +86,9 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch
         try:
             folder.mkdir(parents=True)
         except OSError as error:
-            raise CaptureError(f"{place.logdir} cannot be written ({error.strerror}): choose another location with --logdir DIR") from error
+            raise CaptureError(
+                f"{place.logdir} cannot be written ({error.strerror}): choose another location with --logdir DIR"
+            ) from error
         workers = Workers(targets, sampling, folder, tell, watch)
         workers.run()
         if not workers.recorded:
@@ -95,21 +101,34 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch
         raise
     info = CaptureInfo(
         started=started.isoformat(timespec="seconds"),
-        elapsed_s=sampling.duration_ms / 1000 if workers.stopped_after_s is None else workers.stopped_after_s,
+        elapsed_s=sampling.duration_ms / 1000
+        if workers.stopped_after_s is None
+        else workers.stopped_after_s,
         notes=[*_how(workers, sampling), *notes],
-        warnings=[f"{worker.address} is missing: {worker.reason}" for worker in workers.all if worker.file is None],
+        warnings=[
+            f"{worker.address} is missing: {worker.reason}"
+            for worker in workers.all
+            if worker.file is None
+        ],
         label=sampling.name or f"sample {next(_numbers)}",
         options={"addresses": [str(target) for target in named], **asdict(sampling)},
     )
     # What was recorded is not lost any more, whatever happens.
     with shielded():
         name_hosts(workers.recorded)
-        recording = Recording(place.settle(), info, temporary=place.logdir if place.temporary else None, upload=place.upload)
+        recording = Recording(
+            place.settle(),
+            info,
+            temporary=place.logdir if place.temporary else None,
+            upload=place.upload,
+        )
         info.notes += [note for note in place.notes if note not in info.notes]
         try:
             recording.write()
         except OSError as error:
-            info.notes.append(f"the run's {recording.path.name} has no nbprof.json next to it: {error.strerror}")
+            info.notes.append(
+                f"the run's {recording.path.name} has no nbprof.json next to it: {error.strerror}"
+            )
         recording.note_upload()
     if recording.temporary is None:
         place.keep()
@@ -125,17 +144,26 @@ def _place(sampling: Sampling) -> Place:
     if sampling.logdir and place.notes:
         shutil.rmtree(place.logdir, ignore_errors=True)
         reason = place.notes[0].partition(":")[0]
-        raise CaptureError(f"{reason}; nothing was recorded. Choose a --logdir that you can write to")
+        raise CaptureError(
+            f"{reason}; nothing was recorded. Choose a --logdir that you can write to"
+        )
     return place
 
 
 def name_hosts(recorded: list[Worker]) -> None:
     """Tell workers of one machine apart: the recordings of both call it by the same name, so each file names its worker before that."""
     names = Counter(worker.hostname for worker in recorded)
-    wanted = {id(w): w.hostname if names[w.hostname] == 1 else f"{w.hostname}:{w.address.port}" for w in recorded}
+    wanted = {
+        id(w): w.hostname if names[w.hostname] == 1 else f"{w.hostname}:{w.address.port}"
+        for w in recorded
+    }
     same = Counter(wanted.values())
     for worker in recorded:
-        name = wanted[id(worker)] if same[wanted[id(worker)]] == 1 and worker.hostname else str(worker.address)
+        name = (
+            wanted[id(worker)]
+            if same[wanted[id(worker)]] == 1 and worker.hostname
+            else str(worker.address)
+        )
         if name == worker.hostname or worker.file is None:
             continue
         named = worker.file.with_suffix(".named")
@@ -155,20 +183,32 @@ def name_hosts(recorded: list[Worker]) -> None:
 def _nothing(workers: list[Worker]) -> str:
     if len(workers) == 1:
         return f"{workers[0].address}: {workers[0].reason}"
-    return "no worker could be recorded. " + ". ".join(f"{worker.address}: {worker.reason}" for worker in workers)
+    return "no worker could be recorded. " + ". ".join(
+        f"{worker.address}: {worker.reason}" for worker in workers
+    )
 
 
 def _how(workers: Workers, sampling: Sampling) -> list[str]:
     """What a reader of the numbers should know about how they came."""
     recorded = workers.recorded
-    count = f"{len(recorded)} of {len(workers.all)} workers" if len(workers.all) > 1 else str(workers.all[0].address)
+    count = (
+        f"{len(recorded)} of {len(workers.all)} workers"
+        if len(workers.all) > 1
+        else str(workers.all[0].address)
+    )
     notes = [f"sampled over gRPC: {count}, {sampling.duration_ms / 1000:g} s"]
     if workers.stopped_after_s is not None:
-        notes.append(f"the recording was stopped early, after {workers.stopped_after_s:.1f} of {sampling.duration_ms / 1000:g} s")
+        notes.append(
+            f"the recording was stopped early, after {workers.stopped_after_s:.1f} of {sampling.duration_ms / 1000:g} s"
+        )
     first_ns = min(worker.started_ns for worker in recorded)
     for worker in recorded:
         late_s = (worker.started_ns - first_ns) / 1e9
         if worker.failures and (late_s >= 0.05 or len(recorded) == 1):
-            when = f"{late_s:.1f} s later than the first" if len(recorded) > 1 else f"on attempt {len(worker.failures) + 1}"
+            when = (
+                f"{late_s:.1f} s later than the first"
+                if len(recorded) > 1
+                else f"on attempt {len(worker.failures) + 1}"
+            )
             notes.append(f"{worker.address} was recorded {when}: {worker.failures[0].reason}")
     return notes

@@ -38,9 +38,14 @@ class Sampling:
     )
     host_level: int = option(2, HOST_LEVELS, metavar="0-3", type=int)
     device_level: int = option(1, "1 records devices, 0 doesn't", metavar="0-1", type=int)
-    python_level: int = option(0, "1 records every Python call: many events, a slower program", metavar="0-1", type=int)
+    python_level: int = option(
+        0, "1 records every Python call: many events, a slower program", metavar="0-1", type=int
+    )
     retries: int = option(
-        3, "how many times to retry a worker that was idle, busy with another recording, or unreachable", metavar="N", type=int
+        3,
+        "how many times to retry a worker that was idle, busy with another recording, or unreachable",
+        metavar="N",
+        type=int,
     )
     delay_ms: int | None = option(
         None,
@@ -51,9 +56,15 @@ class Sampling:
         default="1000 for several workers",
     )
     logdir: str | None = option(None, LOGDIR, metavar="DIR", default="nbprof-results")
-    save: bool = option(True, "keep the files of the run", negative="delete them when the profile is no longer used")
+    save: bool = option(
+        True, "keep the files of the run", negative="delete them when the profile is no longer used"
+    )
     name: str | None = option(
-        None, "name of the run's folder", metavar="RUN", default="the time", more="if the name is taken, a number is appended"
+        None,
+        "name of the run's folder",
+        metavar="RUN",
+        default="the time",
+        more="if the name is taken, a number is appended",
     )
 
     def __post_init__(self) -> None:
@@ -73,7 +84,11 @@ class Sampling:
             except TypeError:
                 raise CaptureError(f"{what}, a whole number, not {value!r}") from None
             if isinstance(value, bool) or not least <= count <= most:
-                raise CaptureError(f"{what}, not {value:,}" if not isinstance(value, bool) else f"{what}, not {value}")
+                raise CaptureError(
+                    f"{what}, not {value:,}"
+                    if not isinstance(value, bool)
+                    else f"{what}, not {value}"
+                )
             object.__setattr__(self, name, count)
         text: object = self.name
         if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):

@@ -131,7 +131,9 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
     6009
     """
     if not _is_port(port):
-        raise CaptureError(f"the port must be a number from 1 to 65535, or 0 for a free one, not {port!r}")
+        raise CaptureError(
+            f"the port must be a number from 1 to 65535, or 0 for a free one, not {port!r}"
+        )
     with _lock:
         name = _choose(backend)
         module = _module(name)
@@ -148,9 +150,13 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
         except CaptureError:
             raise
         except Exception as error:
-            raise CaptureError(f"{named(name).title}'s profiler server did not start: {error}") from error
+            raise CaptureError(
+                f"{named(name).title}'s profiler server did not start: {error}"
+            ) from error
         if not _listens(chosen):
-            raise CaptureError(f"{named(name).title}'s profiler server does not listen on port {chosen}{_low(chosen)}: choose another port")
+            raise CaptureError(
+                f"{named(name).title}'s profiler server does not listen on port {chosen}{_low(chosen)}: choose another port"
+            )
         _serving[name] = (os.getpid(), chosen)
         if steps:
             _mark_steps(name, module)
@@ -164,7 +170,11 @@ def _mark_steps(name: str, module: Any) -> None:
     except Exception as error:
         # The server is of use without them.
         marks.remove()
-        warnings.warn(f"nbprof: steps are not marked: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=3)
+        warnings.warn(
+            f"nbprof: steps are not marked: {type(error).__name__}: {error}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def _is_port(port: Any) -> bool:
@@ -190,7 +200,9 @@ def _choose(backend: str) -> str:
         if framework.recorder.imported:
             raise CaptureError(_NO_SERVER.format(title=framework.title))
     titles = [named(name).title for name in SERVERS]
-    raise CaptureError(f"neither {listed(titles, 'nor')} is imported: import one first, or name it: nbprof.serve(6009, backend='jax')")
+    raise CaptureError(
+        f"neither {listed(titles, 'nor')} is imported: import one first, or name it: nbprof.serve(6009, backend='jax')"
+    )
 
 
 def _module(name: str) -> Any:

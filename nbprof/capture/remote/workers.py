@@ -123,7 +123,14 @@ class Workers:
         How long the recording had lasted when it was ended by Ctrl-C.
     """
 
-    def __init__(self, addresses: list[Address], sampling: Sampling, folder: Path, tell: Tell, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        addresses: list[Address],
+        sampling: Sampling,
+        folder: Path,
+        tell: Tell,
+        watch: Watch | None = None,
+    ) -> None:
         self.all = [Worker(address) for address in addresses]
         self.stopped_after_s: float | None = None
         self._sampling = sampling
@@ -159,7 +166,9 @@ class Workers:
             for worker in self.all:
                 if worker._call is not None:
                     worker._call.cancel()
-                    worker.failures.append(Failure("it had not answered when the recording was abandoned"))
+                    worker.failures.append(
+                        Failure("it had not answered when the recording was abandoned")
+                    )
                     worker._call, worker.given_up = None, True
         if self._watch is not None:
             with contextlib.suppress(KeyboardInterrupt):
@@ -177,7 +186,11 @@ class Workers:
             return State(address, "failed", worker.reason)
         if worker.failures:
             last = worker.failures[-1].reason
-            return State(address, "again", f"{last} (attempt {len(worker.failures) + 1} of {self._sampling.retries + 1})")
+            return State(
+                address,
+                "again",
+                f"{last} (attempt {len(worker.failures) + 1} of {self._sampling.retries + 1})",
+            )
         passed_s = (time.time_ns() - self._begins_ns) / 1e9
         if self.stopped_after_s is not None or passed_s >= self._duration_s:
             return State(address, "sending")
@@ -196,7 +209,11 @@ class Workers:
             self._watch(self)
         if any(worker.open for worker in self.all):
             self._tell(self._state())
-            waits = [worker._due - time.monotonic() for worker in self.all if worker.open and worker._call is None]
+            waits = [
+                worker._due - time.monotonic()
+                for worker in self.all
+                if worker.open and worker._call is None
+            ]
             self._news.wait(max(0.0, min([REPAINT_S, *waits])))
 
     def _ask(self, worker: Worker) -> None:
@@ -215,7 +232,9 @@ class Workers:
         )
         worker._asked = time.monotonic()
         worker.started_ns = start_ns or time.time_ns()
-        limit_s = (self._delay_s if start_ns else 0.0) + self._duration_s + max(SLACK_S, self._duration_s)
+        limit_s = (
+            (self._delay_s if start_ns else 0.0) + self._duration_s + max(SLACK_S, self._duration_s)
+        )
         worker._call = profile(worker.address, request.encode(), limit_s, self._news.set)
 
     def _take(self, worker: Worker, call: Call) -> None:
@@ -224,7 +243,9 @@ class Workers:
         outcome = call.outcome()
         if isinstance(outcome, Refusal):
             waited_s = time.monotonic() - worker._asked
-            failure: Failure | None = explain(outcome, worker.address, str(self._folder.parent), waited_s)
+            failure: Failure | None = explain(
+                outcome, worker.address, str(self._folder.parent), waited_s
+            )
         else:
             failure = self._keep(worker, outcome)
         if failure is None:
@@ -235,7 +256,11 @@ class Workers:
             worker.given_up = True
             return
         # What was idle has been waited for already: as long as the recording lasted.
-        wait_s = 0.0 if failure.reason == IDLE else (BUSY_S if failure.busy else RETRY_S) * 2 ** (tries - 1)
+        wait_s = (
+            0.0
+            if failure.reason == IDLE
+            else (BUSY_S if failure.busy else RETRY_S) * 2 ** (tries - 1)
+        )
         worker._due = time.monotonic() + min(wait_s, MOST_WAIT_S)
 
     def _keep(self, worker: Worker, response: ProfileResponse) -> Failure | None:
@@ -251,7 +276,9 @@ class Workers:
                 # Of an older server, on this machine or on a disk that it shares.
                 worker.hostname = hostname(memoryview(path.read_bytes()))
             else:
-                return Failure(f"this older server wrote its file to {path.parent} on its own machine: {shared()}")
+                return Failure(
+                    f"this older server wrote its file to {path.parent} on its own machine: {shared()}"
+                )
         except ReadError as error:
             return Failure(f"its recording is damaged ({error})", again=True)
         except OSError as error:

@@ -23,7 +23,10 @@ from nbprof.formats.chrome.inductor import Program
 
 
 def interpret(
-    trace: Trace, graph_captures: Sequence[Capture] = (), programs: Sequence[Program] = (), annotations: Annotations | None = None
+    trace: Trace,
+    graph_captures: Sequence[Capture] = (),
+    programs: Sequence[Program] = (),
+    annotations: Annotations | None = None,
 ) -> act.Activity:
     """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for.
 

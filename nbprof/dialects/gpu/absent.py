@@ -53,14 +53,18 @@ def lost_note(links: Links, reason: str) -> list[Note]:
     """The warning that all kernels were lost; `reason` says why, and what helps."""
     if not (count := lost_kernels(links)):
         return []
-    launched = f"{count:,} {'launch was' if count == 1 else 'launches were'} recorded, but no kernel"
+    launched = (
+        f"{count:,} {'launch was' if count == 1 else 'launches were'} recorded, but no kernel"
+    )
     return [Note("warning", f"{launched}, so what the device did is unknown: {reason}")]
 
 
 def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
     """The note that a GPU may have worked unseen."""
     if proof := _unseen_proof(links, hosts):
-        return [Note("warning", f"The program {proof}, but {_unseen(links, 'what it did is unknown')}")]
+        return [
+            Note("warning", f"The program {proof}, but {_unseen(links, 'what it did is unknown')}")
+        ]
     if not (count := _unseen_gpus(links, hosts)):
         return []
     text = (
@@ -134,13 +138,17 @@ def host_recorded(links: Links) -> bool:
     Annotations, Python calls and allocations are recorded with the CPU alone. A recording of CUDA alone has calls or work of a device:
     at least that in which the profiler waits for the device at the end.
     """
-    return bool(np.isin(links.kind, (OP, ANNOTATION, PYTHON, MEMORY)).any()) or not (len(links.work) or len(links.calls))
+    return bool(np.isin(links.kind, (OP, ANNOTATION, PYTHON, MEMORY)).any()) or not (
+        len(links.work) or len(links.calls)
+    )
 
 
 def allocations(hosts: Hosts) -> str:
     """Why a profile of PyTorch has no events of the allocator."""
     if any(facts.get("profile_memory") for facts in hosts.facts):
-        return "This profile has no allocator events: PyTorch allocated nothing during the recording."
+        return (
+            "This profile has no allocator events: PyTorch allocated nothing during the recording."
+        )
     return "This profile has no allocator events: record with profile_memory=True."
 
 
@@ -176,7 +184,9 @@ def _only_host_memory(links: Links) -> bool:
     if len(links.work) or len(links.calls):
         return False
     rows = links.rows(MEMORY)
-    return bool(len(rows)) and bool(np.isin(links.trace.arg("Device Type", 0)[rows], _HOST_MEMORY).all())
+    return bool(len(rows)) and bool(
+        np.isin(links.trace.arg("Device Type", 0)[rows], _HOST_MEMORY).all()
+    )
 
 
 def _unseen_proof(links: Links, hosts: Hosts) -> str:
@@ -198,7 +208,11 @@ def _called_for_work(links: Links) -> str:
     kinds = call_kinds(links)
     if copies := int(np.isin(kinds, _COPIES).sum()):
         return f"called for {copies:,} {'copy' if copies == 1 else 'copies'}"
-    waits = np.sort(links.trace.events.duration[links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]])[:-1]
+    waits = np.sort(
+        links.trace.events.duration[
+            links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]
+        ]
+    )[:-1]
     waits = waits[waits > _WAIT_PS]
     return f"waited for the device for {wording.millis(waits.sum() / 1e9)}" if len(waits) else ""
 

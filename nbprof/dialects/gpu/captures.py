@@ -47,7 +47,9 @@ class Capture:
 
     def fits(self, kinds: list[int], kernels: list[str]) -> bool:
         """Whether nodes of these kinds and kernels can be what was captured."""
-        return self.kinds == kinds and all(not said or said == name for said, name in zip(self.kernels, kernels, strict=True))
+        return self.kinds == kinds and all(
+            not said or said == name for said, name in zip(self.kernels, kernels, strict=True)
+        )
 
 
 Originate = Callable[[Any, Int64s], list[Origin]]

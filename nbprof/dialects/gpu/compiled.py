@@ -35,7 +35,9 @@ def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int6
     run = np.array([bool(_RUN.match(str(names[one]))) for one in range(len(names))], np.bool_)[code]
     inside = np.flatnonzero(nest.parent >= 0)
     inside = inside[run[nest.parent[inside]]]
-    for rows in np.split(inside, np.flatnonzero(np.diff(nest.parent[inside])) + 1) if len(inside) else []:
+    for rows in (
+        np.split(inside, np.flatnonzero(np.diff(nest.parent[inside])) + 1) if len(inside) else []
+    ):
         called = tuple(plain[one] for one in code[rows].tolist())
         if called not in matched:
             matched[called] = _match(called, programs, listed)
@@ -53,7 +55,9 @@ def _plain(name: str) -> str:
     return found[1] if found else name
 
 
-def _match(called: tuple[str, ...], programs: Sequence[Program], listed: list[list[str]]) -> list[Kernel | None]:
+def _match(
+    called: tuple[str, ...], programs: Sequence[Program], listed: list[list[str]]
+) -> list[Kernel | None]:
     """The kernel that each of the calls of one run is: of the programs with the same calls; allocations and views are none."""
     fitting: list[list[Kernel | None]] = []
     for program, names in zip(programs, listed, strict=True):
@@ -72,13 +76,25 @@ def _shared(several: Sequence[Kernel | None]) -> Kernel | None:
     if len(found) < len(several):
         return None
     ops, lines = ({kernel.ops for kernel in found}, {kernel.lines for kernel in found})
-    return Kernel(found[0].name, found[0].ops if len(ops) == 1 else (), found[0].lines if len(lines) == 1 else ())
+    return Kernel(
+        found[0].name,
+        found[0].ops if len(ops) == 1 else (),
+        found[0].lines if len(lines) == 1 else (),
+    )
 
 
-def _by_name(out: Int64s, code: np.ndarray, plain: dict[int, str], programs: Sequence[Program], known: dict[Kernel, int]) -> None:
+def _by_name(
+    out: Int64s,
+    code: np.ndarray,
+    plain: dict[int, str],
+    programs: Sequence[Program],
+    known: dict[Kernel, int],
+) -> None:
     """Kernels in no run that is known, as those of a graph that was captured in part: by their names, where these mean one thing."""
     named: dict[str, list[Kernel]] = {}
-    for kernel in (kernel for program in programs for kernel in program if _FUSED.match(kernel.name)):
+    for kernel in (
+        kernel for program in programs for kernel in program if _FUSED.match(kernel.name)
+    ):
         named.setdefault(_plain(kernel.name), []).append(kernel)
     for one, name in plain.items():
         if name in named and (shared := _shared(named[name])) is not None:

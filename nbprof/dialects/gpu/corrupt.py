@@ -10,7 +10,17 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import durations, torchnames
 from nbprof.dialects.corrupt import Mender
 from nbprof.dialects.gpu import ranges
-from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, KERNEL, OP, UNKNOWN, Kinds
+from nbprof.dialects.gpu.lanes import (
+    ANNOTATION,
+    CALL,
+    COPY,
+    DEVICE_NOTE,
+    FILL,
+    KERNEL,
+    OP,
+    UNKNOWN,
+    Kinds,
+)
 from nbprof.display import wording
 
 
@@ -51,7 +61,11 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
     kind[found.misplaced] = UNKNOWN
     for host in hosts:
         found.first_waits(host)
-    waits = np.flatnonzero(found.start != trace.events.start) if found.start is not trace.events.start else np.zeros(0, np.int64)
+    waits = (
+        np.flatnonzero(found.start != trace.events.start)
+        if found.start is not trace.events.start
+        else np.zeros(0, np.int64)
+    )
     notes += found.about_waits(waits)
     found.apply()
     return Mended(notes, waits)
@@ -68,7 +82,11 @@ class _Mender(Mender):
         wanted = np.zeros(256, np.bool_)
         wanted[list(kinds)] = True
         rows = np.flatnonzero(wanted[self.kind])
-        return rows if len(self.trace.hosts) == 1 else rows[self.lane_host[self.trace.events.lane[rows]] == host]
+        return (
+            rows
+            if len(self.trace.hosts) == 1
+            else rows[self.lane_host[self.trace.events.lane[rows]] == host]
+        )
 
     def work(self, host: int) -> Int64s:
         """Kernels, copies and fills of a host."""
@@ -107,7 +125,9 @@ class _Mender(Mender):
     def first_waits(self, host: int) -> None:
         """Collectives that waited at the start: they begin when the last rank has come."""
         rows = self._rows(host, KERNEL)
-        named = np.array([torchnames.is_collective(str(name)) for name in self.trace.names], np.bool_)
+        named = np.array(
+            [torchnames.is_collective(str(name)) for name in self.trace.names], np.bool_
+        )
         rows = rows[named[self.trace.events.name[rows]]]
         waits, taken = durations.first_waits(self.spans(rows))
         rows, taken = rows[waits], taken[waits]
@@ -124,8 +144,12 @@ class _Mender(Mender):
         waited = events.duration[rows] - self.duration[rows]
         name = wording.kernel(str(self.trace.names[events.name[rows[waited.argmax()]]]))
         one = len(rows) == 1
-        which = "The first collective" if one else f"{len(rows):,} first collectives of their streams"
-        longest, total = (wording.millis(int(value) / 1e9) for value in (waited.max(), waited.sum()))
+        which = (
+            "The first collective" if one else f"{len(rows):,} first collectives of their streams"
+        )
+        longest, total = (
+            wording.millis(int(value) / 1e9) for value in (waited.max(), waited.sum())
+        )
         text = (
             f"{which} ({name}; {self.places(rows)}) waited {'' if one else 'up to '}{longest} at the start of the recording for ranks "
             f"that came later, as when their profilers start apart: that is warm-up. {'It counts' if one else 'Each counts'} with what "

@@ -31,7 +31,9 @@ _CODE = {kind: code for code, kind in enumerate(_KINDS)}
 _NOTHING = _CODE[torch_costs.NOTHING]
 _PRODUCTS = [_CODE[kind] for kind in torch_costs.PRODUCTS]
 # The engine of autograd, and the nodes that PyTorch generates: what they do is done by ops inside.
-_HANDS_ON = re.compile(r"autograd::engine::evaluate_function: |(?:torch::autograd::)?AccumulateGrad\Z|\w+Backward\d+\Z|detach_?\Z")
+_HANDS_ON = re.compile(
+    r"autograd::engine::evaluate_function: |(?:torch::autograd::)?AccumulateGrad\Z|\w+Backward\d+\Z|detach_?\Z"
+)
 _SPACE = re.compile(r"\s+")
 
 
@@ -107,7 +109,9 @@ class Costs:
         of the backward pass. So it does, too, where gradients of gradients are asked for.
         """
         trace, parent = self.links.trace, self.ops.parent
-        number, thread = (trace.arg(name, rows=self.ops.rows) for name in ("Sequence number", "Fwd thread id"))
+        number, thread = (
+            trace.arg(name, rows=self.ops.rows) for name in ("Sequence number", "Fwd thread id")
+        )
         back = (number >= 0) & (thread > 0)
         forward = (number >= 0) & ~back
         within = back.copy()
@@ -140,7 +144,11 @@ class Costs:
         owner = np.where(elsewhere, links.work_op, self._owner(links.work_op, kind))
         of_op = owner >= 0
         # What has no op goes by the annotation around it, else by its own name.
-        label = np.where(of_op, self.name[owner], np.where(links.work_name >= 0, links.work_name, len(names) + work.name))
+        label = np.where(
+            of_op,
+            self.name[owner],
+            np.where(links.work_name >= 0, links.work_name, len(names) + work.name),
+        )
         # A second product in a product: what the outer one launched itself is not known to be one.
         category = np.where(of_op & ~hands_on[owner], kind[owner], 0)
         category[(category == 0) | (category == _NOTHING)] = _CODE[OTHER]
@@ -149,7 +157,9 @@ class Costs:
         # Work without an op is a run of its own.
         one = np.where(of_op, owner, len(kind) + np.arange(len(rows)))
         host, device = links.host[rows], links.device[rows]
-        first, run = unique_rows(one, host.astype(np.int64), pd.factorize(device)[0], category, self._replays())
+        first, run = unique_rows(
+            one, host.astype(np.int64), pd.factorize(device)[0], category, self._replays()
+        )
         start = np.full(len(first), np.iinfo(np.int64).max)
         np.minimum.at(start, run, events.start[rows])
         matrix = np.zeros(len(names), np.bool_)
@@ -157,7 +167,11 @@ class Costs:
             # Of a product that Triton compiled the name does not tell: then it counts by the higher of the two peaks.
             matrix[code] = tensorcores.uses_tensor_core(str(names[code])) != tensorcores.NO
         on_matrix = np.zeros(len(first), np.bool_)
-        np.logical_or.at(on_matrix, run, matrix[work.name] & work.is_kernel & ~np.asarray(work.amd, np.bool_)[host])
+        np.logical_or.at(
+            on_matrix,
+            run,
+            matrix[work.name] & work.is_kernel & ~np.asarray(work.amd, np.bool_)[host],
+        )
         op = owner[first]
         return pd.DataFrame(
             {
@@ -176,15 +190,21 @@ class Costs:
     def _replays(self) -> Int64s:
         """By device work: the launch of the graph that it is of, -1: an op that was captured runs with each."""
         launch, trace = self.links.launch, self.links.trace
-        graph = np.array([torchnames.call_kind(str(name)) == torchnames.GRAPH for name in trace.names], np.bool_)
+        graph = np.array(
+            [torchnames.call_kind(str(name)) == torchnames.GRAPH for name in trace.names], np.bool_
+        )
         return np.where((launch >= 0) & graph[trace.events.name[launch]], launch, -1)
 
     def _leaves(self) -> Flags:
         """By device work: whether it is a copy from or to another memory than the device's."""
         work = self.work
         first, code = unique_rows(np.where(work.is_kernel, -1, work.name), work.direction)
-        kinds = [copies.D2D if work.is_kernel[row] else work.transfer_kind(row) for row in first.tolist()]
-        return np.isin(np.array(kinds, object), [copies.H2D, copies.D2H, copies.P2P, copies.H2H])[code]
+        kinds = [
+            copies.D2D if work.is_kernel[row] else work.transfer_kind(row) for row in first.tolist()
+        ]
+        return np.isin(np.array(kinds, object), [copies.H2D, copies.D2H, copies.P2P, copies.H2H])[
+            code
+        ]
 
     def _on_host(self, kind: Int64s, inner: Flags) -> pd.DataFrame:
         """A run for each op, with the self time of what in it has no formula; what only hands on does no work."""
@@ -194,7 +214,11 @@ class Costs:
         hands_on = np.array([bool(_HANDS_ON.match(str(name))) for name in names], np.bool_)
         kind[(kind == 0) & hands_on[self.name]] = _NOTHING
         owner = self._owner(np.arange(len(rows)), kind)
-        own = np.bincount(owner, np.maximum(nesting.self_times(self.ops.parent, events.duration[rows]), 0), len(rows)).astype(np.int64)
+        own = np.bincount(
+            owner,
+            np.maximum(nesting.self_times(self.ops.parent, events.duration[rows]), 0),
+            len(rows),
+        ).astype(np.int64)
         op = np.unique(owner)
         category = np.where(kind[op] == 0, _CODE[OTHER], kind[op])
         return pd.DataFrame(
@@ -231,19 +255,32 @@ class Costs:
         known = ~np.isnan(flops)
         matrix = runs["matrix"].to_numpy(np.bool_)
         fits, part = unique_rows(
-            label, category, text[0], text[1], known[call].astype(np.int64), matrix.astype(np.int64), runs["host"].to_numpy(np.int64)
+            label,
+            category,
+            text[0],
+            text[1],
+            known[call].astype(np.int64),
+            matrix.astype(np.int64),
+            runs["host"].to_numpy(np.int64),
         )
         names = [*map(str, self.names)]
-        precision = [_precision(str(dtypes[i]), on) for i, on in zip(call[fits].tolist(), matrix[fits].tolist(), strict=True)]
+        precision = [
+            _precision(str(dtypes[i]), on)
+            for i, on in zip(call[fits].tolist(), matrix[fits].tolist(), strict=True)
+        ]
         parts = CostParts(
             name=[names[code % len(names)] for code in label[fits].tolist()],
             category=[_KINDS[code] for code in category[fits].tolist()],
-            shapes=[_shapes(trace.strings[code]) if code >= 0 else "" for code in text[0][fits].tolist()],
+            shapes=[
+                _shapes(trace.strings[code]) if code >= 0 else "" for code in text[0][fits].tolist()
+            ],
             precision=precision,
             product=np.isin(category[fits], _PRODUCTS),
             host=runs["host"].to_numpy(np.int32)[fits],
         )
-        return parts, CostRuns.of(runs.assign(part=part, flops=flops[call], bytes=moved[call], alone=0))
+        return parts, CostRuns.of(
+            runs.assign(part=part, flops=flops[call], bytes=moved[call], alone=0)
+        )
 
 
 def _shapes(text: str) -> str:
@@ -255,7 +292,14 @@ def _precision(dtype: str, matrix: bool) -> str:
     short = dtype.removeprefix("c10::").lower()
     if short == "float":
         return "tf32" if matrix else "float32"
-    return _PRECISIONS.get(short, "float8" if short.startswith("float8") else "complex" if short.startswith("complex") else short)
+    return _PRECISIONS.get(
+        short,
+        "float8"
+        if short.startswith("float8")
+        else "complex"
+        if short.startswith("complex")
+        else short,
+    )
 
 
 _PRECISIONS = {"half": "float16", "double": "float64", "long int": "int64", "int": "int32", "short int": "int16",

@@ -12,7 +12,17 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity import copies
-from nbprof.activity.tables import Collectives, DeviceOps, Extents, GraphWork, Kernels, Launches, Transfers, extents, located
+from nbprof.activity.tables import (
+    Collectives,
+    DeviceOps,
+    Extents,
+    GraphWork,
+    Kernels,
+    Launches,
+    Transfers,
+    extents,
+    located,
+)
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects import device_peaks, tensorcores, torchnames
@@ -27,7 +37,13 @@ Flags = npt.NDArray[np.bool_]
 class Work:
     """What the pieces of device work of a trace are; arrays are by position in `links.work`. Each is made when first needed."""
 
-    def __init__(self, links: Links, amd: Sequence[bool], origins: Origins, process_groups: Sequence[Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        links: Links,
+        amd: Sequence[bool],
+        origins: Origins,
+        process_groups: Sequence[Mapping[str, str]],
+    ) -> None:
         self.links = links
         self.origins = origins
         self.amd = amd
@@ -68,26 +84,39 @@ class Work:
     @cached_property
     def direction(self) -> Int64s:
         """String code of the direction that a copy of an MTIA states, -1."""
-        dma = np.array([str(name) == torchnames.MTIA_COPY for name in self.links.trace.names], np.bool_)[self.name]
+        dma = np.array(
+            [str(name) == torchnames.MTIA_COPY for name in self.links.trace.names], np.bool_
+        )[self.name]
         return np.where(dma, self.links.trace.text_arg("direction")[self.rows], -1)
 
     def transfer_kind(self, at: int) -> str:
         """The direction of a copy."""
         stated = self.direction[at]
-        kind = torchnames.transfer_kind(str(self.links.trace.names[self.name[at]]), self.links.trace.strings[stated] if stated >= 0 else "")
+        kind = torchnames.transfer_kind(
+            str(self.links.trace.names[self.name[at]]),
+            self.links.trace.strings[stated] if stated >= 0 else "",
+        )
         # A fill is one by its category, too.
-        return copies.FILL if kind == copies.OTHER and self.links.kind[self.rows[at]] == FILL else kind
+        return (
+            copies.FILL if kind == copies.OTHER and self.links.kind[self.rows[at]] == FILL else kind
+        )
 
     @cached_property
     def cls(self) -> Int64s:
         """Step class of each."""
         trace = self.links.trace
-        first, code = unique_rows(self.name, self.input_type, self.direction, self.is_kernel.astype(np.int64))
+        first, code = unique_rows(
+            self.name, self.input_type, self.direction, self.is_kernel.astype(np.int64)
+        )
         table = np.zeros(len(first), np.int64)
         for i, row in enumerate(first.tolist()):
             name = str(trace.names[self.name[row]])
             types = trace.strings[self.input_type[row]] if self.input_type[row] >= 0 else ""
-            table[i] = _kernel_class(name, types) if self.is_kernel[row] else copies.CLASS[self.transfer_kind(row)]
+            table[i] = (
+                _kernel_class(name, types)
+                if self.is_kernel[row]
+                else copies.CLASS[self.transfer_kind(row)]
+            )
         out = table[code] if len(first) else np.zeros(0, np.int64)
         out[self.collective] = act.DEVICE_COLLECTIVES
         return out
@@ -99,7 +128,10 @@ class Work:
         rows = self.rows[at]
         launch = links.launch[at]
         registers = trace.arg("registers per thread")[rows]
-        shared, block, grid = (_or_launch(trace.arg("shared memory"), rows, launch), *self._shape_codes(rows, launch))
+        shared, block, grid = (
+            _or_launch(trace.arg("shared memory"), rows, launch),
+            *self._shape_codes(rows, launch),
+        )
         first, details = unique_rows(registers, shared, block, grid)
         shapes: list[dict[str, object]] = [
             {
@@ -116,7 +148,9 @@ class Work:
         gpu = self.on_gpu[at]
         eligible_op = self.eligible
         host = links.host[rows]
-        pairs, code = unique_rows(self.name[at], links.work_name[at], self.input_type[at], host.astype(np.int64))
+        pairs, code = unique_rows(
+            self.name[at], links.work_name[at], self.input_type[at], host.astype(np.int64)
+        )
         kernel, op = np.zeros(len(pairs), np.int32), np.zeros(len(pairs), np.int32)
         uses, whole = np.zeros(len(pairs), np.int8), np.zeros(len(pairs), np.bool_)
         for i, row in enumerate(pairs.tolist()):
@@ -152,8 +186,14 @@ class Work:
         at, rows = graphs.at, self.rows[graphs.at]
         nodes = graphs.nodes.iloc[graphs.node]
         kernel, op = (pd.factorize(codes[at]) for codes in (self.name, links.work_name))
-        kernels = np.array([out.kernel_names.code(str(links.trace.names[code])) for code in kernel[1].tolist()], np.int32)
-        ops = np.array([out.ops.code(str(links.names[code]) if code >= 0 else "") for code in op[1].tolist()], np.int32)
+        kernels = np.array(
+            [out.kernel_names.code(str(links.trace.names[code])) for code in kernel[1].tolist()],
+            np.int32,
+        )
+        ops = np.array(
+            [out.ops.code(str(links.names[code]) if code >= 0 else "") for code in op[1].tolist()],
+            np.int32,
+        )
         return GraphWork(
             **located(events, rows, links.host[rows], device=links.device[rows]),
             **{key: nodes[key].to_numpy(np.int64) for key in ("graph", "node")},
@@ -164,14 +204,21 @@ class Work:
         )
 
     def _shape_codes(self, rows: Int64s, launch: Int64s) -> tuple[Int64s, Int64s]:
-        block, grid = (_or_launch(self.links.trace.text_arg(key), rows, launch) for key in ("block", "grid"))
+        block, grid = (
+            _or_launch(self.links.trace.text_arg(key), rows, launch) for key in ("block", "grid")
+        )
         return block, grid
 
     @cached_property
     def on_gpu(self) -> Flags:
         """Whether each ran on a GPU, and on no other kind of device."""
         lanes = self.links.trace.lanes
-        return lanes["process"].astype(str).str.startswith("GPU").to_numpy(np.bool_)[self.links.trace.events.lane[self.rows]]
+        return (
+            lanes["process"]
+            .astype(str)
+            .str.startswith("GPU")
+            .to_numpy(np.bool_)[self.links.trace.events.lane[self.rows]]
+        )
 
     @cached_property
     def eligible(self) -> Flags:
@@ -184,7 +231,11 @@ class Work:
         ops = links.ops
         if not len(links.work):
             return np.zeros(0, np.bool_)
-        names = np.fromiter((torchnames.tensor_core_eligible(n) for n in links.trace.names), np.bool_, len(links.trace.names))
+        names = np.fromiter(
+            (torchnames.tensor_core_eligible(n) for n in links.trace.names),
+            np.bool_,
+            len(links.trace.names),
+        )
         flag = names[links.trace.events.name[ops.rows]]
         around = flag.copy()
         above = ops.parent[np.flatnonzero(flag)]
@@ -247,8 +298,13 @@ class Work:
         at = np.flatnonzero(~self.is_kernel)
         rows = self.rows[at]
         first, code = unique_rows(self.name[at], self.direction[at])
-        kind = np.array([out.texts.code(self.transfer_kind(int(at[i]))) for i in first.tolist()], np.int32)
-        pageable = np.array(["pageable" in str(trace.names[self.name[at[i]]]).lower() for i in first.tolist()], np.bool_)
+        kind = np.array(
+            [out.texts.code(self.transfer_kind(int(at[i]))) for i in first.tolist()], np.int32
+        )
+        pageable = np.array(
+            ["pageable" in str(trace.names[self.name[at[i]]]).lower() for i in first.tolist()],
+            np.bool_,
+        )
         size = trace.arg("bytes")[rows]
         if (self.direction[at] >= 0).any():
             size = np.where(self.direction[at] >= 0, trace.arg("size")[rows], size)
@@ -280,7 +336,9 @@ class Work:
         came = np.concatenate([links.work_op[has], np.full(len(alone), -1, np.int64)])
         order = np.lexsort((target, event))
         ops = {
-            column: np.where(at >= 0, links.ops.rows[at], -1) if len(links.ops.rows) else np.full(len(event), -1, np.int64)
+            column: np.where(at >= 0, links.ops.rows[at], -1)
+            if len(links.ops.rows)
+            else np.full(len(event), -1, np.int64)
             for column, at in (("op", op), ("came_of", came))
         }
         return Launches(event=event, host=links.host[event], target=target, **ops).take(order)
@@ -298,8 +356,14 @@ class Work:
         name, width = np.zeros(len(first), np.int32), np.zeros(len(first), np.int64)
         for i, row in enumerate(first.tolist()):
             given = trace.strings[stated[row]] if stated[row] >= 0 else ""
-            name[i] = out.texts.code(given or torchnames.collective_name(str(trace.names[trace.events.name[rows[row]]])))
-            width[i] = torchnames.DTYPE_BYTES.get(trace.strings[dtype[row]].lower(), 0) if dtype[row] >= 0 else 0
+            name[i] = out.texts.code(
+                given or torchnames.collective_name(str(trace.names[trace.events.name[rows[row]]]))
+            )
+            width[i] = (
+                torchnames.DTYPE_BYTES.get(trace.strings[dtype[row]].lower(), 0)
+                if dtype[row] >= 0
+                else 0
+            )
         size = width[code] if len(first) else np.zeros(0, np.int64)
         count = {key: trace.arg(f"{key} msg nelems")[rows] for key in ("In", "Out")}
         moved = {key: np.where((n >= 0) & (size > 0), n * size, -1) for key, n in count.items()}
@@ -318,13 +382,18 @@ class Work:
     def _descriptions(self, rows: Int64s, out: act.Activity) -> Int64s:
         """What the program calls the process group of each: as the event states it, else as the file lists its groups."""
         trace = self.links.trace
-        stated, named = trace.text_arg("Process Group Description")[rows], trace.text_arg("Process Group Name")[rows]
+        stated, named = (
+            trace.text_arg("Process Group Description")[rows],
+            trace.text_arg("Process Group Name")[rows],
+        )
         first, code = unique_rows(self.links.host[rows].astype(np.int64), stated, named)
         found = np.full(len(first), -1, np.int64)
         for i, row in enumerate(first.tolist()):
             said = str(trace.strings[stated[row]]) if stated[row] >= 0 else ""
             if said in ("", UNDESCRIBED) and named[row] >= 0:
-                said = self.process_groups[int(self.links.host[rows[row]])].get(str(trace.strings[named[row]]), "")
+                said = self.process_groups[int(self.links.host[rows[row]])].get(
+                    str(trace.strings[named[row]]), ""
+                )
             found[i] = out.texts.code(said) if said not in ("", UNDESCRIBED) else -1
         return found[code] if len(first) else np.zeros(0, np.int64)
 
@@ -341,14 +410,18 @@ class Work:
         """First start and last end of each device."""
         events = self.links.trace.events
         rows = self.rows
-        return extents(self.links.host[rows], self.links.device[rows], events.start[rows], events.end[rows])
+        return extents(
+            self.links.host[rows], self.links.device[rows], events.start[rows], events.end[rows]
+        )
 
 
 def _kernel_class(name: str, types: str) -> int:
     """What the op's tensors say, unless they say both widths or nothing; then the kernel's name. One that only copies is a copy."""
     if copies.blit(name):
         return act.DEVICE_TO_DEVICE
-    return act.COMPUTE_OF_BITS[torchnames.input_precision(types) or tensorcores.kernel_precision(name)]
+    return act.COMPUTE_OF_BITS[
+        torchnames.input_precision(types) or tensorcores.kernel_precision(name)
+    ]
 
 
 def _or_launch(values: Int64s, rows: Int64s, launch: Int64s) -> Int64s:
@@ -369,7 +442,11 @@ def _dimensions(strings: Sequence[str], code: np.int64) -> str:
         value = ast.literal_eval(strings[int(code)])
     except (ValueError, SyntaxError):
         return ""
-    return ",".join(str(int(v)) for v in value) if isinstance(value, list) and all(isinstance(v, int) for v in value) else ""
+    return (
+        ",".join(str(int(v)) for v in value)
+        if isinstance(value, list) and all(isinstance(v, int) for v in value)
+        else ""
+    )
 
 
 def _occupancy(links: Links, rows: Int64s) -> npt.NDArray[np.float64]:
@@ -400,7 +477,10 @@ def devices(links: Links, stated: Sequence[Sequence[dict[str, object]]]) -> pd.D
     for host, name in enumerate(links.trace.hosts):
         facts = {i: d for d in stated[host] if isinstance(i := d.get("id"), int)}
         mine = used[used["host"] == name]
-        worked = {int(d): str(p).partition(" ")[0] for d, p in zip(mine["device"], mine["process"], strict=True)}
+        worked = {
+            int(d): str(p).partition(" ")[0]
+            for d, p in zip(mine["device"], mine["process"], strict=True)
+        }
         for device in sorted(worked or facts):
             rows.append(_device(name, device, worked.get(device, "GPU"), facts.get(device, {})))
     return pd.DataFrame(rows, columns=act.DEVICES)
@@ -411,18 +491,26 @@ def _device(host: str, device: int, kind: str, facts: dict[str, object]) -> dict
     name = str(facts.get("name") or kind)
     amd = "AMD" in name or "Instinct" in name or "Radeon" in name
     peaks = device_peaks.by_name(name)
-    capability = f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) and not amd else None
+    capability = (
+        f"{major}.{minor}"
+        if isinstance(major, int) and isinstance(minor, int) and not amd
+        else None
+    )
     return {
         "host": host,
         "device": device,
         "kind": kind,
         "name": name,
         "compute_capability": capability,
-        "memory_bytes": facts.get("totalGlobalMem") if isinstance(facts.get("totalGlobalMem"), int) else None,
+        "memory_bytes": facts.get("totalGlobalMem")
+        if isinstance(facts.get("totalGlobalMem"), int)
+        else None,
         # Nsight Systems states it; of Kineto it is known by the name of the device.
         "memory_bytes_per_second": facts.get("memoryBandwidth") or peaks.get("memory", np.nan),
         # Kineto states none.
         "clock_khz": hertz // 1000 if isinstance(hertz := facts.get("clockRate"), int) else None,
         "peak_flops_per_second": peaks.get("float16", np.nan),
-        "cores": facts.get("numSms") if isinstance(facts.get("numSms"), int) else facts.get("maxComputeUnits"),
+        "cores": facts.get("numSms")
+        if isinstance(facts.get("numSms"), int)
+        else facts.get("maxComputeUnits"),
     }

@@ -49,10 +49,19 @@ class Iteration(NamedTuple):
 
 # Numbers of more digits count nothing.
 _N = r"(\d{1,12})"
-_VLLM = re.compile(rf"execute_(?:\d{{1,12}}_)?context_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)_generation_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)\Z")
+_VLLM = re.compile(
+    rf"execute_(?:\d{{1,12}}_)?context_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)_generation_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)\Z"
+)
 _VLLM_OLD = re.compile(rf"execute_new_{_N}_cached_{_N}\Z")
 _SGLANG = re.compile(rf"step\[([A-Z][A-Z_\d]*) bs={_N}((?: \w{{1,12}}=\d{{1,18}})*)\]\Z")
-_SGLANG_MODES = {"EXTEND": PREFILL, "SPLIT_PREFILL": PREFILL, "DECODE": DECODE, "TARGET_VERIFY": DECODE, "MIXED": MIXED, "IDLE": IDLE}
+_SGLANG_MODES = {
+    "EXTEND": PREFILL,
+    "SPLIT_PREFILL": PREFILL,
+    "DECODE": DECODE,
+    "TARGET_VERIFY": DECODE,
+    "MIXED": MIXED,
+    "IDLE": IDLE,
+}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -67,7 +76,9 @@ def _of_vllm(name: str) -> Iteration | None:
     if found := _VLLM.match(name):
         context, context_tokens, generation, generation_tokens = map(int, found.groups())
         kind = (MIXED if generation else PREFILL) if context else DECODE if generation else IDLE
-        return Iteration(kind, context + generation, context, context_tokens, generation, generation_tokens)
+        return Iteration(
+            kind, context + generation, context, context_tokens, generation, generation_tokens
+        )
     if found := _VLLM_OLD.match(name):
         new, cached = map(int, found.groups())
         if cached:

@@ -38,17 +38,32 @@ def find(links: Links, *, batches: bool = True) -> Steps:
 def with_batches(links: Links, steps: Steps) -> Steps:
     """The steps, and the batches that hosts without any asked for."""
     done = set(steps.host.tolist())
-    rest = [_of_host(links, host, batches=True) for host in range(len(links.trace.hosts)) if host not in done]
+    rest = [
+        _of_host(links, host, batches=True)
+        for host in range(len(links.trace.hosts))
+        if host not in done
+    ]
     return Steps.joined([steps, *(part for part in rest if part is not None)])
 
 
 def of_iterations(links: Links, iterations: Placed) -> Steps:
     """The iterations of a loop as steps, with the device work that each launched."""
     rows = np.sort(np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work]))
-    marks = first_events(links.trace, rows if len(rows) else np.arange(len(links.trace.events)), iterations.start)
+    marks = first_events(
+        links.trace, rows if len(rows) else np.arange(len(links.trace.events)), iterations.start
+    )
     start, end, matched = _with_device(links, 0, iterations.start, iterations.end)
     none = np.zeros(len(start), np.int64)
-    found = Steps(none, np.arange(len(start)), marks, start, end, iterations.start, iterations.end, iterations.names)
+    found = Steps(
+        none,
+        np.arange(len(start)),
+        marks,
+        start,
+        end,
+        iterations.start,
+        iterations.end,
+        iterations.names,
+    )
     lost_work.mark(links, 0, found, matched)
     return found
 
@@ -62,8 +77,22 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     notes: list[Note] = []
     where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
     if (engine := serving.find(links, host)) is not None:
-        notes.append(Note("info", f"Steps{where} are the {len(engine.marks):,} iterations of an inference engine, by its {engine.what}."))
-        return of_marks(links, host, engine.marks, engine.begun, engine.done, engines.labels(engine.said), notes, engine.said)
+        notes.append(
+            Note(
+                "info",
+                f"Steps{where} are the {len(engine.marks):,} iterations of an inference engine, by its {engine.what}.",
+            )
+        )
+        return of_marks(
+            links,
+            host,
+            engine.marks,
+            engine.begun,
+            engine.done,
+            engines.labels(engine.said),
+            notes,
+            engine.said,
+        )
     marks = rows[[bool(torchnames.STEP.match(n)) for n in names]] if names else rows
     if len(marks):
         marks = one_thread(links, marks)
@@ -85,7 +114,10 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
                 return None
             start = events.start[turns]
             end = np.append(start[1:], _last_work(links, turns[-1]))
-            what, text = "batch", f"the {len(turns)} batches that the loop requested from its DataLoader"
+            what, text = (
+                "batch",
+                f"the {len(turns)} batches that the loop requested from its DataLoader",
+            )
         marks, labels = turns, [f"{what} {i}" for i in range(len(turns))]
         text = f"The profile has no ProfilerStep{where}: steps are taken from {text}. prof.step() marks them exactly."
         notes.append(Note("info", text))
@@ -130,8 +162,12 @@ def of_marks(
     begun, done = start, end
     start, end, matched = _with_device(links, host, start, end)
     group = np.arange(len(start))
-    if hidden := [name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0]:
-        listed = ", ".join(hidden[:4]) + (f" and {len(hidden) - 4:,} more" if len(hidden) > 4 else "")
+    if hidden := [
+        name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0
+    ]:
+        listed = ", ".join(hidden[:4]) + (
+            f" and {len(hidden) - 4:,} more" if len(hidden) > 4 else ""
+        )
         one = len(hidden) == 1
         ended = "ended while the device was still running the previous one, and launched nothing that ran later"
         if not (links.host[links.work] == host).any():
@@ -145,7 +181,10 @@ def of_marks(
             )
         )
     # One iteration may have a tenth of the work of another, unless they are alike.
-    alike = np.array([i for i, one in enumerate(iterations) if one == iterations[-1]] if iterations else group, np.int64)
+    alike = np.array(
+        [i for i, one in enumerate(iterations) if one == iterations[-1]] if iterations else group,
+        np.int64,
+    )
     cut, last = by_work(matched[alike])
     cut = len(group) - int(alike[-cut]) if cut else 0
     if not cut:
@@ -153,10 +192,28 @@ def of_marks(
         cut = int(bool(last))
     if cut:
         text = f"The last step{where} was" if cut == 1 else f"The last {cut} steps{where} were"
-        notes.append(Note("warning", f"{text} cut off by the end of the recording ({last}): shown, but not averaged."))
+        notes.append(
+            Note(
+                "warning",
+                f"{text} cut off by the end of the recording ({last}): shown, but not averaged.",
+            )
+        )
     last_ones = {(host, int(g)) for g in group[len(group) - cut :]}
     said = {(host, i): one for i, one in enumerate(iterations)}
-    found = Steps(np.full(len(start), host), group, marks, start, end, begun, done, labels, last_ones, set(), notes, said)
+    found = Steps(
+        np.full(len(start), host),
+        group,
+        marks,
+        start,
+        end,
+        begun,
+        done,
+        labels,
+        last_ones,
+        set(),
+        notes,
+        said,
+    )
     lost_work.mark(links, host, found, matched)
     return found
 
@@ -175,7 +232,11 @@ def _runs_on(links: Links, host: int, marks: Int64s, begun: Int64s, done: Int64s
     rows = rows[(links.host[rows] == host) & ~np.isin(rows, marks)]
     last = int(events.end[rows].max(initial=int(begun[-1])))
     idle = int(done[-1]) - last
-    return f"its marker goes on for {wording.millis(idle / 1e9)} after its last work" if 2 * idle > length[-1] else ""
+    return (
+        f"its marker goes on for {wording.millis(idle / 1e9)} after its last work"
+        if 2 * idle > length[-1]
+        else ""
+    )
 
 
 def one_thread(links: Links, rows: Int64s) -> Int64s:
@@ -217,7 +278,9 @@ def _last_work(links: Links, mark: int) -> int:
     return int(events.end[rows[events.lane[rows] == events.lane[mark]]].max())
 
 
-def _with_device(links: Links, host: int, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def _with_device(
+    links: Links, host: int, start: Int64s, end: Int64s
+) -> tuple[Int64s, Int64s, Int64s]:
     """Steps stretched over the device work launched in them, and how many events of it each has."""
     events, work = links.trace.events, links.work
     mine = np.flatnonzero((links.host[work] == host) & ~links.earlier)
@@ -252,7 +315,12 @@ def by_work(matched: Int64s) -> tuple[int, str]:
         last -= 1
     # A loop whose steps shrink all the way down says nothing about its end.
     cut = len(matched) - last if last > 1 else 0
-    return cut, f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the previous step" if cut else ""
+    return (
+        cut,
+        f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the previous step"
+        if cut
+        else "",
+    )
 
 
 def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
@@ -279,7 +347,10 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
     count = high - low
     seen = names[low[-1] : high[-1]]
     n = len(seen)
-    if not n or any(np.array_equal(names[low[i] : high[i]], seen) for i in np.flatnonzero(count[:-1] == n).tolist()):
+    if not n or any(
+        np.array_equal(names[low[i] : high[i]], seen)
+        for i in np.flatnonzero(count[:-1] == n).tolist()
+    ):
         return ""
     # Two steps before it are evidence; of a single one at least a fifth must be missing.
     before = range(max(0, len(marks) - 3), len(marks) - 1)
@@ -287,4 +358,8 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
         return ""
     if len(before) == 1 and n >= WHOLE_STEP * count[-2]:
         return ""
-    return f"it ran the first {n:,} of the previous step's {count[-2]:,} ops" if n > 1 else "it ran only the first op of the previous step"
+    return (
+        f"it ran the first {n:,} of the previous step's {count[-2]:,} ops"
+        if n > 1
+        else "it ran only the first op of the previous step"
+    )

@@ -85,16 +85,27 @@ def captures(links: Launched) -> list[Capture]:
     rows, begin, end = links.captures
     if not len(rows):
         return []
-    ends = [found is not None and found[1] == "End" for found in (torchnames.CAPTURE.match(str(name)) for name in trace.names)]
+    ends = [
+        found is not None and found[1] == "End"
+        for found in (torchnames.CAPTURE.match(str(name)) for name in trace.names)
+    ]
     is_end = np.array(ends, np.bool_)[events.name]
     whole = ~is_end[rows] & np.isin(end, events.end[links.calls[is_end[links.calls]]])
-    kinds = np.array([_KIND.get(torchnames.call_kind(str(name)), 0) for name in trace.names], np.int64)
+    kinds = np.array(
+        [_KIND.get(torchnames.call_kind(str(name)), 0) for name in trace.names], np.int64
+    )
     taken = links.calls[links.captured]
     op = links.call_op[links.captured]
     stated = trace.text_arg("kernel", taken)
     out = []
-    for row, first, last in zip(rows[whole].tolist(), begin[whole].tolist(), end[whole].tolist(), strict=True):
-        mine = np.flatnonzero((links.host[taken] == links.host[row]) & (events.start[taken] >= first) & (events.start[taken] < last))
+    for row, first, last in zip(
+        rows[whole].tolist(), begin[whole].tolist(), end[whole].tolist(), strict=True
+    ):
+        mine = np.flatnonzero(
+            (links.host[taken] == links.host[row])
+            & (events.start[taken] >= first)
+            & (events.start[taken] < last)
+        )
         mine = mine[np.argsort(events.start[taken[mine]], kind="stable")]
         calls = taken[mine]
         lanes = events.lane[calls]
@@ -102,12 +113,29 @@ def captures(links: Launched) -> list[Capture]:
         # A graph within the graph has nodes of its own, and calls at the same time have no order.
         if not len(calls) or at_once.any() or (kinds[events.name[calls]] == 0).any():
             continue
-        ops = ["" if at < 0 else str(trace.names[events.name[links.ops.rows[at]]]) for at in op[mine].tolist()]
-        kernels = [
-            trace.strings[code] if code >= 0 else name if name.startswith("triton_") and kind == KERNEL else ""
-            for code, name, kind in zip(stated[mine].tolist(), ops, kinds[events.name[calls]].tolist(), strict=True)
+        ops = [
+            "" if at < 0 else str(trace.names[events.name[links.ops.rows[at]]])
+            for at in op[mine].tolist()
         ]
-        out.append(Capture(kinds[events.name[calls]].tolist(), kernels, host=int(links.host[row]), end_ps=last, calls=calls))
+        kernels = [
+            trace.strings[code]
+            if code >= 0
+            else name
+            if name.startswith("triton_") and kind == KERNEL
+            else ""
+            for code, name, kind in zip(
+                stated[mine].tolist(), ops, kinds[events.name[calls]].tolist(), strict=True
+            )
+        ]
+        out.append(
+            Capture(
+                kinds[events.name[calls]].tolist(),
+                kernels,
+                host=int(links.host[row]),
+                end_ps=last,
+                calls=calls,
+            )
+        )
     return out
 
 
@@ -142,7 +170,10 @@ class Graphs:
         """int64[r]: positions in `links.work` of what replays ran."""
         links = self.links
         launched = np.zeros(len(links.work), np.bool_)
-        graph = np.array([torchnames.call_kind(str(name)) == torchnames.GRAPH for name in links.trace.names], np.bool_)
+        graph = np.array(
+            [torchnames.call_kind(str(name)) == torchnames.GRAPH for name in links.trace.names],
+            np.bool_,
+        )
         known = links.launch >= 0
         launched[known] = graph[links.trace.events.name[links.launch[known]]]
         return np.flatnonzero(launched | (self._stated_node > 0))
@@ -167,13 +198,22 @@ class Graphs:
             self._by_order(unstated, replay, events.name[work], events.start[work], graph, node)
         keys = pd.DataFrame({"host": host, "graph": graph, "node": node})
         keys["stated"] = self._stated_node[self.at] > 0
-        of = np.asarray(keys.groupby(["host", "stated", "graph", "node"], sort=True).ngroup(), np.int64)
+        of = np.asarray(
+            keys.groupby(["host", "stated", "graph", "node"], sort=True).ngroup(), np.int64
+        )
         first = np.full(int(of.max(initial=-1)) + 1, -1, np.int64)
         first[of[::-1]] = np.arange(len(of))[::-1]
         return keys.iloc[first].assign(at=self.at[first]).reset_index(drop=True), of, replay
 
     @staticmethod
-    def _by_order(rows: Int64s, replay: Int64s, name: npt.NDArray[np.int32], start: Int64s, graph: Int64s, node: Int64s) -> None:
+    def _by_order(
+        rows: Int64s,
+        replay: Int64s,
+        name: npt.NDArray[np.int32],
+        start: Int64s,
+        graph: Int64s,
+        node: Int64s,
+    ) -> None:
         """Numbers graphs and nodes that the file does not: replays of the same kernels in the same order are of one graph."""
         order = rows[np.lexsort((start[rows], replay[rows]))]
         seen: dict[bytes, int] = {}
@@ -230,10 +270,20 @@ class Graphs:
             work = links.work[nodes["at"].to_numpy()[rows]]
             kernels = [str(name) for name in names[events.name[work]]]
             # AMD's runtime has kernels that do what was captured as a copy or a fill.
-            of_kernels = [(FILL if "fill" in name else COPY) if copies.blit(name) else KERNEL for name in kernels]
-            kinds = [of if kind == KERNEL else kind for kind, of in zip(links.kind[work].tolist(), of_kernels, strict=True)]
+            of_kernels = [
+                (FILL if "fill" in name else COPY) if copies.blit(name) else KERNEL
+                for name in kernels
+            ]
+            kinds = [
+                of if kind == KERNEL else kind
+                for kind, of in zip(links.kind[work].tolist(), of_kernels, strict=True)
+            ]
             begun = begins[rows].min()
-            fitting = [one for one in own if one.host == host and one.end_ps <= begun and one.fits(kinds, kernels)]
+            fitting = [
+                one
+                for one in own
+                if one.host == host and one.end_ps <= begun and one.fits(kinds, kernels)
+            ]
             fitting = fitting or [one for one in self._given if one.fits(kinds, kernels)]
             if not fitting:
                 counts["unknown"] += 1
@@ -244,7 +294,9 @@ class Graphs:
                 counts["captured"] += 1
                 continue
             for row, each in zip(rows.tolist(), zip(*said, strict=True), strict=True):
-                origins[row] = Origin(*(texts[0] if len(set(texts)) == 1 else "" for texts in zip(*each, strict=True)))
+                origins[row] = Origin(
+                    *(texts[0] if len(set(texts)) == 1 else "" for texts in zip(*each, strict=True))
+                )
             counts["captured" if any(origins[row].op for row in rows.tolist()) else "several"] += 1
         return call, origins, counts
 
@@ -290,12 +342,16 @@ class Graphs:
         trace, rows = self.links.trace, self.links.work[self.at]
         stated = self._stated_node[self.at] > 0
         keys = [key for key in (*NAMES, *MODULES) if key in trace.args]
-        told = np.stack([self.node, *(np.where(stated, trace.text_arg(key, rows=rows), -1) for key in keys)])
+        told = np.stack(
+            [self.node, *(np.where(stated, trace.text_arg(key, rows=rows), -1) for key in keys)]
+        )
         cases, case = np.unique(told, axis=1, return_inverse=True)
         known_as = {Said(): 0}
         places = []
         for node, *codes in cases.T.tolist():
-            texts = {key: trace.strings[code] for key, code in zip(keys, codes, strict=True) if code >= 0}
+            texts = {
+                key: trace.strings[code] for key, code in zip(keys, codes, strict=True) if code >= 0
+            }
             name = next((texts[key] for key in NAMES if key in texts), of_node[node].name)
             module = next((texts[key] for key in MODULES if key in texts), of_node[node].module)
             places.append(known_as.setdefault(Said(name, module), len(known_as)))
@@ -310,7 +366,11 @@ class Graphs:
     def _beside(self) -> tuple[list[Said], int]:
         """What files beside the trace say of each of `nodes`, and `strangers`."""
         nodes = self.nodes
-        host, node, stated = nodes["host"].tolist(), nodes["node"].tolist(), nodes["stated"].tolist()
+        host, node, stated = (
+            nodes["host"].tolist(),
+            nodes["node"].tolist(),
+            nodes["stated"].tolist(),
+        )
         ran = {(of, one) for of, one, known in zip(host, node, stated, strict=True) if known}
         replayed = {(of, one >> 32) for of, one in ran}
         lacks = {
@@ -320,7 +380,9 @@ class Graphs:
             if (of, one >> 32) in replayed and (of, one) not in ran
         }
         out = [
-            self._annotations.get(of, {}).get(one, Said()) if known and (of, one >> 32) not in lacks else Said()
+            self._annotations.get(of, {}).get(one, Said())
+            if known and (of, one >> 32) not in lacks
+            else Said()
             for of, one, known in zip(host, node, stated, strict=True)
         ]
         return out, len(lacks)

@@ -25,7 +25,9 @@ class Hosts:
         self.trace = trace
         several = trace.metadata.get("hosts")
         others = several if isinstance(several, dict) else {}
-        self.facts: list[Facts] = [_mapping(others[name]) if name in others else trace.metadata for name in trace.hosts]
+        self.facts: list[Facts] = [
+            _mapping(others[name]) if name in others else trace.metadata for name in trace.hosts
+        ]
         self.files = list(trace.hosts)
         self._rename()
 
@@ -51,19 +53,36 @@ class Hosts:
             listed = _mapping(facts.get("distributedInfo")).get("pg_config")
             groups = [_mapping(group) for group in listed] if isinstance(listed, list) else []
             named = {str(group.get("pg_name", "")): group.get("pg_desc") for group in groups}
-            out.append({name: said for name, said in named.items() if isinstance(said, str) and said not in ("", UNDESCRIBED)})
+            out.append(
+                {
+                    name: said
+                    for name, said in named.items()
+                    if isinstance(said, str) and said not in ("", UNDESCRIBED)
+                }
+            )
         return out
 
     @cached_property
     def device_properties(self) -> list[list[Facts]]:
         """`deviceProperties` of each file."""
-        return [[_mapping(d) for d in p] if isinstance(p := f.get("deviceProperties"), list) else [] for f in self.facts]
+        return [
+            [_mapping(d) for d in p] if isinstance(p := f.get("deviceProperties"), list) else []
+            for f in self.facts
+        ]
 
     @cached_property
     def amd(self) -> list[bool]:
         """Whether the devices of each file are AMD's."""
         return [
-            any(key in f for key in ("hip_runtime_version", "roctracer_version", "rocprofiler_version", "hip_driver_version"))
+            any(
+                key in f
+                for key in (
+                    "hip_runtime_version",
+                    "roctracer_version",
+                    "rocprofiler_version",
+                    "hip_driver_version",
+                )
+            )
             or any(str(d.get("name", "")).startswith("AMD") for d in devices)
             for f, devices in zip(self.facts, self.device_properties, strict=True)
         ]
@@ -74,7 +93,9 @@ class Hosts:
         for name, facts in zip(self.trace.hosts, self.facts, strict=True):
             for level in ("WARNING", "ERROR"):
                 found = facts.get(level)
-                for line in found if isinstance(found, list) else [found] if isinstance(found, str) else []:
+                for line in (
+                    found if isinstance(found, list) else [found] if isinstance(found, str) else []
+                ):
                     if line is not None:
                         out.append((name, str(line)))
         return out
@@ -82,7 +103,11 @@ class Hosts:
     def identical(self) -> dict[str, list[str]]:
         """Files with the same events as another: the copies of each, by its name."""
         events = self.trace.events
-        of_lane = self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}).to_numpy(np.int64)
+        of_lane = (
+            self.trace.lanes["host"]
+            .map({h: i for i, h in enumerate(self.trace.hosts)})
+            .to_numpy(np.int64)
+        )
         host: Int64s = np.asarray(of_lane[events.lane], np.int64)
         seen: dict[tuple[int, ...], str] = {}
         out: dict[str, list[str]] = {}
@@ -103,11 +128,20 @@ class Hosts:
     def _rename(self) -> None:
         trace = self.trace
         ranks = self.ranks
-        names = [f"rank {r}" if r is not None and ranks.count(r) == 1 else h for h, r in zip(trace.hosts, ranks, strict=True)]
+        names = [
+            f"rank {r}" if r is not None and ranks.count(r) == 1 else h
+            for h, r in zip(trace.hosts, ranks, strict=True)
+        ]
         # A rank that several files claim keeps the names of the files, or nobody could tell them apart.
-        names = [f"rank {r}, {h}" if r is not None and ranks.count(r) > 1 else n for n, h, r in zip(names, trace.hosts, ranks, strict=True)]
+        names = [
+            f"rank {r}, {h}" if r is not None and ranks.count(r) > 1 else n
+            for n, h, r in zip(names, trace.hosts, ranks, strict=True)
+        ]
         # A file may be called as the rank of another: two hosts of one name would be one host.
-        names = [f"{n}, {h}" if names.count(n) > 1 and n != h else n for n, h in zip(names, trace.hosts, strict=True)]
+        names = [
+            f"{n}, {h}" if names.count(n) > 1 and n != h else n
+            for n, h in zip(names, trace.hosts, strict=True)
+        ]
         table = dict(zip(trace.hosts, names, strict=True))
         trace.lanes["host"] = trace.lanes["host"].map(table)
         for plane in trace.planes:

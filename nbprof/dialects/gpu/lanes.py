@@ -20,7 +20,22 @@ from nbprof.dialects import around, sides, torchnames
 
 Kinds = npt.NDArray[np.uint8]
 
-UNKNOWN, OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL, DEVICE_NOTE, SYNC, MEMORY, OVERHEAD, WINDOW, SAMPLED = range(14)
+(
+    UNKNOWN,
+    OP,
+    ANNOTATION,
+    PYTHON,
+    CALL,
+    KERNEL,
+    COPY,
+    FILL,
+    DEVICE_NOTE,
+    SYNC,
+    MEMORY,
+    OVERHEAD,
+    WINDOW,
+    SAMPLED,
+) = range(14)
 
 _CATEGORY = {
     "cpu_op": OP,
@@ -83,7 +98,9 @@ def kinds(trace: Trace) -> Kinds:
     for code in seen.tolist():
         table[code] = category(trace.strings[code]) if code >= 0 else UNKNOWN
     out = table[codes]
-    by_name = np.fromiter((torchnames.is_annotation(n) for n in trace.names), np.bool_, len(trace.names))
+    by_name = np.fromiter(
+        (torchnames.is_annotation(n) for n in trace.names), np.bool_, len(trace.names)
+    )
     if by_name.any():
         out[(out == OP) & by_name[trace.events.name]] = ANNOTATION
     moved = np.flatnonzero([n == torchnames.MTIA_COPY for n in trace.names])
@@ -104,16 +121,22 @@ def kinds(trace: Trace) -> Kinds:
 def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
     """Finds the device work of categories that no list has: what lies in the process of a device, or states its device and stream."""
     lanes = trace.lanes
-    on_device = np.array([bool(_DEVICE.match(label)) for label in _texts(lanes, "labels")], np.bool_)[trace.events.lane]
+    on_device = np.array(
+        [bool(_DEVICE.match(label)) for label in _texts(lanes, "labels")], np.bool_
+    )[trace.events.lane]
     on_device |= (trace.arg("device") >= 0) & (trace.arg("stream") >= 0)
-    rows = np.flatnonzero(on_device & (kind == UNKNOWN) & (codes >= 0) & (trace.events.duration > 0))
+    rows = np.flatnonzero(
+        on_device & (kind == UNKNOWN) & (codes >= 0) & (trace.events.duration > 0)
+    )
     for code in pd.unique(codes[rows]).tolist():
         mine = rows[codes[rows] == code]
         cat = trace.strings[code].lower()
         stated = next((found for pattern, found in _OTHER_VENDORS if pattern.search(cat)), None)
         for name in pd.unique(trace.events.name[mine]).tolist():
             moves = copies.kind(str(trace.names[name]))
-            kind[mine[trace.events.name[mine] == name]] = stated or (FILL if moves == copies.FILL else COPY if moves else KERNEL)
+            kind[mine[trace.events.name[mine] == name]] = stated or (
+                FILL if moves == copies.FILL else COPY if moves else KERNEL
+            )
 
 
 class Nested(Events):
@@ -154,7 +177,9 @@ def split(trace: Trace, kind: Kinds) -> Kinds:
 def _main_kind(trace: Trace, kind: Kinds) -> Int64s:
     """int64[lanes]: the kind that most events of each lane have; -1 for a lane without events."""
     width = 16
-    counts = np.bincount(trace.events.lane.astype(np.int64) * width + kind, minlength=len(trace.lanes) * width).reshape(-1, width)
+    counts = np.bincount(
+        trace.events.lane.astype(np.int64) * width + kind, minlength=len(trace.lanes) * width
+    ).reshape(-1, width)
     return np.where(counts.sum(axis=1) > 0, counts.argmax(axis=1), -1)
 
 
@@ -167,16 +192,27 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
     side_of = lanes["side"].tolist()
     # Python frames may lie under a process number of their own, 0; the program is where ops, annotations and calls are.
     working = (lanes["side"] == HOST).to_numpy() & np.isin(main, (OP, ANNOTATION, CALL))
-    programs = set(zip(lanes["host"][working], np.array(_texts(lanes, "pid"), object)[working], strict=True))
+    programs = set(
+        zip(lanes["host"][working], np.array(_texts(lanes, "pid"), object)[working], strict=True)
+    )
     rows: list[tuple[str, int, str, str, str, tuple[int, ...]]] = []
-    threads = zip(lanes["host"], _texts(lanes, "pid"), _texts(lanes, "tid"), _texts(lanes, "thread"), _texts(lanes, "labels"), strict=True)
+    threads = zip(
+        lanes["host"],
+        _texts(lanes, "pid"),
+        _texts(lanes, "tid"),
+        _texts(lanes, "thread"),
+        _texts(lanes, "labels"),
+        strict=True,
+    )
     for i, (host, pid, tid, thread, label) in enumerate(threads):
         side = side_of[i]
         if side == HOST:
             note = ""
             if main[i] == SAMPLED:
                 # What was seen of a thread from outside is no work beside what the thread itself did.
-                main_one = tid.startswith("main thread") and ((host, pid) in programs or not programs)
+                main_one = tid.startswith("main thread") and (
+                    (host, pid) in programs or not programs
+                )
                 name = tid if main_one else tid.replace("main thread", f"thread {pid}")
                 rows.append(("derived", -1, pid, name, "", (1, 0, 0 if main_one else 1, i)))
                 continue
@@ -184,33 +220,71 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
             if main[i] in (OVERHEAD, WINDOW, -1) or not (program or pid.lstrip("-").isdigit()):
                 process, name, rank = "Profiler", _profiler(int(main[i])), (2, 0, 0, i)
             else:
-                process, name, note = pid, *_thread(pid if (host, pid) in programs or not programs else "", tid, thread)
+                process, name, note = (
+                    pid,
+                    *_thread(pid if (host, pid) in programs or not programs else "", tid, thread),
+                )
                 rank = (1, 0, 0 if name == "main thread" else 1, i)
             rows.append(("host", -1, process, name, note, rank))
             continue
         if side == AROUND:
             name, _ = _thread(pid, tid, thread)
-            rows.append(("derived", -1, pid, name, around.NOTE, (1, 0, 0 if name == "main thread" else 1, i)))
+            rows.append(
+                (
+                    "derived",
+                    -1,
+                    pid,
+                    name,
+                    around.NOTE,
+                    (1, 0, 0 if name == "main thread" else 1, i),
+                )
+            )
             continue
-        device = int(stated[first[i]]) if first[i] < len(stated) and stated[first[i]] >= 0 else _number(pid)
+        device = (
+            int(stated[first[i]])
+            if first[i] < len(stated) and stated[first[i]] >= 0
+            else _number(pid)
+        )
         family = _DEVICE.match(label)
         stream = _number(re.sub(r"\D", "", tid))
         # Threads of an MTIA are no streams by number: "Stream 1 FW", "DMA_REQUEST". Recorders below HIP know queues.
-        own = thread if (family and family.group(1) == "MTIA") or thread.startswith(_NO_STREAMS) else ""
-        name = {STREAM: own or f"Stream {stream}", NOTES: f"Annotations of stream {stream}", SYNCS: f"Waits of stream {stream}"}[side]
+        own = (
+            thread
+            if (family and family.group(1) == "MTIA") or thread.startswith(_NO_STREAMS)
+            else ""
+        )
+        name = {
+            STREAM: own or f"Stream {stream}",
+            NOTES: f"Annotations of stream {stream}",
+            SYNCS: f"Waits of stream {stream}",
+        }[side]
         unnamed = "GPU" if category(_text_at(trace, "cat", first[i])) else "Device"
         lane_kind = "device" if side == STREAM else "derived"
         order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
         note = ""
         if side == STREAM and first[i] < len(stated):
             kernels = main[i] == KERNEL
-            collective = kernels and torchnames.is_collective(str(trace.names[trace.events.name[first[i]]]))
+            collective = kernels and torchnames.is_collective(
+                str(trace.names[trace.events.name[first[i]]])
+            )
             note = "collectives" if collective else "compute" if kernels else "copies"
-        rows.append((lane_kind, device, f"{family.group(1) if family else unnamed} {device}", name, note, order))
+        rows.append(
+            (
+                lane_kind,
+                device,
+                f"{family.group(1) if family else unnamed} {device}",
+                name,
+                note,
+                order,
+            )
+        )
     several = len({pid for _, pid in programs}) > 1 and len(programs) > len(trace.hosts)
     lanes["kind"] = [r[0] for r in rows]
     lanes["device"] = np.array([r[1] for r in rows], np.int64)
-    lanes["process"] = [(f"Process {r[2]}" if several else "Host") if r[1] < 0 and r[2] != "Profiler" else r[2] for r in rows]
+    lanes["process"] = [
+        (f"Process {r[2]}" if several else "Host") if r[1] < 0 and r[2] != "Profiler" else r[2]
+        for r in rows
+    ]
     lanes["thread"] = [r[3] for r in rows]
     lanes["note"] = [r[4] for r in rows]
     place = {i: n for n, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][5]))}
@@ -218,12 +292,20 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
 
 
 def _texts(lanes: pd.DataFrame, column: str) -> list[str]:
-    return [str(v) if isinstance(v, (str, int)) else "" for v in lanes[column]] if column in lanes.columns else [""] * len(lanes)
+    return (
+        [str(v) if isinstance(v, (str, int)) else "" for v in lanes[column]]
+        if column in lanes.columns
+        else [""] * len(lanes)
+    )
 
 
 def _text_at(trace: Trace, arg: str, row: int) -> str:
     """The text of an arg of one event; empty where it has none."""
-    return "".join(trace.texts(trace.text_arg(arg, np.array([row], np.int64)))) if row < len(trace.events) else ""
+    return (
+        "".join(trace.texts(trace.text_arg(arg, np.array([row], np.int64))))
+        if row < len(trace.events)
+        else ""
+    )
 
 
 def _number(text: str) -> int:

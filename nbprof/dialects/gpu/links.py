@@ -18,7 +18,20 @@ from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import engines
 from nbprof.dialects.gpu.captures import Capture, Originate
 from nbprof.dialects.gpu.graphs import Graphs
-from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, HOST, KERNEL, NOTES, OP, SLACK_PS, STREAM, Kinds
+from nbprof.dialects.gpu.lanes import (
+    ANNOTATION,
+    CALL,
+    COPY,
+    DEVICE_NOTE,
+    FILL,
+    HOST,
+    KERNEL,
+    NOTES,
+    OP,
+    SLACK_PS,
+    STREAM,
+    Kinds,
+)
 from nbprof.dialects.gpu.nest import Nest
 from nbprof.formats.chrome.graph_annotations import Said
 
@@ -60,7 +73,9 @@ class Links:
     @cached_property
     def lane_host(self) -> Int32s:
         """int32[lanes]: index into `trace.hosts`."""
-        return np.asarray(self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}), np.int32)
+        return np.asarray(
+            self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}), np.int32
+        )
 
     @cached_property
     def host(self) -> Int32s:
@@ -93,7 +108,14 @@ class Links:
     def step_names(self) -> Flags:
         """bool[names]: names of step markers."""
         names = self.trace.names
-        return np.fromiter((bool(torchnames.STEP.match(n)) or engines.annotated(str(n)) is not None for n in names), np.bool_, len(names))
+        return np.fromiter(
+            (
+                bool(torchnames.STEP.match(n)) or engines.annotated(str(n)) is not None
+                for n in names
+            ),
+            np.bool_,
+            len(names),
+        )
 
     @cached_property
     def work(self) -> Int64s:
@@ -125,7 +147,11 @@ class Links:
         """int64[w]: the call that launched each piece of device work, -1. One graph launch has many kernels."""
         calls = self.calls[self.correlation[self.calls] >= 0]
         at = _look_up(self._key(self.correlation, calls), self._key(self.correlation, self.work))
-        return np.where(at >= 0, calls[at], -1) if len(calls) else np.full(len(self.work), -1, np.int64)
+        return (
+            np.where(at >= 0, calls[at], -1)
+            if len(calls)
+            else np.full(len(self.work), -1, np.int64)
+        )
 
     @cached_property
     def earlier(self) -> Flags:
@@ -148,7 +174,11 @@ class Links:
             linked = bool((self.launch[on_host] >= 0).any())
             lowest = int(idents[idents >= 0].min()) if linked else -1
             before = events.start[self.work] < events.start[known[self.host[known] == host]].min()
-            out |= on_host & (self.launch < 0) & np.where((given >= 0) & linked, given < lowest, before)
+            out |= (
+                on_host
+                & (self.launch < 0)
+                & np.where((given >= 0) & linked, given < lowest, before)
+            )
         return out & ~self._after_launched
 
     @property
@@ -167,8 +197,13 @@ class Links:
         Begin and end need not be calls of one thread. Captures of a host that overlap are one; one that never ends lasts to the end of the
         host's calls.
         """
-        events, names = self.trace.events, [torchnames.CAPTURE.match(str(name)) for name in self.trace.names]
-        sign = np.array([0 if found is None else 1 if found[1] == "Begin" else -1 for found in names], np.int64)
+        events, names = (
+            self.trace.events,
+            [torchnames.CAPTURE.match(str(name)) for name in self.trace.names],
+        )
+        sign = np.array(
+            [0 if found is None else 1 if found[1] == "Begin" else -1 for found in names], np.int64
+        )
         rows = self.calls[sign[events.name[self.calls]] != 0]
         out: list[tuple[int, int, int]] = []
         for host in np.unique(self.host[rows]).tolist():
@@ -184,7 +219,9 @@ class Links:
             low = ([(int(mine[0]), int(events.start[own].min()))] if before else []) + [
                 (int(mine[i]), int(events.start[mine[i]])) for i in begins
             ]
-            high = [int(events.end[mine[i]]) for i in ends] + ([int(events.end[own].max())] if opened[-1] else [])
+            high = [int(events.end[mine[i]]) for i in ends] + (
+                [int(events.end[own].max())] if opened[-1] else []
+            )
             out += [(row, start, end) for (row, start), end in zip(low, high, strict=True)]
         columns = np.array(out, np.int64).reshape(-1, 3)
         return columns[:, 0], columns[:, 1], columns[:, 2]
@@ -200,7 +237,9 @@ class Links:
         rows, start, end = self.captures
         if not len(rows):
             return out
-        names = [torchnames.call_kind(str(name)) in torchnames.STARTS_WORK for name in self.trace.names]
+        names = [
+            torchnames.call_kind(str(name)) in torchnames.STARTS_WORK for name in self.trace.names
+        ]
         starts = np.array(names, np.bool_)[self.trace.events.name[self.calls]]
         starts[np.searchsorted(self.calls, self.launch[self.launch >= 0])] = False
         time, host = self.trace.events.start[self.calls], self.host[self.calls]
@@ -213,7 +252,9 @@ class Links:
         value = ident[rows]
         if len(self.trace.hosts) == 1:
             return value
-        return np.where((value >= 0) & (value < 1 << 48), value + (self.host[rows].astype(np.int64) << 48), -1)
+        return np.where(
+            (value >= 0) & (value < 1 << 48), value + (self.host[rows].astype(np.int64) << 48), -1
+        )
 
     @cached_property
     def call_op(self) -> Int64s:
@@ -229,7 +270,11 @@ class Links:
         # Some recorders write the correlation id there, which may by chance be the id of some op: time and thread decide.
         events = self.trace.events
         time = events.start[rows]
-        within = (at >= 0) & (ops.start[at] <= time + SLACK_PS) & (events.end[ops.rows][at] + SLACK_PS >= time)
+        within = (
+            (at >= 0)
+            & (ops.start[at] <= time + SLACK_PS)
+            & (events.end[ops.rows][at] + SLACK_PS >= time)
+        )
         return np.where(within & ((ops.lane[at] == events.lane[rows]) | (around < 0)), at, around)
 
     @cached_property
@@ -273,14 +318,27 @@ class Links:
         out = np.full(len(which), -1, np.int64)
         if flows is None or not len(flows.phase):
             return out
-        names = [c for c in np.unique(flows.category).tolist() if c >= 0 and self.trace.strings[c] in _LAUNCH_FLOWS]
+        names = [
+            c
+            for c in np.unique(flows.category).tolist()
+            if c >= 0 and self.trace.strings[c] in _LAUNCH_FLOWS
+        ]
         # Ids that are no numbers are no correlation ids.
-        begins = np.flatnonzero((flows.phase == 0) & np.isin(flows.category, names) & (flows.id >= 0) & (flows.id < 1 << 48))
+        begins = np.flatnonzero(
+            (flows.phase == 0)
+            & np.isin(flows.category, names)
+            & (flows.id >= 0)
+            & (flows.id < 1 << 48)
+        )
         if not len(begins):
             return out
         lanes = self.trace.lanes
         # A flow knows its row; the first lane of a row is its host side, where there is one.
-        lane_of_row = {int(r): i for i, (r, s) in enumerate(zip(lanes["row"], lanes["side"], strict=True)) if s == HOST}
+        lane_of_row = {
+            int(r): i
+            for i, (r, s) in enumerate(zip(lanes["row"], lanes["side"], strict=True))
+            if s == HOST
+        }
         lane = np.array([lane_of_row.get(r, -1) for r in flows.lane[begins].tolist()], np.int32)
         begins, lane = begins[lane >= 0], lane[lane >= 0]
         several = len(self.trace.hosts) > 1
@@ -327,7 +385,9 @@ class Links:
                 added.extend([] if len(at) else [text])
             return known[text]
 
-        of_node = np.array([code(origin.op) if origin.op else -1 for origin in graphs.origin], np.int64)
+        of_node = np.array(
+            [code(origin.op) if origin.op else -1 for origin in graphs.origin], np.int64
+        )
         out = of_node[graphs.node] if len(graphs.at) else np.zeros(0, np.int64)
         said, texts = graphs.annotated
         noted = np.array([code(one.name) if one.name else -1 for one in texts], np.int64)[said]
@@ -337,7 +397,11 @@ class Links:
     def names(self) -> npt.NDArray[np.object_]:
         """object[...]: the names of the trace, and behind them those that only `work_name` has."""
         added = self._node_names[1]
-        return np.concatenate([self.trace.names, np.array(added, object)]) if added else self.trace.names
+        return (
+            np.concatenate([self.trace.names, np.array(added, object)])
+            if added
+            else self.trace.names
+        )
 
     def _by_device_note(self, which: Int64s) -> Int64s:
         """Name code of the innermost annotation that the device shows around work, -1."""

@@ -49,7 +49,11 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     if complete.any() or 2 * lost.sum() > launched.sum():
         steps.lost |= {(host, int(group)) for group in steps.group[missing]}
     where = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
-    averaged = "shown, but not averaged" if complete.any() else "no step is complete, so averages are of these"
+    averaged = (
+        "shown, but not averaged"
+        if complete.any()
+        else "no step is complete, so averages are of these"
+    )
     if lacking.any():
         text = (
             f"{wording.plural(int(lacking.sum()), 'step')}{where} lost device work, {lost[lacking].sum():,} of {launched[lacking].sum():,} "
@@ -57,7 +61,9 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
         )
         if after.any():
             verb = "is" if after.sum() == 1 else "are"
-            text += f" Nor {verb} {_named(steps, after)}: it is unknown when the previous work ended."
+            text += (
+                f" Nor {verb} {_named(steps, after)}: it is unknown when the previous work ended."
+            )
         steps.notes.append(Note("warning", text))
     if silent.any():
         text = (
@@ -70,8 +76,15 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
 def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
     """How many launches of kernels and graphs each step has, and how many of them have no device work."""
     events, calls = links.trace.events, links.calls
-    kinds = [torchnames.call_kind(str(name)) in (torchnames.LAUNCH, torchnames.GRAPH) for name in links.trace.names]
-    chosen = np.array(kinds, np.bool_)[events.name[calls]] & ~links.captured & (links.host[calls] == host)
+    kinds = [
+        torchnames.call_kind(str(name)) in (torchnames.LAUNCH, torchnames.GRAPH)
+        for name in links.trace.names
+    ]
+    chosen = (
+        np.array(kinds, np.bool_)[events.name[calls]]
+        & ~links.captured
+        & (links.host[calls] == host)
+    )
     calls = calls[chosen]
     at = np.searchsorted(steps.begun, events.start[calls], side="right") - 1
     within = (at >= 0) & (events.start[calls] < steps.done[at])

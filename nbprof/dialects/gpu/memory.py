@@ -14,7 +14,19 @@ from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
 
 # c10::DeviceType, as far as allocators report.
-_DEVICE_TYPES = {0: "CPU", 1: "GPU", 2: "MKLDNN", 6: "GPU", 7: "FPGA", 9: "XLA", 10: "Vulkan", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}
+_DEVICE_TYPES = {
+    0: "CPU",
+    1: "GPU",
+    2: "MKLDNN",
+    6: "GPU",
+    7: "FPGA",
+    9: "XLA",
+    10: "Vulkan",
+    12: "XPU",
+    13: "MPS",
+    15: "HPU",
+    19: "MTIA",
+}
 
 
 def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataFrame, set[str]]:
@@ -38,13 +50,20 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataF
     memory = _memory(links, kind, ordinal, host, out)
     around = links.ops.around(rows)
     op_names = np.zeros(len(trace.names) + 1, np.int32)
-    code = np.where(around >= 0, events.name[links.ops.rows[around]], -1) if len(links.ops.rows) else np.full(len(rows), -1)
+    code = (
+        np.where(around >= 0, events.name[links.ops.rows[around]], -1)
+        if len(links.ops.rows)
+        else np.full(len(rows), -1)
+    )
     for one in pd.unique(code).tolist():
         op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
     # PyTorch counts on the CPU only while it records, so its total grows with each recording of a process.
     total_of_all = np.where(kind == 0, -1, total)
     heap = added_up(memory, size, total_of_all, address)
-    summed = {str(out.texts.values[one]) for one in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()}
+    summed = {
+        str(out.texts.values[one])
+        for one in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()
+    }
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
     # torch_npu and others write an address that is no number, or beyond int64; equal addresses still mean the same block.
     known = or_na(address, address == -1)
@@ -75,7 +94,9 @@ def without_totals(links: Links) -> bool:
 def capacities(devices: pd.DataFrame, hosts: list[str]) -> dict[str, int]:
     """Bytes of each device by the name that its memory has in `allocations`."""
     out = {}
-    for host, device, kind, size in zip(*(devices[c] for c in ("host", "device", "kind", "memory_bytes")), strict=True):
+    for host, device, kind, size in zip(
+        *(devices[c] for c in ("host", "device", "kind", "memory_bytes")), strict=True
+    ):
         if pd.notna(size) and size > 0:
             out[_label(f"{kind} {device}", str(host), len(hosts) > 1)] = int(size)
     return out
@@ -85,7 +106,9 @@ def _label(memory: str, host: str, several: bool) -> str:
     return f"{host} {memory}" if several else memory
 
 
-def _memory(links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: act.Activity) -> np.ndarray:
+def _memory(
+    links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: act.Activity
+) -> np.ndarray:
     """Text code of the memory of each event: `CPU`, `GPU 0`, with its host in front where there are several."""
     hosts = links.trace.hosts
     families = links.trace.lanes.loc[links.trace.lanes["kind"] == "device", "process"]
@@ -93,7 +116,9 @@ def _memory(links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: 
     first, which = unique_rows(kind, ordinal, host.astype(np.int64))
     codes = np.zeros(len(first), np.int32)
     for i, row in enumerate(first.tolist()):
-        family = _DEVICE_TYPES.get(int(kind[row]), "NPU" if kind[row] == 20 and other in ("GPU", "device") else other)
+        family = _DEVICE_TYPES.get(
+            int(kind[row]), "NPU" if kind[row] == 20 and other in ("GPU", "device") else other
+        )
         text = family if family == "CPU" else f"{family} {max(int(ordinal[row]), 0)}"
         codes[i] = out.texts.code(_label(text, hosts[int(host[row])], len(hosts) > 1))
     return codes[which]

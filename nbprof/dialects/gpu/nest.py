@@ -31,7 +31,9 @@ class Nest:
     @cached_property
     def parent(self) -> Int32s:
         """int32[k]: position of the innermost event around each, -1."""
-        return nesting.parents(self.lane, self.start, self.trace.events.duration[self.rows], SLACK_PS)
+        return nesting.parents(
+            self.lane, self.start, self.trace.events.duration[self.rows], SLACK_PS
+        )
 
     @cached_property
     def end(self) -> Int64s:
@@ -44,7 +46,11 @@ class Nest:
             child, above = child[over], above[over]
             end[child] = above
             # A cut event may have children of its own: look again at all, which ends soon, as almost none is cut.
-            child = np.flatnonzero((self.parent >= 0) & np.isin(self.parent, child)) if len(child) else child
+            child = (
+                np.flatnonzero((self.parent >= 0) & np.isin(self.parent, child))
+                if len(child)
+                else child
+            )
         return end
 
     def around(self, rows: Int64s) -> Int64s:
@@ -65,7 +71,11 @@ class Nest:
 
     def _climb(self, at: Int64s, lane: Int32s, reach: Int64s) -> Int64s:
         """From the last event that began before, up to the first that reaches far enough."""
-        at = np.where((at >= 0) & (self.lane[at] == lane), at, -1) if len(self.rows) else np.full(len(at), -1, np.int64)
+        at = (
+            np.where((at >= 0) & (self.lane[at] == lane), at, -1)
+            if len(self.rows)
+            else np.full(len(at), -1, np.int64)
+        )
         open_ = np.flatnonzero(at >= 0)
         end = self.trace.events.end[self.rows]
         while len(open_):

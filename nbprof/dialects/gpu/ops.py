@@ -74,7 +74,9 @@ class Forest:
     @cached_property
     def own(self) -> Int64s:
         """Time of each event without those directly in it, ps."""
-        return np.maximum(nesting.self_times(self.nest.parent, self.trace.events.duration[self.nest.rows]), 0)
+        return np.maximum(
+            nesting.self_times(self.nest.parent, self.trace.events.duration[self.nest.rows]), 0
+        )
 
     def _device(self) -> Int64s:
         """Time of kernels, copies and fills that each op launched itself, ps."""
@@ -107,7 +109,11 @@ class Forest:
         used = pd.unique(codes[codes >= 0])
         place = np.full(len(trace.strings) + 1, -1, np.int32)
         place[used] = np.arange(len(used))
-        return place[codes], np.zeros(0, np.int32), Stacks.of_texts([trace.strings[c] for c in used.tolist()])
+        return (
+            place[codes],
+            np.zeros(0, np.int32),
+            Stacks.of_texts([trace.strings[c] for c in used.tolist()]),
+        )
 
     def calls(self) -> TorchCalls:
         """The `torch_calls` table."""
@@ -116,7 +122,11 @@ class Forest:
         chain, _ = chains(python.parent, trace.events.name[python.rows], trace.names)
         table = TorchCalls(event=python.rows, parent=python.parent, stack=chain)
         # On lanes of their own, so that nothing lies in them.
-        around = (trace.lanes["side"] == AROUND).to_numpy()[python.lane] if "side" in trace.lanes else np.zeros(len(table), np.bool_)
+        around = (
+            (trace.lanes["side"] == AROUND).to_numpy()[python.lane]
+            if "side" in trace.lanes
+            else np.zeros(len(table), np.bool_)
+        )
         place = np.append(np.cumsum(~around) - 1, -1)
         return table.with_(parent=place[table.parent]).take(~around)
 

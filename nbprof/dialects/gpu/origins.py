@@ -46,7 +46,9 @@ class _Texts:
     def codes(self, texts: npt.NDArray[np.object_]) -> Int64s:
         """The codes of some texts, and -1 behind them."""
         place, seen = pd.factorize(texts)
-        table = np.array([*(self._known.code(text) if text else -1 for text in seen.tolist()), -1], np.int64)
+        table = np.array(
+            [*(self._known.code(text) if text else -1 for text in seen.tolist()), -1], np.int64
+        )
         out: Int64s = table[np.append(place, -1)]
         return out
 
@@ -55,12 +57,20 @@ class _Texts:
         out: list[str] = np.append(self._known.values, "")[codes].tolist()
         return out
 
-    def into(self, out: act.Activity, codes: Int64s, without: re.Pattern[str] | None = None, but: Collection[str] = ()) -> Int32s:
+    def into(
+        self,
+        out: act.Activity,
+        codes: Int64s,
+        without: re.Pattern[str] | None = None,
+        but: Collection[str] = (),
+    ) -> Int32s:
         """Codes as those of the texts of an activity, of which a pattern may be left out, `but` of some texts."""
         used = np.unique(codes[codes >= 0])
         table = np.full(len(self._known.codes) + 1, -1, np.int32)
         for code, text in zip(used.tolist(), self.text(used), strict=True):
-            table[code] = out.texts.code(without.sub("", text) if without and text not in but else text)
+            table[code] = out.texts.code(
+                without.sub("", text) if without and text not in but else text
+            )
         return table[codes]
 
 
@@ -93,7 +103,14 @@ class Origins:
         """A line of inductor, which names the whole path of the file, as the calls of Python name it."""
         path, _, number = line.rpartition(":")
         parts = re.split(r"[/\\]", path)
-        return next((f"{name}:{number}" for i in range(len(parts)) if (name := "/".join(parts[i:])) in self._files), line)
+        return next(
+            (
+                f"{name}:{number}"
+                for i in range(len(parts))
+                if (name := "/".join(parts[i:])) in self._files
+            ),
+            line,
+        )
 
     @cached_property
     def _by_chain(self) -> tuple[Int64s, Int64s]:
@@ -109,7 +126,9 @@ class Origins:
         (`native_layer_norm`), and those of the first place only where several are compiled to the same code.
         """
         known = self._kernels[0]
-        made = [BETWEEN.join(map(_spaced, one.ops)) if compiled.is_fused(one) else "" for one in known]
+        made = [
+            BETWEEN.join(map(_spaced, one.ops)) if compiled.is_fused(one) else "" for one in known
+        ]
         lines = [BETWEEN.join(map(self._as_called, one.lines)) for one in known]
         return self.lines.codes(np.array(lines, object)), self.made.codes(np.array(made, object))
 
@@ -121,11 +140,20 @@ class Origins:
         chain = np.where(forward >= 0, stack[forward], stack[at])
         kernel = self._kernels[1][at]
         (module, line), (known_line, made) = self._by_chain, self._by_kernel
-        return module[chain], np.where(known_line[kernel] >= 0, known_line[kernel], line[chain]), made[kernel]
+        return (
+            module[chain],
+            np.where(known_line[kernel] >= 0, known_line[kernel], line[chain]),
+            made[kernel],
+        )
 
     def texts(self, events: Int64s) -> list[tuple[str, str, str]]:
         """The same as texts, empty for what is not known."""
-        columns = [table.text(codes) for table, codes in zip((self.modules, self.lines, self.made), self.of(events), strict=True)]
+        columns = [
+            table.text(codes)
+            for table, codes in zip(
+                (self.modules, self.lines, self.made), self.of(events), strict=True
+            )
+        ]
         return list(zip(*columns, strict=True))
 
     @cached_property
@@ -141,7 +169,11 @@ class Origins:
             for out, codes in zip((module, line, made), self.of(event[rows]), strict=True):
                 out[rows] = codes
         graphs = links.graphs
-        for out, table, which in ((module, self.modules, 1), (line, self.lines, 2), (made, self.made, 3)):
+        for out, table, which in (
+            (module, self.modules, 1),
+            (line, self.lines, 2),
+            (made, self.made, 3),
+        ):
             said = table.codes(np.array([origin[which] for origin in graphs.origin], object))
             given = said[graphs.node]
             out[graphs.at[given >= 0]] = given[given >= 0]
@@ -156,7 +188,9 @@ class Origins:
         """Modules that annotations call by their names in the model (`layers.0.mlp`), which number no instances."""
         return {one.module for one in self.links.graphs.annotated[1] if one.module}
 
-    def of_work(self, at: Int64s, out: act.Activity, *, instances: bool = False) -> dict[str, Int32s]:
+    def of_work(
+        self, at: Int64s, out: act.Activity, *, instances: bool = False
+    ) -> dict[str, Int32s]:
         """Columns of work at some positions in `links.work`, in codes: `module`, with the numbers of instances or not, and the others."""
         module, line, made = (codes[at] for codes in self._of_work)
         return {
@@ -185,7 +219,11 @@ class Origins:
             module, line, _ = (codes >= 0 for codes in self.of(nest.rows[mine]))
             known = {"module": module, "line": line}
         whole = int(time.sum())
-        return {what: int(time[which].sum()) / whole for what, which in known.items()} if whole else None
+        return (
+            {what: int(time[which].sum()) / whole for what, which in known.items()}
+            if whole
+            else None
+        )
 
 
 def originated(links: Links, calls: Int64s, programs: Sequence[Program] = ()) -> list[Origin]:
@@ -193,4 +231,7 @@ def originated(links: Links, calls: Int64s, programs: Sequence[Program] = ()) ->
     at = links.call_op[np.searchsorted(links.calls, calls)]
     names = links.trace.names[links.trace.events.name]
     ops = ["" if op < 0 else str(names[links.ops.rows[op]]) for op in at.tolist()]
-    return [Origin(op, *place) for op, place in zip(ops, Origins(links, programs).texts(calls), strict=True)]
+    return [
+        Origin(op, *place)
+        for op, place in zip(ops, Origins(links, programs).texts(calls), strict=True)
+    ]

@@ -29,7 +29,9 @@ def name(trace: Trace, kind: Kinds) -> None:
     found: dict[int, re.Match[str]] = {}
     for code in codes:
         text = str(trace.names[code])
-        if (", seq = " in text or ", op_id = " in text or text.startswith("aten::")) and (match := _TEXT.match(text)):
+        if (", seq = " in text or ", op_id = " in text or text.startswith("aten::")) and (
+            match := _TEXT.match(text)
+        ):
             found[code] = match
     if not found:
         return

@@ -49,7 +49,11 @@ def counted(name: str) -> tuple[str, tuple[int, ...]] | None:
 
 def named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
     """bool[names]: names that mark steps."""
-    return np.fromiter((bool(torchnames.STEP.match(n)) or counted(str(n)) is not None for n in names), np.bool_, len(names))
+    return np.fromiter(
+        (bool(torchnames.STEP.match(n)) or counted(str(n)) is not None for n in names),
+        np.bool_,
+        len(names),
+    )
 
 
 def framework(trace: Trace) -> Framework:
@@ -75,7 +79,12 @@ def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) 
     done = set(marked.host.tolist())
     hosts = [host for host in range(len(links.trace.hosts)) if host not in done]
     known = links.step_names if names is None else names
-    return Steps.joined([marked, *(part for host in hosts if (part := _of_host(links, host, ranges, known)) is not None)])
+    return Steps.joined(
+        [
+            marked,
+            *(part for host in hosts if (part := _of_host(links, host, ranges, known)) is not None),
+        ]
+    )
 
 
 def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_]) -> Steps | None:
@@ -91,7 +100,11 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
     good = []
     for family, codes in families.items():
         marks = find_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
-        if len(marks) >= _FEWEST and _rising([numbers[code] for code in events.name[marks].tolist()]) and _launching(links, host, marks):
+        if (
+            len(marks) >= _FEWEST
+            and _rising([numbers[code] for code in events.name[marks].tolist()])
+            and _launching(links, host, marks)
+        ):
             good.append((int(events.duration[marks].sum()), family, marks))
     if not good:
         return None
@@ -104,7 +117,9 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
     labels = [str(trace.names[code]) for code in events.name[marks].tolist()]
     if len(set(labels)) == 1:
         labels = [f"{labels[0]} {i}" for i in range(len(labels))]
-    return find_steps.of_marks(links, host, marks, events.start[marks], events.end[marks], labels, notes)
+    return find_steps.of_marks(
+        links, host, marks, events.start[marks], events.end[marks], labels, notes
+    )
 
 
 def _rising(numbers: list[tuple[int, ...]]) -> bool:

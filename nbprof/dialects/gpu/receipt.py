@@ -14,7 +14,18 @@ from nbprof.dialects import sanity, torchnames
 from nbprof.dialects.gpu import absent
 from nbprof.dialects.gpu import memory as gpu_memory
 from nbprof.dialects.gpu.hosts import Hosts
-from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, DEVICE_NOTE, KERNEL, OP, OVERHEAD, SLACK_PS, UNKNOWN, category, launches_work
+from nbprof.dialects.gpu.lanes import (
+    ANNOTATION,
+    CALL,
+    DEVICE_NOTE,
+    KERNEL,
+    OP,
+    OVERHEAD,
+    SLACK_PS,
+    UNKNOWN,
+    category,
+    launches_work,
+)
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.origins import Origins
 from nbprof.dialects.gpu.steps import Steps
@@ -28,7 +39,14 @@ _SAME = 0.9
 _MOVES = (torchnames.COPY, torchnames.FILL)
 
 
-def notes(links: Links, steps: Steps, hosts: Hosts, launches: pd.DataFrame, origins: Origins, lost: str = absent.LOST) -> list[Note]:
+def notes(
+    links: Links,
+    steps: Steps,
+    hosts: Hosts,
+    launches: pd.DataFrame,
+    origins: Origins,
+    lost: str = absent.LOST,
+) -> list[Note]:
     """Lines for the receipt, in the order in which they matter; `launches` is the table of the activity.
 
     `lost` says why all kernels may be lost, and what helps.
@@ -65,7 +83,9 @@ def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
     """By host and group of a step: how often it asked DataLoaders for a batch; only steps that did."""
     trace = links.trace
     rows = links.rows(OP, ANNOTATION, UNKNOWN)
-    loader = np.array([torchnames.LOADER.match(str(name)) is not None for name in trace.names], np.bool_)
+    loader = np.array(
+        [torchnames.LOADER.match(str(name)) is not None for name in trace.names], np.bool_
+    )
     rows = rows[loader[trace.events.name[rows]]]
     if not len(rows):
         return {}
@@ -82,7 +102,9 @@ def _batches(links: Links, steps: Steps) -> list[Note]:
     count = int(taken.mode().iloc[0])
     if count < 2 or (taken == count).sum() < _SAME * len(steps.host):
         return []
-    return [_info(f"each step takes {count:,} batches from DataLoaders, as with gradient accumulation")]
+    return [
+        _info(f"each step takes {count:,} batches from DataLoaders, as with gradient accumulation")
+    ]
 
 
 def _ranks(hosts: Hosts) -> list[Note]:
@@ -90,13 +112,25 @@ def _ranks(hosts: Hosts) -> list[Note]:
     twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
     for rank in twice:
         files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]
-        out.append(_warning(f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a separate host."))
+        out.append(
+            _warning(
+                f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a separate host."
+            )
+        )
     for first, copies in hosts.identical().items():
         if len(copies) == 1:
-            out.append(_warning(f"{copies[0]} has the same events as {first}: it is a copy, and its events are counted twice."))
+            out.append(
+                _warning(
+                    f"{copies[0]} has the same events as {first}: it is a copy, and its events are counted twice."
+                )
+            )
         else:
             count = f"{len(copies):,} files have the same events as {first}"
-            out.append(_warning(f"{count}: {join_some(copies, 8)}. They are copies, and the events of each are counted."))
+            out.append(
+                _warning(
+                    f"{count}: {join_some(copies, 8)}. They are copies, and the events of each are counted."
+                )
+            )
     return out
 
 
@@ -111,24 +145,42 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
         return out
     if (links.kind == KERNEL).any():
         out += sanity.lost_launches(launches, starts_work)
-    moves = np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
+    moves = (
+        np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
+    )
     if moves.any():
-        calls = _many(int(moves.sum()), "call that copies or fills has", "calls that copy or fill have")
-        out.append(_info(f"{calls} no device activity: it had 0 bytes or was host to host, or was dropped."))
+        calls = _many(
+            int(moves.sum()), "call that copies or fills has", "calls that copy or fill have"
+        )
+        out.append(
+            _info(
+                f"{calls} no device activity: it had 0 bytes or was host to host, or was dropped."
+            )
+        )
     # The runtime of MTIA records no calls that copy.
-    copied = np.array([str(name) == torchnames.MTIA_COPY for name in trace.names], np.bool_)[trace.events.name[work]]
+    copied = np.array([str(name) == torchnames.MTIA_COPY for name in trace.names], np.bool_)[
+        trace.events.name[work]
+    ]
     if copied.any():
         which = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
         out.append(_info(f"{which} no launch: each belongs to the step in which it started."))
     alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
     if alone and not len(links.calls):
-        out.append(_info("The profile has no runtime calls: launch times are unknown, and device work belongs to steps by its own time."))
+        out.append(
+            _info(
+                "The profile has no runtime calls: launch times are unknown, and device work belongs to steps by its own time."
+            )
+        )
     else:
         out += sanity.unlaunched(alone, len(work))
     nameless = int(((links.work_name < 0) & ~copied).sum())
     if nameless and len(links.ops.rows):
         text = f"{_many(nameless, 'device event')} of {len(work):,} ({100 * nameless / len(work):.3g} %)"
-        out.append(_info(f"{text} could not be linked to an op; the tables list them under their own names."))
+        out.append(
+            _info(
+                f"{text} could not be linked to an op; the tables list them under their own names."
+            )
+        )
     return out
 
 
@@ -155,7 +207,10 @@ def _images(links: Links) -> list[Note]:
         return []
     codes = pd.unique(events.name[rows])
     lanes = trace.lanes.iloc[pd.unique(events.lane[rows])[:_MOST_LANES]]
-    places = [f"{process}, {thread}" for process, thread in zip(lanes["process"], lanes["thread"], strict=True)]
+    places = [
+        f"{process}, {thread}"
+        for process, thread in zip(lanes["process"], lanes["thread"], strict=True)
+    ]
     count = _many(len(rows), "device event is", "device events are")
     took = wording.millis(int(events.duration[rows].sum()) / 1e9)
     names = ", ".join(str(trace.names[code]) for code in codes[:_MOST_LANES].tolist())
@@ -171,9 +226,17 @@ def _captured(links: Links) -> list[Note]:
     rows, start, end = links.captures
     if not len(rows):
         return []
-    calls = _many(int(links.captured.sum()), "call that launches, copies or fills was", "calls that launch, copy or fill were")
+    calls = _many(
+        int(links.captured.sum()),
+        "call that launches, copies or fills was",
+        "calls that launch, copy or fill were",
+    )
     took = f"{_many(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
-    return [_info(f"{calls} captured into a graph and not run ({took}): that time counts as compilation; no work is missing.")]
+    return [
+        _info(
+            f"{calls} captured into a graph and not run ({took}): that time counts as compilation; no work is missing."
+        )
+    ]
 
 
 def _graphs(links: Links) -> list[Note]:
@@ -184,13 +247,19 @@ def _graphs(links: Links) -> list[Note]:
         return []
     replays = _many(int(np.unique(graphs.replay).size), "replay")
     text = f"{replays} of {_many(sum(graphs.counts.values()), 'graph')} with {_many(nodes, 'node')}"
-    remedy = ": give a trace of it, nbprof.load(..., graph_capture=PATH)" if _of_pytorch(links) else ""
+    remedy = (
+        ": give a trace of it, nbprof.load(..., graph_capture=PATH)" if _of_pytorch(links) else ""
+    )
     lacks = [
         (graphs.counts["unknown"], f"no matching capture was found{remedy}"),
         (graphs.counts["several"], "several captures match, of different ops"),
     ]
     known = graphs.counts["captured"]
-    said = [f"the nodes of {_many(known, 'graph')} are attributed to the captured ops"] if known else []
+    said = (
+        [f"the nodes of {_many(known, 'graph')} are attributed to the captured ops"]
+        if known
+        else []
+    )
     said += [f"for {_many(count, 'graph')} {why}" for count, why in lacks if count]
     noted = len(np.unique(graphs.node[graphs.annotated[0] > 0]))
     said += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
@@ -209,7 +278,11 @@ def _attributed(origins: Origins) -> list[Note]:
     words = {"op": "an op", "module": "an nn.Module", "line": "a line of code"}
     parts = [f"{_part(shares[key])} to {what}" for key, what in words.items() if key in shares]
     whole = "Kernel time" if "op" in shares else "Op time"
-    how = "" if shares["module"] or shares["line"] else " Modules and lines are recorded with with_stack=True."
+    how = (
+        ""
+        if shares["module"] or shares["line"]
+        else " Modules and lines are recorded with with_stack=True."
+    )
     return [_info(f"{whole} is attributed: {', '.join(parts)}.{how}")]
 
 
@@ -222,7 +295,13 @@ def _of_pytorch(links: Links) -> bool:
 
 def _part(share: float) -> str:
     """Percent, and never 100 where something is left out."""
-    return "100 %" if share == 1 else "0 %" if share == 0 else f"{min(max(100 * share, 0.1), 99.9):.1f} %"
+    return (
+        "100 %"
+        if share == 1
+        else "0 %"
+        if share == 0
+        else f"{min(max(100 * share, 0.1), 99.9):.1f} %"
+    )
 
 
 def _overlaps(links: Links) -> list[Note]:
@@ -231,7 +310,9 @@ def _overlaps(links: Links) -> list[Note]:
     out = []
     if len(work):
         # On an MTIA copies run while the kernel around them does.
-        copies = np.array([str(name) == torchnames.MTIA_COPY for name in links.trace.names], np.bool_)
+        copies = np.array(
+            [str(name) == torchnames.MTIA_COPY for name in links.trace.names], np.bool_
+        )
         work = work[~copies[events.name[work]]]
         start = events.start[work]
         busy_until = ends_before(events.end[work], events.lane[work])
@@ -251,7 +332,11 @@ def _overlaps(links: Links) -> list[Note]:
         count = int((past > 0).sum())
         if count:
             text = f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after the enclosing op"
-            out.append(_info(f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as ending with it."))
+            out.append(
+                _info(
+                    f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as ending with it."
+                )
+            )
     return out
 
 
@@ -264,7 +349,11 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
         line = " ".join(text.split())
         out.append(_warning(f"{host}: {line}" if several else f"The profiler warned: {line}"))
     if len(messages) > _MOST_MESSAGES:
-        out.append(_warning(f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; see the file's metadata."))
+        out.append(
+            _warning(
+                f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; see the file's metadata."
+            )
+        )
     rows = links.rows(OVERHEAD)
     if len(rows):
         events = links.trace.events
@@ -272,10 +361,15 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
         for code in np.unique(events.name[rows]).tolist():
             mine = rows[events.name[rows] == code]
             total[str(links.trace.names[code])] = (len(mine), int(events.duration[mine].sum()))
-        listed = ", ".join(f"{n} {wording.millis(t / 1e9)} in {c:,}" for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4])
+        listed = ", ".join(
+            f"{n} {wording.millis(t / 1e9)} in {c:,}"
+            for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4]
+        )
         whole = sum(t for _, t in total.values())
         level = _warning if whole > 0.02 * _span(links) else _info
-        out.append(level(f"Profiler overhead took {wording.millis(whole / 1e9)} of the profile: {listed}."))
+        out.append(
+            level(f"Profiler overhead took {wording.millis(whole / 1e9)} of the profile: {listed}.")
+        )
     return out
 
 
@@ -296,5 +390,9 @@ def _memory(links: Links) -> list[Note]:
         )
     failed = [c for c, n in enumerate(links.trace.names) if n == "[OutOfMemory]"]
     if failed and (count := int(np.isin(links.trace.events.name, failed).sum())):
-        out.append(_warning(f"The allocator ran out of memory {_many(count, 'time')} while the profile was recorded."))
+        out.append(
+            _warning(
+                f"The allocator ran out of memory {_many(count, 'time')} while the profile was recorded."
+            )
+        )
     return out

@@ -12,14 +12,32 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.activity.tables import Calls, EngineIterations, HostOps, OptimizerCalls, Ranges, TorchModules, TorchOps
+from nbprof.activity.tables import (
+    Calls,
+    EngineIterations,
+    HostOps,
+    OptimizerCalls,
+    Ranges,
+    TorchModules,
+    TorchOps,
+)
 from nbprof.activity.tables import Work as WorkTable
 from nbprof.activity.unit import MARKED, NONE, Unit
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Note, Trace
 from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
-from nbprof.dialects.gpu import absent, corrupt, costs, engines, find_steps, memory, receipt, step_work, units
+from nbprof.dialects.gpu import (
+    absent,
+    corrupt,
+    costs,
+    engines,
+    find_steps,
+    memory,
+    receipt,
+    step_work,
+    units,
+)
 from nbprof.dialects.gpu.captures import Capture
 from nbprof.dialects.gpu.device import Work, devices
 from nbprof.dialects.gpu.hosts import Hosts
@@ -34,11 +52,17 @@ from nbprof.formats.chrome.inductor import Program
 from nbprof.frameworks.framework import Framework
 
 
-def _by_host(annotations: Annotations, ranks: Sequence[int | None]) -> dict[int, Mapping[int, Said]]:
+def _by_host(
+    annotations: Annotations, ranks: Sequence[int | None]
+) -> dict[int, Mapping[int, Said]]:
     """Annotations by host instead of rank; a single trace that states no rank has those of the only rank there is."""
     if list(ranks) == [None] and len(annotations) == 1:
         return dict(enumerate(annotations.values()))
-    return {host: annotations[rank] for host, rank in enumerate(ranks) if rank is not None and rank in annotations}
+    return {
+        host: annotations[rank]
+        for host, rank in enumerate(ranks)
+        if rank is not None and rank in annotations
+    }
 
 
 class GpuRecording(ABC):
@@ -65,7 +89,9 @@ class GpuRecording(ABC):
         self.trace = trace
         self.hosts = Hosts(trace)
         self.mended = corrupt.mend(trace, kind)
-        self.links = Links(trace, kind, originated, graph_captures, _by_host(annotations or {}, self.hosts.ranks))
+        self.links = Links(
+            trace, kind, originated, graph_captures, _by_host(annotations or {}, self.hosts.ranks)
+        )
         self.origins = Origins(self.links, programs)
         self.out: act.Activity
 
@@ -77,8 +103,12 @@ class GpuRecording(ABC):
         # looks for circles: for minutes.
         out = self.out = weakref.proxy(activity)
         out.framework = self.framework
-        out.has_device = bool((self.trace.lanes.loc[self.trace.lanes["kind"] == "device", "events"] > 0).any())
-        out.set_hosts_with_ops(links.lane_host[np.unique(self.trace.events.lane[links.kind == OP])].tolist())
+        out.has_device = bool(
+            (self.trace.lanes.loc[self.trace.lanes["kind"] == "device", "events"] > 0).any()
+        )
+        out.set_hosts_with_ops(
+            links.lane_host[np.unique(self.trace.events.lane[links.kind == OP])].tolist()
+        )
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", lambda: devices(links, self.hosts.device_properties))
         out.later(("markers", "group_names", "cut", "lost"), lambda: markers(self.steps))
@@ -98,9 +128,14 @@ class GpuRecording(ABC):
         out.later("collectives", lambda: self.work.collectives(out))
         out.later("calls", self._calls)
         out.later(("torch_ops", "torch_stacks", "torch_modules"), self._torch_ops)
-        out.later(("cost_parts", "cost_runs"), lambda: costs.Costs(links, self.work).tables(out.has_device))
+        out.later(
+            ("cost_parts", "cost_runs"),
+            lambda: costs.Costs(links, self.work).tables(out.has_device),
+        )
         out.later("torch_calls", lambda: self.origins.forest.calls())
-        out.later(("allocations", "memory_added_up"), lambda: memory.allocations(links, self.steps, out))
+        out.later(
+            ("allocations", "memory_added_up"), lambda: memory.allocations(links, self.steps, out)
+        )
         out.later("memory_capacity", lambda: memory.capacities(out.devices, self.trace.hosts))
         out.later("name_category", self._name_categories)
         out.later("missing", self.missing)
@@ -158,7 +193,11 @@ class GpuRecording(ABC):
     @property
     def _waits(self) -> bool:
         """Whether the units are iterations that wait for items."""
-        return self.iterations is not None and self.unit is self.iterations.unit and self.iterations.waits
+        return (
+            self.iterations is not None
+            and self.unit is self.iterations.unit
+            and self.iterations.waits
+        )
 
     def _work_table(self) -> WorkTable:
         table = step_work.work(self.links, self.steps, self.work.cls)
@@ -175,11 +214,15 @@ class GpuRecording(ABC):
     def compiled(self) -> npt.NDArray[np.bool_]:
         """By op: whether it ran within code from torch.compile."""
         links, trace = self.links, self.trace
-        named = np.fromiter((torchnames.is_compiled(n) for n in trace.names), np.bool_, len(trace.names))
+        named = np.fromiter(
+            (torchnames.is_compiled(n) for n in trace.names), np.bool_, len(trace.names)
+        )
         if not named.any():
             return np.zeros(len(links.ops.rows), np.bool_)
         rows = links.rows(OP, ANNOTATION)
-        return np.asarray(Nest(trace, rows[named[trace.events.name[rows]]]).around(links.ops.rows) >= 0)
+        return np.asarray(
+            Nest(trace, rows[named[trace.events.name[rows]]]).around(links.ops.rows) >= 0
+        )
 
     def _torch_ops(self) -> tuple[TorchOps, Stacks, TorchModules]:
         ops, stacks, modules = self.origins.forest.tables(self.out)
@@ -188,7 +231,9 @@ class GpuRecording(ABC):
     def _host_ops(self) -> HostOps:
         """Framework ops, and the batches that a loop asked its DataLoader or iterator for; `dataset` marks these and the ops inside."""
         links, trace, out = self.links, self.trace, self.out
-        named = np.fromiter((torchnames.is_input(n) for n in trace.names), np.bool_, len(trace.names))
+        named = np.fromiter(
+            (torchnames.is_input(n) for n in trace.names), np.bool_, len(trace.names)
+        )
         batches = links.rows(ANNOTATION)
         batches = batches[named[trace.events.name[batches]]]
         rows, eager = links.ops.rows, ~self.compiled
@@ -224,7 +269,9 @@ class GpuRecording(ABC):
         links, trace, out = self.links, self.trace, self.out
         rows = links.calls
         events = trace.events
-        span, group, start, end = spread(self.steps, links.host[rows], events.start[rows], events.end[rows])
+        span, group, start, end = spread(
+            self.steps, links.host[rows], events.start[rows], events.end[rows]
+        )
         outside = np.ones(len(rows), np.bool_)
         outside[span] = False
         alone = np.flatnonzero(outside)
@@ -262,7 +309,11 @@ class GpuRecording(ABC):
         if self._waits:
             out.add(act.WAITS)
         out |= absent.traits(self.links, self.hosts)
-        if not self.out.has_host_ops or self.out.hosts_without_ops or not self.framework.machine_learning:
+        if (
+            not self.out.has_host_ops
+            or self.out.hosts_without_ops
+            or not self.framework.machine_learning
+        ):
             out.add(act.UNKNOWN_EAGER)
         return out
 
@@ -271,20 +322,32 @@ class GpuRecording(ABC):
         links, trace = self.links, self.trace
         rows = links.rows(ANNOTATION)
         rows = rows[trace.events.duration[rows] > 0]
-        found = named_ranges.chosen(trace, rows[~links.step_names[trace.events.name[rows]]], named_ranges.personal_in_torch)
+        found = named_ranges.chosen(
+            trace, rows[~links.step_names[trace.events.name[rows]]], named_ranges.personal_in_torch
+        )
         if not len(found):
             return Ranges.empty()
         if self.unit == MARKED:
             found = named_ranges.without_marks(trace, found, self.out.markers.event)
-        steps = named_ranges.chosen(trace, rows, lambda name: torchnames.OPTIMIZER.match(name) is not None)
+        steps = named_ranges.chosen(
+            trace, rows, lambda name: torchnames.OPTIMIZER.match(name) is not None
+        )
         both = np.sort(np.concatenate([found, steps]))
-        kind = np.where(np.isin(both, steps), named_ranges.OPTIMIZER, self.sets_ranges).astype(object)
-        return named_ranges.table(trace, both, links.host, kind, self.out) if len(found) else Ranges.empty()
+        kind = np.where(np.isin(both, steps), named_ranges.OPTIMIZER, self.sets_ranges).astype(
+            object
+        )
+        return (
+            named_ranges.table(trace, both, links.host, kind, self.out)
+            if len(found)
+            else Ranges.empty()
+        )
 
     def _optimizer_calls(self) -> OptimizerCalls:
         """Where optimizers updated parameters: `Optimizer.step#Adam.step`."""
         trace = self.trace
-        codes = [code for code, name in enumerate(trace.names) if str(name).startswith("Optimizer.step#")]
+        codes = [
+            code for code, name in enumerate(trace.names) if str(name).startswith("Optimizer.step#")
+        ]
         rows = self.links.rows(ANNOTATION, OP)
         rows = rows[np.isin(trace.events.name[rows], codes)]
         name = np.zeros(len(trace.names), np.int32)
@@ -301,7 +364,13 @@ class GpuRecording(ABC):
     def _name_categories(self) -> npt.NDArray[np.uint8]:
         """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
-        of_transfer = {"H2D": "input", "D2H": "output", "D2D": "device_to_device", "P2P": "device_to_device", "memset": "device_to_device"}
+        of_transfer = {
+            "H2D": "input",
+            "D2H": "output",
+            "D2D": "device_to_device",
+            "P2P": "device_to_device",
+            "memset": "device_to_device",
+        }
         out = np.zeros(len(self.trace.names), np.uint8)
         for code, name in enumerate(map(str, self.trace.names)):
             if torchnames.is_input(name):
@@ -319,11 +388,20 @@ class GpuRecording(ABC):
 
 def _engine_iterations(links: Links, steps: Steps, out: act.Activity) -> EngineIterations:
     """The `engine_iterations` table of the activity; the rows of hosts of which steps are iterations."""
-    rows = [i for i, step in enumerate(zip(steps.host.tolist(), steps.group.tolist(), strict=True)) if step in steps.iterations]
+    rows = [
+        i
+        for i, step in enumerate(zip(steps.host.tolist(), steps.group.tolist(), strict=True))
+        if step in steps.iterations
+    ]
     said = [steps.iterations[int(steps.host[i]), int(steps.group[i])] for i in rows]
-    names = [str(links.trace.names[code]) for code in links.trace.events.name[steps.event[rows]].tolist()]
+    names = [
+        str(links.trace.names[code]) for code in links.trace.events.name[steps.event[rows]].tolist()
+    ]
     return EngineIterations(
-        **{key: getattr(steps, key)[rows] for key in ("event", "host", "group", "start", "end", "begun", "done")},
+        **{
+            key: getattr(steps, key)[rows]
+            for key in ("event", "host", "group", "start", "end", "begun", "done")
+        },
         name=[out.texts.code(name) for name in names],
         kind=[out.texts.code(one.kind) if one.kind else -1 for one in said],
         **{key: [getattr(one, key) for one in said] for key in engines.COUNTS},

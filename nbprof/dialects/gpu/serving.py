@@ -35,9 +35,17 @@ def find(links: Links, host: int) -> Found | None:
     trace, events = links.trace, links.trace.events
     names = [str(name) for name in trace.names]
     said = {code: one for code, name in enumerate(names) if (one := annotated(name)) is not None}
-    batches = {code for code, name in enumerate(names) if name.endswith("run_batch") and _RUN_BATCH.match(name)}
+    batches = {
+        code
+        for code, name in enumerate(names)
+        if name.endswith("run_batch") and _RUN_BATCH.match(name)
+    }
     scopes = {code for code, name in enumerate(names) if name == _SCOPE}
-    for codes, what in ((set(said), "annotations"), (batches, "calls of run_batch"), (scopes, f"annotations {_SCOPE!r}")):
+    for codes, what in (
+        (set(said), "annotations"),
+        (batches, "calls of run_batch"),
+        (scopes, f"annotations {_SCOPE!r}"),
+    ):
         if not codes:
             continue
         rows = links.rows(ANNOTATION)
@@ -48,7 +56,11 @@ def find(links: Links, host: int) -> Found | None:
         marks = _one_thread(links, rows)
         if not len(marks) or _training(links, host, marks):
             continue
-        read = _by_forward(links, marks) if codes is batches else [said.get(code, Iteration()) for code in events.name[marks].tolist()]
+        read = (
+            _by_forward(links, marks)
+            if codes is batches
+            else [said.get(code, Iteration()) for code in events.name[marks].tolist()]
+        )
         ahead = codes is not scopes and not names[int(events.name[marks[0]])].startswith("execute_")
         return Found(marks, read, *_bounds(links, host, marks, ahead), what)
     return None
@@ -70,7 +82,8 @@ def _training(links: Links, host: int, marks: Int64s) -> bool:
     rows = links.rows(ANNOTATION)
     rows = rows[links.host[rows] == host]
     optimizers, profiled = (
-        [code for code, name in enumerate(trace.names) if pattern.match(str(name))] for pattern in (torchnames.OPTIMIZER, torchnames.STEP)
+        [code for code, name in enumerate(trace.names) if pattern.match(str(name))]
+        for pattern in (torchnames.OPTIMIZER, torchnames.STEP)
     )
     if np.isin(events.name[rows], optimizers).any():
         return True
@@ -84,14 +97,22 @@ def _training(links: Links, host: int, marks: Int64s) -> bool:
 def _by_forward(links: Links, marks: Int64s) -> list[Iteration]:
     """The kinds of batches by the pass that runs in each: the first of its thread."""
     trace, events = links.trace, links.trace.events
-    modes = {code: found[1] for code, name in enumerate(trace.names) if (found := _FORWARD.match(str(name)))}
+    modes = {
+        code: found[1]
+        for code, name in enumerate(trace.names)
+        if (found := _FORWARD.match(str(name)))
+    }
     rows = links.rows(ANNOTATION, PYTHON)
-    rows = rows[(events.lane[rows] == events.lane[marks[0]]) & np.isin(events.name[rows], list(modes))]
+    rows = rows[
+        (events.lane[rows] == events.lane[marks[0]]) & np.isin(events.name[rows], list(modes))
+    ]
     first = np.searchsorted(events.start[rows], events.start[marks])
     out = []
     for at, end in zip(first.tolist(), events.end[marks].tolist(), strict=True):
         inside = at < len(rows) and events.start[rows[at]] < end
-        out.append(Iteration(_MODES_OF_FORWARD[modes[int(events.name[rows[at]])]] if inside else ""))
+        out.append(
+            Iteration(_MODES_OF_FORWARD[modes[int(events.name[rows[at]])]] if inside else "")
+        )
     return out
 
 
@@ -115,10 +136,15 @@ def _bounds(links: Links, host: int, marks: Int64s, ahead: bool) -> tuple[Int64s
     for i in np.flatnonzero(low < high).tolist():
         first, last = int(low[i]), int(high[i])
         if ahead and i + 1 < len(marks):
-            pauses = np.append(start[first:last], begun[i + 1]) - np.append(done[i], np.maximum.accumulate(end[first:last]))
+            pauses = np.append(start[first:last], begun[i + 1]) - np.append(
+                done[i], np.maximum.accumulate(end[first:last])
+            )
             last = first + int(pauses.argmax())
             if last < int(high[i]):
                 begun[i + 1] = start[last]
         if first < last:
-            done[i] = min(int(end[first:last].max()), int(begun[i + 1]) if i + 1 < len(marks) else np.iinfo(np.int64).max)
+            done[i] = min(
+                int(end[first:last].max()),
+                int(begun[i + 1]) if i + 1 < len(marks) else np.iinfo(np.int64).max,
+            )
     return begun, done

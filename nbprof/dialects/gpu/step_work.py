@@ -105,7 +105,9 @@ def call_kinds(links: Links) -> Int64s:
     codes = links.trace.events.name[links.calls]
     table = np.zeros(len(links.trace.names), np.int64)
     for code in pd.unique(codes).tolist():
-        table[code] = torchnames.CALL_KINDS.index(torchnames.call_kind(str(links.trace.names[code])))
+        table[code] = torchnames.CALL_KINDS.index(
+            torchnames.call_kind(str(links.trace.names[code]))
+        )
     out = table[codes]
     copies = np.flatnonzero((links.kind[links.work] == COPY) & (links.launch >= 0))
     if len(copies):

@@ -43,7 +43,9 @@ class Steps:
         """The steps of several hosts."""
         none = np.zeros(0, np.int64)
         keys = ("host", "group", "event", "start", "end", "begun", "done")
-        columns = {key: np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in keys}
+        columns = {
+            key: np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in keys
+        }
         return cls(
             **columns,
             names=[name for part in parts for name in part.names],
@@ -64,7 +66,9 @@ class Steps:
         return out
 
 
-def markers(steps: Steps) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], set[tuple[int, int]]]:
+def markers(
+    steps: Steps,
+) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], set[tuple[int, int]]]:
     """`markers`, `group_names`, `cut` and `lost` of the activity."""
     frame = Markers(
         event=steps.event,
@@ -74,11 +78,16 @@ def markers(steps: Steps) -> tuple[Markers, dict[tuple[int, int], str], set[tupl
         start=steps.start,
         end=steps.end,
     )
-    names = {(h, g): n for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)}
+    names = {
+        (h, g): n
+        for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)
+    }
     return frame, names, steps.cut, steps.lost
 
 
-def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+def spread(
+    steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s
+) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Spans cut at the borders of steps: index of the span, group, start, end (ps). What lies in no step is left out."""
     parts: list[tuple[Int64s, ...]] = []
     for one in np.unique(steps.host).tolist():
@@ -88,7 +97,12 @@ def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int6
         span, step = of_host.overlapping(start[rows], end[rows])
         span = rows[span]
         parts.append(
-            (span, steps.group[mine][step], np.maximum(start[span], of_host.start[step]), np.minimum(end[span], of_host.end[step]))
+            (
+                span,
+                steps.group[mine][step],
+                np.maximum(start[span], of_host.start[step]),
+                np.minimum(end[span], of_host.end[step]),
+            )
         )
     if not parts:
         nothing = np.zeros(0, np.int64)

@@ -54,7 +54,9 @@ class Found:
 def find(links: Links) -> tuple[Steps, Unit]:
     """The units of all hosts that have work; of several hosts these are their recordings."""
     hosts = [host for host in range(len(links.trace.hosts)) if len(_work(links, host))]
-    searches = {ANY: (_by_ranges, _by_kernels, _by_ops), NAMED: (_by_ranges,)}.get(links.trace.units, ())
+    searches = {ANY: (_by_ranges, _by_kernels, _by_ops), NAMED: (_by_ranges,)}.get(
+        links.trace.units, ()
+    )
     if len(hosts) == 1:
         for search in searches:
             found = search(links, hosts[0])
@@ -92,14 +94,22 @@ def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:
         first = rows[np.argmin(events.start[rows])]
         start, end = np.array([events.start[first]]), np.array([events.end[rows].max()])
         mark = np.array([first])
-        parts.append(Steps(np.array([host]), np.zeros(1, np.int64), mark, start, end, start, end, [RECORDING]))
-    how = f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
+        parts.append(
+            Steps(
+                np.array([host]), np.zeros(1, np.int64), mark, start, end, start, end, [RECORDING]
+            )
+        )
+    how = (
+        f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
+    )
     return Steps.joined(parts), Unit(RECORDING, how)
 
 
 def _work(links: Links, host: int) -> Int64s:
     """Ops, annotations, calls of the runtime and device work of a host."""
-    rows = np.concatenate([links.ops.rows, links.rows(ANNOTATION, RUNTIME_CALL), links.work[~links.earlier]])
+    rows = np.concatenate(
+        [links.ops.rows, links.rows(ANNOTATION, RUNTIME_CALL), links.work[~links.earlier]]
+    )
     rows = rows[links.host[rows] == host]
     return np.sort(rows[~_waits_for_nothing(links, rows)])
 
@@ -107,7 +117,9 @@ def _work(links: Links, host: int) -> Int64s:
 def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
     """Which events wait for a device that has nothing to do: PyTorch's profiler does so when it starts and stops."""
     events, names = links.trace.events, links.trace.names
-    waits = np.array([name.endswith("DeviceSynchronize") for name in names], np.bool_)[events.name[rows]]
+    waits = np.array([name.endswith("DeviceSynchronize") for name in names], np.bool_)[
+        events.name[rows]
+    ]
     work = rows[np.isin(rows, links.work)]
     if not len(work) or not waits.any():
         return np.zeros(len(rows), np.bool_)
@@ -179,14 +191,18 @@ def _by_ranges(links: Links, host: int) -> Found | None:
     rows = rows[links.host[rows] == host]
     families: dict[str, list[int]] = {}
     for code in np.unique(events.name[rows]).tolist():
-        family = _family(str(names[code]), bool((links.kind[rows[events.name[rows] == code]] == PYTHON).any()))
+        family = _family(
+            str(names[code]), bool((links.kind[rows[events.name[rows] == code]] == PYTHON).any())
+        )
         if family:
             families.setdefault(family, []).append(code)
     candidates = []
     for family, codes in families.items():
         marks = find_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
         if len(marks) >= repeats.FEWEST:
-            candidates.append((-int(events.duration[marks].sum()), int(events.start[marks[0]]), family, marks))
+            candidates.append(
+                (-int(events.duration[marks].sum()), int(events.start[marks[0]]), family, marks)
+            )
     candidates.sort(key=lambda one: one[:2])
     time = _times_of_work(links, host)
     for _, _, family, marks in candidates[:_MOST_FAMILIES]:
@@ -204,9 +220,20 @@ def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
     if not is_call:
         end = np.append(start[1:], end[-1])
     inside = np.searchsorted(time, end) - np.searchsorted(time, start)
-    what = f"calls of the module {family.removeprefix(_MODULE)}" if is_call else f"ranges called {family!r}"
+    what = (
+        f"calls of the module {family.removeprefix(_MODULE)}"
+        if is_call
+        else f"ranges called {family!r}"
+    )
     agreement = float(inside.sum()) / len(time) if len(time) else 0.0
-    return Found(CALL if is_call else ITERATION, f"units are the {len(marks):,} {what}", agreement, marks, start, end)
+    return Found(
+        CALL if is_call else ITERATION,
+        f"units are the {len(marks):,} {what}",
+        agreement,
+        marks,
+        start,
+        end,
+    )
 
 
 def _family(name: str, is_python: bool) -> str:

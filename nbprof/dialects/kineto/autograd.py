@@ -42,19 +42,28 @@ def adapt(trace: Trace) -> list[Note]:
     work = np.flatnonzero(of_device[events.lane])
     ops = np.flatnonzero(on_host)
     outer = _around_others(trace, work, ops)
-    codes = {text: len(trace.strings) + i for i, text in enumerate(("cpu_op", "kernel", "gpu_user_annotation"))}
+    codes = {
+        text: len(trace.strings) + i
+        for i, text in enumerate(("cpu_op", "kernel", "gpu_user_annotation"))
+    }
     trace.strings = [*trace.strings, *codes]
     category = np.full(len(events), -1, np.int64)
     category[ops] = codes["cpu_op"]
     category[work] = codes["kernel"]
     category[work[outer]] = codes["gpu_user_annotation"]
     known = np.flatnonzero(category >= 0).astype(np.int32)
-    device = lanes["tid"].astype(str).map(lambda tid: int(tid) if tid.isdecimal() and len(tid) < 5 else 0)
+    device = (
+        lanes["tid"]
+        .astype(str)
+        .map(lambda tid: int(tid) if tid.isdecimal() and len(tid) < 5 else 0)
+    )
     number = device.to_numpy(np.int64)[events.lane]
     # CUDA is also what ROCm is called; the others are those of their makers.
     others = of_device & (process != "CUDA functions").to_numpy(np.bool_)
     for lane in np.flatnonzero(others).tolist():
-        lanes.loc[lanes.index[lane], "labels"] = f"{process.iloc[lane].partition(' ')[0]} {device.iloc[lane]}"
+        lanes.loc[lanes.index[lane], "labels"] = (
+            f"{process.iloc[lane].partition(' ')[0]} {device.iloc[lane]}"
+        )
     trace.args = {
         **trace.args,
         "cat": ArgColumn(known, TEXT, category[known]),
@@ -80,10 +89,16 @@ def _correlations(trace: Trace, work: Int64s) -> dict[str, ArgColumn]:
     if flows is None or not len(flows.phase):
         return {}
     ends = np.flatnonzero((flows.phase == 2) & (flows.id >= 0))
-    found = pd.DataFrame({"lane": flows.lane[ends], "time": flows.time[ends], "id": flows.id[ends]}).drop_duplicates(["lane", "time"])
+    found = pd.DataFrame(
+        {"lane": flows.lane[ends], "time": flows.time[ends], "id": flows.id[ends]}
+    ).drop_duplicates(["lane", "time"])
     rows = pd.DataFrame({"lane": events.lane[work], "time": events.start[work], "event": work})
     linked = rows.merge(found, on=["lane", "time"])
     if not len(linked):
         return {}
     linked = linked.sort_values("event")
-    return {"correlation": ArgColumn(linked["event"].to_numpy(np.int32), INT, linked["id"].to_numpy(np.int64))}
+    return {
+        "correlation": ArgColumn(
+            linked["event"].to_numpy(np.int32), INT, linked["id"].to_numpy(np.int64)
+        )
+    }

@@ -11,7 +11,18 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import absent, find_steps, graphs, ranges, receipt
 from nbprof.dialects.gpu.captures import Capture
-from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, COPY, FILL, KERNEL, MEMORY, OP, PYTHON, kinds, split
+from nbprof.dialects.gpu.lanes import (
+    ANNOTATION,
+    CALL,
+    COPY,
+    FILL,
+    KERNEL,
+    MEMORY,
+    OP,
+    PYTHON,
+    kinds,
+    split,
+)
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.origins import originated
 from nbprof.dialects.gpu.recording import GpuRecording
@@ -37,7 +48,10 @@ _OF_PROFILER = "Iteration Start: PyTorch Profiler"
 
 
 def interpret(
-    trace: Trace, graph_captures: Sequence[Capture] = (), programs: Sequence[Program] = (), annotations: Annotations | None = None
+    trace: Trace,
+    graph_captures: Sequence[Capture] = (),
+    programs: Sequence[Program] = (),
+    annotations: Annotations | None = None,
 ) -> act.Activity | None:
     """The activity of one profile; None for a trace with nothing of PyTorch. Fills the kinds of `trace.lanes`.
 
@@ -57,7 +71,9 @@ def interpret(
     kind = kinds(trace)
     seen = np.bincount(kind, minlength=16)
     # A recording in which nothing of PyTorch ran has nothing but the profiler's own marks.
-    if not seen[list(_OURS)].any() and not any(str(name).startswith(_OF_PROFILER) for name in trace.names):
+    if not seen[list(_OURS)].any() and not any(
+        str(name).startswith(_OF_PROFILER) for name in trace.names
+    ):
         return None
     out = _Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
     if adapted:
@@ -95,7 +111,9 @@ class _Torch(GpuRecording):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        found = receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins)
+        found = receipt.notes(
+            self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins
+        )
         return [*absent.unseen_note(self.links, self.hosts), *found]
 
     def missing(self) -> dict[str, str]:

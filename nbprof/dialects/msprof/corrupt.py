@@ -53,7 +53,9 @@ class _Mender(Mender):
 
     correlation = "connection_id"
     too_long = "later work of its stream or the whole recording had ended by then"
-    too_far = "long before {their} launch, or long after later work of the stream or the whole recording"
+    too_far = (
+        "long before {their} launch, or long after later work of the stream or the whole recording"
+    )
 
     def __init__(self, trace: Trace, work: Work) -> None:
         super().__init__(trace)
@@ -84,7 +86,9 @@ class _Mender(Mender):
         ident = self.trace.arg(self.correlation, rows=rows)
         return self._of_host(rows[(ident >= 0) & (ident != _NO_ID)], host)
 
-    def spans(self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None) -> Spans:
+    def spans(
+        self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None
+    ) -> Spans:
         """Some tasks; collectives are compared by what they do, as each has a name that no other has."""
         codes = self.trace.events.name[rows].astype(np.int64) if name is None else name.copy()
         shared = self._work.stated_kind[rows] == COLLECTIVE

@@ -17,9 +17,18 @@ Kinds = npt.NDArray[np.uint8]
 
 OTHER, STREAM, COMMUNICATION, PLANE, MARKS, STEPS, CANN, PYTHON, OVERLAP, COUNTERS = range(10)
 
-_KINDS = {STREAM: "device", COMMUNICATION: "device", PLANE: "derived", MARKS: "derived", OVERLAP: "derived", STEPS: "steps"}
+_KINDS = {
+    STREAM: "device",
+    COMMUNICATION: "device",
+    PLANE: "derived",
+    MARKS: "derived",
+    OVERLAP: "derived",
+    STEPS: "steps",
+}
 _NPU = re.compile(r"NPU\s*(\d+)")
-_LAYERS = re.compile(r"AI Core Freq|HBM|LLC|DDR|NPU MEM|Acc PMU|Stars|QoS|SIO|NIC|RoCE|PCIe|HCCS|CCU|UB|Biu|Block|DPU|Fusion|Low Power")
+_LAYERS = re.compile(
+    r"AI Core Freq|HBM|LLC|DDR|NPU MEM|Acc PMU|Stars|QoS|SIO|NIC|RoCE|PCIe|HCCS|CCU|UB|Biu|Block|DPU|Fusion|Low Power"
+)
 
 
 def is_ascend(trace: Trace) -> bool:
@@ -28,7 +37,8 @@ def is_ascend(trace: Trace) -> bool:
         return True
     processes = {str(p) for p in trace.lanes["process"].unique()} if len(trace.lanes) else set()
     return bool(processes & {"Ascend Hardware", "CANN"}) and bool(
-        processes & {"Ascend Hardware", "Overlap Analysis", "HCCL", "Communication", "COMMUNICATION", "CANN"}
+        processes
+        & {"Ascend Hardware", "Overlap Analysis", "HCCL", "Communication", "COMMUNICATION", "CANN"}
     )
 
 
@@ -38,17 +48,36 @@ def name_lanes(trace: Trace) -> Kinds:
     kinds = np.zeros(len(lanes), np.uint8)
     devices = np.full(len(lanes), -1, np.int64)
     rows = []
-    columns = zip(*(lanes[c].astype(str).tolist() for c in ("process", "thread", "labels", "pid")), strict=True)
+    columns = zip(
+        *(lanes[c].astype(str).tolist() for c in ("process", "thread", "labels", "pid")),
+        strict=True,
+    )
     for i, (process, thread, label, pid) in enumerate(columns):
         what = _what(process, thread)
         kinds[i] = what
         npu = _NPU.search(label)
-        device = int(npu[1]) if npu else int(pid) & 31 if pid.isdigit() and int(pid) >= 1 << 10 and label.startswith("NPU") else 0
-        on_device = what in (STREAM, COMMUNICATION, PLANE, MARKS, OVERLAP) or (what == COUNTERS and label.startswith("NPU"))
+        device = (
+            int(npu[1])
+            if npu
+            else int(pid) & 31
+            if pid.isdigit() and int(pid) >= 1 << 10 and label.startswith("NPU")
+            else 0
+        )
+        on_device = what in (STREAM, COMMUNICATION, PLANE, MARKS, OVERLAP) or (
+            what == COUNTERS and label.startswith("NPU")
+        )
         if on_device:
             devices[i] = device
         kind = _KINDS.get(what, "host")
-        under = f"NPU {device}" if on_device else "Steps" if what == STEPS else "CANN" if what == CANN else "Host"
+        under = (
+            f"NPU {device}"
+            if on_device
+            else "Steps"
+            if what == STEPS
+            else "CANN"
+            if what == CANN
+            else "Host"
+        )
         if what == OTHER:
             under = process
         if thread.isdigit() and what in (STREAM, CANN, PYTHON):
@@ -56,8 +85,22 @@ def name_lanes(trace: Trace) -> Kinds:
         name = f"{process}: {thread}" if what in (OVERLAP, PLANE, COUNTERS) else thread
         note = "collectives" if what == COMMUNICATION else ""
         number = re.findall(r"\d+", thread)
-        place = (not on_device, device, (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS, COUNTERS).index(what) if on_device else 0)
-        rows.append((kind, under, name, note, (*place, what, int(number[-1]) if number and len(number[-1]) < 12 else -1, i)))
+        place = (
+            not on_device,
+            device,
+            (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS, COUNTERS).index(what)
+            if on_device
+            else 0,
+        )
+        rows.append(
+            (
+                kind,
+                under,
+                name,
+                note,
+                (*place, what, int(number[-1]) if number and len(number[-1]) < 12 else -1, i),
+            )
+        )
     lanes["kind"] = [row[0] for row in rows]
     lanes["device"] = devices
     lanes["process"] = [row[1] for row in rows]

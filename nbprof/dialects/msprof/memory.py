@@ -15,7 +15,10 @@ from nbprof.dialects.allocators import allocation_table, or_na
 from nbprof.dialects.gpu.steps import Steps
 
 _NPU = re.compile(r"NPU:?\s*(\d+)", re.IGNORECASE)
-_RECORDS = (("memory_record", "component", "allocated_bytes", "reserved_bytes"), ("npu_mem", "event", "memory_bytes", ""))
+_RECORDS = (
+    ("memory_record", "component", "allocated_bytes", "reserved_bytes"),
+    ("npu_mem", "event", "memory_bytes", ""),
+)
 
 _NEAR_BYTES = 1024.0
 """Files state whole or rounded KB."""
@@ -24,7 +27,11 @@ _HELD = "This profile has no allocations per op, only samples of the memory held
 
 def recorded(trace: Trace) -> bool:
     """Whether any table has memory over time."""
-    return any(len(t) for kind in ("operator_memory", "memory_record", "npu_mem") for t in trace.tables.get(kind, []))
+    return any(
+        len(t)
+        for kind in ("operator_memory", "memory_record", "npu_mem")
+        for t in trace.tables.get(kind, [])
+    )
 
 
 def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataFrame, list[Note]]:
@@ -54,9 +61,13 @@ def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataF
                 break
     if not any(len(part) for part in parts):
         return Allocations.empty().frame(), notes
-    frame = pd.concat([part for part in parts if len(part)], ignore_index=True).sort_values("time", kind="stable", ignore_index=True)
+    frame = pd.concat([part for part in parts if len(part)], ignore_index=True).sort_values(
+        "time", kind="stable", ignore_index=True
+    )
     frame["event"] = np.arange(len(frame))
-    frame["group"] = steps.group_at(frame["host"].to_numpy(np.int64), frame["time"].to_numpy(np.int64))
+    frame["group"] = steps.group_at(
+        frame["host"].to_numpy(np.int64), frame["time"].to_numpy(np.int64)
+    )
     return frame[list(Allocations.columns)], notes
 
 
@@ -68,7 +79,11 @@ def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[
     if "release_ps" in frame:
         release = frame["release_ps"]
     else:
-        stated = frame["duration_us"].to_numpy(np.float64) if "duration_us" in frame else np.full(count, np.nan)
+        stated = (
+            frame["duration_us"].to_numpy(np.float64)
+            if "duration_us" in frame
+            else np.full(count, np.nan)
+        )
         length = pd.Series(np.rint(stated * 1e6))
         release = begin + length.astype("Int64")
     good = np.isfinite(size) & (size >= 0)
@@ -76,12 +91,16 @@ def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[
     names = frame["name"].array if "name" in frame else None
     op = np.full(count, out.ops.code(""), np.int32)
     if isinstance(names, pd.Categorical):
-        op = np.array([*(out.ops.code(str(n)) for n in names.categories), out.ops.code("")], np.int32)[names.codes]
+        op = np.array(
+            [*(out.ops.code(str(n)) for n in names.categories), out.ops.code("")], np.int32
+        )[names.codes]
     memory = _memory(trace, table, out, "device_type")
     halves = []
     for moment, at, sign in ((begin, "allocation", True), (release, "release", False)):
         known = good & moment.notna().to_numpy(np.bool_)
-        used, held = (_column(frame, f"{at}_{what}_bytes")[known] for what in ("allocated", "reserved"))
+        used, held = (
+            _column(frame, f"{at}_{what}_bytes")[known] for what in ("allocated", "reserved")
+        )
         halves.append(
             _rows(
                 out,
@@ -91,7 +110,9 @@ def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[
                 allocation=np.full(int(known.sum()), sign),
                 size=size[known],
                 # Equal for the two halves of a row, and even, as addresses are.
-                address=pd.arrays.IntegerArray(2 * (first + np.flatnonzero(known)), np.zeros(int(known.sum()), np.bool_)),
+                address=pd.arrays.IntegerArray(
+                    2 * (first + np.flatnonzero(known)), np.zeros(int(known.sum()), np.bool_)
+                ),
                 used=used,
                 held=held,
                 op=op[known],
@@ -111,7 +132,10 @@ def _before_release(rows: pd.DataFrame) -> bool:
     What is held after a moment is what the next one finds: an allocation states it with its own size on top.
     """
     rows = rows.sort_values(["memory", "time"], kind="stable")
-    used, size = (rows[name].astype("Float64").to_numpy(np.float64, na_value=np.nan) for name in ("heap", "allocated"))
+    used, size = (
+        rows[name].astype("Float64").to_numpy(np.float64, na_value=np.nan)
+        for name in ("heap", "allocated")
+    )
     taken, memory = rows["allocation"].to_numpy(np.bool_), rows["memory"].to_numpy(np.int64)
     at = np.flatnonzero(~taken[:-1] & (memory[:-1] == memory[1:]))
     after = np.where(taken[at + 1], used[at + 1] - size[at + 1], used[at + 1] + size[at + 1])
@@ -122,7 +146,9 @@ def _before_release(rows: pd.DataFrame) -> bool:
     return int(as_before.sum()) > int(as_after.sum())
 
 
-def _records(trace: Trace, table: Table, out: act.Activity, who: str, used: str, held: str) -> pd.DataFrame:
+def _records(
+    trace: Trace, table: Table, out: act.Activity, who: str, used: str, held: str
+) -> pd.DataFrame:
     """What components held at moments, as the steps from one moment to the next."""
     frame = table.frame
     known = frame["timestamp_ps"].notna().to_numpy(np.bool_)
@@ -131,7 +157,13 @@ def _records(trace: Trace, table: Table, out: act.Activity, who: str, used: str,
     reserved = _column(frame, held) if held else np.full(len(frame), np.nan)
     # Of the whole process only what is reserved is stated.
     value = np.where(np.isnan(total) | ((total == 0) & (reserved > 0)), reserved, total)
-    memory = _memory(trace, Table(table.kind, table.device, table.rank, frame, [], "", [], table.host), out, "device_type", who)
+    memory = _memory(
+        trace,
+        Table(table.kind, table.device, table.rank, frame, [], "", [], table.host),
+        out,
+        "device_type",
+        who,
+    )
     time = frame["timestamp_ps"].to_numpy(np.int64)
     good = ~np.isnan(value)
     memory, time, value, reserved = memory[good], time[good], value[good], reserved[good]
@@ -184,7 +216,9 @@ def _column(frame: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     return frame[name].to_numpy(np.float64) if name in frame else np.full(len(frame), np.nan)
 
 
-def _memory(trace: Trace, table: Table, out: act.Activity, column: str, who: str = "") -> npt.NDArray[np.int32]:
+def _memory(
+    trace: Trace, table: Table, out: act.Activity, column: str, who: str = ""
+) -> npt.NDArray[np.int32]:
     """Text code of the memory of each row: `NPU 0`, with its component behind and its host in front where there are several."""
     frame = table.frame
     host = f"{trace.hosts[table.host]} " if len(trace.hosts) > 1 else ""
@@ -193,7 +227,10 @@ def _memory(trace: Trace, table: Table, out: act.Activity, column: str, who: str
     labels = ["", other]
     code = np.ones(len(frame), np.int64)
     if isinstance(devices, pd.Categorical):
-        labels = [*(f"NPU {m[1]}" if (m := _NPU.search(str(t))) else str(t) for t in devices.categories), other]
+        labels = [
+            *(f"NPU {m[1]}" if (m := _NPU.search(str(t))) else str(t) for t in devices.categories),
+            other,
+        ]
         code = np.where(devices.codes >= 0, devices.codes, len(labels) - 1).astype(np.int64)
     elif "device_id" in frame:
         ids = frame["device_id"].fillna(0).to_numpy(np.int64)
@@ -201,6 +238,14 @@ def _memory(trace: Trace, table: Table, out: act.Activity, column: str, who: str
         labels = [f"NPU {n}" for n in found.tolist()]
     parts = frame[who].array if who and who in frame else None
     if isinstance(parts, pd.Categorical):
-        table_ = np.array([[out.texts.code(f"{host}{d} {p}") for p in [*parts.categories, "other"]] for d in labels], np.int32)
+        table_ = np.array(
+            [
+                [out.texts.code(f"{host}{d} {p}") for p in [*parts.categories, "other"]]
+                for d in labels
+            ],
+            np.int32,
+        )
         return np.asarray(table_[code, parts.codes], np.int32)
-    return np.asarray(np.array([out.texts.code(host + text) for text in labels], np.int32)[code], np.int32)
+    return np.asarray(
+        np.array([out.texts.code(host + text) for text in labels], np.int32)[code], np.int32
+    )

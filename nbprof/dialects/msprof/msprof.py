@@ -55,7 +55,12 @@ def interpret(trace: Trace) -> act.Activity:
 
 def call_kind(name: str) -> str:
     """What a call into CANN does: launch, copy, sync, allocate, other."""
-    for kind, pattern in (("launch", _LAUNCH), ("sync", _SYNC), ("copy", _COPY_CALL), ("allocate", _ALLOCATE)):
+    for kind, pattern in (
+        ("launch", _LAUNCH),
+        ("sync", _SYNC),
+        ("copy", _COPY_CALL),
+        ("allocate", _ALLOCATE),
+    ):
         if pattern.search(name):
             return kind
     return "other"
@@ -84,7 +89,9 @@ class _Ascend:
         out = self.out = weakref.proxy(activity)
         out.framework = self.framework
         out.has_device = bool(len(self.work.rows))
-        out.set_hosts_with_ops(np.unique(self.work.host(self._rows(on.PYTHON, ("cpu_op",)))).tolist())
+        out.set_hosts_with_ops(
+            np.unique(self.work.host(self._rows(on.PYTHON, ("cpu_op",)))).tolist()
+        )
         out.tables = self.trace.tables
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", self._devices)
@@ -112,12 +119,24 @@ class _Ascend:
         """The framework that the files show; `UNKNOWN` if they show none."""
         trace = self.trace
         facts = trace.metadata.get("ascend")
-        paths = [str(f.get("path", "")) for f in facts if isinstance(f, dict)] if isinstance(facts, list) else []
-        if any(path.endswith("_ascend_ms") for path in paths) or any(str(n).startswith("Default/network") for n in trace.names[:20_000]):
+        paths = (
+            [str(f.get("path", "")) for f in facts if isinstance(f, dict)]
+            if isinstance(facts, list)
+            else []
+        )
+        if any(path.endswith("_ascend_ms") for path in paths) or any(
+            str(n).startswith("Default/network") for n in trace.names[:20_000]
+        ):
             return MINDSPORE
-        if (self.lane_kinds == on.PYTHON).any() or any(path.endswith("_ascend_pt") for path in paths):
+        if (self.lane_kinds == on.PYTHON).any() or any(
+            path.endswith("_ascend_pt") for path in paths
+        ):
             return PYTORCH
-        return PYTORCH if "operator_details" in trace.tables or "step_trace_time" in trace.tables else UNKNOWN
+        return (
+            PYTORCH
+            if "operator_details" in trace.tables or "step_trace_time" in trace.tables
+            else UNKNOWN
+        )
 
     @cached_property
     def _allocations(self) -> tuple[pd.DataFrame, list[Note]]:
@@ -127,7 +146,11 @@ class _Ascend:
     def _call_rows(self) -> Int64s:
         """int64[c]: calls into CANN, and torch_npu's own hand-overs to it."""
         trace = self.trace
-        cann = np.flatnonzero(self.lane_kinds[trace.events.lane] == on.CANN) if len(trace.events) else np.zeros(0, np.int64)
+        cann = (
+            np.flatnonzero(self.lane_kinds[trace.events.lane] == on.CANN)
+            if len(trace.events)
+            else np.zeros(0, np.int64)
+        )
         return np.sort(np.concatenate([cann, self._rows(on.PYTHON, ("enqueue", "dequeue"))]))
 
     def _rows(self, lane_kind: int, categories: tuple[str, ...]) -> Int64s:
@@ -135,7 +158,9 @@ class _Ascend:
         trace = self.trace
         cat = trace.text_arg("cat")
         codes = [i for i in pd.unique(cat).tolist() if i >= 0 and trace.strings[i] in categories]
-        return np.flatnonzero(np.isin(cat, codes) & (self.lane_kinds[trace.events.lane] == lane_kind))
+        return np.flatnonzero(
+            np.isin(cat, codes) & (self.lane_kinds[trace.events.lane] == lane_kind)
+        )
 
     @cached_property
     def launch(self) -> Int64s:
@@ -146,9 +171,20 @@ class _Ascend:
         none = np.full(len(work.rows), -1, np.int64)
         if not len(calls):
             return none
-        left = pd.DataFrame({"host": work.host(work.rows), "id": ident[work.rows], "at": np.arange(len(work.rows))})
-        right = pd.DataFrame({"host": work.host(calls), "id": ident[calls], "call": calls, "start": trace.events.start[calls]})
-        right = right.sort_values("start", kind="stable").drop_duplicates(["host", "id"], keep="last")
+        left = pd.DataFrame(
+            {"host": work.host(work.rows), "id": ident[work.rows], "at": np.arange(len(work.rows))}
+        )
+        right = pd.DataFrame(
+            {
+                "host": work.host(calls),
+                "id": ident[calls],
+                "call": calls,
+                "start": trace.events.start[calls],
+            }
+        )
+        right = right.sort_values("start", kind="stable").drop_duplicates(
+            ["host", "id"], keep="last"
+        )
         found = left[left["id"] >= 0].merge(right, on=["host", "id"])
         none[found["at"].to_numpy(np.int64)] = found["call"].to_numpy(np.int64)
         return none
@@ -178,7 +214,12 @@ class _Ascend:
         rows = np.concatenate([work.rows, ops, calls, gap])
         host = np.concatenate([work.host(np.concatenate([work.rows, ops, calls])), gap_host])
         cls = np.concatenate(
-            [work.cls, np.full(len(ops), act.HOST_COMPUTE), of_call[events.name[calls]], np.full(len(gap), act.HOST_WAIT_INPUT)]
+            [
+                work.cls,
+                np.full(len(ops), act.HOST_COMPUTE),
+                of_call[events.name[calls]],
+                np.full(len(gap), act.HOST_WAIT_INPUT),
+            ]
         )
         device = np.full(len(rows), -1, np.int64)
         device[: len(work.rows)] = work.device(work.rows)
@@ -206,7 +247,9 @@ class _Ascend:
             op[one], kind[one] = out.ops.code(name), out.types.code(torchnames.op_type(name))
             loads[one] = torchnames.is_input(name)
         # A mark of a step is no op.
-        marks = np.array([msprof_steps.MARK.match(str(n)) is not None for n in trace.names] or [False], np.bool_)
+        marks = np.array(
+            [msprof_steps.MARK.match(str(n)) is not None for n in trace.names] or [False], np.bool_
+        )
         rows = rows[~marks[code]]
         code = trace.events.name[rows]
         return HostOps(
@@ -221,14 +264,23 @@ class _Ascend:
         known = np.flatnonzero(self.launch >= 0)
         event = self.launch[known]
         target = self.work.rows[known]
-        launches = Launches(event=event, host=self.work.host(event), target=target, op=np.full(len(event), -1, np.int64))
+        launches = Launches(
+            event=event,
+            host=self.work.host(event),
+            target=target,
+            op=np.full(len(event), -1, np.int64),
+        )
         return launches.take(np.lexsort((target, event)))
 
     def _ranges(self) -> Ranges:
         """Ranges that the program marked with mstx or msproftx, on the lanes of the calls into CANN of their threads."""
         trace, host = self.trace, self.work.host(np.arange(len(self.trace.events)))
-        marked = np.isin(trace.text_arg("cat"), [i for i, text in enumerate(trace.strings) if text == "mstx"])
-        marked |= (trace.text_arg("event_type") >= 0) & (self.lane_kinds[trace.events.lane] == on.OTHER)
+        marked = np.isin(
+            trace.text_arg("cat"), [i for i, text in enumerate(trace.strings) if text == "mstx"]
+        )
+        marked |= (trace.text_arg("event_type") >= 0) & (
+            self.lane_kinds[trace.events.lane] == on.OTHER
+        )
         rows = np.flatnonzero(marked & (trace.events.duration > 0))
         if not len(rows):
             return Ranges.empty()
@@ -247,7 +299,9 @@ class _Ascend:
         """Calls into CANN, cut at the borders of steps; group -1 for what lies in none."""
         trace, out, rows = self.trace, self.out, self._call_rows
         events = trace.events
-        span, group, start, end = spread(self.steps, self.work.host(rows), events.start[rows], events.end[rows])
+        span, group, start, end = spread(
+            self.steps, self.work.host(rows), events.start[rows], events.end[rows]
+        )
         outside = np.ones(len(rows), np.bool_)
         outside[span] = False
         alone = np.flatnonzero(outside)
@@ -276,13 +330,29 @@ class _Ascend:
             mine = self.work.rows[self.work.host(self.work.rows) == host]
             known = {}
             for one in facts[host].get("facts", []) if host < len(facts) else []:
-                for device in one.get("DeviceInfo", []) if isinstance(one.get("DeviceInfo"), list) else []:
-                    if isinstance(device, dict) and (ident := _number(device.get("id"))) is not None:
+                for device in (
+                    one.get("DeviceInfo", []) if isinstance(one.get("DeviceInfo"), list) else []
+                ):
+                    if (
+                        isinstance(device, dict)
+                        and (ident := _number(device.get("id"))) is not None
+                    ):
                         known[ident] = device
-            tables = {int(t.device) for items in trace.tables.values() for t in items if t.host == host and t.device is not None}
+            tables = {
+                int(t.device)
+                for items in trace.tables.values()
+                for t in items
+                if t.host == host and t.device is not None
+            }
             # What tables do not number is the only one, or the first.
-            some = {0} if any(t.host == host for items in trace.tables.values() for t in items) else set()
-            for device in sorted(set(self.work.device(mine).tolist()) or tables or set(known) or some):
+            some = (
+                {0}
+                if any(t.host == host for items in trace.tables.values() for t in items)
+                else set()
+            )
+            for device in sorted(
+                set(self.work.device(mine).tolist()) or tables or set(known) or some
+            ):
                 info = known.get(device, {})
                 clock = _number(info.get("aic_frequency"))
                 rows.append(
@@ -302,7 +372,11 @@ class _Ascend:
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
         names, work = self.trace.events.name, self.work
         out = np.zeros(len(self.trace.names), np.uint8)
-        for kind, category in ((COMPUTE, "device_compute"), (COPY, "device_to_device"), (COLLECTIVE, "device_collectives")):
+        for kind, category in (
+            (COMPUTE, "device_compute"),
+            (COPY, "device_to_device"),
+            (COLLECTIVE, "device_collectives"),
+        ):
             out[pd.unique(names[work.of(kind)])] = index[category]
         for code in pd.unique(names[self._call_rows]).tolist():
             text = str(self.trace.names[code])
@@ -315,7 +389,10 @@ class _Ascend:
     def _traits(self) -> set[str]:
         # Tasks do not say whether an op or a graph launched them.
         out = {act.UNKNOWN_EAGER} | (set() if self.work.typed else {act.UNKNOWN_PRECISION})
-        if any(msprof_steps.iterations(self.trace, host) is not None for host in range(len(self.trace.hosts))):
+        if any(
+            msprof_steps.iterations(self.trace, host) is not None
+            for host in range(len(self.trace.hosts))
+        ):
             out.add(act.ITERATIONS)
         return out
 

@@ -58,7 +58,9 @@ def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps,
         how = f"No steps are marked. Iterations are repeats of the sequence of kernels on the busiest stream: {share}."
         return repeated, Unit(ITERATION, how, agreement)
     how = "No steps are marked and nothing repeats, so figures are for the whole recording."
-    return Steps.joined([_recording(trace, host, rows) for host, rows in hosts]), Unit(RECORDING, how)
+    return Steps.joined([_recording(trace, host, rows) for host, rows in hosts]), Unit(
+        RECORDING, how
+    )
 
 
 def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, float] | None:
@@ -70,9 +72,13 @@ def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, float] | Non
     first = kernels[found.first]
     start = events.start[first]
     end = np.append(start[1:], events.end[kernels[found.end - 1]])
-    if (end <= start).any() or end[-1] - start[0] < repeats.MOST_OF * (events.end[rows].max() - events.start[rows].min()):
+    if (end <= start).any() or end[-1] - start[0] < repeats.MOST_OF * (
+        events.end[rows].max() - events.start[rows].min()
+    ):
         return None
-    return _steps(host, first, start, end, [f"{ITERATION} {number}" for number in range(len(first))]), found.agreement
+    return _steps(
+        host, first, start, end, [f"{ITERATION} {number}" for number in range(len(first))]
+    ), found.agreement
 
 
 def _recording(trace: Trace, host: int, rows: Int64s) -> Steps:
@@ -86,7 +92,16 @@ def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str
     order = np.argsort(start, kind="stable")
     group = np.arange(len(order))
     start, end = start[order], end[order]
-    return Steps(np.full(len(order), host), group, event[order], start, end, start, end, [names[i] for i in order.tolist()])
+    return Steps(
+        np.full(len(order), host),
+        group,
+        event[order],
+        start,
+        end,
+        start,
+        end,
+        [names[i] for i in order.tolist()],
+    )
 
 
 def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
@@ -95,7 +110,10 @@ def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
     for table in trace.tables.get("step_trace", []):
         if table.host == host and len(table):
             frame = table.frame[(table.frame["event"] >= 0).to_numpy(np.bool_)]
-            keys = [frame[c].fillna(-1).to_numpy(np.int64) if c in frame else np.full(len(frame), -1) for c in ("model_id", "device_id")]
+            keys = [
+                frame[c].fillna(-1).to_numpy(np.int64) if c in frame else np.full(len(frame), -1)
+                for c in ("model_id", "device_id")
+            ]
             for _, part in frame.groupby(keys, sort=True):
                 events = part["event"].to_numpy(np.int64)
                 found.append((len(part), int(trace.events.duration[events].sum()), part))
@@ -123,7 +141,9 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
             else f"The first iteration{where} is shown, but not averaged: its input wait is not recorded, and it is startup."
         )
         out.notes.append(Note("info", text))
-    others = sum(len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host) - len(events)
+    others = sum(len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host) - len(
+        events
+    )
     if others > 0:
         model = frame["model_id"].iloc[0] if "model_id" in frame else None
         which = f"model {model}" if model is not None and not pd.isna(model) else "one device"
@@ -146,9 +166,15 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
             # What a file says that has no mark of the forward pass.
             wait = frame["data_aug_bound_us"].to_numpy(np.float64)
             told = (wait > 0) & (wait * 1e6 <= end - begin)
-            first = np.where(told, begin + np.rint(np.where(told, wait, 0) * 1e6).astype(np.int64), -1)
+            first = np.where(
+                told, begin + np.rint(np.where(told, wait, 0) * 1e6).astype(np.int64), -1
+            )
         if "fp_start_ps" in frame:
-            first = np.where(frame["fp_start_ps"].notna().to_numpy(np.bool_), frame["fp_start_ps"].fillna(-1).to_numpy(np.int64), first)
+            first = np.where(
+                frame["fp_start_ps"].notna().to_numpy(np.bool_),
+                frame["fp_start_ps"].fillna(-1).to_numpy(np.int64),
+                first,
+            )
         good = (first > begin) & (begin >= 0) & (np.arange(len(frame)) > 0)
         event.append(frame["event"].to_numpy(np.int64)[good])
         spans.append((np.full(int(good.sum()), host), begin[good], first[good]))
@@ -190,12 +216,30 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
             continue
         events = known["event"].to_numpy(np.int64)
         start, end = trace.events.start[events], trace.events.end[events]
-        spans = pd.DataFrame({"step": known["step_id"].to_numpy(np.int64), "start": start, "end": end, "event": events})
+        spans = pd.DataFrame(
+            {
+                "step": known["step_id"].to_numpy(np.int64),
+                "start": start,
+                "end": end,
+                "event": events,
+            }
+        )
         # The first event of each stands for it.
-        steps = spans.sort_values("start").groupby("step").agg({"start": "min", "end": "max", "event": "first"}).sort_values("start")
+        steps = (
+            spans.sort_values("start")
+            .groupby("step")
+            .agg({"start": "min", "end": "max", "event": "first"})
+            .sort_values("start")
+        )
         start = steps["start"].to_numpy(np.int64)
         end = np.maximum(np.append(start[1:], steps["end"].iloc[-1]), start + 1)
-        out = _steps(host, steps["event"].to_numpy(np.int64), start, end, [f"step {n}" for n in steps.index.tolist()])
+        out = _steps(
+            host,
+            steps["event"].to_numpy(np.int64),
+            start,
+            end,
+            [f"step {n}" for n in steps.index.tolist()],
+        )
         text = "No steps are marked in the timeline: each lasts from its first kernel to the first kernel of the next one."
         out.notes.append(Note("info", text))
         return out

@@ -25,19 +25,40 @@ def tasks(trace: Trace) -> pd.DataFrame:
         With lanes that the dialect has named. One of another producer has no task, as none states a `Task Type`.
     """
     events, lanes = trace.events, trace.lanes
-    arg = trace.text_arg("Task Type") if "Task Type" in trace.args else np.full(len(events), -1, np.int64)
-    note, thread = lanes["note"].astype(str).to_numpy(object), lanes["thread"].astype(str).to_numpy(object)
+    arg = (
+        trace.text_arg("Task Type")
+        if "Task Type" in trace.args
+        else np.full(len(events), -1, np.int64)
+    )
+    note, thread = (
+        lanes["note"].astype(str).to_numpy(object),
+        lanes["thread"].astype(str).to_numpy(object),
+    )
     on_device = (lanes["kind"] == "device").to_numpy(np.bool_)
-    kinds = np.array([kind_of(str(trace.strings[code])) if code >= 0 else NO_WORK for code in range(-1, int(arg.max(initial=-1)) + 1)])
+    kinds = np.array(
+        [
+            kind_of(str(trace.strings[code])) if code >= 0 else NO_WORK
+            for code in range(-1, int(arg.max(initial=-1)) + 1)
+        ]
+    )
     collective = on_device & (note == "collectives")
     at = (
-        np.flatnonzero((np.isin(kinds[arg + 1], (COMPUTE, COLLECTIVE)) & on_device[events.lane]) | collective[events.lane])
+        np.flatnonzero(
+            (np.isin(kinds[arg + 1], (COMPUTE, COLLECTIVE)) & on_device[events.lane])
+            | collective[events.lane]
+        )
         if len(events)
         else np.zeros(0, np.int64)
     )
     lane = events.lane[at]
     own = collective[lane] | (kinds[arg[at] + 1] == COLLECTIVE)
-    stream = np.array([int(found[1]) if (found := re.search(r"Stream (\d{1,9})$", name)) else -1 for name in thread], np.int64)
+    stream = np.array(
+        [
+            int(found[1]) if (found := re.search(r"Stream (\d{1,9})$", name)) else -1
+            for name in thread
+        ],
+        np.int64,
+    )
     names = pd.Series(trace.names[events.name[at]], dtype=object)
     types = {name: op_type(str(name)) for name in names.unique()}
     return pd.DataFrame(
@@ -46,7 +67,9 @@ def tasks(trace: Trace) -> pd.DataFrame:
             "device": lanes["device"].to_numpy(np.int64)[lane],
             "model_id": _ids(trace, "Model Id", at),
             "task_id": _ids(trace, "Task Id", at),
-            "stream_id": pd.Series(np.where(own, -1, stream[lane]), dtype="Int64").mask(lambda ids: ids < 0),
+            "stream_id": pd.Series(np.where(own, -1, stream[lane]), dtype="Int64").mask(
+                lambda ids: ids < 0
+            ),
             "op_name": names,
             "op_type": names.map(types).astype(object),
             "task_type": np.where(own, "COMMUNICATION", np.array(trace.texts(arg[at]), object)),
@@ -58,12 +81,22 @@ def tasks(trace: Trace) -> pd.DataFrame:
 
 def of_table(task_time: pd.DataFrame) -> pd.DataFrame:
     """The same out of the tables `task_time`, gathered, which name no types of ops and have tasks that are no work as well."""
-    types = task_time["kernel_type"].astype(object) if "kernel_type" in task_time else pd.Series("", task_time.index)
+    types = (
+        task_time["kernel_type"].astype(object)
+        if "kernel_type" in task_time
+        else pd.Series("", task_time.index)
+    )
     kinds = {kind: kind_of(str(kind)) for kind in types.unique()}
     rows = task_time[types.map(kinds).isin((COMPUTE, COLLECTIVE)).to_numpy(np.bool_)]
     out = rows.rename(columns={"kernel_name": "op_name", "kernel_type": "task_type"})
-    names = out["op_name"].astype(object).where(out["op_name"].notna(), "") if "op_name" in out else pd.Series("", out.index)
-    return out.assign(op_type=names.map({name: op_type(str(name)) for name in names.unique()}).astype(object)).reset_index(drop=True)
+    names = (
+        out["op_name"].astype(object).where(out["op_name"].notna(), "")
+        if "op_name" in out
+        else pd.Series("", out.index)
+    )
+    return out.assign(
+        op_type=names.map({name: op_type(str(name)) for name in names.unique()}).astype(object)
+    ).reset_index(drop=True)
 
 
 def _ids(trace: Trace, name: str, at: Int64s) -> pd.Series:

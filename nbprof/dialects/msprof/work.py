@@ -13,7 +13,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.activity.tables import Collectives, DeviceOps, Extents, Kernels, Transfers, extents, located
+from nbprof.activity.tables import (
+    Collectives,
+    DeviceOps,
+    Extents,
+    Kernels,
+    Transfers,
+    extents,
+    located,
+)
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.msprof import lanes as on
@@ -23,17 +31,26 @@ Flags = npt.NDArray[np.bool_]
 
 COMPUTE, COPY, COLLECTIVE, NO_WORK = range(4)
 _COMPUTE = re.compile(
-    r"(KERNEL_)?(AI_?CORE|AI_?VECTOR_?CORE|AIVEC|AI_?CPU|MIX_AIC|MIX_AIV|SIMT|AIV)|DSA_SQE|DSA|DPU|FFTS_PLUS|FUSION|DVPP\w*", re.IGNORECASE
+    r"(KERNEL_)?(AI_?CORE|AI_?VECTOR_?CORE|AIVEC|AI_?CPU|MIX_AIC|MIX_AIV|SIMT|AIV)|DSA_SQE|DSA|DPU|FFTS_PLUS|FUSION|DVPP\w*",
+    re.IGNORECASE,
 )
 _COPY = re.compile(r"MEMCPY_ASYNC|MEMCPY|PCIE_DMA_SQE|SDMA_SQE|MEMSET|MEMCPY_\w+", re.IGNORECASE)
 _COLLECTIVE = re.compile(r"HCCL|COMMUNICATION|CCU|HCOM", re.IGNORECASE)
 _NAMED_COLLECTIVE = re.compile(
-    r"(?:.*/)?(hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|send_|receive_|HcomAll|Hccl)", re.IGNORECASE
+    r"(?:.*/)?(hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|send_|receive_|HcomAll|Hccl)",
+    re.IGNORECASE,
 )
-_CUBE = re.compile(r"matmul|conv\d?d|convolution|gemm|flash_?attention|attentionscore|mmv\d|linear", re.IGNORECASE)
+_CUBE = re.compile(
+    r"matmul|conv\d?d|convolution|gemm|flash_?attention|attentionscore|mmv\d|linear", re.IGNORECASE
+)
 _NEXT = re.compile(r"(?:.*/)?[a-z_]*GetNext[^/]*\Z", re.IGNORECASE)
 _NARROW = re.compile(r"(FLOAT16|BF16|BFLOAT16|INT8|UINT8|FLOAT8\w*|HIFLOAT8|DT_BF16)\Z")
-_DIRECTION = {"host to device": "H2D", "device to host": "D2H", "device to device": "D2D", "host to host": "H2H"}
+_DIRECTION = {
+    "host to device": "H2D",
+    "device to host": "D2H",
+    "device to device": "D2D",
+    "host to host": "H2H",
+}
 _COLUMNS = ("op_type", "task_type", "input_data_types")
 
 
@@ -66,12 +83,16 @@ class Work:
         Events that begin at a time that cannot be: they are no work.
     """
 
-    def __init__(self, trace: Trace, lane_kinds: npt.NDArray[np.uint8], misplaced: Int64s | None = None) -> None:
+    def __init__(
+        self, trace: Trace, lane_kinds: npt.NDArray[np.uint8], misplaced: Int64s | None = None
+    ) -> None:
         self.trace = trace
         self.lane_kinds = lane_kinds
         self._misplaced = np.zeros(0, np.int64) if misplaced is None else misplaced
         lanes = trace.lanes
-        self.lane_host: Int32s = np.asarray(lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}), np.int32)
+        self.lane_host: Int32s = np.asarray(
+            lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}), np.int32
+        )
         self.lane_device: Int32s = lanes["device"].to_numpy(np.int32)
         self._codes: dict[str, int] = {"": 0}
 
@@ -82,7 +103,10 @@ class Work:
         `listed` is whether the event is in a table of operators.
         """
         parts = []
-        for kind, names in (("op_summary", {}), ("task_time", {"kernel_name": "op_name", "kernel_type": "task_type"})):
+        for kind, names in (
+            ("op_summary", {}),
+            ("task_time", {"kernel_name": "op_name", "kernel_type": "task_type"}),
+        ):
             for table in self.trace.tables.get(kind, []):
                 frame = table.frame.rename(columns=names)
                 rows = np.flatnonzero(frame["event"].to_numpy(np.int64) >= 0)
@@ -93,13 +117,33 @@ class Work:
                 part["named"] = _has_text(frame, "op_name")[rows]
                 part["listed"] = np.full(len(rows), kind == "op_summary")
                 for name, found in (("grid", "block_num"), ("mixed", "mix_block_num")):
-                    numbers = frame[found].fillna(-1).to_numpy(np.int64)[rows] if found in frame else np.full(len(rows), -1)
+                    numbers = (
+                        frame[found].fillna(-1).to_numpy(np.int64)[rows]
+                        if found in frame
+                        else np.full(len(rows), -1)
+                    )
                     part[name] = numbers
-                ratio = next((frame[c] for c in ("aic_mac_ratio", "mac_ratio") if c in frame and frame[c].dtype.kind == "f"), None)
-                part["mac"] = np.full(len(rows), np.nan) if ratio is None else ratio.to_numpy(np.float64)[rows]
+                ratio = next(
+                    (
+                        frame[c]
+                        for c in ("aic_mac_ratio", "mac_ratio")
+                        if c in frame and frame[c].dtype.kind == "f"
+                    ),
+                    None,
+                )
+                part["mac"] = (
+                    np.full(len(rows), np.nan)
+                    if ratio is None
+                    else ratio.to_numpy(np.float64)[rows]
+                )
                 parts.append(pd.DataFrame(part))
         if not parts:
-            return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("event", "named", "listed", *_COLUMNS, "grid", "mixed", "mac")})
+            return pd.DataFrame(
+                {
+                    name: np.zeros(0, np.int64)
+                    for name in ("event", "named", "listed", *_COLUMNS, "grid", "mixed", "mac")
+                }
+            )
         # Of two rows that tell of one event the first table says more.
         return pd.concat(parts, ignore_index=True).drop_duplicates("event")
 
@@ -114,7 +158,9 @@ class Work:
         if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
             return np.zeros(len(rows), np.int64)
         array = frame[name].array
-        known = np.array([codes.setdefault(str(text), len(codes)) for text in array.categories] + [0], np.int64)
+        known = np.array(
+            [codes.setdefault(str(text), len(codes)) for text in array.categories] + [0], np.int64
+        )
         return np.asarray(known[array.codes[rows]], np.int64)
 
     def _of_table(self, column: str, missing: int) -> Int64s:
@@ -146,7 +192,11 @@ class Work:
         named, listed = self._of_table("named", 0) > 0, self._of_table("listed", 0) > 0
         untyped = stream & (stated == 0) & named & ((arg < 0) | (listed & (by_arg == NO_WORK)))
         out[untyped] = COMPUTE
-        collective = [code for code in np.unique(events.name[untyped]).tolist() if _NAMED_COLLECTIVE.match(str(trace.names[code]))]
+        collective = [
+            code
+            for code in np.unique(events.name[untyped]).tolist()
+            if _NAMED_COLLECTIVE.match(str(trace.names[code]))
+        ]
         out[untyped & np.isin(events.name, collective)] = COLLECTIVE
         out[lane == on.COMMUNICATION] = COLLECTIVE
         out[self._misplaced] = NO_WORK
@@ -202,7 +252,9 @@ class Work:
             rows = collectives[of_collective == device]
             rows = rows[np.argsort(events.start[rows], kind="stable")]
             on_device = np.flatnonzero(of_copy == device)
-            begun = np.searchsorted(events.start[rows], events.start[copies[on_device]], side="right")
+            begun = np.searchsorted(
+                events.start[rows], events.start[copies[on_device]], side="right"
+            )
             # Two collectives that touch are not merged: a copy over both is of neither.
             reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(events.end[rows]))
             parts[on_device] = events.end[copies[on_device]] <= reach[begun]
@@ -221,7 +273,10 @@ class Work:
         """Says of each stream what ran on it: "compute", "copies", or "waits" where nothing of it is work."""
         trace = self.trace
         lane = trace.events.lane
-        has = {kind: np.bincount(lane[self.of(kind)], minlength=len(trace.lanes)) > 0 for kind in (COMPUTE, COPY)}
+        has = {
+            kind: np.bincount(lane[self.of(kind)], minlength=len(trace.lanes)) > 0
+            for kind in (COMPUTE, COPY)
+        }
         notes = np.where(has[COMPUTE], "compute", np.where(has[COPY], "copies", "waits"))
         streams = (self.lane_kinds == on.STREAM) & (trace.lanes["events"].to_numpy() > 0)
         trace.lanes["note"] = np.where(streams, notes, trace.lanes["note"].to_numpy(object))
@@ -249,7 +304,11 @@ class Work:
             floating = [part for part in parts if re.search(r"FLOAT|BF16|DOUBLE", part)] or parts
             narrow[i] = bool(floating) and all(_NARROW.search(part) for part in floating)
         kind = self.kind[self.rows]
-        out = np.where(narrow[self._of_table("input_data_types", -1)[self.rows]], act.DEVICE_COMPUTE_16, act.DEVICE_COMPUTE_32)
+        out = np.where(
+            narrow[self._of_table("input_data_types", -1)[self.rows]],
+            act.DEVICE_COMPUTE_16,
+            act.DEVICE_COMPUTE_32,
+        )
         out = np.where(kind == COLLECTIVE, act.DEVICE_COLLECTIVES, out)
         out[self._takes_batch & (kind == COMPUTE)] = act.HOST_WAIT_INPUT
         copies = np.flatnonzero(kind == COPY)
@@ -261,16 +320,28 @@ class Work:
     @cached_property
     def _takes_batch(self) -> Flags:
         """Which pieces of work take the next batch out of the queue: the AI CPU stands there until it has come, and computes nothing."""
-        names = np.fromiter(("getnext" in (n := str(name)).lower() and _NEXT.match(n) is not None for name in self.trace.names), np.bool_)
+        names = np.fromiter(
+            (
+                "getnext" in (n := str(name)).lower() and _NEXT.match(n) is not None
+                for name in self.trace.names
+            ),
+            np.bool_,
+        )
         types = np.array([_NEXT.match(text) is not None for text in self.texts])
-        out: Flags = names[self.trace.events.name[self.rows]] | types[self._of_table("op_type", 0)[self.rows]]
+        out: Flags = (
+            names[self.trace.events.name[self.rows]]
+            | types[self._of_table("op_type", 0)[self.rows]]
+        )
         return out
 
     def directions(self, rows: Int64s) -> list[str]:
         """`H2D`, `D2H`, `D2D`, ... of copies, `copy` where the direction is not stated."""
         codes = self.trace.text_arg("operation")[rows]
         strings = self.trace.strings
-        return [_DIRECTION.get(str(strings[c]).lower(), "copy") if c >= 0 else "copy" for c in codes.tolist()]
+        return [
+            _DIRECTION.get(str(strings[c]).lower(), "copy") if c >= 0 else "copy"
+            for c in codes.tolist()
+        ]
 
     def named(self, rows: Int64s) -> tuple[list[str], list[str], Int64s]:
         """Op and type of events, each pair once, and the pair of each event. Where no table has its type, it is told by the name."""
@@ -304,7 +375,13 @@ class Work:
         ops, types, pair = self.named(rows)
         kernel = np.array([out.kernel_names.code(kind) for kind in types], np.int32)
         op = np.array([out.ops.code(op) for op in ops], np.int32)
-        cube = np.array([bool(_CUBE.search(kind) or _CUBE.search(op)) for op, kind in zip(ops, types, strict=True)], np.bool_)
+        cube = np.array(
+            [
+                bool(_CUBE.search(kind) or _CUBE.search(op))
+                for op, kind in zip(ops, types, strict=True)
+            ],
+            np.bool_,
+        )
         uses = self._uses_cube(rows)
         frame = Kernels(
             event=rows,
@@ -314,7 +391,9 @@ class Work:
             kernel=kernel[pair] if len(rows) else np.zeros(0, np.int32),
             op=op[pair] if len(rows) else np.zeros(0, np.int32),
             details=details.astype(np.int32),
-            eligible=(cube[pair] | (uses == 1)).astype(np.int8) if len(rows) else np.zeros(0, np.int8),
+            eligible=(cube[pair] | (uses == 1)).astype(np.int8)
+            if len(rows)
+            else np.zeros(0, np.int8),
             tensor_core=uses,
             occupancy=np.full(len(rows), np.nan),
         )
@@ -325,7 +404,13 @@ class Work:
         mac = np.full(len(self.trace.events), np.nan)
         mac[self.table["event"].to_numpy(np.int64)] = self.table["mac"].to_numpy(np.float64)
         mac = mac[rows]
-        never = np.array([re.fullmatch(r"(KERNEL_)?(AI_?VECTOR_?CORE|AI_?CPU|MIX_AIV|AIVEC)", t) is not None for t in self.texts] + [False])
+        never = np.array(
+            [
+                re.fullmatch(r"(KERNEL_)?(AI_?VECTOR_?CORE|AI_?CPU|MIX_AIV|AIVEC)", t) is not None
+                for t in self.texts
+            ]
+            + [False]
+        )
         without = never[self._of_table("task_type", -1)[rows]]
         with np.errstate(invalid="ignore"):
             return np.where(without, 0, np.where(np.isnan(mac), -1, mac > 0)).astype(np.int8)
@@ -359,7 +444,14 @@ class Work:
         """The `collectives` table."""
         rows, events = self.of(COLLECTIVE), self.trace.events
         first, code = unique_rows(events.name[rows].astype(np.int64))
-        name = np.array([out.texts.code(plain(str(self.trace.names[events.name[rows[i]]]))) for i in first.tolist()] or [0], np.int32)
+        name = np.array(
+            [
+                out.texts.code(plain(str(self.trace.names[events.name[rows[i]]])))
+                for i in first.tolist()
+            ]
+            or [0],
+            np.int32,
+        )
         return Collectives(
             **located(events, rows, self.host(rows), device=self.device(rows)),
             name=name[code],
@@ -369,17 +461,35 @@ class Work:
 
     def _bytes(self, rows: Int64s) -> Int64s:
         """Elements times width, -1 where either is not stated."""
-        widths = {"INT8": 1, "UINT8": 1, "FP16": 2, "FLOAT16": 2, "BF16": 2, "BFP16": 2, "INT16": 2, "FP32": 4, "FLOAT": 4, "INT32": 4}
+        widths = {
+            "INT8": 1,
+            "UINT8": 1,
+            "FP16": 2,
+            "FLOAT16": 2,
+            "BF16": 2,
+            "BFP16": 2,
+            "INT16": 2,
+            "FP32": 4,
+            "FLOAT": 4,
+            "INT32": 4,
+        }
         widths |= {"UINT16": 2, "UINT32": 4, "INT64": 8, "UINT64": 8, "FP64": 8, "DOUBLE": 8}
         kind, count = self.trace.text_arg("data_type")[rows], self.trace.arg("count")[rows]
         strings = self.trace.strings
-        width = np.array([widths.get(str(strings[c]), 0) if c >= 0 else 0 for c in kind.tolist()], np.int64)
+        width = np.array(
+            [widths.get(str(strings[c]), 0) if c >= 0 else 0 for c in kind.tolist()], np.int64
+        )
         return np.where((width > 0) & (count >= 0), width * count, -1)
 
     def extents(self) -> Extents:
         """First start and last end of each device."""
         events = self.trace.events
-        return extents(self.host(self.rows), self.device(self.rows), events.start[self.rows], events.end[self.rows])
+        return extents(
+            self.host(self.rows),
+            self.device(self.rows),
+            events.start[self.rows],
+            events.end[self.rows],
+        )
 
 
 def _blocks(grid: int, mixed: int) -> str:

@@ -47,7 +47,9 @@ class _Nsight(GpuRecording):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST)
+        return receipt.notes(
+            self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST
+        )
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""
@@ -64,7 +66,9 @@ class _Nsight(GpuRecording):
             tables = join_some([str(table) for table in unread], 3)
             lost = f"The NVTX events of this recording are in {tables}, a layout that nbprof does not know"
             if not len(self.steps.host):
-                missing["steps"] = f"{lost}: whether ranges mark steps is unknown, and so is step time."
+                missing["steps"] = (
+                    f"{lost}: whether ranges mark steps is unknown, and so is step time."
+                )
             if not out.has_host_ops:
                 missing["ops"] = f"{lost}: which framework ops they contain is unknown."
         if not len(self.steps.host):

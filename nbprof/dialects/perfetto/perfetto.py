@@ -33,14 +33,21 @@ def interpret(trace: Trace) -> act.Activity:
     out.environment = environment(trace)
     lanes = trace.lanes
     found = [_GPU.match(label) for label in lanes["labels"]]
-    lanes["kind"] = ["device" if one else kind for one, kind in zip(found, lanes["kind"], strict=True)]
+    lanes["kind"] = [
+        "device" if one else kind for one, kind in zip(found, lanes["kind"], strict=True)
+    ]
     lanes["device"] = [int(one.group(1)) if one else -1 for one in found]
     used = lanes[(lanes["kind"] == "device") & (lanes["events"] > 0)]
     if len(used):
         out.has_device = True
         out.missing = {**out.missing, "kernels": _STAGES}
         devices = used[["host", "device"]].drop_duplicates().sort_values(["host", "device"])
-        out.devices = devices.assign(kind="GPU", name="GPU").reindex(columns=act.DEVICES).astype(object).reset_index(drop=True)
+        out.devices = (
+            devices.assign(kind="GPU", name="GPU")
+            .reindex(columns=act.DEVICES)
+            .astype(object)
+            .reset_index(drop=True)
+        )
         out.devices["device"] = pd.to_numeric(out.devices["device"])
         rows = _compute(trace)
         if len(rows):
@@ -68,11 +75,19 @@ def _kernels(trace: Trace, rows: Int64s, out: act.Activity) -> None:
     seen = pd.unique(code).tolist()
     kernel, op = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
     for one in seen:
-        kernel[one], op[one] = out.kernel_names.code(str(trace.names[one])), out.ops.code(str(trace.names[one]))
+        kernel[one], op[one] = (
+            out.kernel_names.code(str(trace.names[one])),
+            out.ops.code(str(trace.names[one])),
+        )
     grid, block = trace.text_arg("grid")[rows], trace.text_arg("block")[rows]
     first, details = unique_rows(grid, block)
-    none: dict[str, object] = dict.fromkeys(("registers", "static_shared_bytes", "dynamic_shared_bytes"))
-    out.launch_shapes = [{**none, "block": _sides(trace, block[i]), "grid": _sides(trace, grid[i])} for i in first.tolist()]
+    none: dict[str, object] = dict.fromkeys(
+        ("registers", "static_shared_bytes", "dynamic_shared_bytes")
+    )
+    out.launch_shapes = [
+        {**none, "block": _sides(trace, block[i]), "grid": _sides(trace, grid[i])}
+        for i in first.tolist()
+    ]
     # Nothing says whose GPU it is, so the name does not tell whether a kernel uses Tensor Cores.
     duration = events.duration[rows]
     out.kernels = Kernels(

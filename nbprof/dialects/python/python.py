@@ -94,18 +94,38 @@ def _units(trace: Trace, host: Int64s, category: npt.NDArray[np.object_], words:
         count = len(iterations.start)
         none = np.zeros(count, np.int64)
         events_of = first_events(trace, np.arange(len(events)), iterations.start)
-        return _Units(iterations.unit, events_of, none, np.arange(count), iterations.start, iterations.end, iterations)
+        return _Units(
+            iterations.unit,
+            events_of,
+            none,
+            np.arange(count),
+            iterations.start,
+            iterations.end,
+            iterations,
+        )
     if not len(rows):
-        rows, unit = np.flatnonzero(category == _CELL), Unit(RECORDING, how=HOW.format(loop=words.loop))
+        rows, unit = (
+            np.flatnonzero(category == _CELL),
+            Unit(RECORDING, how=HOW.format(loop=words.loop)),
+        )
     rows = rows[np.lexsort((events.start[rows], host[rows]))]
     of_host = host[rows]
     first = np.searchsorted(of_host, of_host)
     start = events.start[rows]
-    return _Units(unit, rows, of_host, np.arange(len(rows)) - first, start, start + events.duration[rows])
+    return _Units(
+        unit, rows, of_host, np.arange(len(rows)) - first, start, start + events.duration[rows]
+    )
 
 
 def _markers(units: _Units) -> Markers:
-    return Markers(event=units.event, host=units.host, group=units.group, device=-1, start=units.start, end=units.end)
+    return Markers(
+        event=units.event,
+        host=units.host,
+        group=units.group,
+        device=-1,
+        start=units.start,
+        end=units.end,
+    )
 
 
 def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
@@ -115,7 +135,9 @@ def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
         names = units.iterations.names
     else:
         names = [str(trace.names[code]) for code in trace.events.name[units.event].tolist()]
-    return dict(zip(zip(units.host.tolist(), units.group.tolist(), strict=True), names, strict=True))
+    return dict(
+        zip(zip(units.host.tolist(), units.group.tolist(), strict=True), names, strict=True)
+    )
 
 
 def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> Work:
@@ -161,7 +183,9 @@ def _waiting_of_loop(units: _Units, iterations: Placed) -> Work:
 def _missing(units: _Units, waits: Int64s, words: Words) -> dict[str, str]:
     """A sentence for each kind of data that the recording lacks."""
     unmarked = "nothing marks what it waits for: 'for item in nbprof.steps(items):' marks the wait for each item."
-    marked = "the steps state how long they wait for their items, and no input pipeline was recorded."
+    marked = (
+        "the steps state how long they wait for their items, and no input pipeline was recorded."
+    )
     missing = {
         "input": f"{words.unprofiled}: {marked if len(waits) or units.iterations is not None else unmarked}",
         "ops": f"{words.unprofiled}, so it has no ops.",
@@ -169,5 +193,7 @@ def _missing(units: _Units, waits: Int64s, words: Words) -> dict[str, str]:
         "memory": f"{words.unprofiled}, so it has no allocator events; the trace view shows the resident memory of the process.",
     }
     if not len(units.event):
-        missing["steps"] = "The file has neither steps nor the span of its recording: it is damaged."
+        missing["steps"] = (
+            "The file has neither steps nor the span of its recording: it is damaged."
+        )
     return missing

@@ -26,7 +26,12 @@ _CATEGORIES = {
     "rocdecode_api": "rocdecode_runtime",
     "rocjpeg_api": "rocjpeg_runtime",
 }
-_ARGS = {"corr_id": "correlation", "copy_bytes": "bytes", "group_segment_size": "shared memory", "private_segment_size": "scratch size"}
+_ARGS = {
+    "corr_id": "correlation",
+    "copy_bytes": "bytes",
+    "group_segment_size": "shared memory",
+    "private_segment_size": "scratch size",
+}
 _ARGS |= {"kernel_id": "kernel id"}
 _STREAM, _QUEUE = (re.compile(rf"\b{what}(?:_ID)?\W*(\d{{1,9}})") for what in ("STREAM", "QUEUE"))
 _THREAD = re.compile(r"THREAD \d+ \((\d{1,9})\)")
@@ -37,7 +42,10 @@ def is_rocprof(trace: Trace) -> bool:
     """Whether rocprofv3 wrote a trace: its slices state their call and their times in its words."""
     if not {"cat", "corr_id", "begin_ns"} <= set(trace.args):
         return False
-    return any(trace.strings[code] in _CATEGORIES for code in pd.unique(trace.args["cat"].of(TEXT)[1]).tolist())
+    return any(
+        trace.strings[code] in _CATEGORIES
+        for code in pd.unique(trace.args["cat"].of(TEXT)[1]).tolist()
+    )
 
 
 def translate(trace: Trace) -> None:
@@ -59,7 +67,9 @@ def translate(trace: Trace) -> None:
     kernel, copy = (table[code] == numbers.get(word, -2) for word in ("kernel", "gpu_memcpy"))
     device = np.where(kernel, _agents(trace, "agent"), -1)
     source, target = _agents(trace, "src_agent"), _agents(trace, "dst_agent")
-    to_host = np.array(["DEVICE_TO_HOST" in str(name) for name in trace.names], np.bool_)[trace.events.name]
+    to_host = np.array(["DEVICE_TO_HOST" in str(name) for name in trace.names], np.bool_)[
+        trace.events.name
+    ]
     device = np.where(copy, np.where(to_host, source, target), device)
     on_device = kernel | copy
     work = np.flatnonzero(on_device)
@@ -78,12 +88,18 @@ def _agents(trace: Trace, name: str) -> Int64s:
     return out
 
 
-def _name_lanes(trace: Trace, on_device: np.ndarray[tuple[int], np.dtype[np.bool_]], device: Int64s) -> None:
+def _name_lanes(
+    trace: Trace, on_device: np.ndarray[tuple[int], np.dtype[np.bool_]], device: Int64s
+) -> None:
     """The lanes of queues, streams and copies, and the ids of threads, out of the names of tracks."""
     lanes = trace.lanes
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
     for i, thread in enumerate(lanes["thread"].astype(str).tolist()):
-        if first[i] < len(trace.events) and trace.events.lane[first[i]] == i and on_device[first[i]]:
+        if (
+            first[i] < len(trace.events)
+            and trace.events.lane[first[i]] == i
+            and on_device[first[i]]
+        ):
             gpu = max(int(device[first[i]]), 0)
             stream, queue = _STREAM.search(thread), _QUEUE.search(thread)
             title = "Copies" if thread.startswith("COPY") else "Queue"

@@ -58,7 +58,9 @@ class _Rocprof(GpuRecording):
     @cached_property
     def work(self) -> Work:
         """Device work, with its classes; all devices are AMD's, whatever they are called."""
-        return Work(self.links, [True] * len(self.trace.hosts), self.origins, [{} for _ in self.trace.hosts])
+        return Work(
+            self.links, [True] * len(self.trace.hosts), self.origins, [{} for _ in self.trace.hosts]
+        )
 
     def find_steps(self) -> Steps:
         """The steps, by the ROCTx ranges that mark them."""
@@ -66,11 +68,15 @@ class _Rocprof(GpuRecording):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST)
+        return receipt.notes(
+            self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST
+        )
 
     def _traits(self) -> set[str]:
         # Copies are recorded on request alone, as kernels and calls are, and no file says what was requested.
-        return super()._traits() | (set() if np.isin(self.links.kind, (COPY, FILL)).any() else {act.UNKNOWN_COPIES})
+        return super()._traits() | (
+            set() if np.isin(self.links.kind, (COPY, FILL)).any() else {act.UNKNOWN_COPIES}
+        )
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""
@@ -89,7 +95,9 @@ class _Rocprof(GpuRecording):
         if not len(self.steps.host):
             missing["steps"] = HOW
         if not out.has_host_ops:
-            missing["ops"] = "This recording has no framework ops: rocprofv3 only knows ops from ROCTx ranges."
+            missing["ops"] = (
+                "This recording has no framework ops: rocprofv3 only knows ops from ROCTx ranges."
+            )
         return missing
 
 
@@ -100,7 +108,11 @@ def _to_outer_calls(trace: Trace, call: Flags) -> None:
     hsa, hip = call & (of == "hsa_runtime"), call & (of == "hip_runtime")
     if not hsa.any() or not hip.any():
         return
-    host = trace.lanes["host"].map({name: i for i, name in enumerate(trace.hosts)}).to_numpy(np.int64)[trace.events.lane]
+    host = (
+        trace.lanes["host"]
+        .map({name: i for i, name in enumerate(trace.hosts)})
+        .to_numpy(np.int64)[trace.events.lane]
+    )
     inner = np.flatnonzero(hsa & (ident > 0))
     outer = Nest(trace, np.flatnonzero(hip))
     around = outer.around(inner)
@@ -118,4 +130,6 @@ def _to_outer_calls(trace: Trace, call: Flags) -> None:
     ident[work[found]] = ident[outer.rows[around[order[at[found]]]]]
     rows = np.flatnonzero(ident >= 0)
     column = ArgColumn(rows.astype(np.int32), INT, ident[rows])
-    trace.args = ChainMap({"correlation": column}, cast("MutableMapping[str, ArgColumn]", trace.args))
+    trace.args = ChainMap(
+        {"correlation": column}, cast("MutableMapping[str, ArgColumn]", trace.args)
+    )

@@ -15,12 +15,21 @@ from nbprof.core.factorize import heads, starting
 from nbprof.core.intervals import one_at_a_time
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.xplane.grouping import Groups, nearest
-from nbprof.dialects.xplane.programs import LAUNCH, ProgramSteps, called, function_of, plain, runs_of_programs
+from nbprof.dialects.xplane.programs import (
+    LAUNCH,
+    ProgramSteps,
+    called,
+    function_of,
+    plain,
+    runs_of_programs,
+)
 
 NOTE = "steps: dispatched ahead of the work, so each lasts until the programs that it dispatched have run"
 
 
-def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]) -> ProgramSteps | None:
+def find(
+    trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]
+) -> ProgramSteps | None:
     """The steps of hosts without a device whose marks end before most of their work does, or None."""
     if "hlo_module" not in trace.args or not groups.roots:
         return None
@@ -31,7 +40,12 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     parts = [
         steps
         for at in hosts
-        if (steps := _of_host(trace, groups, at, runs[runs["host"] == at], launches[host[launches] == at])) is not None
+        if (
+            steps := _of_host(
+                trace, groups, at, runs[runs["host"] == at], launches[host[launches] == at]
+            )
+        )
+        is not None
     ]
     if not parts:
         return None
@@ -49,10 +63,16 @@ def _calls(trace: Trace) -> Int64s:
     return np.asarray(rows[(around < 0) | (events.name[around] != events.name[rows])], np.int64)
 
 
-def _of_host(trace: Trace, groups: Groups, at: int, runs: pd.DataFrame, launches: Int64s) -> pd.DataFrame | None:
+def _of_host(
+    trace: Trace, groups: Groups, at: int, runs: pd.DataFrame, launches: Int64s
+) -> pd.DataFrame | None:
     """The steps of one host, in order of time; None where they are as they are marked, or where it cannot be told what they dispatched."""
     events = trace.events
-    marks = {group: root for (of, group), root in groups.roots.items() if of == at and not groups.names[of, group].isdigit()}
+    marks = {
+        group: root
+        for (of, group), root in groups.roots.items()
+        if of == at and not groups.names[of, group].isdigit()
+    }
     group = np.array(sorted(marks, key=lambda one: int(events.start[marks[one]])), np.int64)
     if not len(group) or not len(runs):
         return None
@@ -67,10 +87,14 @@ def _of_host(trace: Trace, groups: Groups, at: int, runs: pd.DataFrame, launches
         # A step that dispatched nothing while others ran: there is no time that would be its own.
         return None
     names = [groups.names[at, one] for one in group.tolist()]
-    return pd.DataFrame({"host": at, "group": group, "event": event, "begin": begin, "end": end, "name": names})
+    return pd.DataFrame(
+        {"host": at, "group": group, "event": event, "begin": begin, "end": end, "name": names}
+    )
 
 
-def _last_runs(trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, launches: Int64s) -> tuple[Int64s, Int64s]:
+def _last_runs(
+    trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, launches: Int64s
+) -> tuple[Int64s, Int64s]:
     """By step: when the last of the runs ended that it dispatched (-1: none is known), and an event of that run.
 
     The n-th call of a function is the n-th run of its program, where there are as many of the one as of the other.
@@ -87,7 +111,9 @@ def _last_runs(trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, 
         if len(mine) != len(calls):
             continue
         step = np.searchsorted(group, groups.group[calls], sorter=order)
-        inside = (step < len(group)) & (group[order[np.minimum(step, len(group) - 1)]] == groups.group[calls])
+        inside = (step < len(group)) & (
+            group[order[np.minimum(step, len(group) - 1)]] == groups.group[calls]
+        )
         of_step, last = order[step[inside]], mine["end"].to_numpy(np.int64)[inside]
         later = last > ended[of_step]
         np.maximum.at(ended, of_step, last)

@@ -35,23 +35,47 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     steps = placed.program_steps
     if steps is None:
         return work
-    rows = np.flatnonzero((work["cls"].to_numpy() == act.HOST_COMPILE) & work["host"].isin(steps.hosts).to_numpy())
+    rows = np.flatnonzero(
+        (work["cls"].to_numpy() == act.HOST_COMPILE) & work["host"].isin(steps.hosts).to_numpy()
+    )
     if not len(rows):
         return work
     cls = work["cls"].to_numpy().copy()
     cls[rows] = act.HOST_COMPUTE
     of_host = work.assign(cls=cls)
-    piece = work.iloc[rows].merge(steps.table[["host", "group", "begin", "end", "name"]], on=["host", "group"], suffixes=("", "_step"))
+    piece = work.iloc[rows].merge(
+        steps.table[["host", "group", "begin", "end", "name"]],
+        on=["host", "group"],
+        suffixes=("", "_step"),
+    )
     called = _functions(placed, piece["event"].to_numpy(np.int64))
-    own = {(host, kind): names for host in steps.hosts.tolist() for kind, names in _of_steps(steps, host).items()}
+    own = {
+        (host, kind): names
+        for host in steps.hosts.tolist()
+        for kind, names in _of_steps(steps, host).items()
+    }
     kinds = piece["name"].str.rpartition(" ")[0]
-    by_name = [not name or name in own[key] for name, key in zip(called, zip(piece["host"].tolist(), kinds, strict=True), strict=True)]
+    by_name = [
+        not name or name in own[key]
+        for name, key in zip(called, zip(piece["host"].tolist(), kinds, strict=True), strict=True)
+    ]
     # A mark says itself what its step compiled.
     in_mark = placed.groups.group[piece["event"].to_numpy(np.int64)] >= 0
-    piece = piece[np.where(piece["host"].isin(list(steps.marked)), in_mark, np.array(by_name, np.bool_))]
-    piece = piece.assign(start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1))
-    parts = [_busy(steps, int(str(host))).rows_outside(rows) for host, rows in piece.groupby("host", sort=False)]
-    return Work.of(of_host, *(part[list(work.columns)] for part in parts)).frame() if any(map(len, parts)) else of_host
+    piece = piece[
+        np.where(piece["host"].isin(list(steps.marked)), in_mark, np.array(by_name, np.bool_))
+    ]
+    piece = piece.assign(
+        start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1)
+    )
+    parts = [
+        _busy(steps, int(str(host))).rows_outside(rows)
+        for host, rows in piece.groupby("host", sort=False)
+    ]
+    return (
+        Work.of(of_host, *(part[list(work.columns)] for part in parts)).frame()
+        if any(map(len, parts))
+        else of_host
+    )
 
 
 def _functions(placed: Placed, rows: Int64s) -> list[str]:
@@ -71,7 +95,10 @@ def _functions(placed: Placed, rows: Int64s) -> list[str]:
         row = rows[at]
         around = known[: np.searchsorted(events.start[known], events.start[row], side="right")]
         end = events.start[around] + events.duration[around]
-        around = np.flatnonzero((placed.host[around] == placed.host[row]) & (end >= events.start[row] + events.duration[row]))
+        around = np.flatnonzero(
+            (placed.host[around] == placed.host[row])
+            & (end >= events.start[row] + events.duration[row])
+        )
         if len(around):
             of_row[at] = of_known[around[-1]]
     # A lambda's name is that of any other, so it is nobody's own.
@@ -87,15 +114,21 @@ def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
     mine = steps.table[steps.table["host"] == host]
     kind = mine["name"].str.rpartition(" ")[0].to_numpy(object)
     runs = steps.runs[steps.runs["host"] == host]
-    at = np.searchsorted(mine["end"].to_numpy(np.int64), runs["end"].to_numpy(np.int64), side="left")
+    at = np.searchsorted(
+        mine["end"].to_numpy(np.int64), runs["end"].to_numpy(np.int64), side="left"
+    )
     inside = at < len(mine)
     module, names = pd.factorize(runs["module"])
     function = np.array([function_of(name) for name in names], object)[module[inside]]
-    in_step = pd.DataFrame({"kind": kind[at[inside]], "function": function, "step": at[inside]}).drop_duplicates()
+    in_step = pd.DataFrame(
+        {"kind": kind[at[inside]], "function": function, "step": at[inside]}
+    ).drop_duplicates()
     many = pd.Series(kind).value_counts()
     out: dict[str, set[str]] = {str(name): {str(name)} for name in many.index}
     ran = in_step.groupby(["kind", "function"], as_index=False).size()
-    for name, function_name, count in zip(*(ran[column].tolist() for column in ("kind", "function", "size")), strict=True):
+    for name, function_name, count in zip(
+        *(ran[column].tolist() for column in ("kind", "function", "size")), strict=True
+    ):
         if count >= PART_OF_STEP * many[name]:
             out[name].add(function_name)
     return out

@@ -12,7 +12,11 @@ from nbprof.dialects.xplane import tpu
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.dialects.xplane.tpu_cores import SPARSE
 
-_STEPS, _PROGRAMS, _OPS = (("Steps", "Sparse Core Steps"), ("XLA Modules", "Sparse Core Modules"), ("XLA Ops", "Sparse Core Ops"))
+_STEPS, _PROGRAMS, _OPS = (
+    ("Steps", "Sparse Core Steps"),
+    ("XLA Modules", "Sparse Core Modules"),
+    ("XLA Ops", "Sparse Core Ops"),
+)
 _IN_ORDER = (*_STEPS, *_PROGRAMS)
 _NEVER = np.iinfo(np.int64).max // 4
 
@@ -23,7 +27,11 @@ def mend(placed: Placed) -> list[Note]:
     if placed.gpu_planes:
         notes += _mended(placed, _OfGpus(placed))
     planes = placed.trace.planes
-    cores = [number for number, plane in enumerate(planes) if tpu.CORE.match(plane.name) or SPARSE.match(plane.name)]
+    cores = [
+        number
+        for number, plane in enumerate(planes)
+        if tpu.CORE.match(plane.name) or SPARSE.match(plane.name)
+    ]
     if cores and "line" in placed.trace.lanes:
         notes += _mended(placed, _OfCores(placed, cores))
     return notes
@@ -85,7 +93,9 @@ class _OfCores(Mender):
         self.recorded_on_device = self._of_core & np.isin(self._line, (*_IN_ORDER, *_OPS))
 
     def _lanes(self, host: int, lines: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-        chosen: npt.NDArray[np.bool_] = self._of_core & np.isin(self._line, lines) & (self.lane_host == host)
+        chosen: npt.NDArray[np.bool_] = (
+            self._of_core & np.isin(self._line, lines) & (self.lane_host == host)
+        )
         return chosen
 
     def _rows(self, host: int, *lines: str) -> Int64s:
@@ -109,7 +119,12 @@ class _OfCores(Mender):
             name = self._line_codes(rows) if lines is _STEPS else None
             none = np.full(len(rows), _NEVER, np.int64)
             nothing = np.zeros(0, np.int64)
-            self.replace(rows, durations.of_device(self.spans(rows, name), self._others_end(host, lines), (nothing, nothing), none))
+            self.replace(
+                rows,
+                durations.of_device(
+                    self.spans(rows, name), self._others_end(host, lines), (nothing, nothing), none
+                ),
+            )
         ops = self.work(host)
         for lane in np.unique(self.trace.events.lane[ops]).tolist():
             self._ops(ops[self.trace.events.lane[ops] == lane], self._programs(lane))
@@ -117,7 +132,10 @@ class _OfCores(Mender):
     def _others_end(self, host: int, lines: tuple[str, ...]) -> int:
         """When everything had ended that a host and its cores recorded on other lines than these."""
         rows = self._rows(host, *(line for line in (*_IN_ORDER, *_OPS) if line not in lines))
-        return max(self._host_end(host), int((self.trace.events.start[rows] + self.duration[rows]).max(initial=0)))
+        return max(
+            self._host_end(host),
+            int((self.trace.events.start[rows] + self.duration[rows]).max(initial=0)),
+        )
 
     def _line_codes(self, rows: Int64s) -> Int64s:
         return self.trace.events.lane[rows].astype(np.int64)

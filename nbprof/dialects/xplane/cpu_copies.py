@@ -31,7 +31,9 @@ def rows(placed: Placed) -> Int64s:
 def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     """Work in which such copies are only what of them lies outside the runs of ops."""
     events = placed.trace.events
-    copied = np.isin(work["event"].to_numpy(), rows(placed)) & (work["cls"].to_numpy() == act.HOST_TO_DEVICE)
+    copied = np.isin(work["event"].to_numpy(), rows(placed)) & (
+        work["cls"].to_numpy() == act.HOST_TO_DEVICE
+    )
     if not copied.any():
         return work
     ran = cpu_ops.run_rows(placed)

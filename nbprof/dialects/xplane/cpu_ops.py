@@ -43,8 +43,16 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
     seen = zip(host[begins].tolist(), ident[begins].tolist(), module[begins].tolist(), strict=True)
     loaded = [(on, trace.strings[text] if text >= 0 else "", number) for on, number, text in seen]
     numbers = [find(*one) for one in loaded]
-    homes = np.array([programs.home(on, number) for (on, _, _), number in zip(loaded, numbers, strict=True)], np.int64)[which]
-    first, part = unique_rows(np.where(homes < 0, host, homes), pd.factorize(np.array(numbers, np.int64))[0][which], module, stated)
+    homes = np.array(
+        [programs.home(on, number) for (on, _, _), number in zip(loaded, numbers, strict=True)],
+        np.int64,
+    )[which]
+    first, part = unique_rows(
+        np.where(homes < 0, host, homes),
+        pd.factorize(np.array(numbers, np.int64))[0][which],
+        module,
+        stated,
+    )
     lane, start, duration = events.lane[rows], events.start[rows], events.duration[rows]
     own = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
     runs = np.bincount(part)
@@ -60,21 +68,51 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         op[i], kind[i] = out.ops.code(parsed.name), out.types.code(parsed.type or "Unknown")
         source = f"{one.source_file}:{one.source_line}" if one and one.source_file else ""
         cost = programs.cost(on, number, name)
-        costs = (np.nan,) * 4 if cost is None else (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
+        costs = (
+            (np.nan,) * 4
+            if cost is None
+            else (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
+        )
         facts.append(
-            (number, name, programs.category(on, number, name), source, one.duplicate if one else "", called, framework, on, *costs)
+            (
+                number,
+                name,
+                programs.category(on, number, name),
+                source,
+                one.duplicate if one else "",
+                called,
+                framework,
+                on,
+                *costs,
+            )
         )
     parts = pd.DataFrame(
         facts,
         columns=[
-            *("program", "name", "category", "source", "duplicate", "module", "framework_op", "host"),
+            *(
+                "program",
+                "name",
+                "category",
+                "source",
+                "duplicate",
+                "module",
+                "framework_op",
+                "host",
+            ),
             *("flops", "normalized_flops", "bytes", "memory_bytes"),
         ],
     )
     for column in ("flops", "normalized_flops", "bytes", "memory_bytes"):
         parts[column] *= runs
     # XProf counts nothing here.
-    parts = parts.assign(expression="", hlo=True, xprof=False, xprof_runs=0.0, xprof_flops=parts["flops"], runs=runs.astype(np.float64))
+    parts = parts.assign(
+        expression="",
+        hlo=True,
+        xprof=False,
+        xprof_runs=0.0,
+        xprof_flops=parts["flops"],
+        runs=runs.astype(np.float64),
+    )
     table = DeviceOps(
         event=rows,
         host=host,
@@ -103,7 +141,13 @@ def run_rows(placed: Placed) -> Int64s:
     said, name = stated[rows], trace.events.name[rows].astype(np.int64)
     first, pair = unique_rows(said, name)
     seen = zip(said[first].tolist(), name[first].tolist(), strict=True)
-    same = np.array([trace.strings[text] in (trace.names[called], trace.display[called]) for text, called in seen], np.bool_)
+    same = np.array(
+        [
+            trace.strings[text] in (trace.names[called], trace.display[called])
+            for text, called in seen
+        ],
+        np.bool_,
+    )
     return rows[same[pair]]
 
 

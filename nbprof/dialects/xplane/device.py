@@ -14,7 +14,11 @@ from nbprof.activity import copies
 from nbprof.activity.tables import Collectives, Extents, Transfers, extents, located
 from nbprof.core.factorize import used_codes
 from nbprof.core.trace import Note, Trace
-from nbprof.dialects.device_peaks import on_chip_bytes_per_second, peak_bytes_per_second, peak_flops_per_second
+from nbprof.dialects.device_peaks import (
+    on_chip_bytes_per_second,
+    peak_bytes_per_second,
+    peak_flops_per_second,
+)
 from nbprof.dialects.xplane import kernels as xplane_kernels
 from nbprof.dialects.xplane.host_ops import python_calls
 from nbprof.dialects.xplane.ops import OpTexts, device_ops
@@ -55,15 +59,22 @@ def _extents(placed: Placed) -> Extents:
     events = placed.trace.events
     lanes = placed.trace.lanes
     at = np.flatnonzero(
-        (placed.lane_kind == "device") & lanes["plane"].isin(placed.gpu_planes).to_numpy() & (lanes["events"] > 0).to_numpy()
+        (placed.lane_kind == "device")
+        & lanes["plane"].isin(placed.gpu_planes).to_numpy()
+        & (lanes["events"] > 0).to_numpy()
     )
     if not len(at):
         return Extents.empty()
     # Events are sorted by lane and start, so that a lane is a stretch that begins with its first event.
     first = np.searchsorted(events.lane, at)
     stop = np.searchsorted(events.lane, at, side="right")
-    end = [int((events.start[a:b] + events.duration[a:b]).max()) for a, b in zip(first.tolist(), stop.tolist(), strict=True)]
-    return extents(placed.host[first], placed.device[first], events.start[first], np.array(end, np.int64))
+    end = [
+        int((events.start[a:b] + events.duration[a:b]).max())
+        for a, b in zip(first.tolist(), stop.tolist(), strict=True)
+    ]
+    return extents(
+        placed.host[first], placed.device[first], events.start[first], np.array(end, np.int64)
+    )
 
 
 def devices(trace: Trace, out: act.Activity) -> list[int]:
@@ -79,7 +90,9 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
         if kind == "GPU":
             gpus.append(number)
         if any((row["host"], row["device"]) == (plane.host, int(found.group(2))) for row in rows):
-            trace.receipt.warn(f"{plane.host} has several planes of device {found.group(2)}; its facts are those of the first.")
+            trace.receipt.warn(
+                f"{plane.host} has several planes of device {found.group(2)}; its facts are those of the first."
+            )
             continue
         rows.append(
             {
@@ -95,11 +108,18 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
                 "cores": s.get("core_count"),
                 "clock_khz": s.get("clock_rate"),
                 "peak_flops_per_second": peak_flops_per_second(s),
-                **{f"{level}_bytes_per_second": peak for level, peak in on_chip_bytes_per_second(s).items()},
+                **{
+                    f"{level}_bytes_per_second": peak
+                    for level, peak in on_chip_bytes_per_second(s).items()
+                },
                 "chip": place(s).chip,
                 "chip_core": place(s).core,
                 "megacore": bool(s["has_megacore"]) if "has_megacore" in s else None,
-                "sparse_cores": sum(p.name.startswith(f"{plane.name} SparseCore ") and p.host == plane.host for p in trace.planes) or None,
+                "sparse_cores": sum(
+                    p.name.startswith(f"{plane.name} SparseCore ") and p.host == plane.host
+                    for p in trace.planes
+                )
+                or None,
             }
         )
     out.devices = pd.DataFrame(rows, columns=act.DEVICES)
@@ -155,7 +175,9 @@ def _copied_bytes(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     for key in ("memcpy_details", "memset_details"):
         codes = trace.text_arg(key, rows)
         used, back = used_codes(codes, len(trace.strings))
-        sizes = np.array([_size(trace.strings[c]) if c >= 0 else -1 for c in used.tolist()], np.int64)
+        sizes = np.array(
+            [_size(trace.strings[c]) if c >= 0 else -1 for c in used.tolist()], np.int64
+        )
         out = np.where(codes >= 0, sizes[back], out)
     return out
 

@@ -16,7 +16,9 @@ _MOST = 1 << 62
 _DENSE = 4
 
 
-def match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0) -> tuple[Int64s, Int64s]:
+def match(
+    up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0
+) -> tuple[Int64s, Int64s]:
     """All pairs of rows whose keys are equal; a key that is busy on both sides is left out."""
     if not len(up) or not len(down):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -78,7 +80,9 @@ class Links:
         while len(front := front[self.many[front] > 0]):
             many = self.many[front]
             last = np.cumsum(many)
-            child = self.child[np.arange(last[-1]) + np.repeat(self.first[front] - (last - many), many)]
+            child = self.child[
+                np.arange(last[-1]) + np.repeat(self.first[front] - (last - many), many)
+            ]
             given = np.repeat(label[front], many)
             better = given < label[child]
             child = child[better]

@@ -20,7 +20,10 @@ def functions(placed: Placed, out: act.Activity) -> Functions:
     rows = np.flatnonzero(trace.above("tf_function_call", -1, text=True) & placed.on_host)
     mode = trace.text_arg("tf_function_call", rows)
     codes = {code: out.texts.code(trace.strings[code]) for code in np.unique(mode).tolist()}
-    names = {code: out.texts.code(str(trace.names[code])) for code in np.unique(events.name[rows]).tolist()}
+    names = {
+        code: out.texts.code(str(trace.names[code]))
+        for code in np.unique(events.name[rows]).tolist()
+    }
     return Functions(
         **located(events, rows, placed.host[rows], lane=events.lane[rows]),
         name=np.array([names[c] for c in events.name[rows].tolist()], np.int32),
@@ -45,8 +48,12 @@ def stages(placed: Placed, out: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
     rows = np.flatnonzero(stated & (kind >= 0) & placed.on_host)
     if not len(rows):
         return none
-    code, seen = pd.factorize(pd.MultiIndex.from_arrays([trace.events.name[rows], ident[rows], kind[rows]]))
-    several = pd.Series([name for name, _ in {(name, number) for name, number, _ in seen.tolist()}]).value_counts()
+    code, seen = pd.factorize(
+        pd.MultiIndex.from_arrays([trace.events.name[rows], ident[rows], kind[rows]])
+    )
+    several = pd.Series(
+        [name for name, _ in {(name, number) for name, number, _ in seen.tolist()}]
+    ).value_counts()
     op, category = [], []
     for name, number, text in seen.tolist():
         label = str(trace.names[name])

@@ -23,10 +23,19 @@ from nbprof.dialects.xplane.event_links import match as match
 THREADPOOL_CONTEXT = 15
 IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", "ExecutorState::Process"})
 # Roots by name, where the event does not say that it is one.
-_LEVELS = {"TraceContext": 1, "BatchingSessionRun": 1, "ProcessBatch": 2, "OrbaxServing::ProcessBatch": 2}
+_LEVELS = {
+    "TraceContext": 1,
+    "BatchingSessionRun": 1,
+    "ProcessBatch": 2,
+    "OrbaxServing::ProcessBatch": 2,
+}
 # A program that loops on its own is not to be cut into steps by what it runs inside.
-_LOOP_OPS = frozenset({"WhileOp-EvalCond", "WhileOp-StartBody", "ForOp", "ParallelForOp", "ForeverOp"})
-_OF_EXECUTOR = frozenset({"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute", "TpuExecuteOp"})
+_LOOP_OPS = frozenset(
+    {"WhileOp-EvalCond", "WhileOp-StartBody", "ForOp", "ParallelForOp", "ForeverOp"}
+)
+_OF_EXECUTOR = frozenset(
+    {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute", "TpuExecuteOp"}
+)
 _REQUESTS = frozenset(
     {
         "RunProgramRequest",
@@ -55,7 +64,9 @@ class Groups:
     """Hosts that loop inside a graph, and whose steps are those that the program marked; XProf leaves the marks out."""
 
 
-def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing: int = -1) -> Int64s:
+def inherit(
+    parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing: int = -1
+) -> Int64s:
     """Each event's own value, or that of its nearest ancestor on the lane that has one."""
     out = own.copy()
     for level in range(1, int(depth.max(initial=0)) + 1):
@@ -127,7 +138,13 @@ def _fill(trace: Trace, group: Int32s) -> None:
     if not (kind == "device").any():
         return
     derived = set(lanes["plane"][np.isin(kind, ["steps", "derived"])].tolist())
-    gpu = np.array([p.name.startswith("/device:GPU:") and n not in derived for n, p in enumerate(trace.planes)], np.bool_)
+    gpu = np.array(
+        [
+            p.name.startswith("/device:GPU:") and n not in derived
+            for n, p in enumerate(trace.planes)
+        ],
+        np.bool_,
+    )
     plane = lanes["plane"].to_numpy(np.int64)
     rows = np.flatnonzero(((kind == "device") & gpu[plane])[events.lane])
     if not (group[rows] < 0).any() or not (group[rows] >= 0).any():
@@ -196,7 +213,9 @@ def _launched(trace: Trace, host: Int64s) -> tuple[Int64s, Int64s]:
 
 
 class _Grouping:
-    def __init__(self, trace: Trace, names: npt.NDArray[np.object_], links: Int64s, host: Int64s) -> None:
+    def __init__(
+        self, trace: Trace, names: npt.NDArray[np.object_], links: Int64s, host: Int64s
+    ) -> None:
         self.trace = trace
         self.names = names
         self.links = links
@@ -224,7 +243,10 @@ class _Grouping:
         if len(loops):
             # What the program marked is a step whatever loops inside: several batches in one call, or the time steps of an RNN.
             own = np.intersect1d(_marked(trace, self.host), self.host[loops])
-            loops, again = loops[~np.isin(self.host[loops], own)], again[~np.isin(self.host[again[:, 0]], own)]
+            loops, again = (
+                loops[~np.isin(self.host[loops], own)],
+                again[~np.isin(self.host[again[:, 0]], own)],
+            )
             out.over_loops |= frozenset(own.tolist())
         level = np.maximum(trace.arg("_r", 0), 0)
         named = np.array([_LEVELS.get(str(n), 0) for n in self.names], np.int64)
@@ -276,7 +298,9 @@ class _Grouping:
         runs = np.flatnonzero(table[self.trace.events.name] & (step != -1))
         both = np.concatenate([rows, runs])
         key = pd.factorize(step[both])[0] * len(self.trace.hosts) + self.host[both]
-        return np.asarray(np.isin(key[: len(rows)], key[len(rows) :]) & (step[rows] != -1), np.bool_)
+        return np.asarray(
+            np.isin(key[: len(rows)], key[len(rows) :]) & (step[rows] != -1), np.bool_
+        )
 
     def _loops(self) -> tuple[Int64s, Int64s]:
         """Loops that run inside a graph: the first event of each iteration, and pairs of it and the others of the iteration."""
@@ -284,11 +308,15 @@ class _Grouping:
         if "iter_num" not in self.trace.args:
             return nothing
         step, turn = self.trace.arg("id"), self.trace.arg("iter_num")
-        rows = np.flatnonzero(self._called("ExecutorState::Process".__eq__) & (step != -1) & (turn >= 0))
+        rows = np.flatnonzero(
+            self._called("ExecutorState::Process".__eq__) & (step != -1) & (turn >= 0)
+        )
         rows = rows[~self._of_datasets(rows)]
         if not len(rows):
             return nothing
-        of_run = pd.factorize(pd.factorize(step[rows])[0] * len(self.trace.hosts) + self.host[rows])[0]
+        of_run = pd.factorize(
+            pd.factorize(step[rows])[0] * len(self.trace.hosts) + self.host[rows]
+        )[0]
         last = np.zeros(int(of_run.max()) + 1, np.int64)
         np.maximum.at(last, of_run, turn[rows])
         # A function that has the iteration 0 alone does not loop.
@@ -347,14 +375,24 @@ class _Grouping:
         used = context != THREADPOOL_CONTEXT
         return rows[used], context[used]
 
-    def _equal(self, parent: str, children: frozenset[str], keys: tuple[str, ...]) -> tuple[Int64s, Int64s]:
+    def _equal(
+        self, parent: str, children: frozenset[str], keys: tuple[str, ...]
+    ) -> tuple[Int64s, Int64s]:
         """Links between events of given names of a host whose args are equal; the first arg must be there."""
-        if not _coded(self.names, parent.__eq__).any() or not _coded(self.names, children.__contains__).any():
+        if (
+            not _coded(self.names, parent.__eq__).any()
+            or not _coded(self.names, children.__contains__).any()
+        ):
             return _no_links()
         above, below = self._called(parent.__eq__), self._called(children.__contains__)
         values = [self.trace.arg(key) for key in keys]
         up, down = (np.flatnonzero(rows & (values[0] != -1)) for rows in (above, below))
-        return match(up, [*(v[up] for v in values), self.host[up]], down, [*(v[down] for v in values), self.host[down]])
+        return match(
+            up,
+            [*(v[up] for v in values), self.host[up]],
+            down,
+            [*(v[down] for v in values), self.host[down]],
+        )
 
     def _programs(self) -> tuple[Int64s, Int64s]:
         """From the call that enqueues a program to its run on a TPU core, and to what the host does when it has ended."""
@@ -362,11 +400,23 @@ class _Grouping:
         if not above.any():
             return _no_links()
         trace, lanes = self.trace, self.trace.lanes
-        on_core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)[lanes["plane"].to_numpy(np.int64)]
+        on_core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)[
+            lanes["plane"].to_numpy(np.int64)
+        ]
         modules = (on_core & (lanes["line"].to_numpy() == xplane_tpu.MODULES))[trace.events.lane]
         run = trace.arg("run_id")
-        device = np.where(modules, lanes["device"].to_numpy(np.int64)[trace.events.lane], trace.arg("device_ordinal"))
-        keys = [device, trace.arg("queue_id"), run & _RUN_ID_BITS, trace.arg("core_type", 0), self.host]
+        device = np.where(
+            modules,
+            lanes["device"].to_numpy(np.int64)[trace.events.lane],
+            trace.arg("device_ordinal"),
+        )
+        keys = [
+            device,
+            trace.arg("queue_id"),
+            run & _RUN_ID_BITS,
+            trace.arg("core_type", 0),
+            self.host,
+        ]
         below = modules | self._called("CompleteCallbacks".__eq__)
         up, down = (np.flatnonzero(rows & (run != -1)) for rows in (above, below))
         return match(up, [k[up] for k in keys], down, [k[down] for k in keys], limit=_BUSY_KEY)
@@ -390,7 +440,9 @@ class _Grouping:
             else:
                 number = np.where(at >= 0, values[at], number)
         out = []
-        for root, one, stated, text in zip(opened.tolist(), ident.tolist(), number.tolist(), graph.tolist(), strict=True):
+        for root, one, stated, text in zip(
+            opened.tolist(), ident.tolist(), number.tolist(), graph.tolist(), strict=True
+        ):
             name = str(self.names[trace.events.name[root]])
             prefix = trace.strings[text] if text >= 0 else "" if name in IMPLICIT_ROOTS else name
             out.append(f"{prefix} {stated if stated >= 0 else one}".strip())
@@ -433,5 +485,10 @@ def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
     above = events.parent[takers]
     codes = trace.lanes["host"].astype("category").cat.codes.to_numpy(np.int64)
     host: Int64s = np.asarray(codes[events.lane], np.int64)
-    made_by, taken_by = match(child, [parent_id[child], made[makers], host[child]], takers, [ident[above], made[takers], host[takers]])
+    made_by, taken_by = match(
+        child,
+        [parent_id[child], made[makers], host[child]],
+        takers,
+        [ident[above], made[takers], host[takers]],
+    )
     return np.column_stack([taken_by, made_by])

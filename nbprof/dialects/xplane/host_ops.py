@@ -39,7 +39,9 @@ def host_ops(placed: Placed, out: act.Activity) -> HostOps:
     rows = np.flatnonzero((op_of >= 0)[events.name] & placed.on_host)
     name = events.name[rows]
     dataset = dataset_name[name]
-    return _table(placed, rows, op_of[name], type_of[name], dataset, _eager(placed)[rows] & ~dataset)
+    return _table(
+        placed, rows, op_of[name], type_of[name], dataset, _eager(placed)[rows] & ~dataset
+    )
 
 
 def tagged_calls(placed: Placed, out: act.Activity) -> HostOps:
@@ -66,16 +68,36 @@ def python_calls(placed: Placed, out: act.Activity, programs: Programs) -> HostO
         program = programs.program(module.host, module.ident) if b"python" in module.data else None
         if program is None:
             continue
-        customs = [name for name, opcode in zip(program.names, program.opcodes, strict=True) if opcode == "custom-call"]
+        customs = [
+            name
+            for name, opcode in zip(program.names, program.opcodes, strict=True)
+            if opcode == "custom-call"
+        ]
         ops = [programs.find(module.host, module.ident, name) for name in customs]
-        called.update(one.name for one in ops if one is not None and CALLS_PYTHON.search(one.target))
-    rows = np.flatnonzero(np.array([name in called for name in trace.names], np.bool_)[trace.events.name] & placed.on_host)
-    op = np.array([out.ops.code(name) if name in called else -1 for name in trace.names], np.int32)[trace.events.name[rows]]
+        called.update(
+            one.name for one in ops if one is not None and CALLS_PYTHON.search(one.target)
+        )
+    rows = np.flatnonzero(
+        np.array([name in called for name in trace.names], np.bool_)[trace.events.name]
+        & placed.on_host
+    )
+    op = np.array([out.ops.code(name) if name in called else -1 for name in trace.names], np.int32)[
+        trace.events.name[rows]
+    ]
     no = np.zeros(len(rows), np.bool_)
-    return _table(placed, rows, op, np.full(len(rows), out.types.code("custom-call"), np.int32), no, no)
+    return _table(
+        placed, rows, op, np.full(len(rows), out.types.code("custom-call"), np.int32), no, no
+    )
 
 
-def _table(placed: Placed, rows: Int64s, op: Int32s, kind: Int32s, dataset: npt.NDArray[np.bool_], eager: npt.NDArray[np.bool_]) -> HostOps:
+def _table(
+    placed: Placed,
+    rows: Int64s,
+    op: Int32s,
+    kind: Int32s,
+    dataset: npt.NDArray[np.bool_],
+    eager: npt.NDArray[np.bool_],
+) -> HostOps:
     events = placed.trace.events
     return HostOps(
         **located(events, rows, placed.host[rows], lane=events.lane[rows]),

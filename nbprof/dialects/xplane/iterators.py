@@ -17,9 +17,34 @@ from nbprof.dialects.xplane.placed import Placed
 _ITERATORS = ("Iterator::", "ReduceIterator::")
 # How an iterator was made, and what it has at hand. Other args say where an event belongs.
 _PARAMS = (
-    *("parallelism", "num_parallel_calls", "autotune", "deterministic", "batch_size", "drop_remainder", "buffer_size", "buffer_limit"),
-    *("cycle_length", "block_length", "interleave_depth", "intra_op_parallelism", "num_threads", "buffered_elements", "max_outstanding"),
-    *("element_size", "num_shards", "cache_type", "dataset_type", "shapes", "types", "ram_budget_megabytes"),
+    *(
+        "parallelism",
+        "num_parallel_calls",
+        "autotune",
+        "deterministic",
+        "batch_size",
+        "drop_remainder",
+        "buffer_size",
+        "buffer_limit",
+    ),
+    *(
+        "cycle_length",
+        "block_length",
+        "interleave_depth",
+        "intra_op_parallelism",
+        "num_threads",
+        "buffered_elements",
+        "max_outstanding",
+    ),
+    *(
+        "element_size",
+        "num_shards",
+        "cache_type",
+        "dataset_type",
+        "shapes",
+        "types",
+        "ram_budget_megabytes",
+    ),
 )
 
 

@@ -66,7 +66,10 @@ def launch_details_in_xprof(text: str) -> dict[str, object]:
     """The same as XProf 2.24 reads it: without `shm` and `group_mem`; what is absent is 0, or one block or thread."""
     text = re.sub(r"\b(shm|shared|group_mem):", r"not_\1:", text)
     given = launch_details(text)
-    numbers = {k: given[k] or 0 for k in ("registers", "static_shared_bytes", "dynamic_shared_bytes", "occupancy_percent")}
+    numbers = {
+        k: given[k] or 0
+        for k in ("registers", "static_shared_bytes", "dynamic_shared_bytes", "occupancy_percent")
+    }
     return {**numbers, "block": given["block"] or "1,1,1", "grid": given["grid"] or "1,1,1"}
 
 
@@ -74,7 +77,9 @@ def _dimensions(text: str) -> str:
     return text if _DIMENSIONS.match(text) else ""
 
 
-def kernels(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
+def kernels(
+    placed: Placed, ops: OpTexts, out: act.Activity
+) -> tuple[Kernels, list[dict[str, object]]]:
     """Executions of kernels, and their launch shapes."""
 
     @cache
@@ -91,12 +96,20 @@ def kernels(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[Kernels, l
     def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
         name, could = product(op)
         uses = tensorcores.uses_tensor_core(kernel, vendor == "AMD")
-        return name, uses, tensorcores.YES if uses == tensorcores.YES or tensorcores.einsum_of_two(equation) else could
+        return (
+            name,
+            uses,
+            tensorcores.YES
+            if uses == tensorcores.YES or tensorcores.einsum_of_two(equation)
+            else could,
+        )
 
     return _table(placed, ops, out, launch_details, judged, True)
 
 
-def kernels_in_xprof(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
+def kernels_in_xprof(
+    placed: Placed, ops: OpTexts, out: act.Activity
+) -> tuple[Kernels, list[dict[str, object]]]:
     """The same by the rules of XProf 2.24.2."""
     found = XprofOps(placed.trace, ops)
 
@@ -134,10 +147,17 @@ def _table(
     shape_of = [shapes.setdefault(tuple(d[k] for k in LAUNCH_SHAPE), len(shapes)) for d in parsed]
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
     # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation alone.
-    columns = (events.name[rows].astype(np.int64), ops.codes[rows], plane.astype(np.int64), trace.text_arg("equation")[rows])
+    columns = (
+        events.name[rows].astype(np.int64),
+        ops.codes[rows],
+        plane.astype(np.int64),
+        trace.text_arg("equation")[rows],
+    )
     first, back = unique_rows(*columns)
     kernel_code, op_code, tensor, eligible = [], [], [], []
-    for name, op, where, formula in zip(*(column[first].tolist() for column in columns), strict=True):
+    for name, op, where, formula in zip(
+        *(column[first].tolist() for column in columns), strict=True
+    ):
         kernel = str(trace.names[name])
         vendor = str(trace.planes[where].stats.get("device_vendor", ""))
         equation = trace.strings[formula] if formula >= 0 else ""
@@ -163,7 +183,9 @@ def _table(
     return table, [dict(zip(LAUNCH_SHAPE, shape, strict=True)) for shape in shapes]
 
 
-def _theoretical(trace: Trace, rows: Int64s, occupancy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _theoretical(
+    trace: Trace, rows: Int64s, occupancy: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """The stat `theoretical_occupancy_pct` where it is stated, else what the details say."""
     column = trace.args.get("theoretical_occupancy_pct")
     if column is None:
@@ -184,8 +206,16 @@ class XprofOps:
         self._ops = ops
         stated = trace.text_arg("tf_op").astype(np.int64)
         used, back = np.unique(ops.codes, return_inverse=True)
-        found = np.array([c >= 0 and (hlo := ops.hlo(c)) is not None and hlo.instruction is not None for c in used.tolist()], np.bool_)
-        self.codes: Int64s = np.where(found[back.reshape(-1)], len(trace.strings) + ops.codes, stated)
+        found = np.array(
+            [
+                c >= 0 and (hlo := ops.hlo(c)) is not None and hlo.instruction is not None
+                for c in used.tolist()
+            ],
+            np.bool_,
+        )
+        self.codes: Int64s = np.where(
+            found[back.reshape(-1)], len(trace.strings) + ops.codes, stated
+        )
 
     def op(self, code: int) -> OpName:
         """The op of a code."""

@@ -51,7 +51,9 @@ DATA_TYPES = (
 def has_allocations(placed: Placed) -> bool:
     """Whether any allocator event was recorded."""
     events = placed.trace.events
-    return bool((placed.named("MemoryAllocation", "MemoryDeallocation")[events.name] & placed.on_host).any())
+    return bool(
+        (placed.named("MemoryAllocation", "MemoryDeallocation")[events.name] & placed.on_host).any()
+    )
 
 
 def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
@@ -100,7 +102,9 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
         if key not in trace.args:
             return np.full(len(rows), out.texts.code(""), np.int32)
         back, values = pd.factorize(given(key, -1, text=True))
-        return np.array([out.texts.code(trace.strings[v] if v >= 0 else "") for v in values.tolist()], np.int32)[back]
+        return np.array(
+            [out.texts.code(trace.strings[v] if v >= 0 else "") for v in values.tolist()], np.int32
+        )[back]
 
     allocation = is_alloc[events.name[rows]]
     memory = _memory_ids(trace, given, host[rows], several, out)
@@ -123,7 +127,9 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
             "allocated": amounts("allocation_bytes"),
             "address": numbers("addr"),
             "stack": amounts("bytes_reserved"),
-            "heap": _in_use(memory, allocation, stated("bytes_allocated"), stated("allocation_bytes")),
+            "heap": _in_use(
+                memory, allocation, stated("bytes_allocated"), stated("allocation_bytes")
+            ),
             "free": amounts("bytes_available"),
             "fragmentation": fragmentation,
             "lifetime_peak": amounts("peak_bytes_in_use"),
@@ -137,7 +143,9 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
     )
 
 
-def _in_use(memory: Int32s, allocation: npt.NDArray[np.bool_], heap: Int64s, size: Int64s) -> Column:
+def _in_use(
+    memory: Int32s, allocation: npt.NDArray[np.bool_], heap: Int64s, size: Int64s
+) -> Column:
     """Heap bytes after each event: as stated, else added up where every event of the allocator states its size."""
     if (heap >= 0).all():
         return heap
@@ -165,7 +173,9 @@ class _Given(Protocol):
     def __call__(self, key: str, absent: int, *, text: bool = False) -> Int64s: ...
 
 
-def _memory_ids(trace: Trace, given: _Given, host: Int32s, several: bool, out: act.Activity) -> Int32s:
+def _memory_ids(
+    trace: Trace, given: _Given, host: Int32s, several: bool, out: act.Activity
+) -> Int32s:
     """The allocator of each event, by name or by number; with its host in front where there are several."""
     label = np.full(len(host), out.texts.code(""), np.int32)
     for key in ("index_on_host", "device_ordinal", "allocator_name"):
@@ -174,11 +184,17 @@ def _memory_ids(trace: Trace, given: _Given, host: Int32s, several: bool, out: a
             continue
         text = bool((column.kinds == TEXT).any())
         back, values = pd.factorize(given(key, -1, text=text))
-        codes = [out.texts.code(trace.strings[v] if text else str(v)) if v >= 0 else -1 for v in values.tolist()]
+        codes = [
+            out.texts.code(trace.strings[v] if text else str(v)) if v >= 0 else -1
+            for v in values.tolist()
+        ]
         stated = np.array(codes, np.int32)[back]
         label = np.where(stated >= 0, stated, label)
     if not several:
         return label
     texts = out.texts.values
     back, pairs = pd.factorize(host.astype(np.int64) << 32 | label)
-    return np.array([out.texts.code(f"{trace.hosts[p >> 32]} {texts[p & 0xFFFFFFFF]}") for p in pairs.tolist()], np.int32)[back]
+    return np.array(
+        [out.texts.code(f"{trace.hosts[p >> 32]} {texts[p & 0xFFFFFFFF]}") for p in pairs.tolist()],
+        np.int32,
+    )[back]

@@ -23,15 +23,28 @@ _KIND = "TraceAnnotation"
 def ranges(placed: Placed, out: act.Activity) -> Ranges:
     """The table `ranges`."""
     trace = placed.trace
-    of_lane = (placed.lane_kind == "host") & trace.lanes["thread"].astype(str).str.startswith("python").to_numpy(np.bool_)
+    of_lane = (placed.lane_kind == "host") & trace.lanes["thread"].astype(str).str.startswith(
+        "python"
+    ).to_numpy(np.bool_)
     rows = np.flatnonzero(of_lane[trace.events.lane])
     # Functions of Python are around and in ranges alike.
     rows = rows[~starting(heads(trace.names), "$")[trace.events.name[rows]]]
     marks = out.markers.event
     marks = marks[marks >= 0]
-    marked = {str(trace.names[code]) for code in np.unique(trace.events.name[marks[placed.on_host[marks]]]).tolist()}
-    found = chosen(trace, rows, lambda name: personal_in_xspace(name) and name not in marked and not opnames.parse(name).category)
-    found = np.setdiff1d(found[trace.events.duration[found] > 0], out.functions.event, assume_unique=True)
+    marked = {
+        str(trace.names[code])
+        for code in np.unique(trace.events.name[marks[placed.on_host[marks]]]).tolist()
+    }
+    found = chosen(
+        trace,
+        rows,
+        lambda name: (
+            personal_in_xspace(name) and name not in marked and not opnames.parse(name).category
+        ),
+    )
+    found = np.setdiff1d(
+        found[trace.events.duration[found] > 0], out.functions.event, assume_unique=True
+    )
     if not len(found):
         return Ranges.empty()
     around_steps = chosen(trace, rows, lambda name: name in marked)

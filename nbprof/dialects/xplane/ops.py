@@ -81,7 +81,9 @@ class OpTexts:
             known = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
             target = known["target"].to_numpy(np.int64)
             fits = bare[target]
-            self.codes[target[fits]] = len(trace.strings) + trace.events.name[known["op"].to_numpy(np.int64)[fits]]
+            self.codes[target[fits]] = (
+                len(trace.strings) + trace.events.name[known["op"].to_numpy(np.int64)[fits]]
+            )
 
     def _look_up(self, placed: Placed, programs: Programs) -> None:
         """Events of compiled programs: their `tf_op`, if any, only says that it is some XLA module."""
@@ -96,7 +98,9 @@ class OpTexts:
         name = _within_graphs(placed, programs, rows, texts, name)
         idents, ident = np.unique(trace.arg("program_id", 0, rows), return_inverse=True)
         hosts = len(trace.hosts)
-        code, seen = pd.factorize((name * len(idents) + ident.reshape(-1)) * hosts + placed.host[rows])
+        code, seen = pd.factorize(
+            (name * len(idents) + ident.reshape(-1)) * hosts + placed.host[rows]
+        )
         numbers: dict[tuple[int, int, str, str], int] = {}
         number = np.empty(len(seen), np.int64)
         for i, key in enumerate(seen.tolist()):
@@ -104,7 +108,9 @@ class OpTexts:
             at, which = divmod(rest, len(idents))
             program, hlo = int(idents[which]), texts[at]
             op = HloOp(host, program, hlo, programs.find(host, program, hlo))
-            number[i] = numbers.setdefault((programs.home(host, program), program, hlo, op.text), len(numbers))
+            number[i] = numbers.setdefault(
+                (programs.home(host, program), program, hlo, op.text), len(numbers)
+            )
             if number[i] == len(self._hlo):
                 self._hlo.append(op)
         self.codes[rows] = self._first_hlo + number[code]
@@ -122,10 +128,16 @@ class OpTexts:
 
     def op(self, code: int) -> OpName:
         """The op of a code."""
-        return self._hlo[code - self._first_hlo].op if code >= self._first_hlo else opnames.parse(self.text(code))
+        return (
+            self._hlo[code - self._first_hlo].op
+            if code >= self._first_hlo
+            else opnames.parse(self.text(code))
+        )
 
 
-def _within_graphs(placed: Placed, programs: Programs, rows: Int64s, texts: list[str], name: Int64s) -> Int64s:
+def _within_graphs(
+    placed: Placed, programs: Programs, rows: Int64s, texts: list[str], name: Int64s
+) -> Int64s:
     """The op of each of some events, by its place in `texts`, to which the ops of CUDA graphs are added.
 
     XLA launches the kernels of many ops as one graph, and all of them state that as their op (`command_buffer_1`). Those that it compiled
@@ -184,7 +196,9 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
         return DeviceOps.empty(), OpParts.empty()
     codes = ops.codes[rows]
     known = np.unique(codes)
-    of_hlo = np.array([ops.hlo(c) is not None for c in known.tolist()], np.bool_)[np.searchsorted(known, codes)]
+    of_hlo = np.array([ops.hlo(c) is not None for c in known.tolist()], np.bool_)[
+        np.searchsorted(known, codes)
+    ]
     width = len(trace.names) + 1
     part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
     first = np.zeros(len(seen), np.int64)
@@ -201,12 +215,30 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
         op[i] = out.ops.code(parsed.name)
         kind[i] = out.types.code(parsed.type or "Unknown")
         if hlo is None:
-            facts.append((0, str(trace.names[name - 1]), parsed.type, "", "", bool(stated[i] == code), "", "", False))
+            facts.append(
+                (
+                    0,
+                    str(trace.names[name - 1]),
+                    parsed.type,
+                    "",
+                    "",
+                    bool(stated[i] == code),
+                    "",
+                    "",
+                    False,
+                )
+            )
         else:
             module = str(trace.strings[int(named[i])]) if in_module[i] else ""
             framework = hlo.text if hlo.instruction and hlo.instruction.framework_op else ""
-            counts = bool(in_module[i] and hlo.instruction and not trace.strings[int(hlo_op[i])].startswith(_GRAPH))
-            facts.append((hlo.program, hlo.name, *_said(ops.programs, hlo), counts, module, framework, True))
+            counts = bool(
+                in_module[i]
+                and hlo.instruction
+                and not trace.strings[int(hlo_op[i])].startswith(_GRAPH)
+            )
+            facts.append(
+                (hlo.program, hlo.name, *_said(ops.programs, hlo), counts, module, framework, True)
+            )
     duration = events.duration[rows]
     table = DeviceOps(
         event=rows,
@@ -221,38 +253,92 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
         part=part.astype(np.int32),
         tensor_core=_tensor_cores(placed, rows),
     )
-    parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "duplicate", "xprof", "module", "framework_op", "hlo"])
+    parts = pd.DataFrame(
+        facts,
+        columns=[
+            "program",
+            "name",
+            "category",
+            "source",
+            "duplicate",
+            "xprof",
+            "module",
+            "framework_op",
+            "hlo",
+        ],
+    )
     parts["expression"] = ""
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
         parts[column] = _sums(placed, stat, rows, part, len(seen))
-    parts["normalized_flops"], parts["memory_bytes"], parts["xprof_runs"] = parts["flops"], parts["bytes"], 1.0
+    parts["normalized_flops"], parts["memory_bytes"], parts["xprof_runs"] = (
+        parts["flops"],
+        parts["bytes"],
+        1.0,
+    )
     parts["xprof_flops"] = parts["flops"]
-    parts["host"], parts["runs"] = placed.host[first], np.bincount(part, minlength=len(parts)).astype(np.float64)
+    parts["host"], parts["runs"] = (
+        placed.host[first],
+        np.bincount(part, minlength=len(parts)).astype(np.float64),
+    )
     _count(placed, parts, ops, [ops.hlo(key // width) for key in seen.tolist()], part, rows)
     return table, OpParts.of(parts)
 
 
-def _count(placed: Placed, parts: pd.DataFrame, ops: OpTexts, found: list[HloOp | None], part: Int64s, rows: Int64s) -> None:
+def _count(
+    placed: Placed,
+    parts: pd.DataFrame,
+    ops: OpTexts,
+    found: list[HloOp | None],
+    part: Int64s,
+    rows: Int64s,
+) -> None:
     """Fills in what ops of compiled programs compute and move, where the events do not state it.
 
     An op may be several kernels; on a device it ran as often as the one of them that ran most.
     """
     if not any(found):
         return
-    on = pd.DataFrame({"part": part, "host": placed.host[rows], "device": placed.device[rows], "kernel": placed.trace.events.name[rows]})
-    most = on.groupby(list(on)).size().groupby(["part", "host", "device"]).max().groupby("part").sum()
+    on = pd.DataFrame(
+        {
+            "part": part,
+            "host": placed.host[rows],
+            "device": placed.device[rows],
+            "kernel": placed.trace.events.name[rows],
+        }
+    )
+    most = (
+        on.groupby(list(on)).size().groupby(["part", "host", "device"]).max().groupby("part").sum()
+    )
     runs = most.reindex(range(len(parts)), fill_value=0).to_numpy(np.int64)
     events = np.bincount(part, minlength=len(parts))
-    filled = ("flops", "bytes", "normalized_flops", "memory_bytes", "runs", "xprof_runs", "xprof_flops")
+    filled = (
+        "flops",
+        "bytes",
+        "normalized_flops",
+        "memory_bytes",
+        "runs",
+        "xprof_runs",
+        "xprof_flops",
+    )
     columns = {name: parts[name].to_numpy(np.float64, copy=True) for name in filled}
     for i, hlo in enumerate(found):
         if hlo is not None:
             columns["runs"][i] = runs[i]
-        if hlo is None or not np.isnan(columns["flops"][i]) or (cost := ops.programs.cost(hlo.host, hlo.program, hlo.name)) is None:
+        if (
+            hlo is None
+            or not np.isnan(columns["flops"][i])
+            or (cost := ops.programs.cost(hlo.host, hlo.program, hlo.name)) is None
+        ):
             continue
-        columns["flops"][i], columns["normalized_flops"][i] = cost.flops * runs[i], cost.normalized_flops * runs[i]
+        columns["flops"][i], columns["normalized_flops"][i] = (
+            cost.flops * runs[i],
+            cost.normalized_flops * runs[i],
+        )
         columns["xprof_flops"][i] = cost.xprof_flops * runs[i]
-        columns["bytes"][i], columns["memory_bytes"][i] = cost.bytes * runs[i], cost.memory_bytes * runs[i]
+        columns["bytes"][i], columns["memory_bytes"][i] = (
+            cost.bytes * runs[i],
+            cost.memory_bytes * runs[i],
+        )
         columns["xprof_runs"][i] = events[i] / runs[i] if cost.in_xprof else 0.0
     for name, values in columns.items():
         parts[name] = values
@@ -267,7 +353,9 @@ def _said(programs: Programs, hlo: HloOp) -> tuple[str, str, str]:
     return programs.category(hlo.host, hlo.program, hlo.name), source, one.duplicate
 
 
-def _sums(placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int) -> npt.NDArray[np.float64]:
+def _sums(
+    placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int
+) -> npt.NDArray[np.float64]:
     """The sum of a number that events state, by part; NaN where one of its runs does not state it."""
     column = placed.trace.args.get(stat)
     if column is None:
@@ -288,6 +376,8 @@ def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
     uses = np.zeros(len(seen), np.int8)
     for i, key in enumerate(seen.tolist()):
         name, plane = divmod(key, planes)
-        uses[i] = tensorcores.uses_tensor_core(str(trace.names[name]), trace.planes[plane].stats.get("device_vendor") == "AMD")
+        uses[i] = tensorcores.uses_tensor_core(
+            str(trace.names[name]), trace.planes[plane].stats.get("device_vendor") == "AMD"
+        )
     out[kernels] = uses[code]
     return out

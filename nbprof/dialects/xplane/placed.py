@@ -42,13 +42,19 @@ class Placed:
     @cached_property
     def host(self) -> Int32s:
         """int32[events]: index into `trace.hosts`."""
-        of_lane = self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}).to_numpy(np.int32)
+        of_lane = (
+            self.trace.lanes["host"]
+            .map({h: i for i, h in enumerate(self.trace.hosts)})
+            .to_numpy(np.int32)
+        )
         return np.asarray(of_lane[self.trace.events.lane], np.int32)
 
     @cached_property
     def device(self) -> Int32s:
         """int32[events]: ordinal of the device, -1 on a host."""
-        return np.asarray(self.trace.lanes["device"].to_numpy(np.int32)[self.trace.events.lane], np.int32)
+        return np.asarray(
+            self.trace.lanes["device"].to_numpy(np.int32)[self.trace.events.lane], np.int32
+        )
 
     @cached_property
     def on_host(self) -> Flags:
@@ -104,7 +110,11 @@ class Placed:
     @property
     def waits_of_iterations(self) -> bool:
         """Whether the units are iterations that wait for items."""
-        return self.iterations is not None and self.unit is self.iterations.unit and self.iterations.waits
+        return (
+            self.iterations is not None
+            and self.unit is self.iterations.unit
+            and self.iterations.waits
+        )
 
     @property
     def _marked(self) -> bool:
@@ -113,15 +123,28 @@ class Placed:
         on_device = (self.lane_kind == "steps")[self.trace.events.lane] | self.on_gpu
         if (in_step & on_device).any():
             return True
-        stated = self.trace.text_arg("step_name")[in_step] if "step_name" in self.trace.args else np.zeros(0, np.int64)
+        stated = (
+            self.trace.text_arg("step_name")[in_step]
+            if "step_name" in self.trace.args
+            else np.zeros(0, np.int64)
+        )
         texts = [*self.groups.names.values(), *self.trace.texts(np.unique(stated))]
         named = any(text and not text.isdigit() and not text.startswith(EAGER_OP) for text in texts)
-        return named or bool(np.isin(np.flatnonzero(self.named("train", "test", "TraceContext")), self.trace.events.name[in_step]).any())
+        return named or bool(
+            np.isin(
+                np.flatnonzero(self.named("train", "test", "TraceContext")),
+                self.trace.events.name[in_step],
+            ).any()
+        )
 
     @cached_property
     def step_group(self) -> Int32s:
         """int32[events]: the step that each event belongs to, whether marked or found; -1 for none."""
-        return self.marked_group if self.program_steps is None else self.program_steps.place(self.trace, self.groups.group, self.host)
+        return (
+            self.marked_group
+            if self.program_steps is None
+            else self.program_steps.place(self.trace, self.groups.group, self.host)
+        )
 
     @cached_property
     def empty_text(self) -> int:
@@ -154,7 +177,9 @@ def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
 
     They do not tell how long the loop waits for its items, where that is a part of it worth knowing.
     """
-    waited = (iterations.item - iterations.start).sum() / max(int((iterations.end - iterations.start).sum()), 1)
+    waited = (iterations.item - iterations.start).sum() / max(
+        int((iterations.end - iterations.start).sum()), 1
+    )
     if found is None or (iterations.waits and waited >= _WAITING):
         return False
     programs = found.table["name"].str.rpartition(" ")[0].value_counts()

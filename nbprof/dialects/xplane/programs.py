@@ -60,7 +60,11 @@ _MEASURES = re.compile(r"eval|valid|test|predict|infer|metric|accuracy|\Aloss|_l
 EAGER_OP = "EagerKernelExecute "
 """How the name of a group begins that is a single op of TensorFlow."""
 # What runs one program on one device; kernels are launched inside.
-_EXECUTES = ("PjRtStreamExecutorLoadedExecutab", "CommonPjRtLoadedExecutable::Execu", "GpuExecutable::ExecuteThunks")
+_EXECUTES = (
+    "PjRtStreamExecutorLoadedExecutab",
+    "CommonPjRtLoadedExecutable::Execu",
+    "GpuExecutable::ExecuteThunks",
+)
 LAUNCH = "PjitFunction("
 # An instruction of this opcode, as it stands in the bytes of a program.
 _LOOP = b"\x12\x05while"
@@ -89,8 +93,16 @@ class ProgramSteps:
     table: pd.DataFrame
     notes: list[str] = field(default_factory=list)
     on_device: frozenset[int] = frozenset()
-    of_cores: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: np.zeros(0, np.int64) for name in Markers.columns}))
-    runs: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: [] for name in ("host", "module", "start", "end")}))
+    of_cores: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(
+            {name: np.zeros(0, np.int64) for name in Markers.columns}
+        )
+    )
+    runs: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(
+            {name: [] for name in ("host", "module", "start", "end")}
+        )
+    )
 
     marked: frozenset[int] = frozenset()
     taken_over: frozenset[tuple[int, int]] = frozenset()
@@ -104,8 +116,13 @@ class ProgramSteps:
         if self.complete:
             return set()
         several = self.table.groupby("host")["group"].transform("size") > 1
-        begins = self.table[several & ~self.table["host"].isin(list(self.marked))].drop_duplicates("host")
-        return {*zip(begins["host"].tolist(), begins["group"].tolist(), strict=True), *self.taken_over}
+        begins = self.table[several & ~self.table["host"].isin(list(self.marked))].drop_duplicates(
+            "host"
+        )
+        return {
+            *zip(begins["host"].tolist(), begins["group"].tolist(), strict=True),
+            *self.taken_over,
+        }
 
     @property
     def hosts(self) -> Int64s:
@@ -129,7 +146,10 @@ class ProgramSteps:
         if other is None:
             return self
         return ProgramSteps(
-            *(pd.concat([self.table, other.table], ignore_index=True), list(dict.fromkeys([*self.notes, *other.notes]))),
+            *(
+                pd.concat([self.table, other.table], ignore_index=True),
+                list(dict.fromkeys([*self.notes, *other.notes])),
+            ),
             on_device=self.on_device | other.on_device,
             of_cores=pd.concat([self.of_cores, other.of_cores], ignore_index=True),
             runs=pd.concat([self.runs, other.runs], ignore_index=True),
@@ -139,7 +159,11 @@ class ProgramSteps:
 
     def _of(self, host: int) -> tuple[Int64s, Int64s, Int64s]:
         mine = self.table[self.table["host"] == host]
-        return mine["begin"].to_numpy(np.int64), mine["end"].to_numpy(np.int64), mine["group"].to_numpy(np.int64)
+        return (
+            mine["begin"].to_numpy(np.int64),
+            mine["end"].to_numpy(np.int64),
+            mine["group"].to_numpy(np.int64),
+        )
 
     def cut(self, work: pd.DataFrame) -> pd.DataFrame:
         """Pieces of work that reach over the end of a step, once for each step that they reach into.
@@ -154,7 +178,9 @@ class ProgramSteps:
         return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
 
 
-def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]) -> ProgramSteps | None:
+def find(
+    trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]
+) -> ProgramSteps | None:
     """Steps of the hosts on which no step is marked, or None.
 
     Parameters
@@ -175,7 +201,9 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     of_cores = _of_all_cores(cores)
     others = sorted(set(open_) - set(of_cores["host"].tolist()))
     runs, on_device = (
-        runs_of_programs(trace, host, lane_kind, others) if "hlo_module" in trace.args and others else (of_cores.iloc[:0], set())
+        runs_of_programs(trace, host, lane_kind, others)
+        if "hlo_module" in trace.args and others
+        else (of_cores.iloc[:0], set())
     )
     runs = pd.concat([runs, of_cores], ignore_index=True)
     parts, notes = [], []
@@ -186,7 +214,12 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
             continue
         # Groups of eager ops (TensorFlow's, that feed the program) keep their numbers.
         above = int(groups.group[host == at].max(initial=-1)) + 1
-        steps, how, again = _steps(mine.reset_index(drop=True), _first_call(trace, host, at), above, partial(_may_loop, trace, at))
+        steps, how, again = _steps(
+            mine.reset_index(drop=True),
+            _first_call(trace, host, at),
+            above,
+            partial(_may_loop, trace, at),
+        )
         if steps is None:
             continue
         parts.append(steps)
@@ -197,14 +230,23 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     table = pd.concat(parts, ignore_index=True)
     ran = runs.loc[runs["host"].isin(table["host"]), ["host", "module", "start", "end"]]
     of_cores = _steps_of_cores(table, cores)
-    return ProgramSteps(table, list(dict.fromkeys(notes)), frozenset(on_device), of_cores, ran, taken_over=frozenset(taken_over))
+    return ProgramSteps(
+        table,
+        list(dict.fromkeys(notes)),
+        frozenset(on_device),
+        of_cores,
+        ran,
+        taken_over=frozenset(taken_over),
+    )
 
 
 def marked_hosts(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
     """Hosts on which anything but an eager op of TensorFlow is the root of a group."""
     named = {at for at, _ in groups.names}
     grouped = set(np.flatnonzero(np.bincount(host[groups.group >= 0], minlength=1)).tolist())
-    return (grouped - named) | {at for (at, _), name in groups.names.items() if not name.startswith(EAGER_OP)}
+    return (grouped - named) | {
+        at for (at, _), name in groups.names.items() if not name.startswith(EAGER_OP)
+    }
 
 
 def called(launch: str) -> str:
@@ -223,7 +265,10 @@ def function_of(module: str) -> str:
 
 
 def runs_of_programs(
-    trace: Trace, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_], hosts: list[int]
+    trace: Trace,
+    host: npt.NDArray[np.integer],
+    lane_kind: npt.NDArray[np.object_],
+    hosts: list[int],
 ) -> tuple[pd.DataFrame, set[int]]:
     """Runs of programs on some hosts, by end: ``host module run event start end turns``; and the hosts where devices recorded them.
 
@@ -238,7 +283,10 @@ def runs_of_programs(
     with_device = set(np.unique(host[rows[of_device]]).tolist())
     # On a host with devices, the calls of the host that launched kernels name the program too.
     rows = rows[of_device | ~np.isin(host[rows], list(with_device))]
-    ordinal = np.maximum(trace.arg("device_ordinal", rows=rows), trace.lanes["device"].to_numpy(np.int64)[events.lane[rows]])
+    ordinal = np.maximum(
+        trace.arg("device_ordinal", rows=rows),
+        trace.lanes["device"].to_numpy(np.int64)[events.lane[rows]],
+    )
     columns: dict[str, Int64s] = {
         "host": host[rows].astype(np.int64),
         "module": trace.text_arg("hlo_module", rows),
@@ -254,14 +302,18 @@ def runs_of_programs(
     if not len(table):
         return table.assign(run=0, turns=0), with_device
     number = _run_numbers(trace, host, table)
-    of_host, module, device, op, end = (table[name].to_numpy() for name in ("host", "module", "device", "op", "end"))
+    of_host, module, device, op, end = (
+        table[name].to_numpy() for name in ("host", "module", "device", "op", "end")
+    )
     first, run = unique_rows(of_host, module, pd.factorize(number)[0])
     last = np.full(len(first), np.iinfo(np.int64).min)
     np.maximum.at(last, run, end)
     on_device, part = unique_rows(run, device)
     turns = np.ones(len(first), np.int64)
     np.maximum.at(turns, run[on_device], _second_most(part, op))
-    out = table.iloc[first][["host", "module", "event", "start", "program"]].assign(run=number[first], end=last, turns=turns)
+    out = table.iloc[first][["host", "module", "event", "start", "program"]].assign(
+        run=number[first], end=last, turns=turns
+    )
     out = out[[*_RUN, "event", "start", "end", "program", "turns"]]
     out["module"] = trace.texts(out["module"].to_numpy(np.int64))
     return out.sort_values(["host", "end"], kind="stable", ignore_index=True), with_device
@@ -288,7 +340,9 @@ def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -
     rows = np.flatnonzero(np.isin(events.lane, lanes) & (events.duration > 0))
     # The name ends in the program's fingerprint: "jit_f(12190760917235803885)".
     code, seen = pd.factorize(events.name[rows])
-    called = np.array([re.sub(r"\(\d+\)\Z", "", str(trace.names[one])) for one in seen.tolist()], object)
+    called = np.array(
+        [re.sub(r"\(\d+\)\Z", "", str(trace.names[one])) for one in seen.tolist()], object
+    )
     table = pd.DataFrame(
         {
             "host": host[rows].astype(np.int64),
@@ -312,8 +366,14 @@ def _of_all_cores(cores: pd.DataFrame) -> pd.DataFrame:
     """Runs on all cores of a host, from the first that begins to the last that ends: as `runs_of_programs`."""
     if not len(cores):
         return cores[[*_RUN, "event", "start", "end"]].assign(program=-1, turns=1)
-    out = cores.groupby(_RUN, sort=False).agg(event=("event", "first"), start=("start", "min"), end=("end", "max")).reset_index()
-    return out.assign(program=-1, turns=1).sort_values(["host", "end"], kind="stable", ignore_index=True)
+    out = (
+        cores.groupby(_RUN, sort=False)
+        .agg(event=("event", "first"), start=("start", "min"), end=("end", "max"))
+        .reset_index()
+    )
+    return out.assign(program=-1, turns=1).sort_values(
+        ["host", "end"], kind="stable", ignore_index=True
+    )
 
 
 def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
@@ -324,7 +384,11 @@ def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
     mine = cores.merge(keys, on=_RUN).sort_values(["host", "device", "end"], kind="stable")
     before = mine.groupby(["host", "device"])["end"].shift()
     first = mine["host"].map(steps.groupby("host")["begin"].min()) if len(mine) else before
-    return mine.assign(start=before.fillna(first))[list(Markers.columns)].astype(np.int64).reset_index(drop=True)
+    return (
+        mine.assign(start=before.fillna(first))[list(Markers.columns)]
+        .astype(np.int64)
+        .reset_index(drop=True)
+    )
 
 
 def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFrame) -> Int64s:
@@ -339,7 +403,9 @@ def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFram
     of_program = table.groupby(["host", "module", "device"], sort=False)
     begins = table["op"] == of_program["op"].transform("first")
     calls = pd.Series(call, table.index)
-    changed = calls != calls.groupby([table["host"], table["module"], table["device"]], sort=False).shift(fill_value=-2)
+    changed = calls != calls.groupby(
+        [table["host"], table["module"], table["device"]], sort=False
+    ).shift(fill_value=-2)
     begins = begins.where(call < 0, changed)
     number = begins.groupby([table["host"], table["module"], table["device"]], sort=False).cumsum()
     return np.asarray(number, np.int64)
@@ -356,7 +422,12 @@ def _execute_calls(trace: Trace, host: npt.NDArray[np.integer], rows: Int64s) ->
     own[executes] = executes
     call = inherit(events.parent, events.depth, own)
     launches = np.flatnonzero((correlation > 0) & (call >= 0))
-    up, down = match(launches, [correlation[launches], machine[launches]], rows, [correlation[rows], machine[rows]])
+    up, down = match(
+        launches,
+        [correlation[launches], machine[launches]],
+        rows,
+        [correlation[rows], machine[rows]],
+    )
     of_event = np.full(len(events), -1, np.int64)
     of_event[down] = call[up]
     return of_event[rows]
@@ -369,7 +440,10 @@ def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[st
     rows = np.flatnonzero(calls[events.name] & (host == at))
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     code, first = np.unique(events.name[rows], return_index=True)
-    return {called(str(trace.names[c])): int(events.start[rows[i]]) for c, i in zip(code.tolist(), first.tolist(), strict=True)}
+    return {
+        called(str(trace.names[c])): int(events.start[rows[i]])
+        for c, i in zip(code.tolist(), first.tolist(), strict=True)
+    }
 
 
 def _steps(
@@ -383,17 +457,35 @@ def _steps(
     """
     spans = dict(list((runs["end"] - runs["start"]).groupby(runs["module"])))
     total = {name: int(of.sum()) for name, of in spans.items()}
-    able = [name for name, of in spans.items() if len(of) >= LEAST_RUNS and not _OF_CALLS.fullmatch(function_of(name))]
+    able = [
+        name
+        for name, of in spans.items()
+        if len(of) >= LEAST_RUNS and not _OF_CALLS.fullmatch(function_of(name))
+    ]
     main = max(able, key=total.__getitem__, default="")
     if not main or total[main] < LEAST_SHARE * sum(total.values()):
         return None, "", []
     main = _closing(runs["module"], main, able)
-    names = [main, *_loops(runs["module"], main, able, {name: float(spans[name].median()) for name in able})]
+    names = [
+        main,
+        *_loops(runs["module"], main, able, {name: float(spans[name].median()) for name in able}),
+    ]
     used = runs[runs["module"].isin(names)].reset_index(drop=True)
     end = used["end"].to_numpy(np.int64)
-    first = min(int(used["start"].iloc[0]), called.get(plain(function_of(str(used["module"].iloc[0]))), int(used["start"].iloc[0])))
+    first = min(
+        int(used["start"].iloc[0]),
+        called.get(plain(function_of(str(used["module"].iloc[0]))), int(used["start"].iloc[0])),
+    )
     begin = np.append(first, end[:-1])
-    steps = pd.DataFrame({"host": used["host"], "group": above + np.arange(len(used)), "event": used["event"], "begin": begin, "end": end})
+    steps = pd.DataFrame(
+        {
+            "host": used["host"],
+            "group": above + np.arange(len(used)),
+            "event": used["event"],
+            "begin": begin,
+            "end": end,
+        }
+    )
     steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
     several = "the programs " + " and ".join(names) if len(names) > 1 else f"the program {main}"
     how = f"steps: runs of {several}, each from the end of the previous run to its own end"
@@ -416,14 +508,22 @@ def _taken_over(runs: pd.DataFrame) -> list[int]:
     """
     program, module = runs["program"].to_numpy(np.int64), pd.factorize(runs["module"])[0]
     changed = np.flatnonzero((np.diff(program) != 0) | (np.diff(module) != 0)) + 1
-    if len(changed) != 1 or not LEAST_RUNS <= changed[0] <= len(runs) - LEAST_RUNS or (program < 0).any():
+    if (
+        len(changed) != 1
+        or not LEAST_RUNS <= changed[0] <= len(runs) - LEAST_RUNS
+        or (program < 0).any()
+    ):
         return []
     return [int(changed[0])]
 
 
 def _may_loop(trace: Trace, host: int, name: str) -> bool:
     """Whether a program of a name has a loop, as far as the file has it."""
-    alike = [one for one in trace.modules if one.host == host and name in (one.name, one.name.rpartition("(")[0])]
+    alike = [
+        one
+        for one in trace.modules
+        if one.host == host and name in (one.name, one.name.rpartition("(")[0])
+    ]
     return not alike or any(_LOOP in one.data for one in alike)
 
 

@@ -32,7 +32,13 @@ from nbprof.dialects.xplane.waiting import waiting
 
 _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.
-_ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "ThreadpoolListener::")
+_ENCLOSING = (
+    "EagerExecute",
+    "EagerLocalExecute",
+    "EagerKernelExecute",
+    "FunctionRun",
+    "ThreadpoolListener::",
+)
 # Around a task that waited for an array; what the task does is in events of its own, and often it only waits.
 _AFTER_WAIT = "BufferSequencingEvent::Execute"
 _STAGE = "_ipl_stage_name"
@@ -41,7 +47,9 @@ _STAGING = ("H2D Dispatch", "CommonPjRtClient::LinearizeInto")
 _RUN = "ThunkExecutor::Execute"
 
 
-def markers(placed: Placed, out: act.Activity) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
+def markers(
+    placed: Placed, out: act.Activity
+) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
     """Step markers of devices and of hosts, the names of the steps by (host, group), which are not whole, and which XProf does not make."""
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
@@ -58,8 +66,14 @@ def markers(placed: Placed, out: act.Activity) -> tuple[Markers, dict[tuple[int,
             marker[root] = True
     rows = np.flatnonzero(marker)
     parts.append(tables.marked(events, rows, host, groups.group).frame())
-    texts = trace.texts(trace.text_arg("step_name", rows)) if "step_name" in trace.args else [""] * len(rows)
-    for at, ident, text in zip(host[rows].tolist(), groups.group[rows].tolist(), texts, strict=True):
+    texts = (
+        trace.texts(trace.text_arg("step_name", rows))
+        if "step_name" in trace.args
+        else [""] * len(rows)
+    )
+    for at, ident, text in zip(
+        host[rows].tolist(), groups.group[rows].tolist(), texts, strict=True
+    ):
         name = groups.names.get((at, ident)) or text
         if name:
             names[at, ident] = name
@@ -70,13 +84,26 @@ def markers(placed: Placed, out: act.Activity) -> tuple[Markers, dict[tuple[int,
     made = made[(placed.lane_kind != "steps")[events.lane[made]]]
     by_us = {at for at, _ in groups.roots}
     made = made[~np.isin(host[made], list(by_us))]
-    over = table["event"].to_numpy(np.int64)[np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))]
+    over = table["event"].to_numpy(np.int64)[
+        np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))
+    ]
     if placed.program_steps is not None:
         steps = placed.program_steps.table
-        names.update(zip(zip(steps["host"].tolist(), steps["group"].tolist(), strict=True), steps["name"].tolist(), strict=True))
+        names.update(
+            zip(
+                zip(steps["host"].tolist(), steps["group"].tolist(), strict=True),
+                steps["name"].tolist(),
+                strict=True,
+            )
+        )
     cut = placed.program_steps.first if placed.program_steps is not None else set()
     table = _until_run(placed, table)
-    return Markers.of(table), names, cut, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
+    return (
+        Markers.of(table),
+        names,
+        cut,
+        np.concatenate([made, over, found["event"].to_numpy(np.int64)]),
+    )
 
 
 def marks(placed: Placed, out: act.Activity) -> Markers:
@@ -88,7 +115,9 @@ def marks(placed: Placed, out: act.Activity) -> Markers:
         return Markers.of(as_filled[as_filled["host"].isin(moved)])
     if steps is None or not steps.marked:
         return Markers.empty()
-    rows = np.array([root for (host, group), root in groups.roots.items() if host in steps.marked], np.int64)
+    rows = np.array(
+        [root for (host, group), root in groups.roots.items() if host in steps.marked], np.int64
+    )
     return tables.marked(placed.trace.events, rows, placed.host, groups.group)
 
 
@@ -112,13 +141,20 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
     steps = placed.program_steps
     if steps is None:
         return Markers.empty().frame()
-    table = steps.table[~steps.table["host"].isin(list(steps.marked))].rename(columns={"begin": "start"})
+    table = steps.table[~steps.table["host"].isin(list(steps.marked))].rename(
+        columns={"begin": "start"}
+    )
     if not len(steps.of_cores):
-        return Markers.of(table.assign(device=np.where(table["host"].isin(list(steps.on_device)), 0, -1))).frame()
+        return Markers.of(
+            table.assign(device=np.where(table["host"].isin(list(steps.on_device)), 0, -1))
+        ).frame()
     # Each core has the steps of its host, so that what it did in them can be told from what the others did.
     cores = steps.of_cores[["host", "device"]].drop_duplicates()
     others = table[~table["host"].isin(cores["host"])]
-    found = [table.merge(cores, on="host"), others.assign(device=np.where(others["host"].isin(list(steps.on_device)), 0, -1))]
+    found = [
+        table.merge(cores, on="host"),
+        others.assign(device=np.where(others["host"].isin(list(steps.on_device)), 0, -1)),
+    ]
     return Markers.of(*found).frame()
 
 
@@ -138,18 +174,26 @@ def _stated(placed: Placed, key: str) -> Flags:
     return out
 
 
-def _device_markers(placed: Placed, group: Int32s, names: dict[tuple[int, int], str]) -> pd.DataFrame:
+def _device_markers(
+    placed: Placed, group: Int32s, names: dict[tuple[int, int], str]
+) -> pd.DataFrame:
     """Steps of GPUs and of TPU cores; the names that they state go into `names`, by (host, group)."""
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     rows = np.flatnonzero((placed.lane_kind == "steps")[events.lane] & (group >= 0))
-    for row, text in zip(rows.tolist(), trace.texts(trace.text_arg("step_name", rows)), strict=True):
+    for row, text in zip(
+        rows.tolist(), trace.texts(trace.text_arg("step_name", rows)), strict=True
+    ):
         name = text or groups.names.get((int(host[row]), int(group[row])), "")
         if name:
             names[int(host[row]), int(group[row])] = name
     # Events of a lane are in time order. What a TPU core did for one step is one step.
     core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
-    of_lane = core[trace.lanes["plane"].to_numpy(np.int64)] if len(core) else np.zeros(len(trace.lanes), np.bool_)
+    of_lane = (
+        core[trace.lanes["plane"].to_numpy(np.int64)]
+        if len(core)
+        else np.zeros(len(trace.lanes), np.bool_)
+    )
     is_core = of_lane[events.lane[rows]]
     spans = tables.marked(events, rows, host, group, placed.device).frame()
     parts = [spans[~is_core], _runs(spans[is_core], events.lane[rows[is_core]])]
@@ -178,7 +222,11 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
 def notes(placed: Placed, out: act.Activity) -> list[Note]:
     """What the receipt says of steps: how they were found, where nothing marks them, and which markers are empty."""
     markers = out.markers.frame()
-    how = [Note("info", text) for text in placed.program_steps.notes] if placed.program_steps is not None else []
+    how = (
+        [Note("info", text) for text in placed.program_steps.notes]
+        if placed.program_steps is not None
+        else []
+    )
     longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
     empty = int((longest <= 0).sum())
     what = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
@@ -197,14 +245,22 @@ def classify(name: str, shape: str) -> int:
     if name[:4].upper() in ("NCCL", "RCCL"):
         return act.DEVICE_COLLECTIVES
     if shape:
-        return act.DEVICE_COMPUTE_16 if "half" in shape or "bf16" in shape or "bfloat16" in shape else act.DEVICE_COMPUTE_32
+        return (
+            act.DEVICE_COMPUTE_16
+            if "half" in shape or "bf16" in shape or "bfloat16" in shape
+            else act.DEVICE_COMPUTE_32
+        )
     return act.COMPUTE_OF_BITS[kernel_precision(name)]
 
 
 def classify_as_xprof(name: str, shape: str) -> int:
     """The step class of one event of a GPU in XProf 2.24: copies by today's names alone, NCCL alone, no bfloat16."""
     upper = name[:10].upper()
-    for prefix, cls in (("MEMCPYHTOD", act.HOST_TO_DEVICE), ("MEMCPYDTOH", act.DEVICE_TO_HOST), ("MEMCPYDTOD", act.DEVICE_TO_DEVICE)):
+    for prefix, cls in (
+        ("MEMCPYHTOD", act.HOST_TO_DEVICE),
+        ("MEMCPYDTOH", act.DEVICE_TO_HOST),
+        ("MEMCPYDTOD", act.DEVICE_TO_DEVICE),
+    ):
         if upper.startswith(prefix):
             return cls
     if upper.startswith("NCCL"):
@@ -224,7 +280,9 @@ def _work_frame(placed: Placed, out: act.Activity) -> pd.DataFrame:
         table = placed.program_steps.cut(table)
         table = table if placed.program_steps.complete else waited(placed, table)
         if placed.iterations is not None and placed.waits_of_iterations:
-            table = Work.of(table, xplane_units.waits(placed.program_steps, placed.iterations)).frame()
+            table = Work.of(
+                table, xplane_units.waits(placed.program_steps, placed.iterations)
+            ).frame()
     elif not out.has_device:
         table = Work.of(table, _compiled_work(placed, out)).frame()
     if out.has_device:
@@ -233,10 +291,16 @@ def _work_frame(placed: Placed, out: act.Activity) -> pd.DataFrame:
     return table if placed.program_steps is not None else unmade.waited(placed, out, table)
 
 
-def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
+def _work(
+    placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s
+) -> pd.DataFrame:
     """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the shapes that it states."""
-    parts = [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)] if out.has_device else []
-    return Work.of(*parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)).frame()
+    parts = (
+        [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)] if out.has_device else []
+    )
+    return Work.of(
+        *parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)
+    ).frame()
 
 
 def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
@@ -244,7 +308,11 @@ def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
 
     The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf such a step does nothing meanwhile.
     """
-    marks = out.markers.take(out.markers.device < 0).frame().sort_values(["host", "start"], kind="stable")
+    marks = (
+        out.markers.take(out.markers.device < 0)
+        .frame()
+        .sort_values(["host", "start"], kind="stable")
+    )
     runs = np.flatnonzero(placed.named(_RUN)[placed.trace.events.name] & placed.on_host)
     rows = np.sort(np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs]))
     rows = rows[placed.step_group[rows] < 0]
@@ -262,7 +330,9 @@ def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
         group[own[inside]] = mine["group"].to_numpy(np.int64)[at[inside]]
         spans = tables.marked(events, own[inside], placed.host, group).frame()
         cls = np.where(copied[events.name[own[inside]]], act.HOST_TO_DEVICE, act.HOST_COMPUTE)
-        parts.append(spans.assign(end=np.minimum(spans["end"], end[inside]), cls=cls.astype(np.int16)))
+        parts.append(
+            spans.assign(end=np.minimum(spans["end"], end[inside]), cls=cls.astype(np.int16))
+        )
     return Work.of(*parts).frame()
 
 
@@ -286,7 +356,9 @@ def _pool_starts(placed: Placed) -> pd.DataFrame:
     trace, host = placed.trace, placed.host.astype(np.int64)
     events = trace.events
     made, taken = trace.arg("_p"), trace.arg("_c")
-    gave = np.flatnonzero((trace.arg("_pt") == THREADPOOL_CONTEXT) & placed.on_host & (events.parent >= 0))
+    gave = np.flatnonzero(
+        (trace.arg("_pt") == THREADPOOL_CONTEXT) & placed.on_host & (events.parent >= 0)
+    )
     begun = np.flatnonzero((trace.arg("_ct") == THREADPOOL_CONTEXT) & placed.on_host)
     giver, start = match(gave, [made[gave], host[gave]], begun, [taken[begun], host[begun]])
     of = placed.groups.group.copy()
@@ -309,10 +381,16 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s
     for i, key in enumerate(seen.tolist()):
         name, text = divmod(key, len(trace.strings) + 1)
         table[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
-    return tables.marked(events, rows, placed.host, group, placed.device).frame().assign(cls=table[code])
+    return (
+        tables.marked(events, rows, placed.host, group, placed.device)
+        .frame()
+        .assign(cls=table[code])
+    )
 
 
-def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: bool) -> pd.DataFrame:
+def _host_work(
+    placed: Placed, out: act.Activity, group: Int32s, *, compiling: bool
+) -> pd.DataFrame:
     """What host threads did in steps; the first rule that fits an event wins.
 
     XProf has no rule for `compiling`, nor for copies on the CPU, and takes what lies around a task for the task.
@@ -328,7 +406,10 @@ def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: b
     enclosing = (*_ENCLOSING, _AFTER_WAIT) if compiling else _ENCLOSING
     rows = np.flatnonzero(placed.on_host & (group >= 0) & ~placed.named(*enclosing)[code] & ~marker)
     # Few names begin like one that is asked for, in whatever case.
-    upper = {at: trace.names[at][:24].upper() for at in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()}
+    upper = {
+        at: trace.names[at][:24].upper()
+        for at in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()
+    }
 
     def starts(*texts: str) -> list[int]:
         return [at for at, name in upper.items() if name.startswith(texts)]
@@ -344,8 +425,13 @@ def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: b
     busy = (trace.lanes["device"].to_numpy() >= 0) & (trace.lanes["events"].to_numpy() > 0)
     if busy.any():
         # On a host whose devices recorded nothing, nothing was launched.
-        on_device_host = np.isin(np.array(trace.hosts, object), trace.lanes["host"].to_numpy(object)[busy])[host[rows]]
-        launches = placed.named("ExecutorState::Process")[code[rows]] | trace.above("correlation_id", -1)[rows]
+        on_device_host = np.isin(
+            np.array(trace.hosts, object), trace.lanes["host"].to_numpy(object)[busy]
+        )[host[rows]]
+        launches = (
+            placed.named("ExecutorState::Process")[code[rows]]
+            | trace.above("correlation_id", -1)[rows]
+        )
         cls[launches & on_device_host] = act.HOST_PREPARE
     copies = np.zeros(len(trace.names), np.int16)
     copies[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
@@ -377,5 +463,7 @@ def _root_stages(placed: Placed) -> Flags:
 def _stage_links(placed: Placed, makers: Int64s, takers: Int64s) -> tuple[Int64s, Int64s]:
     trace, host = placed.trace, placed.host.astype(np.int64)
     makers, takers = makers[trace.arg("_p")[makers] != -1], takers[trace.arg("_c")[takers] != -1]
-    keys = [[trace.arg(kind), trace.arg(ident), host] for kind, ident in (("_pt", "_p"), ("_ct", "_c"))]
+    keys = [
+        [trace.arg(kind), trace.arg(ident), host] for kind, ident in (("_pt", "_p"), ("_ct", "_c"))
+    ]
     return match(makers, [k[makers] for k in keys[0]], takers, [k[takers] for k in keys[1]])

@@ -57,20 +57,36 @@ def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
         # Events are sorted by lane and start.
         first, stop = np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
         at = np.flatnonzero(target == lane)
-        found = np.searchsorted(events.start[first:stop], events.start[on_core[at]], side="right") - 1 + first
-        inside = (found >= first) & (events.start[on_core[at]] <= events.start[found] + events.duration[found])
+        found = (
+            np.searchsorted(events.start[first:stop], events.start[on_core[at]], side="right")
+            - 1
+            + first
+        )
+        inside = (found >= first) & (
+            events.start[on_core[at]] <= events.start[found] + events.duration[found]
+        )
         out[at[inside]] = found[inside]
     return on_core, out
 
 
-def lock_step(trace: Trace, of_lane: Int64s, host: npt.NDArray[np.integer], group: Int32s) -> dict[tuple[int, int], int]:
+def lock_step(
+    trace: Trace, of_lane: Int64s, host: npt.NDArray[np.integer], group: Int32s
+) -> dict[tuple[int, int], int]:
     """Groups the steps of cores that the host's groups did not reach, in place: the n-th step of each core of a host is one group.
 
     Returns the first such event of each new group, by (host, group).
     """
-    events, line = trace.events, trace.lanes["line"].to_numpy() if "line" in trace.lanes else np.zeros(0, object)
+    events, line = (
+        trace.events,
+        trace.lanes["line"].to_numpy() if "line" in trace.lanes else np.zeros(0, object),
+    )
     lanes = [lane for lane in np.unique(of_lane[of_lane >= 0]).tolist() if line[lane] == STEPS]
-    rows = {lane: np.arange(*np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))) for lane in lanes}
+    rows = {
+        lane: np.arange(
+            *np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
+        )
+        for lane in lanes
+    }
     opened: dict[tuple[int, int], int] = {}
     for one in {int(host[r[0]]) for r in rows.values()}:
         mine = [r for r in rows.values() if host[r[0]] == one]

@@ -62,7 +62,11 @@ def place(stats: dict[str, object]) -> Place:
     details = stats.get("core_details")
     if not isinstance(details, bytes) or not details:
         return Place()
-    fields = {number: value for number, kind, value, _ in wire.fields(details, 0, len(details)) if kind == wire.VARINT}
+    fields = {
+        number: value
+        for number, kind, value, _ in wire.fields(details, 0, len(details))
+        if kind == wire.VARINT
+    }
     return Place(int(fields.get(4, 0)), int(fields.get(3, 0)))
 
 
@@ -106,7 +110,9 @@ def sparse_steps(placed: Placed) -> SparseSteps:
     )
 
 
-def _rows(placed: Placed, of_tensor: tuple[str, ...], of_sparse: tuple[str, ...]) -> tuple[Int64s, Int64s]:
+def _rows(
+    placed: Placed, of_tensor: tuple[str, ...], of_sparse: tuple[str, ...]
+) -> tuple[Int64s, Int64s]:
     """The events of some lines of Tensor Cores and of SparseCores, and the core of each as `cores` has it."""
     lanes = placed.trace.lanes
     if "line" not in lanes:

@@ -46,11 +46,18 @@ def _rows(placed: Placed, *lines: str) -> Int64s:
 
 def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
     """Start and duration of events, ps: as the device measured them where it says so, else as they are on the host's clock."""
-    offset, lasted = trace.arg("device_offset_ps", rows=rows), trace.arg("device_duration_ps", rows=rows)
+    offset, lasted = (
+        trace.arg("device_offset_ps", rows=rows),
+        trace.arg("device_duration_ps", rows=rows),
+    )
     # Where the duration cannot be, nor can what the device measured.
     replaced = trace.args.get(RECORDED)
-    measured = (offset >= 0) & (lasted >= 0) & ~np.isin(rows, () if replaced is None else replaced.event)
-    return np.where(measured, offset, trace.events.start[rows]), np.where(measured, lasted, trace.events.duration[rows])
+    measured = (
+        (offset >= 0) & (lasted >= 0) & ~np.isin(rows, () if replaced is None else replaced.event)
+    )
+    return np.where(measured, offset, trace.events.start[rows]), np.where(
+        measured, lasted, trace.events.duration[rows]
+    )
 
 
 def extents(placed: Placed) -> Extents:
@@ -84,12 +91,26 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         op[i] = out.ops.code(parsed.name)
         kind[i] = out.types.code(parsed.type or "Unknown")
         # The same program has other name codes on each core.
-        part[i] = parts.setdefault((program, hlo if symbol is None else symbol, parsed.name), len(parts))
+        part[i] = parts.setdefault(
+            (program, hlo if symbol is None else symbol, parsed.name), len(parts)
+        )
         if part[i] == len(facts):
             ident = -1 if program is None else program
-            said = (str(_fact(trace, key, code) or "") for key in ("hlo_category", "source", "tf_op", "deduplicated_name"))
+            said = (
+                str(_fact(trace, key, code) or "")
+                for key in ("hlo_category", "source", "tf_op", "deduplicated_name")
+            )
             text = str(trace.names[code])
-            facts.append((ident, hlo, *said, text if _EXPRESSION.match(text) else "", program is not None, True))
+            facts.append(
+                (
+                    ident,
+                    hlo,
+                    *said,
+                    text if _EXPRESSION.match(text) else "",
+                    program is not None,
+                    True,
+                )
+            )
     table = DeviceOps(
         event=rows,
         host=placed.host[rows],
@@ -103,7 +124,17 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         part=part[name],
         tensor_core=np.full(len(rows), -1, np.int8),
     )
-    known = ["program", "name", "category", "source", "framework_op", "duplicate", "expression", "hlo", "xprof"]
+    known = [
+        "program",
+        "name",
+        "category",
+        "source",
+        "framework_op",
+        "duplicate",
+        "expression",
+        "hlo",
+        "xprof",
+    ]
     made = pd.DataFrame(facts, columns=known)
     made["module"] = ""
     made["program"] = [_signed(p) for p in made["program"].tolist()]
@@ -111,8 +142,14 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))
     made["normalized_flops"], made["xprof_runs"] = made["flops"], 1.0
     # XProf 2.24 counts what stands with the name alone.
-    named = np.bincount(part[name], np.nan_to_num(_stated(trace, "flops", rows, name, seen, of_events=False)), len(made))
-    made["xprof_runs"] = np.divide(named, made["flops"], out=np.ones(len(made)), where=made["flops"].to_numpy(np.float64) > 0)
+    named = np.bincount(
+        part[name],
+        np.nan_to_num(_stated(trace, "flops", rows, name, seen, of_events=False)),
+        len(made),
+    )
+    made["xprof_runs"] = np.divide(
+        named, made["flops"], out=np.ones(len(made)), where=made["flops"].to_numpy(np.float64) > 0
+    )
     by_memory = _by_memory(trace, seen)
     for column, each in by_memory.items():
         made[column] = np.bincount(part[name], each[name], len(made))
@@ -131,7 +168,9 @@ def _count_custom_calls(made: pd.DataFrame, out: act.Activity) -> None:
     rows = np.flatnonzero((made["category"] == "custom-call") & (made["bytes"] == 0))
     columns = ("flops", "normalized_flops", "bytes", "memory_bytes")
     values = {name: made[name].to_numpy(np.float64, copy=True) for name in (*columns, "xprof_runs")}
-    keys = zip(*(made[key].iloc[rows].tolist() for key in ("host", "program", "name", "runs")), strict=True)
+    keys = zip(
+        *(made[key].iloc[rows].tolist() for key in ("host", "program", "name", "runs")), strict=True
+    )
     for row, (host, program, name, runs) in zip(rows.tolist(), keys, strict=True):
         cost = out.programs.cost(host, program, name)
         for column in columns:
@@ -148,7 +187,10 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
     `memory_access_breakdown`.
     """
     known = trace.name_args.get("memory_access_breakdown", {})
-    columns = ("memory_bytes", *(f"{memory}_{way}" for memory in _ON_CHIP.values() for way in ("read", "write")))
+    columns = (
+        "memory_bytes",
+        *(f"{memory}_{way}" for memory in _ON_CHIP.values() for way in ("read", "write")),
+    )
     out = {column: np.full(len(seen), np.nan) for column in columns}
     for i, code in enumerate(seen.tolist()):
         data = known.get(code)
@@ -158,9 +200,17 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
         try:
             for number, kind, start, end in wire.fields(data, 0, len(data)):
                 if number == 1 and kind == wire.LENGTH:
-                    fields = {key: value for key, form, value, _ in wire.fields(data, start, end, 1) if form == wire.VARINT}
+                    fields = {
+                        key: value
+                        for key, form, value, _ in wire.fields(data, start, end, 1)
+                        if form == wire.VARINT
+                    }
                     space, way = fields.get(2, 0), "write" if fields.get(1, 0) == _WRITE else "read"
-                    column = "memory_bytes" if space == _MAIN_MEMORY else f"{_ON_CHIP.get(space, '')}_{way}"
+                    column = (
+                        "memory_bytes"
+                        if space == _MAIN_MEMORY
+                        else f"{_ON_CHIP.get(space, '')}_{way}"
+                    )
                     if column in sums:
                         sums[column] += fields.get(3, 0)
         except ReadError:
@@ -170,7 +220,9 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
     return out
 
 
-def _stated(trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s, *, of_events: bool = True) -> npt.NDArray[np.float64]:
+def _stated(
+    trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s, *, of_events: bool = True
+) -> npt.NDArray[np.float64]:
     """A number of each run: what the event states itself, as custom calls do, else what stands with its name; NaN for neither."""
     known = trace.name_args.get(stat, {})
     each = [known.get(code) for code in seen.tolist()]

@@ -15,7 +15,15 @@ from nbprof.dialects.xplane.placed import Placed
 
 OPS = "XLA Ops"
 _NUMBER = re.compile(r"(\.\d+)+\Z")
-COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "ragged-all-to-all", "megascale")
+COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "all-to-all",
+    "reduce-scatter",
+    "collective",
+    "ragged-all-to-all",
+    "megascale",
+)
 COPIES = ("copy", "copy-start", "copy-done")
 # Shapes with their layouts, whose memory space 5 is that of the host: "f32[5,256]{1,0:T(8,128)S(5)}".
 _SHAPE = re.compile(r"\w+\[[^\]]*\](?:\{[^}]*\})?")
@@ -35,7 +43,11 @@ def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
     at, start, end = self_spans(trace, rows)
     code, seen = pd.factorize(events.name[at])
     table = np.array([classify(trace, int(name)) for name in seen.tolist()], np.int16)
-    out = marked(events, at, placed.host, group, placed.device).frame().assign(cls=table[code] if len(seen) else np.zeros(0, np.int16))
+    out = (
+        marked(events, at, placed.host, group, placed.device)
+        .frame()
+        .assign(cls=table[code] if len(seen) else np.zeros(0, np.int16))
+    )
     return out.assign(start=start, end=end)
 
 
@@ -72,7 +84,10 @@ def kinds_of(trace: Trace, code: int) -> tuple[str, tuple[str, str]]:
     """The expression of an op, and what it is by its name in the program and by its category, in small letters."""
     full, short = str(trace.names[code]), str(trace.display[code])
     name = (short if short and short != full else full.partition(" = ")[0]).lstrip("%").lower()
-    return full, (_NUMBER.sub("", name), str(trace.name_args.get("hlo_category", {}).get(code) or "").lower())
+    return full, (
+        _NUMBER.sub("", name),
+        str(trace.name_args.get("hlo_category", {}).get(code) or "").lower(),
+    )
 
 
 def classify(trace: Trace, code: int) -> int:
@@ -108,7 +123,9 @@ def copied(expression: str) -> int:
     shapes = _SHAPE.findall(expression)
     if "copy-done(" in expression:
         shapes = shapes[1:]
-    to, origin = (_HOST_MEMORY in shape for shape in shapes[:2]) if len(shapes) > 1 else (False, False)
+    to, origin = (
+        (_HOST_MEMORY in shape for shape in shapes[:2]) if len(shapes) > 1 else (False, False)
+    )
     if to == origin:
         return act.DEVICE_TO_DEVICE
     return act.DEVICE_TO_HOST if to else act.HOST_TO_DEVICE

@@ -23,7 +23,16 @@ from nbprof.dialects.xplane.grouping import Groups
 from nbprof.dialects.xplane.programs import ProgramSteps
 
 CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
-_PROFILER = ("ProfilerSession", "StartProfile", "StopProfile", "TraceMe::", "ThreadpoolListener::", "$", "end: ", "PythonRefManager::")
+_PROFILER = (
+    "ProfilerSession",
+    "StartProfile",
+    "StopProfile",
+    "TraceMe::",
+    "ThreadpoolListener::",
+    "$",
+    "end: ",
+    "PythonRefManager::",
+)
 """Events of the recorder, of thread pools, and calls of Python: no work of the program."""
 
 _DEEPEST = 3
@@ -61,7 +70,9 @@ def find(
     by_host = {number: rows for number, rows in by_host.items() if len(rows)}
     if not by_host:
         return None, Unit(RECORDING, "The recording contains no work.")
-    searches = {ANY: (_by_functions, _by_kernels, _by_thread), NAMED: (_by_functions,)}.get(trace.units, ())
+    searches = {ANY: (_by_functions, _by_kernels, _by_thread), NAMED: (_by_functions,)}.get(
+        trace.units, ()
+    )
     if len(by_host) == 1:
         [(number, rows)] = by_host.items()
         for search in searches:
@@ -69,7 +80,9 @@ def find(
             if found is not None and _covers(trace, rows, found):
                 return _steps(groups, host, {number: found}), _unit(found)
     recordings = {number: _recording(trace, rows) for number, rows in by_host.items()}
-    how = f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
+    how = (
+        f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
+    )
     return _steps(groups, host, recordings), Unit(RECORDING, how)
 
 
@@ -91,7 +104,13 @@ def of_iterations(trace: Trace, groups: Groups, iterations: Placed) -> ProgramSt
 def waits(steps: ProgramSteps, iterations: Placed) -> pd.DataFrame:
     """Rows of the `work` table: the time that iterations wait for their items."""
     table = steps.table
-    spans = {"event": table["event"], "host": table["host"], "group": table["group"], "start": iterations.start, "end": iterations.item}
+    spans = {
+        "event": table["event"],
+        "host": table["host"],
+        "group": table["group"],
+        "start": iterations.start,
+        "end": iterations.item,
+    }
     return pd.DataFrame(spans).assign(device=-1, cls=act.HOST_WAIT_INPUT)
 
 
@@ -107,7 +126,11 @@ def _work(trace: Trace, lane_kind: npt.NDArray[np.object_]) -> Int64s:
     events = trace.events
     of_lane = np.isin(lane_kind, ("device", "host"))
     left_out = starting(heads(trace.names), *_PROFILER)
-    aside = trace.lanes["aside"].to_numpy(np.bool_) if "aside" in trace.lanes else np.zeros(len(trace.lanes), np.bool_)
+    aside = (
+        trace.lanes["aside"].to_numpy(np.bool_)
+        if "aside" in trace.lanes
+        else np.zeros(len(trace.lanes), np.bool_)
+    )
     return np.flatnonzero((of_lane & ~aside)[events.lane] & ~left_out[events.name])
 
 
@@ -116,9 +139,20 @@ def _steps(groups: Groups, host: npt.NDArray[np.integer], found: dict[int, Found
     for number, one in found.items():
         above = int(groups.group[host == number].max(initial=-1)) + 1
         count = len(one.begin)
-        names = [RECORDING] if one.kind == RECORDING else [f"{one.kind} {index}" for index in range(count)]
+        names = (
+            [RECORDING]
+            if one.kind == RECORDING
+            else [f"{one.kind} {index}" for index in range(count)]
+        )
         group = above + np.arange(count)
-        columns = {"host": number, "group": group, "event": one.event, "begin": one.begin, "end": one.end, "name": names}
+        columns = {
+            "host": number,
+            "group": group,
+            "event": one.event,
+            "begin": one.begin,
+            "end": one.end,
+            "name": names,
+        }
         tables.append(pd.DataFrame(columns))
     return ProgramSteps(pd.concat(tables, ignore_index=True), complete=True)
 
@@ -134,12 +168,21 @@ def _unit(found: Found) -> Unit:
 def _recording(trace: Trace, rows: Int64s) -> Found:
     events = trace.events
     first = rows[np.argmin(events.start[rows])]
-    return Found(RECORDING, "", None, np.array([first]), np.array([events.start[first]]), np.array([events.end[rows].max()]))
+    return Found(
+        RECORDING,
+        "",
+        None,
+        np.array([first]),
+        np.array([events.start[first]]),
+        np.array([events.end[rows].max()]),
+    )
 
 
 def _by_kernels(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -> Found | None:
     """The repeating sequence of kernels of the busiest stream of a device."""
-    return _repeating(trace, rows[(lane_kind == "device")[trace.events.lane[rows]]], "kernel", "stream")
+    return _repeating(
+        trace, rows[(lane_kind == "device")[trace.events.lane[rows]]], "kernel", "stream"
+    )
 
 
 def _by_functions(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -> Found | None:
@@ -147,7 +190,10 @@ def _by_functions(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]
     if "tf_function_call" not in trace.args:
         return None
     events = trace.events
-    calls = rows[trace.above("tf_function_call", -1, text=True)[rows] & (lane_kind == "host")[events.lane[rows]]]
+    calls = rows[
+        trace.above("tf_function_call", -1, text=True)[rows]
+        & (lane_kind == "host")[events.lane[rows]]
+    ]
     calls = calls[events.parent[calls] < 0] if (events.parent[calls] < 0).any() else calls
     if len(calls) < repeats.FEWEST:
         return None
@@ -159,7 +205,14 @@ def _by_functions(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]
     if len(calls) < repeats.FEWEST or (begin[1:] < end[:-1]).any():
         return None
     name = str(trace.names[events.name[calls[0]]])
-    return Found(CALL, f"units are the {len(calls):,} calls of the tf.function {name}", None, calls, begin, end)
+    return Found(
+        CALL,
+        f"units are the {len(calls):,} calls of the tf.function {name}",
+        None,
+        calls,
+        begin,
+        end,
+    )
 
 
 def _signatures(trace: Trace, rows: Int64s) -> Int64s:
@@ -180,7 +233,9 @@ def _by_thread(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -
     """The repeating sequence of outermost events of the thread that is in events for the longest."""
     events = trace.events
     outer = rows[(lane_kind == "host")[events.lane[rows]] & (events.parent[rows] < 0)]
-    python = trace.lanes["thread"].astype(str).str.startswith("python").to_numpy()[events.lane[outer]]
+    python = (
+        trace.lanes["thread"].astype(str).str.startswith("python").to_numpy()[events.lane[outer]]
+    )
     if int(python.sum()) >= repeats.FEWEST:
         # What the program asks for; threads of a pool run pieces of it.
         outer = outer[python]
@@ -201,6 +256,8 @@ def _repeating(trace: Trace, rows: Int64s, what: str, lane: str) -> Found | None
     end = np.append(begin[1:], events.end[rows[found.end - 1]])
     if (end <= begin).any():
         return None
-    sequence = f"a single {what}" if found.length == 1 else f"the sequence of {found.length:,} {what}s"
+    sequence = (
+        f"a single {what}" if found.length == 1 else f"the sequence of {found.length:,} {what}s"
+    )
     how = f"{len(first):,} iterations are repeats of {sequence} on the busiest {lane}"
     return Found(ITERATION, how, found.agreement, first, begin, end)

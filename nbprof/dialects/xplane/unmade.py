@@ -38,7 +38,9 @@ def waited(placed: Placed, out: act.Activity, work: pd.DataFrame) -> pd.DataFram
     python = np.flatnonzero(makers & ending(placed.trace.names, events.name, _PYTHON)[events.name])
     returning = _returning(placed, calls)
     around = calls[placed.named(_CALL)[events.name[calls]]]
-    made = work[makers[work["event"].to_numpy(np.int64)] & (work["cls"].to_numpy() == act.HOST_COMPUTE)]
+    made = work[
+        makers[work["event"].to_numpy(np.int64)] & (work["cls"].to_numpy() == act.HOST_COMPUTE)
+    ]
     parts = [work]
     for host in np.unique(placed.host[calls]).tolist():
         busy = _covered(placed, ops[placed.host[ops] == host])
@@ -48,7 +50,9 @@ def waited(placed: Placed, out: act.Activity, work: pd.DataFrame) -> pd.DataFram
             calling.rows_inside(made[made["host"] == host]),
             interpreting.rows_inside(returning[returning["host"] == host]),
         ]
-        parts += [busy.rows_outside(rows).assign(cls=np.int16(act.HOST_WAIT_INPUT)) for rows in candidates]
+        parts += [
+            busy.rows_outside(rows).assign(cls=np.int16(act.HOST_WAIT_INPUT)) for rows in candidates
+        ]
     return Work.of(*parts).frame()
 
 
@@ -74,7 +78,9 @@ def _returning(placed: Placed, calls: Int64s) -> pd.DataFrame:
     done = np.zeros(len(events), np.int64)
     np.maximum.at(done, events.parent[nested], events.start[nested] + events.duration[nested])
     spans = marked(events, calls[done[calls] > 0], placed.host, placed.step_group).frame()
-    return spans.assign(start=done[spans["event"].to_numpy(np.int64)], cls=np.int16(act.HOST_COMPUTE))
+    return spans.assign(
+        start=done[spans["event"].to_numpy(np.int64)], cls=np.int16(act.HOST_COMPUTE)
+    )
 
 
 def _covered(placed: Placed, rows: Int64s) -> Intervals:

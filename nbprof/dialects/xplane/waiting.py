@@ -34,7 +34,9 @@ def waiting(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     lane = trace.events.lane[event]
     parts = [work[~waited]]
     for thread, calls in work[waited].groupby(lane[waited], sort=False):
-        others = work[(on_host | on_device) & (lane != thread) & (work["host"] == calls["host"].iloc[0])]
+        others = work[
+            (on_host | on_device) & (lane != thread) & (work["host"] == calls["host"].iloc[0])
+        ]
         # Work of no length keeps nothing busy: it must not split a wait into parts below the latency.
         idle = Intervals.of_rows(others).rows_outside(calls)
         idle = idle[idle["end"] - idle["start"] > LATENCY_PS]

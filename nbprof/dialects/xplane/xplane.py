@@ -30,7 +30,13 @@ from nbprof.dialects.xplane.compiling import COMPILES
 from nbprof.dialects.xplane.device import device_activity, devices
 from nbprof.dialects.xplane.functions import functions, with_stages
 from nbprof.dialects.xplane.grouping import match
-from nbprof.dialects.xplane.host_ops import eager_calls, eager_notes, eager_runs, host_ops, tagged_calls
+from nbprof.dialects.xplane.host_ops import (
+    eager_calls,
+    eager_notes,
+    eager_runs,
+    host_ops,
+    tagged_calls,
+)
 from nbprof.dialects.xplane.memory import allocations, has_allocations
 from nbprof.dialects.xplane.named_ranges import ranges
 from nbprof.dialects.xplane.placed import Placed
@@ -78,7 +84,9 @@ def interpret(trace: Trace) -> act.Activity:
     mended = corrupt.mend(placed)
     out.xprof = True
     out.has_device = bool(gpus) or bool(xplane_tpu_ops.core_planes(trace))
-    with_ops = trace.lanes.loc[(trace.lanes["kind"] == "host") & (trace.lanes["events"] > 0), "host"].unique()
+    with_ops = trace.lanes.loc[
+        (trace.lanes["kind"] == "host") & (trace.lanes["events"] > 0), "host"
+    ].unique()
     out.set_hosts_with_ops(trace.hosts.index(str(host)) for host in with_ops)
     if gpus:
         device_activity(placed, out)
@@ -89,11 +97,15 @@ def interpret(trace: Trace) -> act.Activity:
     else:
         out.later("programs", lambda: Programs(trace.modules, trace.hosts))
         out.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, out))
-    out.later(("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, out))
+    out.later(
+        ("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, out)
+    )
     out.later("unit", lambda: placed.unit)
     out.later("xprof_markers", lambda: xplane_steps.marks(placed, out))
     out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
-    out.later("reads_infeed", lambda: bool((out.core_spans.kind == act.CORE_KINDS.index("infeed")).any()))
+    out.later(
+        "reads_infeed", lambda: bool((out.core_spans.kind == act.CORE_KINDS.index("infeed")).any())
+    )
     out.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
     out.later("core_markers", lambda: xplane_steps.core_markers(placed))
     out.later("work", lambda: xplane_steps.work(placed, out))
@@ -115,7 +127,16 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("launches", lambda: launches(placed, out))
     out.later("ranges", lambda: ranges(placed, out))
     out.later("traits", lambda: _traits(placed))
-    out.later("notes", lambda: [*_unit_notes(placed), *mended, *notes(placed, out), *xplane_steps.notes(placed, out), *eager_notes(out)])
+    out.later(
+        "notes",
+        lambda: [
+            *_unit_notes(placed),
+            *mended,
+            *notes(placed, out),
+            *xplane_steps.notes(placed, out),
+            *eager_notes(out),
+        ],
+    )
     return activity
 
 
@@ -153,8 +174,17 @@ def _name_lanes(trace: Trace) -> None:
             device = int(found.group(2) or 0) if found else 0
             # Beside its cores a TPU has planes of helpers (SparseCore), with steps of their own.
             helper = found.group(3) if found else ""
-            of_steps = text.partition(" - from #")[0] == "Steps" or line_ids[i] in (STEPS_LINE, DERIVED_FIRST)
-            kind = "steps" if of_steps and found and not helper else "derived" if derived[i] else "device"
+            of_steps = text.partition(" - from #")[0] == "Steps" or line_ids[i] in (
+                STEPS_LINE,
+                DERIVED_FIRST,
+            )
+            kind = (
+                "steps"
+                if of_steps and found and not helper
+                else "derived"
+                if derived[i]
+                else "device"
+            )
             process = f"{found.group(1)} {device}{helper}" if found else str(plane)
             stream = re.match(r"Stream #(\d+)\((.*)\)\Z", text)
             if stream:
@@ -166,7 +196,13 @@ def _name_lanes(trace: Trace) -> None:
             note = around.NOTE if around_it[i] else ""
             process = "Host" if str(plane) == "/host:CPU" else str(plane)
             text = re.sub(r"/-?\d{6,}\Z", "", text)
-            rank = (1 if process == "Host" else 2, 0, 0 if text.startswith("python") else 1, row[i], i)
+            rank = (
+                1 if process == "Host" else 2,
+                0,
+                0 if text.startswith("python") else 1,
+                row[i],
+                i,
+            )
         kinds.append(kind)
         devices.append(device)
         processes.append(process)
@@ -194,7 +230,9 @@ def _split(trace: Trace) -> None:
     if not python.any():
         return
     of_host = trace.lanes["process"].astype(str).str.startswith("/host:").to_numpy(np.bool_)
-    leads, aside = around.find(trace, python[trace.events.name] & of_host[trace.events.lane], around.XSPACE)
+    leads, aside = around.find(
+        trace, python[trace.events.name] & of_host[trace.events.lane], around.XSPACE
+    )
     if leads.any():
         sides.split(trace, leads.astype(np.uint8))
         aside = aside[trace.lanes["row"]]
@@ -223,9 +261,18 @@ def _stream_note(kinds: str) -> str:
 
 def _framework(placed: Placed) -> Framework:
     names = set(map(str, placed.trace.names))
-    if placed.named("jit_", "PjitFunction", "TfrtCpuExecutable", "PjRt").any() and "FunctionRun" not in names:
+    if (
+        placed.named("jit_", "PjitFunction", "TfrtCpuExecutable", "PjRt").any()
+        and "FunctionRun" not in names
+    ):
         return JAX
-    if names & {"ExecutorState::Process", "FunctionRun", "EagerKernelExecute", "SessionRun", "EagerExecute"}:
+    if names & {
+        "ExecutorState::Process",
+        "FunctionRun",
+        "EagerKernelExecute",
+        "SessionRun",
+        "EagerExecute",
+    }:
         return TENSORFLOW
     return UNKNOWN
 
@@ -239,10 +286,21 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
         if upper.startswith("ITERATORGETNEXT") or name in act.WAITS_FOR_ITEMS:
             out[code] = index["input"]
         elif (copied := copies.CLASS.get(copies.kind(name))) is not None or copies.blit(name):
-            out[code] = index[act.CATEGORY_OF_CLASS[act.DEVICE_TO_DEVICE if copied is None else copied]]
+            out[code] = index[
+                act.CATEGORY_OF_CLASS[act.DEVICE_TO_DEVICE if copied is None else copied]
+            ]
         elif upper.startswith(("NCCL", "RCCL")):
             out[code] = index["device_collectives"]
-        elif name.startswith(("cuLaunch", "cudaLaunch", "KernelLaunch", "hipLaunch", "hipModuleLaunch", "cuGraphLaunch")):
+        elif name.startswith(
+            (
+                "cuLaunch",
+                "cudaLaunch",
+                "KernelLaunch",
+                "hipLaunch",
+                "hipModuleLaunch",
+                "cuGraphLaunch",
+            )
+        ):
             out[code] = index["kernel_launch"]
         elif name.startswith(COMPILES):
             out[code] = index["compile"]
@@ -254,7 +312,9 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
     missing: dict[str, str] = {}
     if lost := _lost_kernels(placed):
         launched = f"{lost:,} {'launch was' if lost == 1 else 'launches were'}"
-        missing["kernels"] = f"This profile has no GPU kernels, although {launched} recorded: {_LOST}"
+        missing["kernels"] = (
+            f"This profile has no GPU kernels, although {launched} recorded: {_LOST}"
+        )
     elif not (out.devices["kind"] == "GPU").any():
         other = ", ".join(sorted(set(out.devices["kind"].astype(str))))
         missing["kernels"] = (
@@ -263,9 +323,13 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
             else "This profile has no GPU plane: the run used only the CPU, or the GPU was not traced."
         )
     elif not len(out.kernels):
-        missing["kernels"] = "This profile names a device, but no kernels with launch details were recorded on it."
+        missing["kernels"] = (
+            "This profile names a device, but no kernels with launch details were recorded on it."
+        )
     # A run of an eager op is no step that a program marked.
-    eager = not (out.markers.device >= 0).any() and all(name.startswith("EagerKernelExecute ") for name in out.group_names.values())
+    eager = not (out.markers.device >= 0).any() and all(
+        name.startswith("EagerKernelExecute ") for name in out.group_names.values()
+    )
     if not len(out.markers) or eager:
         on_tpu = (out.devices["kind"] == "TPU").any()
         missing["steps"] = _NO_STEPS_OF_TPU if on_tpu else out.framework.words.no_steps or _NO_STEPS
@@ -322,7 +386,12 @@ def launches(placed: Placed, out: act.Activity) -> Launches:
     correlation = trace.arg("correlation_id", 0)
     calls = np.flatnonzero((correlation > 0) & placed.on_host)
     work = np.flatnonzero((correlation > 0) & placed.on_gpu)
-    up, down = match(calls, [correlation[calls], host[calls].astype(np.int64)], work, [correlation[work], host[work].astype(np.int64)])
+    up, down = match(
+        calls,
+        [correlation[calls], host[calls].astype(np.int64)],
+        work,
+        [correlation[work], host[work].astype(np.int64)],
+    )
     found = np.zeros(len(events), np.bool_)
     found[up] = True
     lost = calls[~found[calls]]
@@ -349,14 +418,18 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
     trace = placed.trace
     found: list[Note] = []
     if lost := _lost_kernels(placed):
-        launched = f"{lost:,} {'launch was' if lost == 1 else 'launches were'} recorded, but no kernel"
+        launched = (
+            f"{lost:,} {'launch was' if lost == 1 else 'launches were'} recorded, but no kernel"
+        )
         found.append(Note("warning", f"{launched}, so what the device did is unknown: {_LOST}"))
     elif out.has_device:
         starts = placed.named(*"CcHhMm")
         for code in np.flatnonzero(starts).tolist():
             starts[code] = bool(_STARTS_WORK.match(trace.names[code]))
         calls = out.launches.frame()
-        found += sanity.lost_launches(calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]])
+        found += sanity.lost_launches(
+            calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]]
+        )
         work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
         is_launched = np.zeros(len(trace.events) + 1, np.bool_)
         is_launched[calls["target"].to_numpy(np.int64)] = True

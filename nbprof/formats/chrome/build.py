@@ -68,7 +68,9 @@ def _both(pid: int, tid: int) -> int:
 
 def _pairs(part: Part, rows: Int64s) -> Int64s:
     """(pid, tid) of events as one number each."""
-    return (part.text["pid"][rows].astype(np.int64) << 32) | (part.text["tid"][rows].astype(np.int64) & 0xFFFFFFFF)
+    return (part.text["pid"][rows].astype(np.int64) << 32) | (
+        part.text["tid"][rows].astype(np.int64) & 0xFFFFFFFF
+    )
 
 
 class Builder:
@@ -102,7 +104,10 @@ class Builder:
         first, good = slices.clock(part, known & (phase != ord("M")), self.receipt)
         tracks: list[Track] = []
         cut = self._slices(part, good, first, tracks)
-        flows, counters = self._flows(part, good, first, tracks), self._counters(part, good, first, tracks)
+        flows, counters = (
+            self._flows(part, good, first, tracks),
+            self._counters(part, good, first, tracks),
+        )
         # The times are those of the slices from here on.
         part.start = part.length = Times.none(0)
         self.files.append(File(host, part, base_ns + first, cut, tracks, names, flows, counters))
@@ -115,7 +120,9 @@ class Builder:
                 self.receipt.skip("left out: no valid phase (ph).", count)
             elif letter in _OTHERS:
                 # Nothing of what ran is missing without them.
-                self.receipt.info(f"Not shown, because no figure uses them: {_OTHERS[letter]} (ph {letter}), {count:,}.")
+                self.receipt.info(
+                    f"Not shown, because no figure uses them: {_OTHERS[letter]} (ph {letter}), {count:,}."
+                )
             else:
                 self.receipt.skip(f"left out: of an unknown phase (ph {letter}).", count)
 
@@ -127,7 +134,11 @@ class Builder:
         count = len(part)
         name, labels = (dense(part.args.get(k), count, text=True) for k in ("name", "labels"))
         sort = part.args.get("sort_index")
-        order = dict(zip(sort.event.tolist(), sort.value.tolist(), strict=True)) if sort is not None else {}
+        order = (
+            dict(zip(sort.event.tolist(), sort.value.tolist(), strict=True))
+            if sort is not None
+            else {}
+        )
         pid, tid = part.text["pid"], part.text["tid"]
         other: dict[str, int] = {}
         for row in rows.tolist():
@@ -143,18 +154,28 @@ class Builder:
                 out.process_sort[p] = order[row]
             elif what == "thread_sort_index" and row in order:
                 out.thread_sort[p, t] = order[row]
-            elif what not in ("process_name", "process_labels", "thread_name", "process_sort_index", "thread_sort_index"):
+            elif what not in (
+                "process_name",
+                "process_labels",
+                "thread_name",
+                "process_sort_index",
+                "thread_sort_index",
+            ):
                 other[what] = other.get(what, 0) + 1
         if other:
             listed = ", ".join(f"{k} ({v:,})" for k, v in sorted(other.items())[:8])
             self.receipt.info(f"Metadata events that are not used: {listed}.")
         return out
 
-    def _slices(self, part: Part, good: np.ndarray, first: int, tracks: list[Track]) -> slices.Slices:
+    def _slices(
+        self, part: Part, good: np.ndarray, first: int, tracks: list[Track]
+    ) -> slices.Slices:
         phase, receipt = part.phase, self.receipt
         rows, duration = slices.complete(part, np.flatnonzero(good & (phase == ord("X"))), receipt)
         time = relative(part, rows, first)
-        begun, begun_time, begun_length, ends = self._begins(part, good, first, int((time + duration).max(initial=0)))
+        begun, begun_time, begun_length, ends = self._begins(
+            part, good, first, int((time + duration).max(initial=0))
+        )
         marks = np.flatnonzero(good & np.isin(phase, letters(*"iIR")))
         mark_time = relative(part, marks, first)
         row = np.concatenate([rows, begun, marks])
@@ -177,7 +198,9 @@ class Builder:
             ends,
         )
 
-    def _not_far_marks(self, part: Part, row: Int64s, start: Int64s, length: Int64s, instant: np.ndarray) -> np.ndarray:
+    def _not_far_marks(
+        self, part: Part, row: Int64s, start: Int64s, length: Int64s, instant: np.ndarray
+    ) -> np.ndarray:
         """Global marks (Record Window End, hours later) must not stretch the timeline."""
         keep = np.ones(len(row), bool)
         scope = part.top.get("s")
@@ -186,10 +209,16 @@ class Builder:
         wide = dense(scope, len(part), text=True)
         low, high = int(start[~instant].min()), int((start + length)[~instant].max())
         room = max((high - low) // 10, 10**9)
-        out = instant & (wide[row] == self.texts.get("g", -2)) & ((start > high + room) | (start < low - room))
+        out = (
+            instant
+            & (wide[row] == self.texts.get("g", -2))
+            & ((start > high + room) | (start < low - room))
+        )
         if out.any():
             # PyTorch writes one in every file: no loss, so it must not read like one.
-            self.receipt.info(f"Trace-wide marks far outside all slices, such as Record Window End, are not drawn: {int(out.sum()):,}.")
+            self.receipt.info(
+                f"Trace-wide marks far outside all slices, such as Record Window End, are not drawn: {int(out.sum()):,}."
+            )
         keep[out] = False
         return keep
 
@@ -203,12 +232,17 @@ class Builder:
         first = np.full(len(kinds), len(part), np.int64)
         np.minimum.at(first, which, row[begins])
         order = np.argsort(first)
-        tracks += [Track(int(k >> 32), k & 0x7FFFFFFF if not k & 0x80000000 else -1) for k in kinds[order].tolist()]
+        tracks += [
+            Track(int(k >> 32), k & 0x7FFFFFFF if not k & 0x80000000 else -1)
+            for k in kinds[order].tolist()
+        ]
         place = np.empty(len(kinds), np.int64)
         place[order] = np.arange(len(kinds))
         return place[codes]
 
-    def _begins(self, part: Part, good: np.ndarray, first: int, end: int) -> tuple[Int64s, Int64s, Int64s, dict[int, int]]:
+    def _begins(
+        self, part: Part, good: np.ndarray, first: int, end: int
+    ) -> tuple[Int64s, Int64s, Int64s, dict[int, int]]:
         """Slices from B and E: rows, times, durations, and which row each end belongs to."""
         rows = np.flatnonzero(good & np.isin(part.phase, letters("B", "E")))
         nothing = np.zeros(0, np.int64)
@@ -218,17 +252,28 @@ class Builder:
         order = rows[np.argsort(time, kind="stable")]
         pid, tid = part.text["pid"].tolist(), part.text["tid"].tolist()
         begins = part.phase == ord("B")
-        pairs, left, lost = slices.pair(order.tolist(), lambda r: (pid[r], tid[r]), begins, part.text["name"], by_name=False)
+        pairs, left, lost = slices.pair(
+            order.tolist(), lambda r: (pid[r], tid[r]), begins, part.text["name"], by_name=False
+        )
         self.receipt.skip("left out: ends of slices without a begin (ph E without B).", lost)
         if left:
-            self.receipt.warn(f"Slices without an end (ph B without E), drawn to the end of the trace: {len(left):,}.")
+            self.receipt.warn(
+                f"Slices without an end (ph B without E), drawn to the end of the trace: {len(left):,}."
+            )
         end = max(end, int(time.max()))
         begun = np.array([p[0] for p in pairs] + left, np.int64)
         at = relative(part, begun, first)
-        stop = np.concatenate([relative(part, np.array([p[1] for p in pairs], np.int64), first), np.full(len(left), end)])
+        stop = np.concatenate(
+            [
+                relative(part, np.array([p[1] for p in pairs], np.int64), first),
+                np.full(len(left), end),
+            ]
+        )
         return begun, at, stop - at, {e: b for b, e in pairs}
 
-    def _chains(self, part: Part, good: np.ndarray, first: int, tracks: list[Track]) -> tuple[list[tuple[int, ...]], dict[int, int]]:
+    def _chains(
+        self, part: Part, good: np.ndarray, first: int, tracks: list[Track]
+    ) -> tuple[list[tuple[int, ...]], dict[int, int]]:
         """Async slices (row, track, time, duration, instant), each chain on a lane that it has for itself while it lasts."""
         rows = np.flatnonzero(good & np.isin(part.phase, letters(*"benSFTp")))
         if not len(rows):
@@ -252,8 +297,12 @@ class Builder:
         self.receipt.skip("left out: ends of async slices without a begin (ph e without b).", lost)
         last = max(time.values())
         if left:
-            self.receipt.warn(f"Async slices without an end (ph b without e), drawn to the end of the trace: {len(left):,}.")
-        found = [(b, time[b], time[e] - time[b], 0) for b, e in pairs] + [(b, time[b], last - time[b], 0) for b in left]
+            self.receipt.warn(
+                f"Async slices without an end (ph b without e), drawn to the end of the trace: {len(left):,}."
+            )
+        found = [(b, time[b], time[e] - time[b], 0) for b, e in pairs] + [
+            (b, time[b], last - time[b], 0) for b in left
+        ]
         found += [(r, time[r], 0, 1) for r in order if steps[r]]
         spans: dict[tuple[object, ...], tuple[int, int]] = {}
         for row, at, length, _ in found:
@@ -271,12 +320,16 @@ class Builder:
             for i in range(max(lanes.values()) + 1):
                 tracks.append(Track(process, -1, f"{label} {i + 1}" if i else label))
             place.update({chain: base + lane for chain, lane in lanes.items()})
-        return [(row, place[key(row)], at, length, mark) for row, at, length, mark in found], {e: b for b, e in pairs}
+        return [(row, place[key(row)], at, length, mark) for row, at, length, mark in found], {
+            e: b for b, e in pairs
+        }
 
     def _flows(self, part: Part, good: np.ndarray, first: int, tracks: list[Track]) -> Flows:
         rows = np.flatnonzero(good & np.isin(part.phase, letters(*_FLOW_PHASE)))
         count = len(part)
-        mine = np.array([(_both(t.pid, t.tid), i) for i, t in enumerate(tracks) if t.thread is None], np.int64).reshape(-1, 2)
+        mine = np.array(
+            [(_both(t.pid, t.tid), i) for i, t in enumerate(tracks) if t.thread is None], np.int64
+        ).reshape(-1, 2)
         mine = mine[np.argsort(mine[:, 0])]
         both = _pairs(part, rows)
         at = np.minimum(np.searchsorted(mine[:, 0], both), max(len(mine) - 1, 0))
@@ -290,15 +343,27 @@ class Builder:
             texts = np.flatnonzero((ids.kind == TEXT) & np.isin(ids.event, rows))
             codes, which = np.unique(ids.value[texts], return_inverse=True)
             words = list(self.texts) if len(codes) else []
-            known = [int(w) if (w := words[c]).isdecimal() and len(w) < 19 else -2 - c for c in codes.tolist()]
+            known = [
+                int(w) if (w := words[c]).isdecimal() and len(w) < 19 else -2 - c
+                for c in codes.tolist()
+            ]
             ident[ids.event[texts]] = np.array(known, np.int64)[which.ravel()]
         kind = np.zeros(256, np.uint8)
         for letter, code in _FLOW_PHASE.items():
             kind[ord(letter)] = code
         enclosing = dense(part.top.get("bp"), count, text=True)[rows] == self.texts.get("e", -2)
-        return Flows(kind[part.phase[rows]], ident[rows], part.text["cat"][rows], lane, relative(part, rows, first), enclosing)
+        return Flows(
+            kind[part.phase[rows]],
+            ident[rows],
+            part.text["cat"][rows],
+            lane,
+            relative(part, rows, first),
+            enclosing,
+        )
 
-    def _counters(self, part: Part, good: np.ndarray, first: int, tracks: list[Track]) -> list[tuple[int, str, Int64s, np.ndarray]]:
+    def _counters(
+        self, part: Part, good: np.ndarray, first: int, tracks: list[Track]
+    ) -> list[tuple[int, str, Int64s, np.ndarray]]:
         """Samples by series: (lane, name of the series, times, values)."""
         is_counter = good & (part.phase == ord("C"))
         if not is_counter.any():
@@ -319,7 +384,9 @@ class Builder:
                 continue
             event = rows.event[mine]
             values = ArgColumn(event, rows.kind[mine], rows.value[mine]).floats()
-            head = np.stack([part.text["pid"][event], part.text["name"][event], number[event], word[event]])
+            head = np.stack(
+                [part.text["pid"][event], part.text["name"][event], number[event], word[event]]
+            )
             series, which = np.unique(head, axis=1, return_inverse=True)
             for i, (pid, name, num, txt) in enumerate(series.T.tolist()):
                 if pid not in lane_of:
@@ -330,7 +397,14 @@ class Builder:
                     label += f" [{num if num >= 0 else texts[txt]}]"
                 at = np.flatnonzero(which.ravel() == i)
                 full = f"{label} {key}" if key and key != "value" and key != label else label
-                out.append((lane_of[pid], full, relative(part, event[at].astype(np.int64), first), values[at]))
+                out.append(
+                    (
+                        lane_of[pid],
+                        full,
+                        relative(part, event[at].astype(np.int64), first),
+                        values[at],
+                    )
+                )
         if words:
             self.receipt.info(f"Counter values that are not numbers, left out: {words:,}.")
         return out

@@ -73,7 +73,9 @@ class Source:
             while not unpack.eof:
                 if not len(feed):
                     if at >= buffer.size:
-                        self.trouble = "The compressed file is truncated; what could be decompressed was read."
+                        self.trouble = (
+                            "The compressed file is truncated; what could be decompressed was read."
+                        )
                         return
                     feed = data[at : at + CHUNK // 8]
                     at += len(feed)

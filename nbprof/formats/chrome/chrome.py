@@ -26,7 +26,11 @@ _METADATA = ord("M")
 _SUFFIXES = (".gz", ".json", ".trace", ".pt", ".py")
 
 
-def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
+def read(
+    files: Sequence[SourceFile],
+    progress: Callable[[str], None] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+) -> Trace:
     """The events of one run, which may have several files, one per host or rank.
 
     Parameters
@@ -80,12 +84,20 @@ def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label:
     of_work = sum(int((part.phase != ord("M")).sum()) for part in document.parts)
     if document.trouble.cut >= 0 or (source.trouble and document.open_list):
         what = "1 event" if count == 1 else f"{count:,} events"
-        receipt.cut_off(Cut(len(builder.files), file.name, f"{source.trouble or where_cut(document)} That is {what}."))
+        receipt.cut_off(
+            Cut(
+                len(builder.files),
+                file.name,
+                f"{source.trouble or where_cut(document)} That is {what}.",
+            )
+        )
     elif source.trouble:
         # Behind the end of the trace: nothing of it is missing.
         receipt.warn(label + source.trouble)
     if not count:
-        receipt.warn(f"{label}The list of events is empty: the profiler recorded nothing, or was stopped immediately.")
+        receipt.warn(
+            f"{label}The list of events is empty: the profiler recorded nothing, or was stopped immediately."
+        )
     elif all((part.phase == _METADATA).all() for part in document.parts):
         receipt.warn(
             f"{label}The file has names of processes and threads, but no events: the profiler recorded nothing, or the "
@@ -144,9 +156,14 @@ def where_cut(document: Document) -> str:
 def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
     """What could not be read, for the receipt, beside what a file that is cut off lacks."""
     if document.trouble.broken:
-        receipt.skip(f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.", document.trouble.broken)
+        receipt.skip(
+            f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.",
+            document.trouble.broken,
+        )
     if document.trouble.strange:
-        receipt.warn(f"{label}Entries in the event list that are not events, left out: {document.trouble.strange:,}.")
+        receipt.warn(
+            f"{label}Entries in the event list that are not events, left out: {document.trouble.strange:,}."
+        )
     if document.trouble.cut < 0 and document.open_list:
         receipt.info(f"{label}The event list is not closed; every event in it was read.")
     if document.bad_metadata >= 0:

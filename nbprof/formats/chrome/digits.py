@@ -72,7 +72,9 @@ def after_spaces(text: Bytes, word: Words, at: Int64s) -> Int64s:
     return out
 
 
-def gaps(text: Bytes, word: Words, start: Int64s, end: Int64s) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def gaps(
+    text: Bytes, word: Words, start: Int64s, end: Int64s
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Whether nothing but spaces and at most one comma stands between two places, by pair of places; and whether the comma does."""
     length = end - start
     w = word[start]

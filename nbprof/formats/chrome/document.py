@@ -131,7 +131,9 @@ def walk(chunks: Iterator[bytes]) -> Document:
         window.forget(3)
     first = window.skip_spaces()
     if first == b"":
-        raise ReadError("it contains only whitespace: the profiler was stopped before it wrote anything.")
+        raise ReadError(
+            "it contains only whitespace: the profiler was stopped before it wrote anything."
+        )
     if first == b"[":
         window.forget(1)
         _events(window, out)
@@ -141,15 +143,22 @@ def walk(chunks: Iterator[bytes]) -> Document:
         if not out.lists:
             _no_events(out)
     else:
-        raise ReadError(f"this is not a JSON trace: it starts with {first!r}, not with {{ or [.", offset=window.base)
+        raise ReadError(
+            f"this is not a JSON trace: it starts with {first!r}, not with {{ or [.",
+            offset=window.base,
+        )
     return out
 
 
 def _no_events(out: Document) -> None:
     if out.trouble.cut >= 0:
-        raise ReadError("the file ends before its event list: record or copy it again.", offset=out.trouble.cut)
+        raise ReadError(
+            "the file ends before its event list: record or copy it again.", offset=out.trouble.cut
+        )
     keys = ", ".join(list(out.metadata)[:8]) or "nothing"
-    raise ReadError(f"it is JSON, but not a trace: it has no list called traceEvents (it has {keys}).")
+    raise ReadError(
+        f"it is JSON, but not a trace: it has no list called traceEvents (it has {keys})."
+    )
 
 
 def _top(window: Window, out: Document) -> None:
@@ -212,7 +221,9 @@ def _events(window: Window, out: Document) -> None:
                 if not block:
                     break
                 final = window.ended and not len(window)
-                pending.append((block, pool.submit(read_stretch, block, window.base - len(block), final=final)))
+                pending.append(
+                    (block, pool.submit(read_stretch, block, window.base - len(block), final=final))
+                )
             if not pending:
                 out.open_list = out.trouble.cut < 0
                 return

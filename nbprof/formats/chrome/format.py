@@ -40,13 +40,27 @@ def sniff(head: Head) -> Kind | None:
         return Kind("", "a table that TensorBoard created from a profile", source=".xplane.pb")
     if b"speedscope.app" in text[:4096]:
         return Kind("", "a speedscope profile", "nbprof does not read it.")
-    if b'"nbformat"' in text or text[:64].replace(b" ", b"").replace(b"\n", b"").startswith(b'{"cells":['):
-        return Kind("", "a Jupyter notebook", "Open it in JupyterLab, or load the profile from the folder where the notebook ran.")
+    if b'"nbformat"' in text or text[:64].replace(b" ", b"").replace(b"\n", b"").startswith(
+        b'{"cells":['
+    ):
+        return Kind(
+            "",
+            "a Jupyter notebook",
+            "Open it in JupyterLab, or load the profile from the folder where the notebook ran.",
+        )
     # The events of a large job may begin far behind its metadata.
     if not head.whole and (len(_KINETO.findall(text)) > 1 or "trace" in head.name.lower()):
         return _trace(text)
-    if head.whole and head.name.endswith((".trace.json", ".trace.json.gz")) and not text.rstrip().endswith(b"}"):
-        return Kind("", "a trace that ends before its first event", "The program was killed while writing the file: record it again.")
+    if (
+        head.whole
+        and head.name.endswith((".trace.json", ".trace.json.gz"))
+        and not text.rstrip().endswith(b"}")
+    ):
+        return Kind(
+            "",
+            "a trace that ends before its first event",
+            "The program was killed while writing the file: record it again.",
+        )
     return Kind("", "JSON, but not a trace", _NO_TRACE)
 
 
@@ -73,7 +87,14 @@ def _trace(text: bytes) -> Kind:
         if first and second:
             rank, world = int(first[1]), int(second[1])
     exporter = b'"highres-ticks"' in text[:4096]
-    return Kind(runs.NAME, "a Chrome trace", rank=rank, world_size=world, exporter=exporter, clock=_clock(text))
+    return Kind(
+        runs.NAME,
+        "a Chrome trace",
+        rank=rank,
+        world_size=world,
+        exporter=exporter,
+        clock=_clock(text),
+    )
 
 
 def _clock(text: bytes) -> float | None:
@@ -91,7 +112,11 @@ def _better_beside(trace: Member) -> tuple[str, ...]:
     if not trace.kind.exporter or not isinstance(trace.file, LocalFile):
         return ()
     better = trace.file.path.with_name(trace.stem + ".xplane.pb")
-    return (f"{printable(better.name)} next to it has the complete recording: load that instead.",) if better.is_file() else ()
+    return (
+        (f"{printable(better.name)} next to it has the complete recording: load that instead.",)
+        if better.is_file()
+        else ()
+    )
 
 
 def _framework(path: Path) -> Framework:

@@ -69,12 +69,16 @@ def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
         try:
             found = _nodes(piece)
         except (ReadError, OSError):
-            bad.append(f"{printable(piece.name)} next to the trace is not a valid PyTorch graph annotation file and is ignored.")
+            bad.append(
+                f"{printable(piece.name)} next to the trace is not a valid PyTorch graph annotation file and is ignored."
+            )
             continue
         mine = out.setdefault(int(rank[1]) if rank else 0, {})
         for node, said in found.items():
             known = mine.get(node, said)
-            mine[node] = Said(*(one if one == other else "" for one, other in zip(known, said, strict=True)))
+            mine[node] = Said(
+                *(one if one == other else "" for one, other in zip(known, said, strict=True))
+            )
     return out, bad
 
 
@@ -89,7 +93,9 @@ def _nodes(piece: SourceFile) -> dict[int, Said]:
             top = Unpickler(opened.read).load()
         except Cut:
             raise ReadError("it is cut short.") from None
-    if type(top) is not Dict or not all(type(node) is int and isinstance(said, list) for node, said in top.items()):
+    if type(top) is not Dict or not all(
+        type(node) is int and isinstance(said, list) for node, said in top.items()
+    ):
         raise ReadError("it is not a dict of nodes.")
     return {node: _said(notes) for node, notes in top.items()}
 
@@ -99,7 +105,13 @@ def _said(notes: list[Any]) -> Said:
     known: dict[Any, str] = {}
     for note in notes:
         if isinstance(note, dict):
-            known.update((key, str(value)) for key, value in note.items() if isinstance(value, str | int | float))
+            known.update(
+                (key, str(value))
+                for key, value in note.items()
+                if isinstance(value, str | int | float)
+            )
         elif isinstance(note, str):
             known["annotation"] = note
-    return Said(*(next((known[key] for key in keys if known.get(key)), "") for keys in (NAMES, MODULES)))
+    return Said(
+        *(next((known[key] for key in keys if known.get(key)), "") for keys in (NAMES, MODULES))
+    )

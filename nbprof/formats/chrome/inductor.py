@@ -20,15 +20,21 @@ _FILE = re.compile(
     r"inductor_(?:provenance_tracking_(?:node_mappings|kernel_stack_traces)|triton_kernel_to_post_grad_nodes)\w*\.json\Z"
     r"|kernel_information\.json\Z|dedicated_log_torch_trace_\w*\.log\Z"
 )
-_ARTIFACT = re.compile(rb'"artifact": *\{"name": *"inductor_provenance_tracking_(?:node_mappings|kernel_stack_traces)"')
+_ARTIFACT = re.compile(
+    rb'"artifact": *\{"name": *"inductor_provenance_tracking_(?:node_mappings|kernel_stack_traces)"'
+)
 _LARGEST = 256 << 20
 _HANDLE = re.compile(r":(\d+)\Z")
 _FRAME = re.compile(r'^\s*File "(.*)", line (\d+), in ', re.MULTILINE)
 _COUNTED = re.compile(r"_\d+\Z")
 # Nodes that are no op: inputs and constants of the graph, and the choice of one output of several.
-_NO_OP = re.compile(r"(?:primals|tangents|arg\d+|s\d+|getitem|\w+_rng_state|_tensor_constant\d+|_frozen_param\d+)\Z")
+_NO_OP = re.compile(
+    r"(?:primals|tangents|arg\d+|s\d+|getitem|\w+_rng_state|_tensor_constant\d+|_frozen_param\d+)\Z"
+)
 # A node that a pass of inductor puts in is named by its overload as well: `add_tensor` is aten.add.Tensor.
-_OVERLOAD = re.compile(r"(\w+?)_(?:default|tensor|scalar|tensor_scalar|tensor_tensor|int|self|dims?|dim_int_list|correction)\Z")
+_OVERLOAD = re.compile(
+    r"(\w+?)_(?:default|tensor|scalar|tensor_scalar|tensor_tensor|int|self|dims?|dim_int_list|correction)\Z"
+)
 # Ops that are themselves named as if by an overload.
 _ALIKE = re.compile(
     r"(?:scalar|hash|quantize_per|_choose_qparams_per|_make_per_(?:tensor|channel)_quantized|_?nested_(?:from|to)_padded|to_padded|"
@@ -64,12 +70,18 @@ def read(pieces: Sequence[SourceFile]) -> tuple[tuple[Program, ...], list[str]]:
             for text in _texts(piece):
                 _sort(json.loads(text), nodes, lines)
         except (NbprofError, ValueError, RecursionError, OSError):
-            bad.append(f"{piece.name} next to the trace is not valid inductor output and is ignored.")
+            bad.append(
+                f"{piece.name} next to the trace is not valid inductor output and is ignored."
+            )
     # Both are of one graph where they are of the same calls.
     joined = [(one, [other for other in nodes if other.keys() == one.keys()]) for one in lines]
     alone = [one for one in nodes if not any(one.keys() == other.keys() for other in lines)]
-    programs = [_program(found, one) for one, fitting in joined for found in fitting or [{}]] + [_program(one, {}) for one in alone]
-    return tuple(dict.fromkeys(one for one in programs if any(kernel.ops or kernel.lines for kernel in one))), bad
+    programs = [_program(found, one) for one, fitting in joined for found in fitting or [{}]] + [
+        _program(one, {}) for one in alone
+    ]
+    return tuple(
+        dict.fromkeys(one for one in programs if any(kernel.ops or kernel.lines for kernel in one))
+    ), bad
 
 
 def _texts(piece: SourceFile) -> Iterator[bytes]:
@@ -86,7 +98,9 @@ def _texts(piece: SourceFile) -> Iterator[bytes]:
             wanted = bool(_ARTIFACT.search(line))
 
 
-def _sort(value: object, nodes: list[dict[str, tuple[str, ...]]], lines: list[dict[str, tuple[str, ...]]]) -> None:
+def _sort(
+    value: object, nodes: list[dict[str, tuple[str, ...]]], lines: list[dict[str, tuple[str, ...]]]
+) -> None:
     """Adds what one text says of kernels: nodes or lines of each, or both."""
     if not isinstance(value, dict):
         raise ValueError(value)
@@ -102,8 +116,12 @@ def _sort(value: object, nodes: list[dict[str, tuple[str, ...]]], lines: list[di
         nodes.append({key: _ops(said.get("post_grad_nodes")) for key, said in both.items()})
         lines.append({key: _lines(said.get("stack_traces")) for key, said in both.items()})
         return
-    stacks = any("File " in str(text) for said in value.values() if isinstance(said, list) for text in said)
-    (lines if stacks else nodes).append({str(key): (_lines if stacks else _ops)(said) for key, said in value.items()})
+    stacks = any(
+        "File " in str(text) for said in value.values() if isinstance(said, list) for text in said
+    )
+    (lines if stacks else nodes).append(
+        {str(key): (_lines if stacks else _ops)(said) for key, said in value.items()}
+    )
 
 
 def _ops(names: object) -> tuple[str, ...]:
@@ -125,6 +143,11 @@ def _lines(stacks: object) -> tuple[str, ...]:
 
 def _program(nodes: dict[str, tuple[str, ...]], lines: dict[str, tuple[str, ...]]) -> Program:
     keys = list(lines or nodes)
-    counted = [int(found[1]) if (found := _HANDLE.search(key)) else place for place, key in enumerate(keys)]
+    counted = [
+        int(found[1]) if (found := _HANDLE.search(key)) else place for place, key in enumerate(keys)
+    ]
     order = sorted(range(len(keys)), key=counted.__getitem__)
-    return tuple(Kernel(_HANDLE.sub("", keys[i]), nodes.get(keys[i], ()), lines.get(keys[i], ())) for i in order)
+    return tuple(
+        Kernel(_HANDLE.sub("", keys[i]), nodes.get(keys[i], ()), lines.get(keys[i], ()))
+        for i in order
+    )

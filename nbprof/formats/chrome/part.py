@@ -98,7 +98,10 @@ class Part:
 
         def rows(group: dict[str, Rows]) -> dict[str, Rows]:
             kept = {key: keep[r.event] for key, r in group.items()}
-            return {key: Rows(place[r.event[k]], r.kind[k], r.value[k]) for (key, r), k in zip(group.items(), kept.values(), strict=True)}
+            return {
+                key: Rows(place[r.event[k]], r.kind[k], r.value[k])
+                for (key, r), k in zip(group.items(), kept.values(), strict=True)
+            }
 
         return Part(
             self.at[keep],
@@ -167,7 +170,11 @@ def part_of(events: Sequence[LooseEvent]) -> Part:
                 continue
             if key == "ph":
                 letter = value[1]
-                phase[row] = ord(letter) if isinstance(letter, str) and len(letter) == 1 and letter.isascii() else 255
+                phase[row] = (
+                    ord(letter)
+                    if isinstance(letter, str) and len(letter) == 1 and letter.isascii()
+                    else 255
+                )
             elif key in text:
                 text[key][row] = texts[str(value[1])]
             else:
@@ -225,7 +232,10 @@ def join(parts: Sequence[Part], texts: Texts) -> Part:
     return Part(
         at=_cat([p.at for p in parts], np.int64),
         phase=_cat([p.phase for p in parts], np.uint8),
-        text={name: _cat([m[p.text[name]] for p, m in zip(parts, maps, strict=True)], np.int32) for name in TEXT_FIELDS},
+        text={
+            name: _cat([m[p.text[name]] for p, m in zip(parts, maps, strict=True)], np.int32)
+            for name in TEXT_FIELDS
+        },
         start=_times([p.start for p in parts]),
         length=_times([p.length for p in parts]),
         top=rows("top"),
@@ -239,7 +249,9 @@ def joined(group: Sequence[Rows]) -> Rows:
     """Rows one after another."""
     if len(group) == 1:
         return group[0]
-    return Rows(*(np.concatenate([getattr(r, name) for r in group]) for name in ("event", "kind", "value")))
+    return Rows(
+        *(np.concatenate([getattr(r, name) for r in group]) for name in ("event", "kind", "value"))
+    )
 
 
 def _recoded(rows: Rows, table: Int32s) -> npt.NDArray[np.signedinteger[Any]]:
@@ -260,5 +272,8 @@ def _cat(arrays: Sequence[npt.NDArray[Any]], dtype: type) -> npt.NDArray[Any]:
 
 def _times(group: Sequence[Times]) -> Times:
     return Times(
-        *(_cat([getattr(t, name) for t in group], dtype) for name, dtype in (("ns", np.int64), ("ps", np.int16), ("state", np.uint8)))
+        *(
+            _cat([getattr(t, name) for t in group], dtype)
+            for name, dtype in (("ns", np.int64), ("ps", np.int16), ("state", np.uint8))
+        )
     )

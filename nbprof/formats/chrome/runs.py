@@ -28,9 +28,15 @@ from nbprof.formats.format import Beside, Here, Member
 
 NAME = "chrome"
 _TIMED = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{13}|\d{16}|\d{19})$")
-_RANK = re.compile(r"(?<![a-z])(rank|worker|gpu|proc|process|node|host|trainer)([-_.]?)(\d{1,4})(?!\d)", re.IGNORECASE)
+_RANK = re.compile(
+    r"(?<![a-z])(rank|worker|gpu|proc|process|node|host|trainer)([-_.]?)(\d{1,4})(?!\d)",
+    re.IGNORECASE,
+)
 # Engines that serve models name the place of a process along each axis of parallelism: `dp0_pp0_tp1_dcp0_ep1_rank1`, `17123-TP-1-DP-0`.
-_AXIS = re.compile(r"(?<![a-z])(dp|ddp|fsdp|tp|pp|cp|dcp|pcp|ep|etp|sp|vp|mp)([-_.]?)(\d{1,4})(?![a-z\d])", re.IGNORECASE)
+_AXIS = re.compile(
+    r"(?<![a-z])(dp|ddp|fsdp|tp|pp|cp|dcp|pcp|ep|etp|sp|vp|mp)([-_.]?)(\d{1,4})(?![a-z\d])",
+    re.IGNORECASE,
+)
 _TOGETHER_S, _NEAR_S = 1800.0, 60.0
 _BESIDE = "perfetto_trace"
 """JAX writes its trace twice: `<host>.trace.json.gz`, and once more under this name."""
@@ -104,7 +110,9 @@ def lacks(stem: str, run: Sequence[str]) -> bool:
     parts = [_parts(one) for one in run]
     alike = [one for one in parts if one[0] == job and (one[2] is None) == (time is None)]
     apart = [time is None or one[2] is None or abs(one[2] - time) > _TOGETHER_S for one in alike]
-    return bool(alike) and number not in {one[1] for one in parts} and (time is None or not all(apart))
+    return (
+        bool(alike) and number not in {one[1] for one in parts} and (time is None or not all(apart))
+    )
 
 
 def number_of(stem: str) -> int | None:
@@ -122,7 +130,10 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     stems = {one.stem for one in here.members if id(one.file) in known}
     others = [one for one in members if one.stem != _BESIDE]
     copies = [
-        one for one in members if (before and (one.kind.exporter or one.stem in stems)) or (one.stem == _BESIDE and (before or others))
+        one
+        for one in members
+        if (before and (one.kind.exporter or one.stem in stems))
+        or (one.stem == _BESIDE and (before or others))
     ]
     left_out = {id(one) for one in copies}
     notes = _notes(copies)
@@ -150,7 +161,11 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
                 lacking + tuple(_copied(double, own) for double, own in copied),
                 dated=all(r.dated for r in group),
                 copies=tuple(
-                    Missing(double.member.file.name, f"It is a copy of {own.member.file.name}, byte for byte.") for double, own in copied
+                    Missing(
+                        double.member.file.name,
+                        f"It is a copy of {own.member.file.name}, byte for byte.",
+                    )
+                    for double, own in copied
                 ),
             )
         )
@@ -211,7 +226,9 @@ def _by_rank(groups: list[list[_Rank]]) -> dict[int | str, list[_Placed]]:
     return out
 
 
-def _again(number: int, group: list[_Rank], by_rank: dict[int | str, list[_Placed]]) -> tuple[str, ...]:
+def _again(
+    number: int, group: list[_Rank], by_rank: dict[int | str, list[_Placed]]
+) -> tuple[str, ...]:
     """Files beside a run that were recorded about with it and have the number of one of its ranks, so that they are runs of their own."""
     found: dict[int, str] = {}
     for one in group:
@@ -222,15 +239,23 @@ def _again(number: int, group: list[_Rank], by_rank: dict[int | str, list[_Place
     same = [found[place] for place in sorted(found)]
     if not same:
         return ()
-    what = "has a rank number of this run, so it is" if len(same) == 1 else "have rank numbers of this run, so they are"
-    return (f"{join_some(same, 4)} next to it {what} not part of it: nbprof.runs lists the runs of a folder.",)
+    what = (
+        "has a rank number of this run, so it is"
+        if len(same) == 1
+        else "have rank numbers of this run, so they are"
+    )
+    return (
+        f"{join_some(same, 4)} next to it {what} not part of it: nbprof.runs lists the runs of a folder.",
+    )
 
 
 def _notes(copies: list[Member]) -> tuple[str, ...]:
     if not copies:
         return ()
     names = join_some([one.file.name for one in copies], 4)
-    return (f"{names} next to it is the same recording as JSON, whose exporter truncates at an event limit; it was not read.",)
+    return (
+        f"{names} next to it is the same recording as JSON, whose exporter truncates at an event limit; it was not read.",
+    )
 
 
 def _split(stem: str) -> tuple[str, float | None]:
@@ -314,7 +339,11 @@ def _apart(ranks: list[_Rank]) -> bool:
 
 
 def _order(one: _Rank) -> tuple[list[int], str]:
-    places = [one.rank] if isinstance(one.rank, int) else [int(place) for place in str(one.rank or "").split(".") if place]
+    places = (
+        [one.rank]
+        if isinstance(one.rank, int)
+        else [int(place) for place in str(one.rank or "").split(".") if place]
+    )
     return places, one.worker
 
 
@@ -324,7 +353,11 @@ def across(folders: Mapping[str, list[Member]]) -> list[Beside]:
     for folder, members in folders.items():
         outer, _, name = folder.rpartition("/")
         job, number, _ = _parts(name)
-        if number and not number.endswith(".") and all(member.kind.format == NAME for member in members):
+        if (
+            number
+            and not number.endswith(".")
+            and all(member.kind.format == NAME for member in members)
+        ):
             groups.setdefault((outer, job), {})[folder] = number
     result = []
     for (outer, _), numbers in groups.items():
@@ -351,14 +384,24 @@ def _choice(group: list[_Rank]) -> tuple[str, ...]:
     times = [one.time for one in group]
     spread = max(times) - min(times)
     named = all(one.rank is not None for one in group)
-    why = "by the numbers of ranks in their names" if named else "because different workers wrote them"
+    why = (
+        "by the numbers of ranks in their names"
+        if named
+        else "because different workers wrote them"
+    )
     if all(one.dated for one in group):
-        when = f" and times that differ by {spread:.0f} s" if spread >= 1 else " and times that are the same"
+        when = (
+            f" and times that differ by {spread:.0f} s"
+            if spread >= 1
+            else " and times that are the same"
+        )
     elif spread > _TOGETHER_S:
         when = f", though the files were last changed {_length(spread)} apart and do not have a recording time"
     else:
         when = ", because they do not have a recording time"
-    return (f"{files} are read as the ranks of one run {why}{when}. To open a single file, pass its path.",)
+    return (
+        f"{files} are read as the ranks of one run {why}{when}. To open a single file, pass its path.",
+    )
 
 
 def _where(one: _Rank) -> str:
@@ -384,7 +427,10 @@ def lying_beside(files: RunFiles, name: re.Pattern[str]) -> list[SourceFile]:
     for first in in_folders(files):
         try:
             with scan(first.path.parent, first.confinement) as entries:
-                out += [first.sibling(one) for one in sorted(e.name for e in entries if name.match(e.name) and e.is_file())]
+                out += [
+                    first.sibling(one)
+                    for one in sorted(e.name for e in entries if name.match(e.name) and e.is_file())
+                ]
         except OSError:
             continue
     return out

@@ -70,7 +70,9 @@ def scan(data: bytes, base: int = 0) -> Scanned:
     events = found.level(1)
     if not len(events.opens):
         raise Uneven
-    if (found.sign[events.opens] != OPEN_OBJECT).any() or ((found.sign == QUOTE) & (found.depth == 0)).any():
+    if (found.sign[events.opens] != OPEN_OBJECT).any() or (
+        (found.sign == QUOTE) & (found.depth == 0)
+    ).any():
         raise Uneven
     starts, ends = found.at[events.opens], found.at[events.closes] + 1
     limit = found.closed_at if found.closed_at >= 0 else len(data)
@@ -86,7 +88,9 @@ def scan(data: bytes, base: int = 0) -> Scanned:
         keep = ~empty | bad
         part, starts, ends, bad = part.only(keep), starts[keep], ends[keep], bad[keep]
     end = limit + 1 if found.closed_at >= 0 else len(data)
-    return Scanned(part, np.flatnonzero(bad), np.stack([starts, ends], axis=1), end, found.closed_at >= 0)
+    return Scanned(
+        part, np.flatnonzero(bad), np.stack([starts, ends], axis=1), end, found.closed_at >= 0
+    )
 
 
 def _check_between(found: Tokens, starts: Int64s, ends: Int64s, limit: int) -> None:
@@ -105,7 +109,9 @@ def _check_between(found: Tokens, starts: Int64s, ends: Int64s, limit: int) -> N
 class _Reader:
     """Turns the keys of a stretch into the columns of a part."""
 
-    def __init__(self, found: Tokens, data: bytes, keys: Keys, inner: Level, deep: Level, bad: Bools) -> None:
+    def __init__(
+        self, found: Tokens, data: bytes, keys: Keys, inner: Level, deep: Level, bad: Bools
+    ) -> None:
         self.found, self.data, self.keys, self.bad = found, data, keys, bad
         self.inner, self.deep = inner, deep
         self.kind = np.zeros(len(keys.at), np.uint8)
@@ -123,7 +129,9 @@ class _Reader:
         order = np.argsort(code.astype(np.uint16) if len(names) < 1 << 16 else code, kind="stable")
         edges = [0, *np.cumsum(np.bincount(code, minlength=len(names))).tolist()]
         rows_of = [order[low:high] for low, high in pairwise(edges)]
-        fields = {name: rows for (name, is_arg), rows in zip(names, rows_of, strict=True) if not is_arg}
+        fields = {
+            name: rows for (name, is_arg), rows in zip(names, rows_of, strict=True) if not is_arg
+        }
         is_time, is_phase = np.zeros(len(code), bool), np.zeros(len(code), bool)
         for name in loose.TIME_FIELDS:
             is_time[fields.get(name, nothing)] = True
@@ -144,7 +152,17 @@ class _Reader:
         columns = {name: self._text_field(fields.get(name), count) for name in TEXT_FIELDS}
         top, inner = self._groups(names, order, edges)
         rounded = sum(int((~self.bad[event]).sum()) for event in self.rounded)
-        return Part(np.zeros(count, np.int64), phase, columns, start, length, top, inner, self.texts, rounded)
+        return Part(
+            np.zeros(count, np.int64),
+            phase,
+            columns,
+            start,
+            length,
+            top,
+            inner,
+            self.texts,
+            rounded,
+        )
 
     def _names(self) -> tuple[list[tuple[str, bool]], Int32s]:
         """The keys there are, (name, whether of args), and the code into them by key; marks events that have one twice."""
@@ -165,7 +183,9 @@ class _Reader:
         """Lists and objects as values: their text as written."""
         keys, found = self.keys, self.found
         for level, chosen in ((self.inner, ~keys.is_arg), (self.deep, keys.is_arg)):
-            rows = np.flatnonzero(chosen & ((keys.first == OPEN_OBJECT) | (keys.first == OPEN_LIST)))
+            rows = np.flatnonzero(
+                chosen & ((keys.first == OPEN_OBJECT) | (keys.first == OPEN_LIST))
+            )
             token = keys.closes[rows] + 1
             close = level.closes[level.number[token] - 1]
             keys.end[rows] = found.at[close] + 1
@@ -202,7 +222,9 @@ class _Reader:
         scale = POWERS[read.decimals[some]]
         value[some] = ((read.whole[some] * scale + read.part[some]) / scale).view(np.int64)
         minus = np.flatnonzero(read.negative)
-        value[minus] = np.where(kind[minus] == DOUBLE, (-value[minus].view(np.float64)).view(np.int64), -value[minus])
+        value[minus] = np.where(
+            kind[minus] == DOUBLE, (-value[minus].view(np.float64)).view(np.int64), -value[minus]
+        )
         bare = rows
         if inside.any():
             # In quotes there is nothing but the number.
@@ -245,7 +267,9 @@ class _Reader:
         keys, found = self.keys, self.found
         first = keys.first
         number = ((first - np.uint8(0x30)) <= 9) | (first == 0x2D)
-        rows = np.flatnonzero(~number & (first != QUOTE) & (first != OPEN_OBJECT) & (first != OPEN_LIST))
+        rows = np.flatnonzero(
+            ~number & (first != QUOTE) & (first != OPEN_OBJECT) & (first != OPEN_LIST)
+        )
         four = found.word[keys.at[rows]] & np.uint64(0xFFFFFFFF)
         is_false = (four == _FALSE) & (found.text[keys.at[rows] + 4] == 0x65)
         is_true, is_null = four == _TRUE, four == _NULL
@@ -272,7 +296,11 @@ class _Reader:
             return
         keys = self.keys
         place = np.searchsorted(numbers, rows)
-        is_number = (place < len(numbers)) & (numbers[np.minimum(place, max(len(numbers) - 1, 0))] == rows) if len(numbers) else place < 0
+        is_number = (
+            (place < len(numbers)) & (numbers[np.minimum(place, max(len(numbers) - 1, 0))] == rows)
+            if len(numbers)
+            else place < 0
+        )
         chosen = place[is_number]
         event = keys.event[rows[is_number]]
         places, good = read.decimals[chosen], read.good[chosen]
@@ -320,7 +348,9 @@ class _Reader:
             return out
         keys, found = self.keys, self.found
         letter = found.text[keys.at[rows] + 1]
-        single = (keys.first[rows] == QUOTE) & (keys.end[rows] - keys.at[rows] == 3) & (letter < 0x80)
+        single = (
+            (keys.first[rows] == QUOTE) & (keys.end[rows] - keys.at[rows] == 3) & (letter < 0x80)
+        )
         out[keys.event[rows]] = np.where(single, letter, 255)
         # An escape, or a number: rare enough to be read by itself.
         self.bad[keys.event[rows[~single]]] = True
@@ -364,7 +394,9 @@ class _Reader:
         self.bad[self.keys.event[other[self.kind[other] != _NO_VALUE]]] = True
         return out
 
-    def _groups(self, names: list[tuple[str, bool]], order: Int64s, edges: list[int]) -> tuple[dict[str, Rows], dict[str, Rows]]:
+    def _groups(
+        self, names: list[tuple[str, bool]], order: Int64s, edges: list[int]
+    ) -> tuple[dict[str, Rows], dict[str, Rows]]:
         """Rows by key; of the fields, those that have no column of their own. Events that have a key twice are marked."""
         event = self.keys.event[order]
         twice = event[1:] == event[:-1]
@@ -393,7 +425,10 @@ class _Reader:
 def _narrow(rows: Rows) -> Rows:
     """The same rows, in half the space if their values let it."""
     small = rows.value.astype(np.int32)
-    fits = bool((small == rows.value).all()) and not ((rows.kind == DOUBLE) | (rows.kind == UINT)).any()
+    fits = (
+        bool((small == rows.value).all())
+        and not ((rows.kind == DOUBLE) | (rows.kind == UINT)).any()
+    )
     return Rows(rows.event, rows.kind, small) if fits else rows
 
 

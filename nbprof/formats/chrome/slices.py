@@ -45,7 +45,10 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
     state = part.start.state
     good = used & (state == GOOD)
     receipt.skip("left out: no time (ts).", int((used & (state == 0)).sum()))
-    receipt.skip("left out: time (ts) is not a number or is out of range.", int((used & (state > GOOD)).sum()))
+    receipt.skip(
+        "left out: time (ts) is not a number or is out of range.",
+        int((used & (state > GOOD)).sum()),
+    )
     rows = np.flatnonzero(good)
     if not len(rows):
         return 0, good
@@ -55,11 +58,16 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
         rest = times[~zero]
         low, high = int(rest.min()), int(rest.max())
         if low > _HOUR and low > 10 * (high - low):
-            receipt.skip("left out: at time 0 while all others are much later (the profiler lost their times).", int(zero.sum()))
+            receipt.skip(
+                "left out: at time 0 while all others are much later (the profiler lost their times).",
+                int(zero.sum()),
+            )
             good[rows[zero]] = False
             rows, times = rows[~zero], rest
         elif zero.sum() > 1:
-            receipt.warn(f"Events at time 0, whose times the profiler may have lost: {int(zero.sum()):,}.")
+            receipt.warn(
+                f"Events at time 0, whose times the profiler may have lost: {int(zero.sum()):,}."
+            )
     elif len(rows) > 1 and zero.all():
         receipt.warn("All events have time 0: the profiler lost their times.")
     middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
@@ -88,17 +96,29 @@ def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s
     rows = rows[~bad]
     week = LONGEST_PS // 1000
     long = part.length.ns[rows] > week
-    receipt.skip("left out: duration of more than a week (an overflow of the profiler's counter).", int(long.sum()))
+    receipt.skip(
+        "left out: duration of more than a week (an overflow of the profiler's counter).",
+        int(long.sum()),
+    )
     rows = rows[~long]
     negative = part.length.ns[rows] < 0
     if negative.any():
-        receipt.warn(f"Events that end before they start, treated as having zero duration: {int(negative.sum()):,}.")
-    duration = np.where(negative, 0, part.length.ns[rows] * np.where(negative, 0, 1) * 1000 + part.length.ps[rows])
+        receipt.warn(
+            f"Events that end before they start, treated as having zero duration: {int(negative.sum()):,}."
+        )
+    duration = np.where(
+        negative, 0, part.length.ns[rows] * np.where(negative, 0, 1) * 1000 + part.length.ps[rows]
+    )
     return rows, duration.astype(np.int64)
 
 
 def pair(
-    order: Iterable[int], key: Callable[[int], object], begins: np.ndarray, name: np.ndarray, *, by_name: bool
+    order: Iterable[int],
+    key: Callable[[int], object],
+    begins: np.ndarray,
+    name: np.ndarray,
+    *,
+    by_name: bool,
 ) -> tuple[list[tuple[int, int]], list[int], int]:
     """Begins with their ends.
 

@@ -17,7 +17,9 @@ _SMALL = 1 << 14
 # How far the end of a broken event is looked for.
 _LOOK_AHEAD = 1 << 26
 # What may follow the end of the list: the end of the text, of the object around it, or another of its keys.
-_BEHIND_LIST = re.compile(rb'[ \t\r\n]*(?:$|\}[ \t\r\n]*$|,[ \t\r\n]*(?:$|"[^"\n]*(?:$|"[ \t\r\n]*(?::|$))))')
+_BEHIND_LIST = re.compile(
+    rb'[ \t\r\n]*(?:$|\}[ \t\r\n]*$|,[ \t\r\n]*(?:$|"[^"\n]*(?:$|"[ \t\r\n]*(?::|$))))'
+)
 
 
 @dataclass
@@ -140,7 +142,9 @@ def _one_by_one(data: bytes, base: int, out: Stretch, *, final: bool) -> None:
     out.closed = closed
 
 
-def loose_events(data: bytes, base: int, trouble: Trouble, *, final: bool) -> tuple[list[LooseEvent], int, bool]:
+def loose_events(
+    data: bytes, base: int, trouble: Trouble, *, final: bool
+) -> tuple[list[LooseEvent], int, bool]:
     """Events one by one, with repairs: what was read, the byte behind it, and whether the list was closed there."""
     found: list[LooseEvent] = []
     pos = 0

@@ -58,7 +58,9 @@ class Tokens:
         behind = self.depth[self.brackets]
         opened = np.compress(opening & (behind == depth), self.brackets)
         closed = np.compress(~opening & (behind == depth - 1), self.brackets)
-        if len(opened) != len(closed) or not np.array_equal(self.sign[opened] + np.uint8(2), self.sign[closed]):
+        if len(opened) != len(closed) or not np.array_equal(
+            self.sign[opened] + np.uint8(2), self.sign[closed]
+        ):
             raise Uneven
         number = np.zeros(len(self.at), np.int8)
         number[opened] = 1
@@ -105,7 +107,9 @@ def tokens(data: bytes) -> Tokens:
         kept = np.flatnonzero(near)
         at, sign, depth = at[kept], sign[kept], depth[kept]
     brackets = np.flatnonzero(sign != QUOTE)
-    return Tokens(text, words(text), at, sign, depth, brackets, (sign[brackets] & 4) == 0, closed_at)
+    return Tokens(
+        text, words(text), at, sign, depth, brackets, (sign[brackets] & 4) == 0, closed_at
+    )
 
 
 def _are_tokens(text: Bytes) -> Bools:
@@ -163,13 +167,22 @@ def keys_of(found: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level, Leve
     # Args are the objects at keys called args.
     maybe = np.flatnonzero((first == OPEN_OBJECT) & is_key & (depth == 1))
     begin = found.at[opens[maybe]] + 1
-    is_args = (found.at[closes[maybe]] - begin == 4) & ((found.word[begin] & np.uint64(0xFFFFFFFF)) == _ARGS)
+    is_args = (found.at[closes[maybe]] - begin == 4) & (
+        (found.word[begin] & np.uint64(0xFFFFFFFF)) == _ARGS
+    )
     args = closes[maybe[is_args]] + 1
     if len(args) < len(inner.opens):
         in_args = np.zeros(len(inner.opens) + 1, bool)
         in_args[inner.number[args]] = True
         mine = np.flatnonzero(in_args[inner.number[opens]] | (depth == 1))
-        opens, closes, is_key, at, first, depth = opens[mine], closes[mine], is_key[mine], at[mine], first[mine], depth[mine]
+        opens, closes, is_key, at, first, depth = (
+            opens[mine],
+            closes[mine],
+            is_key[mine],
+            at[mine],
+            first[mine],
+            depth[mine],
+        )
     # A string that is no key follows one as its value, right away.
     is_value = np.zeros(len(opens) + 1, bool)
     is_value[1:] = is_key & (first == QUOTE)
@@ -186,7 +199,20 @@ def keys_of(found: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level, Leve
     nothing = np.zeros(len(opens), np.int64)
     event = events.number[opens]
     event -= 1
-    return Keys(opens, closes, event, depth[chosen] == DEEPEST, at[chosen], first[chosen], nothing, nothing.copy()), inner, deep
+    return (
+        Keys(
+            opens,
+            closes,
+            event,
+            depth[chosen] == DEEPEST,
+            at[chosen],
+            first[chosen],
+            nothing,
+            nothing.copy(),
+        ),
+        inner,
+        deep,
+    )
 
 
 def _colons(found: Tokens, quote: Int64s) -> tuple[Bools, Int64s, npt.NDArray[np.uint8]]:

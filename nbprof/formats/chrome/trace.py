@@ -27,10 +27,14 @@ def assemble(builder: Builder) -> Trace:
     planes: list[Plane] = []
     lanes: list[dict[str, object]] = []
     maps = [_lanes(builder, file, planes, lanes) for file in files]
-    lane = np.concatenate([m[f.cut.track] for f, m in zip(files, maps, strict=True)]).astype(np.int32)
+    lane = np.concatenate([m[f.cut.track] for f, m in zip(files, maps, strict=True)]).astype(
+        np.int32
+    )
     start = np.concatenate([f.cut.time + s for f, s in zip(files, shifts, strict=True)])
     duration = np.concatenate([f.cut.duration for f in files])
-    used, name = used_names(list(builder.texts), np.concatenate([f.part.text["name"][f.cut.row] for f in files]))
+    used, name = used_names(
+        list(builder.texts), np.concatenate([f.part.text["name"][f.cut.row] for f in files])
+    )
     order = sort_events(lane, start, duration)
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
@@ -73,12 +77,16 @@ def _clock(builder: Builder) -> tuple[int, list[int]]:
     """The moment 0 in ns, and by how many ps each file's times are moved."""
     files = builder.files
     mine = [bool(len(f.cut.row) or len(f.flows.id) or f.counters) for f in files]
-    epoch, shifts = one_clock([f.first for f, has in zip(files, mine, strict=True) if has], builder.receipt)
+    epoch, shifts = one_clock(
+        [f.first for f, has in zip(files, mine, strict=True) if has], builder.receipt
+    )
     after = iter(shifts)
     return epoch, [next(after) * 1000 if has else 0 for has in mine]
 
 
-def _lanes(builder: Builder, file: File, planes: list[Plane], lanes: list[dict[str, object]]) -> Int32s:
+def _lanes(
+    builder: Builder, file: File, planes: list[Plane], lanes: list[dict[str, object]]
+) -> Int32s:
     """Adds the lanes and planes of a file; returns lane by track."""
     texts, names = list(builder.texts), file.names
     seen: dict[int, int] = {}
@@ -103,12 +111,33 @@ def _lanes(builder: Builder, file: File, planes: list[Plane], lanes: list[dict[s
         labels = names.labels.get(track.pid, "")
         if track.pid not in plane_of:
             plane_of[track.pid] = len(planes)
-            stats: dict[str, object] = {"pid": pid, "labels": labels, "sort_index": names.process_sort.get(track.pid, 0)}
+            stats: dict[str, object] = {
+                "pid": pid,
+                "labels": labels,
+                "sort_index": names.process_sort.get(track.pid, 0),
+            }
             planes.append(Plane(file.host, process, stats))
-        thread = names.thread.get((track.pid, track.tid), "") or tid if track.thread is None else track.thread
+        thread = (
+            names.thread.get((track.pid, track.tid), "") or tid
+            if track.thread is None
+            else track.thread
+        )
         out[i] = len(lanes)
         sort = names.thread_sort.get((track.pid, track.tid), 0)
-        lanes.append(lane_row(len(lanes), file.host, process, thread, pid, tid, labels, sort, plane=plane_of[track.pid], unnumbered=i))
+        lanes.append(
+            lane_row(
+                len(lanes),
+                file.host,
+                process,
+                thread,
+                pid,
+                tid,
+                labels,
+                sort,
+                plane=plane_of[track.pid],
+                unnumbered=i,
+            )
+        )
     return out
 
 
@@ -136,9 +165,13 @@ def _args(builder: Builder, place: Int32s) -> LazyArgs:
                     rows.setdefault(key, []).append((found, at))
         cat = file.part.text["cat"]
         have = np.flatnonzero(cat >= 0).astype(np.int32)
-        rows.setdefault("cat", []).append((Rows(have, np.full(len(have), TEXT, np.uint8), cat[have].astype(np.int64)), at))
+        rows.setdefault("cat", []).append(
+            (Rows(have, np.full(len(have), TEXT, np.uint8), cat[have].astype(np.int64)), at)
+        )
         marks = file.cut.row[file.cut.instant].astype(np.int32)
         order = np.sort(marks)
         if len(marks):
-            rows.setdefault("ph", []).append((Rows(order, np.full(len(order), TEXT, np.uint8), np.full(len(order), text_i)), at))
+            rows.setdefault("ph", []).append(
+                (Rows(order, np.full(len(order), TEXT, np.uint8), np.full(len(order), text_i)), at)
+            )
     return LazyArgs({k: v for k, v in rows.items() if any(len(r) for r, _ in v)}, count)

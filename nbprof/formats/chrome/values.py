@@ -16,9 +16,20 @@ from nbprof.core.trace import DOUBLE, INT, TEXT, UINT
 
 _ESCAPE = re.compile(r'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4}))')
 _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_WORDS: dict[bytes, tuple[int, int]] = {b"true": (INT, 1), b"false": (INT, 0), b"True": (INT, 1), b"False": (INT, 0)}
+_WORDS: dict[bytes, tuple[int, int]] = {
+    b"true": (INT, 1),
+    b"false": (INT, 0),
+    b"True": (INT, 1),
+    b"False": (INT, 0),
+}
 _NOTHING = frozenset((b"null", b"None"))
-_FLOATS = {b"nan": math.nan, b"infinity": math.inf, b"inf": math.inf, b"-infinity": -math.inf, b"-inf": -math.inf}
+_FLOATS = {
+    b"nan": math.nan,
+    b"infinity": math.inf,
+    b"inf": math.inf,
+    b"-infinity": -math.inf,
+    b"-inf": -math.inf,
+}
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 # A time of 2^63 ns is in the year 2262; what lies beyond is no time.
@@ -39,7 +50,9 @@ def text(raw: bytes) -> str:
     except ValueError:
         out = _ESCAPE.sub(lambda m: _SIMPLE[m[1]] if m[1] else chr(int(m[2], 16)), written)
     # Halves of a surrogate pair can't be written to a file or a page again.
-    return out if out.isascii() else out.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (
+        out if out.isascii() else out.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def bits(value: float) -> int:

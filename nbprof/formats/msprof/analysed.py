@@ -21,17 +21,26 @@ _MB = 1024.0 * 1024.0
 _TOTAL = "Total Op Info"
 
 
-def tables(files: Sequence[SourceFile], host: int, rank: int | None) -> tuple[dict[str, list[Table]], list[Note]]:
+def tables(
+    files: Sequence[SourceFile], host: int, rank: int | None
+) -> tuple[dict[str, list[Table]], list[Note]]:
     """The tables in the files, by kind, and lines for the receipt."""
     out: dict[str, list[Table]] = {}
     notes: list[Note] = []
     for file in newest(files)[0]:
         name = printable(file.name)
         if file.size == 0:
-            notes.append(Note("warning", f"{name} is empty: its export was interrupted or had nothing to write."))
+            notes.append(
+                Note(
+                    "warning",
+                    f"{name} is empty: its export was interrupted or had nothing to write.",
+                )
+            )
             continue
         if (file.size or 0) > _MOST_BYTES:
-            notes.append(Note("warning", f"{name} is larger than {size_text(_MOST_BYTES)} and was not read."))
+            notes.append(
+                Note("warning", f"{name} is larger than {size_text(_MOST_BYTES)} and was not read.")
+            )
             continue
         try:
             content = json.loads(bytes(file.read().data))
@@ -137,14 +146,18 @@ def _rules(content: object) -> Iterator[dict[str, Any]]:
                     }
 
 
-def _table(kind: str, rows: list[dict[str, Any]], host: int, rank: int | None, source: str) -> Table:
+def _table(
+    kind: str, rows: list[dict[str, Any]], host: int, rank: int | None, source: str
+) -> Table:
     frame = pd.DataFrame(rows)
     base = 0
     if kind == "communication":
         moments = [_moment(value) for value in frame.pop("start_us")]
         first = min((m for m in moments if m is not None), default=0)
         base = first // 1000
-        frame["start_ps"] = pd.array([None if m is None else m - base * 1000 for m in moments], dtype="Int64")
+        frame["start_ps"] = pd.array(
+            [None if m is None else m - base * 1000 for m in moments], dtype="Int64"
+        )
     return Table(kind, None, rank, frame, [], source, [], host, base)
 
 

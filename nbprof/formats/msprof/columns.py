@@ -23,7 +23,9 @@ class Column:
     scale: float = 1.0
 
 
-_UNIT = re.compile(r"^(?P<base>.*?)\s*\(\s*(?P<unit>us|ms|ns|bytes?|kb|mb|gb|%|gb/s|mb/s)\s*\)$", re.IGNORECASE)
+_UNIT = re.compile(
+    r"^(?P<base>.*?)\s*\(\s*(?P<unit>us|ms|ns|bytes?|kb|mb|gb|%|gb/s|mb/s)\s*\)$", re.IGNORECASE
+)
 _SUFFIX: dict[str, tuple[str, float]] = {
     "us": ("_us", 1.0),
     "ms": ("_ms", 1.0),
@@ -41,8 +43,28 @@ _SUFFIX: dict[str, tuple[str, float]] = {
 _TO_US = {"ns": 1e-3, "ms": 1e3}
 """For columns that are in µs here."""
 
-_IDS = {"device_id", "model_id", "task_id", "stream_id", "infer_id", "context_id", "step_id", "iteration_id", "batch_id", "graph_id"}
-_IDS |= {"step", "count", "block_num", "mix_block_num", "node_index_start", "node_index_end", "process_id", "thread_id"}
+_IDS = {
+    "device_id",
+    "model_id",
+    "task_id",
+    "stream_id",
+    "infer_id",
+    "context_id",
+    "step_id",
+    "iteration_id",
+    "batch_id",
+    "graph_id",
+}
+_IDS |= {
+    "step",
+    "count",
+    "block_num",
+    "mix_block_num",
+    "node_index_start",
+    "node_index_end",
+    "process_id",
+    "thread_id",
+}
 _TEXTS = {
     "op_name",
     "op_type",
@@ -55,9 +77,39 @@ _TEXTS = {
     "fusion_op",
     "original_ops",
 }
-_TEXTS |= {"level", "api_name", "component", "device_type", "event", "name", "node", "hf32_eligible", "input_shapes", "input_data_types"}
-_TEXTS |= {"input_formats", "output_shapes", "output_data_types", "output_formats", "call_stack", "stream_ptr"}
-_TEXTS |= {"mode", "metric", "cpu_type", "action", "source", "message", "domain", "node_name", "core_id", "engine_type", "engine_id"}
+_TEXTS |= {
+    "level",
+    "api_name",
+    "component",
+    "device_type",
+    "event",
+    "name",
+    "node",
+    "hf32_eligible",
+    "input_shapes",
+    "input_data_types",
+}
+_TEXTS |= {
+    "input_formats",
+    "output_shapes",
+    "output_data_types",
+    "output_formats",
+    "call_stack",
+    "stream_ptr",
+}
+_TEXTS |= {
+    "mode",
+    "metric",
+    "cpu_type",
+    "action",
+    "source",
+    "message",
+    "domain",
+    "node_name",
+    "core_id",
+    "engine_type",
+    "engine_id",
+}
 
 # By kind: what a header's words, without the unit, are called here.
 _START = {"start_time": "start_ps", "task_start_time": "start_ps"}
@@ -74,7 +126,13 @@ _RENAMED: dict[str, dict[str, str]] = {
         "task_wait_time": "wait_us",
         **_START,
     },
-    "op_statistic": {"total_time": "total_us", "min_time": "min_us", "avg_time": "avg_us", "max_time": "max_us", "ratio": "ratio_percent"},
+    "op_statistic": {
+        "total_time": "total_us",
+        "min_time": "min_us",
+        "avg_time": "avg_us",
+        "max_time": "max_us",
+        "ratio": "ratio_percent",
+    },
     "step_trace": {
         "fp_start": "fp_start_ps",
         "bp_end": "bp_end_ps",
@@ -122,11 +180,19 @@ _RENAMED: dict[str, dict[str, str]] = {
             for what in ("allocated", "reserved", "active")
         },
     },
-    "npu_mem": {"timestamp": "timestamp_ps", "ddr": "ddr_bytes", "hbm": "hbm_bytes", "memory": "memory_bytes"},
+    "npu_mem": {
+        "timestamp": "timestamp_ps",
+        "ddr": "ddr_bytes",
+        "hbm": "hbm_bytes",
+        "memory": "memory_bytes",
+    },
     "static_op_mem": {"size": "size_bytes"},
     "aicpu": {
         "timestamp": "timestamp_ps",
-        **{f"{what}_time": f"{what}_us" for what in ("compute", "memcpy", "task", "dispatch", "total")},
+        **{
+            f"{what}_time": f"{what}_us"
+            for what in ("compute", "memcpy", "task", "dispatch", "total")
+        },
     },
     "operator_details": {
         f"{side}_{part}_duration{more}": f"{side}_{part}{more}_us"
@@ -134,7 +200,10 @@ _RENAMED: dict[str, dict[str, str]] = {
         for part in ("self", "total")
         for more in ("", "_with_aicore")
     },
-    "fusion_op": {f"memory_{what}": f"memory_{what}_bytes" for what in ("input", "output", "weight", "workspace", "total")},
+    "fusion_op": {
+        f"memory_{what}": f"memory_{what}_bytes"
+        for what in ("input", "output", "weight", "workspace", "total")
+    },
 }
 _RENAMED["communication_statistic"] = _RENAMED["op_statistic"]
 _RENAMED["npu_module_mem"] = _RENAMED["memory_record"]
@@ -163,7 +232,10 @@ _KNOWN_BY: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 )
 # Tables of the machine, which are shown as they are: all of the words of their header.
 _AS_THEY_ARE: tuple[tuple[str, str], ...] = (
-    ("msprof_tx", "pid tid category event_type payload_type payload_value start_time end_time message_type message"),
+    (
+        "msprof_tx",
+        "pid tid category event_type payload_type payload_value start_time end_time message_type message",
+    ),
     ("soc_pmu", "stream_id task_id tlb_hit_rate tlb_miss_rate"),
     ("page_fault", "stream_id task_id page_fault_num op_name"),
     ("dp", "timestamp action source cached_buffer_size"),
@@ -171,7 +243,10 @@ _AS_THEY_ARE: tuple[tuple[str, str], ...] = (
     ("bandwidth", "metric read write"),
     ("link", "mode min max avg"),
     ("link", "mode min max average"),
-    ("network", "timestamp bandwidth rx_bandwidth_efficiency rxpacket_s tx_bandwidth_efficiency txpacket_s funcid"),
+    (
+        "network",
+        "timestamp bandwidth rx_bandwidth_efficiency rxpacket_s tx_bandwidth_efficiency txpacket_s funcid",
+    ),
     ("llc", "mode task hit_rate throughput"),
     ("cpu_usage", "cpu_type user sys iowait irq soft idle"),
     ("process_cpu_usage", "pid name cpu"),
@@ -201,7 +276,12 @@ def words(header: str) -> tuple[str, str]:
 
 def header_of(head: bytes) -> list[str]:
     """The cells of the first line of a file; empty where it is no CSV."""
-    line = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
+    line = (
+        head.removeprefix(b"\xef\xbb\xbf")
+        .split(b"\n", 1)[0]
+        .decode("utf-8", "replace")
+        .rstrip("\r")
+    )
     try:
         return next(csv.reader([line]), [])
     except csv.Error:
@@ -232,7 +312,11 @@ def columns(kind: str, header: list[str]) -> list[Column]:
             place = taken.get(base, 0)
             taken[base] = place + 1
             time = base == "reduce_start"
-            out.append(Column(f"reduce_{place}_{'start_ps' if time else 'us'}", "time" if time else "number"))
+            out.append(
+                Column(
+                    f"reduce_{place}_{'start_ps' if time else 'us'}", "time" if time else "number"
+                )
+            )
             continue
         suffix, scale = _SUFFIX.get(unit, ("", 1.0))
         name = renamed.get(base, base + suffix)

@@ -100,7 +100,10 @@ def _section(data: bytes) -> Section:
         elif spec.kind == "id":
             out[spec.name] = _ids(column, spec.name, said)
         elif spec.kind == "text" or (
-            not spec.name.endswith(_MEASURED) and column.dtype.kind not in "biuf" and len(column) and not _numeric(column)
+            not spec.name.endswith(_MEASURED)
+            and column.dtype.kind not in "biuf"
+            and len(column)
+            and not _numeric(column)
         ):
             out[spec.name] = _texts(column)
         else:
@@ -109,9 +112,13 @@ def _section(data: bytes) -> Section:
     for name, (us, frac, good) in times.items():
         far = good & (us - base > LONGEST_US)
         if far.any():
-            said.append(f"{_count(far)} in {name} are over 26 days after the first and were left out.")
+            said.append(
+                f"{_count(far)} in {name} are over 26 days after the first and were left out."
+            )
             good = good & ~far
-        out[name] = pd.arrays.IntegerArray(np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good)
+        out[name] = pd.arrays.IntegerArray(
+            np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good
+        )
     frame = pd.DataFrame(out, copy=False)
     return Section(kind, header, frame, base * 1000, said)
 
@@ -123,7 +130,11 @@ def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | N
         _ragged(body, width, said)
     text: dict[int, str] = {i: "category" for i, s in enumerate(specs) if s.kind == "text"}
     # An unsigned number that wrapped around has more digits than a float64 holds.
-    text |= {i: "str" for i, s in enumerate(specs) if s.kind == "time" or (s.kind == "number" and s.name.startswith("reduce_"))}
+    text |= {
+        i: "str"
+        for i, s in enumerate(specs)
+        if s.kind == "time" or (s.kind == "number" and s.name.startswith("reduce_"))
+    }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -162,7 +173,9 @@ def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | N
     if lost:
         said.append(f"{lost:,} rows have far more cells than the header and were left out.")
     if len(body) > _LARGE and (over := raw[range(width, width + _MORE)].notna().any(axis=1)).any():
-        said.append(f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; cells beyond the last column were left out.")
+        said.append(
+            f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; cells beyond the last column were left out."
+        )
     return raw
 
 
@@ -177,9 +190,13 @@ def _ragged(body: bytes, width: int, said: list[str]) -> None:
     filled = np.diff(bounds) > 2
     short, long = filled & (cells < width), filled & (cells > width)
     if short.any():
-        said.append(f"{_count(short, 'row is', 'rows are')} shorter than the header; the missing cells are unknown.")
+        said.append(
+            f"{_count(short, 'row is', 'rows are')} shorter than the header; the missing cells are unknown."
+        )
     if long.any():
-        said.append(f"{_count(long, 'row is', 'rows are')} longer than the header; cells beyond the last column were left out.")
+        said.append(
+            f"{_count(long, 'row is', 'rows are')} longer than the header; cells beyond the last column were left out."
+        )
     returns = int((data[ends[ends > 0] - 1] == 0x0D).sum())
     if 0 < returns < len(ends):
         said.append("it mixes LF and CRLF line endings.")
@@ -193,14 +210,18 @@ def _count(flags: npt.NDArray[np.bool_], one: str = "value", many: str = "values
 def _numeric(column: pd.Series) -> bool:
     """Whether most of a column that has texts in it are numbers all the same."""
     known = column.dropna()
-    return not len(known) or bool(pd.to_numeric(_bare(known.head(1000)), errors="coerce").notna().mean() > 0.5)
+    return not len(known) or bool(
+        pd.to_numeric(_bare(known.head(1000)), errors="coerce").notna().mean() > 0.5
+    )
 
 
 def _bare(column: pd.Series) -> pd.Series:
     return column.astype(str).str.strip(' \t\r\n"')
 
 
-def _floats(column: pd.Series, name: str, said: list[str], none: tuple[str, ...] = ()) -> npt.NDArray[np.float64]:
+def _floats(
+    column: pd.Series, name: str, said: list[str], none: tuple[str, ...] = ()
+) -> npt.NDArray[np.float64]:
     """Numbers, NaN where there is none; a text where a number is due is counted."""
     if column.dtype.kind in "biuf":
         return column.to_numpy(np.float64)
@@ -210,7 +231,9 @@ def _floats(column: pd.Series, name: str, said: list[str], none: tuple[str, ...]
     if bad.any():
         example = str(text[bad].iloc[0])[:40]
         shown = example if example.isprintable() else "?"
-        said.append(f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as “{shown}”; treated as unknown.")
+        said.append(
+            f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as “{shown}”; treated as unknown."
+        )
     return out
 
 
@@ -229,7 +252,10 @@ def _numbers(column: pd.Series, spec: Column, said: list[str]) -> npt.NDArray[np
         if under.any():
             # As text, for a float64 of this size keeps steps of 4 µs.
             texts = _bare(column.astype(object)[under])
-            exact = [abs(_exact(str(text), value) - _WRAP_US) for text, value in zip(texts, out[under].tolist(), strict=True)]
+            exact = [
+                abs(_exact(str(text), value) - _WRAP_US)
+                for text, value in zip(texts, out[under].tolist(), strict=True)
+            ]
             out = out.copy()
             out[under] = np.array(exact, np.float64)
             said.append(
@@ -264,7 +290,11 @@ def _ids(column: pd.Series, name: str, said: list[str]) -> pd.arrays.IntegerArra
 
 def _texts(column: pd.Series) -> pd.Categorical:
     """Texts, each kept once, without the TABs and quotes around them that keep spreadsheets from reading them as numbers."""
-    coded = column.array if isinstance(column.array, pd.Categorical) else pd.Categorical(column.where(column.isna(), column.astype(str)))
+    coded = (
+        column.array
+        if isinstance(column.array, pd.Categorical)
+        else pd.Categorical(column.where(column.isna(), column.astype(str)))
+    )
     bare = [str(text).strip(' \t\r\n"') for text in coded.categories]
     names = list(dict.fromkeys(text for text in bare if text and text not in _NA))
     place = {text: i for i, text in enumerate(names)}
@@ -272,15 +302,23 @@ def _texts(column: pd.Series) -> pd.Categorical:
     return pd.Categorical.from_codes(table[coded.codes], categories=pd.Index(names, dtype=object))
 
 
-def _times(column: pd.Series, spec: Column, said: list[str]) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
+def _times(
+    column: pd.Series, spec: Column, said: list[str]
+) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
     """Decimal µs as whole µs and ps behind them; float64 would keep no more than a quarter of a µs of a date."""
     count = len(column)
     values = column.astype(object).where(column.notna(), "").tolist()
-    text = "\n".join(map(str, values)).replace('"', " ").encode("ascii", "replace") + b"\n" + b"\0" * (chrome_digits.PADDING + 8)
+    text = (
+        "\n".join(map(str, values)).replace('"', " ").encode("ascii", "replace")
+        + b"\n"
+        + b"\0" * (chrome_digits.PADDING + 8)
+    )
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == 0x0A)
     if len(ends) != count:
-        text = b"\n".join(str(v).replace("\n", " ").replace('"', " ").encode("ascii", "replace") for v in values)
+        text = b"\n".join(
+            str(v).replace("\n", " ").replace('"', " ").encode("ascii", "replace") for v in values
+        )
         text += b"\n" + b"\0" * (chrome_digits.PADDING + 8)
         data = np.frombuffer(text, np.uint8)
         ends = np.flatnonzero(data == 0x0A)
@@ -294,10 +332,25 @@ def _times(column: pd.Series, spec: Column, said: list[str]) -> tuple[Int64s, In
     read_ = chrome_digits.decimals(data, word, starts)
     empty = starts >= ends
     # A point without digits behind it is a whole number.
-    bare_point = ~read_.good & (read_.digits > 0) & (read_.digits <= 16) & (read_.decimals == 0) & (data[starts + read_.digits] == 0x2E)
+    bare_point = (
+        ~read_.good
+        & (read_.digits > 0)
+        & (read_.digits <= 16)
+        & (read_.decimals == 0)
+        & (data[starts + read_.digits] == 0x2E)
+    )
     bare_point &= data[np.minimum(starts + read_.digits + 1, len(data) - 1)] <= 0x20
-    good = (read_.good & (data[read_.end] <= 0x20) | bare_point) & ~read_.negative & ~empty & (read_.digits <= 16)
-    frac = read_.part * 10 ** np.maximum(6 - read_.decimals, 0) // 10 ** np.maximum(read_.decimals - 6, 0)
+    good = (
+        (read_.good & (data[read_.end] <= 0x20) | bare_point)
+        & ~read_.negative
+        & ~empty
+        & (read_.digits <= 16)
+    )
+    frac = (
+        read_.part
+        * 10 ** np.maximum(6 - read_.decimals, 0)
+        // 10 ** np.maximum(read_.decimals - 6, 0)
+    )
     whole = read_.whole
     if spec.scale < 1.0:
         frac = whole % 1000 * 1000 + frac // 1000
@@ -314,7 +367,9 @@ def _times(column: pd.Series, spec: Column, said: list[str]) -> tuple[Int64s, In
             "file, and precise times are lost. Export it again, or load the file that the profiler wrote."
         )
     if bad.any():
-        said.append(f"{_count(bad, 'text', 'texts')} in {spec.name} instead of times; treated as unknown.")
+        said.append(
+            f"{_count(bad, 'text', 'texts')} in {spec.name} instead of times; treated as unknown."
+        )
     # A moment of 0 is one that the exporter did not know.
     good &= (whole != 0) | (frac != 0)
     return np.where(good, whole, 0), np.where(good, frac, 0), good

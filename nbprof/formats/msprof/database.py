@@ -71,7 +71,10 @@ class Strings:
         """The texts of ids as codes of `texts`; -1, or that of another text, where there is none."""
         used, which = used_of(ids)
         missing = -1 if otherwise is None else texts[otherwise]
-        table = np.array([missing if text is None else texts[text] for text in self.texts(used)] or [-1], np.int32)
+        table = np.array(
+            [missing if text is None else texts[text] for text in self.texts(used)] or [-1],
+            np.int32,
+        )
         return table[which.ravel()]
 
 
@@ -109,22 +112,39 @@ class Database:
         found = self._file.tables.get(table)
         return found.columns if found else ()
 
-    def read(self, table: str, ints: str = "", floats: str = "", texts: str = "") -> dict[str, npt.NDArray[Any]]:
+    def read(
+        self, table: str, ints: str = "", floats: str = "", texts: str = ""
+    ) -> dict[str, npt.NDArray[Any]]:
         """Columns of a table, named with blanks between; what the table lacks has no values, and a damaged table has no rows."""
-        wanted = {name: kind for kind, names in (("int", ints), ("float", floats), ("text", texts)) for name in names.split()}
+        wanted = {
+            name: kind
+            for kind, names in (("int", ints), ("float", floats), ("text", texts))
+            for name in names.split()
+        }
         kept = self._kept.setdefault(table, {})
         # Tables are asked for their rows and for their events, of the same columns.
         missing = {name: kind for name, kind in wanted.items() if (name, kind) not in kept}
         found = self._found(table, list(missing)) if missing else {}
-        count = len(next(iter((*found.values(), *kept.values())))) if found or kept else self._count(table)
+        count = (
+            len(next(iter((*found.values(), *kept.values()))))
+            if found or kept
+            else self._count(table)
+        )
         for name, kind in missing.items():
             typed, none = _TYPED[kind]
-            kept[name, kind] = typed(found[name]) if name in found else np.full(count, none, object if kind == "text" else None)
+            kept[name, kind] = (
+                typed(found[name])
+                if name in found
+                else np.full(count, none, object if kind == "text" else None)
+            )
         return {name: kept[name, kind] for name, kind in wanted.items()}
 
     def raw(self, table: str) -> dict[str, npt.NDArray[Any]]:
         """All columns of a table as they are."""
-        return {name: column if column.dtype.kind == "f" else _plainly(column) for name, column in self._found(table, []).items()}
+        return {
+            name: column if column.dtype.kind == "f" else _plainly(column)
+            for name, column in self._found(table, []).items()
+        }
 
     def _found(self, table: str, wanted: list[str]) -> dict[str, sqlite.Column]:
         if table in self.damaged or (wanted and not set(wanted) & set(self.columns(table))):
@@ -157,21 +177,33 @@ class Database:
     def levels(self) -> dict[int, str]:
         """The level of a call, or what wrote an event, by its number."""
         found = self.read("ENUM_API_TYPE", "id", texts="name")
-        return _LEVELS | {int(i): str(name) for i, name in zip(found["id"], found["name"], strict=True) if name}
+        return _LEVELS | {
+            int(i): str(name) for i, name in zip(found["id"], found["name"], strict=True) if name
+        }
 
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What it states of the machine, as the JSON files beside the tables do."""
         stated = self.read("META_DATA", texts="name value")
-        out: dict[str, Any] = {str(name): _plain(value) for name, value in zip(stated["name"], stated["value"], strict=True)}
+        out: dict[str, Any] = {
+            str(name): _plain(value)
+            for name, value in zip(stated["name"], stated["value"], strict=True)
+        }
         chips = self.read("NPU_INFO", "id", texts="name")
-        devices = [{"id": int(i), "name": name} for i, name in zip(chips["id"], chips["name"], strict=True) if i >= 0]
+        devices = [
+            {"id": int(i), "name": name}
+            for i, name in zip(chips["id"], chips["name"], strict=True)
+            if i >= 0
+        ]
         return out | ({"DeviceInfo": devices} if devices else {})
 
     @cached_property
     def task_infos(self) -> Int64s:
         """The row of each task in COMPUTE_TASK_INFO, -1 where it has none."""
-        return first_of(self.read("COMPUTE_TASK_INFO", "globalTaskId")["globalTaskId"], self.read("TASK", TASK)["globalTaskId"])
+        return first_of(
+            self.read("COMPUTE_TASK_INFO", "globalTaskId")["globalTaskId"],
+            self.read("TASK", TASK)["globalTaskId"],
+        )
 
     @cached_property
     def task_names(self) -> Int64s:
@@ -181,7 +213,10 @@ class Database:
         info = self.read("COMPUTE_TASK_INFO", "name")
         parts = self.read("COMMUNICATION_TASK_INFO", "name globalTaskId timestampNs")
         out = task["taskType"].copy()
-        for rows, found in ((first_of(schedule["globalTaskId"], task["globalTaskId"]), schedule), (self.task_infos, info)):
+        for rows, found in (
+            (first_of(schedule["globalTaskId"], task["globalTaskId"]), schedule),
+            (self.task_infos, info),
+        ):
             out = np.where(rows >= 0, taken(found["name"], rows), out)
         row, _ = row_of(task, parts["globalTaskId"], parts["timestampNs"])
         there = row >= 0
@@ -191,7 +226,12 @@ class Database:
     @cached_property
     def device(self) -> int:
         """The only device of the recording, -1 where it has several or states none."""
-        found = {int(i) for table in ("RANK_DEVICE_MAP", "TASK") for i in used_of(self.read(table, "deviceId")["deviceId"])[0] if i >= 0}
+        found = {
+            int(i)
+            for table in ("RANK_DEVICE_MAP", "TASK")
+            for i in used_of(self.read(table, "deviceId")["deviceId"])[0]
+            if i >= 0
+        }
         return found.pop() if len(found) == 1 else -1
 
 
@@ -212,7 +252,11 @@ def _integers(column: sqlite.Column) -> Int64s:
 def _integer(value: object) -> int:
     if isinstance(value, str):
         text = value.strip()
-        value = int(text) if text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= _LONGEST else None
+        value = (
+            int(text)
+            if text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= _LONGEST
+            else None
+        )
     return int(value) if isinstance(value, (int, float)) and abs(value) < 1 << 63 else NONE
 
 
@@ -221,14 +265,20 @@ def _floats(column: sqlite.Column) -> npt.NDArray[np.float64]:
     if column.dtype != object:
         return np.asarray(sqlite.floats(column), np.float64)
     numbers = pd.to_numeric(
-        pd.Series([value if isinstance(value, (int, float, str)) else None for value in column], dtype=object), errors="coerce"
+        pd.Series(
+            [value if isinstance(value, (int, float, str)) else None for value in column],
+            dtype=object,
+        ),
+        errors="coerce",
     )
     return np.asarray(numbers.to_numpy(np.float64, na_value=np.nan))
 
 
 def _texts(column: sqlite.Column) -> npt.NDArray[np.object_]:
     """Texts, None where there is none."""
-    return np.array([*(None if value is None else str(value) for value in column.tolist()), None], object)[:-1]
+    return np.array(
+        [*(None if value is None else str(value) for value in column.tolist()), None], object
+    )[:-1]
 
 
 _TYPED: dict[str, tuple[Callable[[sqlite.Column], npt.NDArray[Any]], object]] = {
@@ -239,7 +289,10 @@ _TYPED: dict[str, tuple[Callable[[sqlite.Column], npt.NDArray[Any]], object]] = 
 
 
 def _plainly(column: sqlite.Column) -> npt.NDArray[Any]:
-    return np.array([*(value.hex() if isinstance(value, bytes) else value for value in column.tolist()), None], object)[:-1]
+    return np.array(
+        [*(value.hex() if isinstance(value, bytes) else value for value in column.tolist()), None],
+        object,
+    )[:-1]
 
 
 def used_of(values: Int64s) -> tuple[Int64s, Int64s]:
@@ -313,7 +366,11 @@ def _places(ids: Int64s) -> _Places | None:
 def _again(ids: Int64s) -> npt.NDArray[np.bool_]:
     """Which rows have an id that one before them has."""
     places = _places(ids)
-    return np.asarray(pd.Index(ids).duplicated()) if places is None else places.of(ids) < np.arange(len(ids))
+    return (
+        np.asarray(pd.Index(ids).duplicated())
+        if places is None
+        else places.of(ids) < np.arange(len(ids))
+    )
 
 
 def taken(column: Int64s, rows: Int64s) -> Int64s:
@@ -352,10 +409,12 @@ def row_of(tasks: Mapping[str, Int64s], ids: Int64s, times: Int64s) -> tuple[Int
     again = np.flatnonzero(among(ids, tasks["globalTaskId"][twice]))
     out[again] = -1
     rows = np.flatnonzero(among(tasks["globalTaskId"], ids[again]))
-    left = pd.DataFrame({"id": ids[again], "time": times[again], "at": again}).sort_values("time", kind="stable")
-    right = pd.DataFrame({"id": tasks["globalTaskId"][rows], "time": tasks["startNs"][rows], "row": rows}).sort_values(
+    left = pd.DataFrame({"id": ids[again], "time": times[again], "at": again}).sort_values(
         "time", kind="stable"
     )
+    right = pd.DataFrame(
+        {"id": tasks["globalTaskId"][rows], "time": tasks["startNs"][rows], "row": rows}
+    ).sort_values("time", kind="stable")
     near = pd.merge_asof(left, right, on="time", by="id").dropna(subset=["row"])
     row = near["row"].to_numpy(np.int64)
     inside = near["time"].to_numpy(np.int64) <= tasks["endNs"][row]

@@ -18,11 +18,30 @@ from nbprof.core.runs import expand
 from nbprof.core.trace import DOUBLE, INT, TEXT, Int32s, Int64s
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.part import ABSENT, BAD, GOOD, TEXT_FIELDS, Part, Rows, Texts, Times
-from nbprof.formats.msprof.database import CALLS, NONE, TASK, Database, among, first_of, known, moments, row_of, taken, tuples_of, used_of
+from nbprof.formats.msprof.database import (
+    CALLS,
+    NONE,
+    TASK,
+    Database,
+    among,
+    first_of,
+    known,
+    moments,
+    row_of,
+    taken,
+    tuples_of,
+    used_of,
+)
 
 HOST = 31
 """What stands for the host where a device is expected."""
-_PREFIX = {"acl": "AscendCL@", "model": "Model@", "node": "Node@", "communication": "Communication@", "runtime": "Runtime@"}
+_PREFIX = {
+    "acl": "AscendCL@",
+    "model": "Model@",
+    "node": "Node@",
+    "communication": "Communication@",
+    "runtime": "Runtime@",
+}
 _CATEGORY = {"op": "cpu_op", "trace": "python_function", "mstx": "mstx"}
 _OVERLAP = {
     "COMPUTE": "Computing",
@@ -49,7 +68,16 @@ _COUNTERS = {
 }
 _NO_COUNTERS = {"NPU_OP_MEM", "NPU_MODULE_MEM", "COMMUNICATION_TASK_INFO", "TASK_PMU_INFO"}
 _OF_TEXTS = {"type", "mode", "eventName", "coreType", "name"}
-_OF_NUMBERS = {"hbmId": "", "llcId": "", "cpuId": "", "coreId": "", "accId": "", "portId": "port ", "funcId": "port ", "dieId": "Die "}
+_OF_NUMBERS = {
+    "hbmId": "",
+    "llcId": "",
+    "cpuId": "",
+    "coreId": "",
+    "accId": "",
+    "portId": "port ",
+    "funcId": "port ",
+    "dieId": "Die ",
+}
 _SORT = {
     "Python": 0,
     "Python GC": 1,
@@ -93,13 +121,17 @@ class _Events:
         self._lanes: list[tuple[int, int]] = []
         self._numbers: dict[tuple[str, str], int] = {}
 
-    def lane(self, process: str, tid: str, thread: str = "", device: int = HOST, sort: int = 0) -> int:
+    def lane(
+        self, process: str, tid: str, thread: str = "", device: int = HOST, sort: int = 0
+    ) -> int:
         """The number of a lane: a thread of a process, of which there is one for each device."""
         pid = process if device == HOST else f"{process} {device}"
         key = (pid, tid)
         number = self._numbers.get(key)
         if number is None:
-            self.process.setdefault(pid, (process, "CPU" if device == HOST else f"NPU {device}", _SORT.get(process, 20)))
+            self.process.setdefault(
+                pid, (process, "CPU" if device == HOST else f"NPU {device}", _SORT.get(process, 20))
+            )
             self.thread[key] = (thread, sort)
             number = self._numbers[key] = len(self._lanes)
             self._lanes.append((self.texts[pid], self.texts[tid]))
@@ -112,7 +144,14 @@ class _Events:
         made = []
         for tid in used.tolist():
             thread = f"Thread {tid & 0xFFFFFFFF}" if tid != NONE else "Thread"
-            made.append(self.lane(process, str(tid & 0xFFFFFFFF), f"{tid >> 32} {thread}" if several else thread, sort=tid & 0xFFFFFFFF))
+            made.append(
+                self.lane(
+                    process,
+                    str(tid & 0xFFFFFFFF),
+                    f"{tid >> 32} {thread}" if several else thread,
+                    sort=tid & 0xFFFFFFFF,
+                )
+            )
         return np.array(made or [0], np.int64)[which]
 
     def add(
@@ -133,40 +172,80 @@ class _Events:
         places = np.array(self._lanes, np.int32).reshape(-1, 2)[lane]
         begin, stop = moments(start), start if end is None else moments(end)
         none = np.full(count, -1, np.int32)
-        codes = none if isinstance(cat, str) and not cat else np.full(count, self.texts[cat]) if isinstance(cat, str) else cat
-        text = {"name": np.broadcast_to(np.asarray(name), count), "cat": codes, "pid": places[:, 0], "tid": places[:, 1]}
-        length = np.where((begin == NONE) | (stop == NONE), 0, stop - np.where(begin == NONE, 0, begin))
+        codes = (
+            none
+            if isinstance(cat, str) and not cat
+            else np.full(count, self.texts[cat])
+            if isinstance(cat, str)
+            else cat
+        )
+        text = {
+            "name": np.broadcast_to(np.asarray(name), count),
+            "cat": codes,
+            "pid": places[:, 0],
+            "tid": places[:, 1],
+        }
+        length = np.where(
+            (begin == NONE) | (stop == NONE), 0, stop - np.where(begin == NONE, 0, begin)
+        )
         zeros = np.zeros(count, np.int16)
         self.parts.append(
             Part(
                 at=np.zeros(count, np.int64),
                 phase=np.full(count, ord(phase), np.uint8),
                 text={field: np.asarray(text[field], np.int32) for field in TEXT_FIELDS},
-                start=Times(np.where(begin == NONE, 0, begin), zeros, np.where(begin == NONE, BAD, GOOD).astype(np.uint8)),
+                start=Times(
+                    np.where(begin == NONE, 0, begin),
+                    zeros,
+                    np.where(begin == NONE, BAD, GOOD).astype(np.uint8),
+                ),
                 length=Times(length, zeros, np.where(stop == NONE, ABSENT, GOOD).astype(np.uint8)),
-                top={key: rows for key, values in (top or {}).items() if len(rows := _rows(values))},
-                args={key: rows for key, values in (args or {}).items() if len(rows := _rows(values))},
+                top={
+                    key: rows for key, values in (top or {}).items() if len(rows := _rows(values))
+                },
+                args={
+                    key: rows for key, values in (args or {}).items() if len(rows := _rows(values))
+                },
                 texts=(),
             )
         )
 
-    def arrows(self, category: str, ident: Int64s, lane: Int64s, time: Int64s, *, end: bool) -> None:
+    def arrows(
+        self, category: str, ident: Int64s, lane: Int64s, time: Int64s, *, end: bool
+    ) -> None:
         """Points of arrows, each within the event that it is at."""
         there = moments(time) != NONE
         ident, lane, time = ident[there], lane[there], time[there]
         inside = np.full(len(ident), self.texts["e"], np.int32)
-        self.add("f" if end else "s", lane, self.texts[category], time, cat=category, top={"id": ident, "bp": Coded(inside)})
+        self.add(
+            "f" if end else "s",
+            lane,
+            self.texts[category],
+            time,
+            cat=category,
+            top={"id": ident, "bp": Coded(inside)},
+        )
 
 
 def _rows(values: Int64s | Coded | npt.NDArray[np.float64]) -> Rows:
     if isinstance(values, Coded):
         there = np.flatnonzero(values.codes >= 0)
-        return Rows(there.astype(np.int32), np.full(len(there), TEXT, np.uint8), values.codes[there].astype(np.int64))
+        return Rows(
+            there.astype(np.int32),
+            np.full(len(there), TEXT, np.uint8),
+            values.codes[there].astype(np.int64),
+        )
     if values.dtype.kind == "f":
         there = np.flatnonzero(np.isfinite(values))
-        return Rows(there.astype(np.int32), np.full(len(there), DOUBLE, np.uint8), values[there].astype(np.float64).view(np.int64))
+        return Rows(
+            there.astype(np.int32),
+            np.full(len(there), DOUBLE, np.uint8),
+            values[there].astype(np.float64).view(np.int64),
+        )
     there = np.flatnonzero(values != NONE)
-    return Rows(there.astype(np.int32), np.full(len(there), INT, np.uint8), values[there].astype(np.int64))
+    return Rows(
+        there.astype(np.int32), np.full(len(there), INT, np.uint8), values[there].astype(np.int64)
+    )
 
 
 def _ids(values: Int64s) -> Int64s:
@@ -177,7 +256,15 @@ def _ids(values: Int64s) -> Int64s:
 def add(base: Database, builder: Builder, host: str) -> bool:
     """Adds the events of a database to a builder; False where it has none."""
     made = _Made(base)
-    for step in (made.tasks, made.collectives, made.calls, made.program, made.marks, made.others, made.counters):
+    for step in (
+        made.tasks,
+        made.collectives,
+        made.calls,
+        made.program,
+        made.marks,
+        made.others,
+        made.counters,
+    ):
         step()
     events = made.events
     if not events.parts:
@@ -189,7 +276,11 @@ def add(base: Database, builder: Builder, host: str) -> bool:
     # A builder finds names in events of metadata, of which a database has none.
     names, code = builder.files[-1].names, builder.texts
     for pid, (name, label, sort) in events.process.items():
-        names.process[code[pid]], names.labels[code[pid]], names.process_sort[code[pid]] = name, label, sort
+        names.process[code[pid]], names.labels[code[pid]], names.process_sort[code[pid]] = (
+            name,
+            label,
+            sort,
+        )
     for (pid, tid), (thread, sort) in events.thread.items():
         names.thread[code[pid], code[tid]] = thread
         names.thread_sort[code[pid], code[tid]] = sort
@@ -228,11 +319,18 @@ class _Made:
             return
         name = self.base.task_names
         pairs, which = tuples_of(np.maximum(task["deviceId"], 0), task["streamId"])
-        self.lane = np.array([events.lane("Ascend Hardware", str(s), f"Stream {s}", d, s) for d, s in pairs], np.int64)[which]
+        self.lane = np.array(
+            [events.lane("Ascend Hardware", str(s), f"Stream {s}", d, s) for d, s in pairs],
+            np.int64,
+        )[which]
         copies = self.base.read("MEMCPY_INFO", "globalTaskId size memcpyOperation")
         at = first_of(copies["globalTaskId"], task["globalTaskId"])
         size, operation = taken(copies["size"], at), taken(copies["memcpyOperation"], at)
-        names = self.base.enum("ENUM_MEMCPY_OPERATION") if "ENUM_MEMCPY_OPERATION" in self.base.tables else self.strings
+        names = (
+            self.base.enum("ENUM_MEMCPY_OPERATION")
+            if "ENUM_MEMCPY_OPERATION" in self.base.tables
+            else self.strings
+        )
         args = {
             "Model Id": task["modelId"],
             "Task Type": self.text(task["taskType"]),
@@ -243,14 +341,23 @@ class _Made:
             "size(B)": size,
             "operation": Coded(names.codes(operation, events.texts)),
         }
-        events.add("X", self.lane, self.strings.codes(name, events.texts, "task"), task["startNs"], task["endNs"], args=args)
+        events.add(
+            "X",
+            self.lane,
+            self.strings.codes(name, events.texts, "task"),
+            task["startNs"],
+            task["endNs"],
+            args=args,
+        )
         self.work.append((_ids(task["connectionId"]), self.lane, task["startNs"]))
 
     def collectives(self) -> None:
         """Collectives by group, and the parts of each by plane."""
         base, events = self.base, self.events
         ops = base.read(
-            "COMMUNICATION_OP", "opName startNs endNs connectionId groupName opId relay retry dataType algType deviceId", "count"
+            "COMMUNICATION_OP",
+            "opName startNs endNs connectionId groupName opId relay retry dataType algType deviceId",
+            "count",
         )
         row, _ = row_of(self.task, self.parts["globalTaskId"], self.parts["timestampNs"])
         of_part = taken(self.task["deviceId"], row)
@@ -261,7 +368,13 @@ class _Made:
         place = {key: nth * 1000 for nth, key in enumerate(groups)}
         texts = self.strings.texts(np.array([group for _, group in groups], np.int64))
         lanes = [
-            events.lane("Communication", str(place[d, g]), f"Group {text or g} Communication", d, place[d, g])
+            events.lane(
+                "Communication",
+                str(place[d, g]),
+                f"Group {text or g} Communication",
+                d,
+                place[d, g],
+            )
             for (d, g), text in zip(groups, texts, strict=True)
         ]
         lane = np.array(lanes or [0], np.int64)[which]
@@ -269,13 +382,22 @@ class _Made:
             "connection_id": _ids(ops["connectionId"]),
             "data_type": self.enum("ENUM_HCCL_DATA_TYPE", ops["dataType"]),
             "alg_type": self.text(ops["algType"]),
-            "count": np.where(np.isfinite(ops["count"]) & (np.abs(ops["count"]) < 2.0**53), np.nan_to_num(ops["count"]), NONE).astype(
-                np.int64
-            ),
+            "count": np.where(
+                np.isfinite(ops["count"]) & (np.abs(ops["count"]) < 2.0**53),
+                np.nan_to_num(ops["count"]),
+                NONE,
+            ).astype(np.int64),
             "relay": ops["relay"],
             "retry": ops["retry"],
         }
-        events.add("X", lane, self.strings.codes(ops["opName"], events.texts, "collective"), ops["startNs"], ops["endNs"], args=args)
+        events.add(
+            "X",
+            lane,
+            self.strings.codes(ops["opName"], events.texts, "collective"),
+            ops["startNs"],
+            ops["endNs"],
+            args=args,
+        )
         self.work.append((_ids(ops["connectionId"]), lane, ops["startNs"]))
         self._planes(row, place)
 
@@ -286,11 +408,15 @@ class _Made:
             return
         found = {key: column[rows] for key, column in self.parts.items()}
         task = {key: column[row[rows]] for key, column in self.task.items()}
-        keys, which = tuples_of(np.maximum(task["deviceId"], 0), found["groupName"], found["planeId"])
+        keys, which = tuples_of(
+            np.maximum(task["deviceId"], 0), found["groupName"], found["planeId"]
+        )
         lanes = []
         for device, group, plane in keys:
             sort = place.get((device, group), 0) + 1 + min(max(plane, 0), 998)
-            lanes.append(events.lane("Communication", f"{group} {plane}", f"Plane {plane}", device, sort))
+            lanes.append(
+                events.lane("Communication", f"{group} {plane}", f"Plane {plane}", device, sort)
+            )
         args = {
             "notify_id": _ids(found["notifyId"]),
             "stream id": task["streamId"],
@@ -305,7 +431,14 @@ class _Made:
             "bandwidth(B/s)": found["bandwidth"],
         }
         lane = np.array(lanes, np.int64)[which]
-        events.add("X", lane, self.strings.codes(found["name"], events.texts, "part"), task["startNs"], task["endNs"], args=args)
+        events.add(
+            "X",
+            lane,
+            self.strings.codes(found["name"], events.texts, "part"),
+            task["startNs"],
+            task["endNs"],
+            args=args,
+        )
 
     def calls(self) -> None:
         """Calls into CANN, and the arrows to what they started."""
@@ -314,20 +447,36 @@ class _Made:
         pairs, which = tuples_of(found["type"], found["name"])
         levels = [self.base.levels.get(kind, str(kind)) for kind, _ in pairs]
         texts = self.strings.texts(np.array([name for _, name in pairs], np.int64))
-        code = [events.texts[_PREFIX.get(level, "") + (text or level)] for level, text in zip(levels, texts, strict=True)]
+        code = [
+            events.texts[_PREFIX.get(level, "") + (text or level)]
+            for level, text in zip(levels, texts, strict=True)
+        ]
         lane = events.threads("CANN", found["globalTid"])
         ident = _ids(found["connectionId"])
         level = np.array([events.texts[text] for text in levels] or [-1], np.int32)[which]
         args = {"level": Coded(level), "connection_id": ident}
-        events.add("X", lane, np.array(code or [0], np.int32)[which], found["startNs"], found["endNs"], args=args)
+        events.add(
+            "X",
+            lane,
+            np.array(code or [0], np.int32)[which],
+            found["startNs"],
+            found["endNs"],
+            args=args,
+        )
         self.call = (ident, lane, found["startNs"])
         self._linked("HostToDevice", self.call)
 
     def _linked(self, category: str, starts: tuple[Int64s, Int64s, Int64s]) -> None:
         """Arrows from calls to the work that has the same number of a connection."""
         ident, lane, time = starts
-        work = [np.concatenate([part[i] for part in self.work] or [np.zeros(0, np.int64)]) for i in range(3)]
-        for (ids, lanes, times), others, end in (((ident, lane, time), work[0], False), (tuple(work), ident, True)):
+        work = [
+            np.concatenate([part[i] for part in self.work] or [np.zeros(0, np.int64)])
+            for i in range(3)
+        ]
+        for (ids, lanes, times), others, end in (
+            ((ident, lane, time), work[0], False),
+            (tuple(work), ident, True),
+        ):
             on = among(ids, others[others != NONE]) & (ids != NONE)
             self.events.arrows(category, ids[on], lanes[on], times[on], end=end)
 
@@ -343,11 +492,20 @@ class _Made:
         texts = list(events.texts)
         kinds, which = used_of(found["type"])
         levels = [base.levels.get(kind, "op") if kind != NONE else "op" for kind in kinds.tolist()]
-        cat = np.array([events.texts[_CATEGORY.get(level, "cpu_op")] for level in levels] or [0], np.int32)[which]
+        cat = np.array(
+            [events.texts[_CATEGORY.get(level, "cpu_op")] for level in levels] or [0], np.int32
+        )[which]
         queue = np.array([level == "queue" for level in levels] or [False])[which]
         named = {code: texts[code] for code in np.unique(name[queue]).tolist()}
-        enter = np.isin(name, [code for code, text in named.items() if text.lower().startswith("enqueue")]) & queue
-        cat = np.where(queue, np.where(enter, events.texts["enqueue"], events.texts["dequeue"]), cat).astype(np.int32)
+        enter = (
+            np.isin(
+                name, [code for code, text in named.items() if text.lower().startswith("enqueue")]
+            )
+            & queue
+        )
+        cat = np.where(
+            queue, np.where(enter, events.texts["enqueue"], events.texts["dequeue"]), cat
+        ).astype(np.int32)
         args = {
             "Sequence number": found["sequenceNumber"],
             "Fwd thread id": found["fwdThreadId"],
@@ -366,7 +524,9 @@ class _Made:
         found = self.base.read("STEP_TIME", "id startNs endNs")
         if not len(found["id"]) or (marks and np.isin(name, list(marks)).any()):
             return
-        codes = np.array([events.texts[f"{_STEP}{max(i, 0)}"] for i in found["id"].tolist()], np.int32)
+        codes = np.array(
+            [events.texts[f"{_STEP}{max(i, 0)}"] for i in found["id"].tolist()], np.int32
+        )
         own = int(np.bincount(lane).argmax()) if len(lane) else events.lane("Python", "0", "Steps")
         events.add("X", np.full(len(codes), own), codes, found["startNs"], found["endNs"], "cpu_op")
 
@@ -380,18 +540,28 @@ class _Made:
         used, begins = np.unique(found["id"][order], return_index=True)
         ends = np.append(begins[1:], len(order))
         codes = [
-            self.events.texts[";\n".join(text for text in lines[a:b] if text)] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)
+            self.events.texts[";\n".join(text for text in lines[a:b] if text)]
+            for a, b in zip(begins.tolist(), ends.tolist(), strict=True)
         ]
         place = first_of(used, chains)
         return np.maximum(taken(np.array(codes, np.int64), place), -1).astype(np.int32)
 
-    def _connections(self, found: Mapping[str, Int64s], lane: Int64s, queue: npt.NDArray[np.bool_], enter: npt.NDArray[np.bool_]) -> None:
+    def _connections(
+        self,
+        found: Mapping[str, Int64s],
+        lane: Int64s,
+        queue: npt.NDArray[np.bool_],
+        enter: npt.NDArray[np.bool_],
+    ) -> None:
         """Arrows from ops to device work, from the queue's begin to its end, and from forward to backward ops."""
         links = self.base.read("CONNECTION_IDS", "id connectionId")
         place = np.flatnonzero(found["connectionId"] != NONE)
         order = place[np.argsort(found["connectionId"][place], kind="stable")]
         keys = found["connectionId"][order]
-        first, last = np.searchsorted(keys, links["id"], side="left"), np.searchsorted(keys, links["id"], side="right")
+        first, last = (
+            np.searchsorted(keys, links["id"], side="left"),
+            np.searchsorted(keys, links["id"], side="right"),
+        )
         # Several calls may state one row of links: each gets its connections.
         times = np.minimum(last - first, 1 << 10)
         link, position = expand(first, times)
@@ -414,18 +584,24 @@ class _Made:
         row, ident = row[~of_queue], ident[~of_queue]
         called = among(ident, self.call[0][self.call[0] != NONE])
         if called.any():
-            self._linked("async_npu", (ident[called], lane[row[called]], found["startNs"][row[called]]))
+            self._linked(
+                "async_npu", (ident[called], lane[row[called]], found["startNs"][row[called]])
+            )
         row, ident = row[~called], ident[~called]
         by_time = np.lexsort((found["startNs"][row], ident))
         row, ident = row[by_time], ident[by_time]
         begins = np.diff(ident, prepend=ident[:1] - 1) != 0
         twice = among(ident, ident[~begins])
         for on, end in ((begins & twice, False), (~begins, True)):
-            self.events.arrows("fwdbwd", ident[on], lane[row[on]], found["startNs"][row[on]], end=end)
+            self.events.arrows(
+                "fwdbwd", ident[on], lane[row[on]], found["startNs"][row[on]], end=end
+            )
 
     def marks(self) -> None:
         """Ranges and moments that the program marked with mstx."""
-        found = self.base.read("MSTX_EVENTS", "startNs endNs eventType message globalTid domainId connectionId")
+        found = self.base.read(
+            "MSTX_EVENTS", "startNs endNs eventType message globalTid domainId connectionId"
+        )
         lane = self.events.threads("mstx", found["globalTid"])
         args = {
             "event type": self.enum("ENUM_MSTX_EVENT_TYPE", found["eventType"]),
@@ -447,20 +623,51 @@ class _Made:
         else:
             named = [_OVERLAP_KINDS.get(number, str(number)) for number in numbers]
         kinds = [_OVERLAP.get(text or "", text or "") for text in named]
-        lanes = [events.lane("Overlap Analysis", str(i), kind, d, i) for (d, i), kind in zip(pairs, kinds, strict=True)]
-        lane, code = np.array(lanes or [0], np.int64), np.array([events.texts[kind] for kind in kinds] or [0], np.int32)
+        lanes = [
+            events.lane("Overlap Analysis", str(i), kind, d, i)
+            for (d, i), kind in zip(pairs, kinds, strict=True)
+        ]
+        lane, code = (
+            np.array(lanes or [0], np.int64),
+            np.array([events.texts[kind] for kind in kinds] or [0], np.int32),
+        )
         events.add("X", lane[which], code[which], found["startNs"], found["endNs"])
         found = base.read("GC_RECORD", "startNs endNs globalTid")
-        events.add("X", events.threads("Python GC", found["globalTid"]), events.texts["GC"], found["startNs"], found["endNs"], "GC")
-        for table, process, name in (("OSRT_API", "OS Runtime API", "name"), ("DPU_TASK", "DPU", "opName")):
+        events.add(
+            "X",
+            events.threads("Python GC", found["globalTid"]),
+            events.texts["GC"],
+            found["startNs"],
+            found["endNs"],
+            "GC",
+        )
+        for table, process, name in (
+            ("OSRT_API", "OS Runtime API", "name"),
+            ("DPU_TASK", "DPU", "opName"),
+        ):
             found = base.read(table, f"startNs endNs globalTid {name}")
             lane = events.threads(process, found["globalTid"])
-            events.add("X", lane, self.strings.codes(found[name], events.texts, "call"), found["startNs"], found["endNs"])
+            events.add(
+                "X",
+                lane,
+                self.strings.codes(found[name], events.texts, "call"),
+                found["startNs"],
+                found["endNs"],
+            )
         found = base.read("CCU", "startNs endNs deviceId name args")
         used, which = used_of(np.maximum(found["deviceId"], 0))
-        lane = np.array([events.lane("CCU", "0", "CCU", d) for d in used.tolist()] or [0], np.int64)[which]
+        lane = np.array(
+            [events.lane("CCU", "0", "CCU", d) for d in used.tolist()] or [0], np.int64
+        )[which]
         name_ = self.strings.codes(found["name"], events.texts, "task")
-        events.add("X", lane, name_, found["startNs"], found["endNs"], args={"args": self.text(found["args"])})
+        events.add(
+            "X",
+            lane,
+            name_,
+            found["startNs"],
+            found["endNs"],
+            args={"args": self.text(found["args"])},
+        )
 
     def counters(self) -> None:
         """Samples: of each table that has a time and numbers, by what tells its series apart."""
@@ -471,10 +678,19 @@ class _Made:
             process = _COUNTERS.get(table, table)
             keys = [name for name in columns if name in _OF_TEXTS or name in _OF_NUMBERS]
             values = [name for name in columns if name not in (*keys, "timestampNs", "deviceId")]
-            found = self.base.read(table, " ".join(["timestampNs", "deviceId", *keys]), " ".join(values))
+            found = self.base.read(
+                table, " ".join(["timestampNs", "deviceId", *keys]), " ".join(values)
+            )
             self._samples(table, process, keys, values, found)
 
-    def _samples(self, table: str, process: str, keys: list[str], values: list[str], found: dict[str, npt.NDArray[np.int64]]) -> None:
+    def _samples(
+        self,
+        table: str,
+        process: str,
+        keys: list[str],
+        values: list[str],
+        found: dict[str, npt.NDArray[np.int64]],
+    ) -> None:
         events = self.events
         series, which = tuples_of(found["deviceId"], *(found[key] for key in keys))
         lanes, codes = [], []
@@ -494,7 +710,19 @@ class _Made:
 
 
 _DOCUMENTED = {
-    *("NIC", "ROCE", "LLC", "HBM", "DDR", "HCCS", "PCIE", "QOS", "NPU_MEM", "NETDEV_STATS", "SAMPLE_PMU_TIMELINE"),
+    *(
+        "NIC",
+        "ROCE",
+        "LLC",
+        "HBM",
+        "DDR",
+        "HCCS",
+        "PCIE",
+        "QOS",
+        "NPU_MEM",
+        "NETDEV_STATS",
+        "SAMPLE_PMU_TIMELINE",
+    ),
     *("HOST_DISK_USAGE", "HOST_NETWORK_USAGE"),
 }
 
@@ -504,6 +732,10 @@ def _unit(table: str, name: str) -> str:
     if table == "AICORE_FREQ" and name == "freq":
         return "MHz"
     if name == "usage":
-        return "usage(%)" if table in ("CPU_USAGE", "HOST_MEM_USAGE", "HOST_DISK_USAGE", "HOST_NETWORK_USAGE") else name
+        return (
+            "usage(%)"
+            if table in ("CPU_USAGE", "HOST_MEM_USAGE", "HOST_DISK_USAGE", "HOST_NETWORK_USAGE")
+            else name
+        )
     unit = next((unit for pattern, unit in _UNIT if pattern.search(name)), "")
     return f"{name}({unit})" if unit and table in _DOCUMENTED else name

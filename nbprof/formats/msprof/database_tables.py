@@ -17,13 +17,33 @@ from nbprof.core.files import printable
 from nbprof.core.trace import Int64s, Note, Table
 from nbprof.formats.msprof.columns import columns
 from nbprof.formats.msprof.csv import LONGEST_US, MOST_BYTES
-from nbprof.formats.msprof.database import CALLS, NONE, TASK, Database, among, category, known, moments, row_of, taken, used_of
+from nbprof.formats.msprof.database import (
+    CALLS,
+    NONE,
+    TASK,
+    Database,
+    among,
+    category,
+    known,
+    moments,
+    row_of,
+    taken,
+    used_of,
+)
 
 Floats = npt.NDArray[np.float64]
 _MB = 1024.0 * 1024.0
 _TOTAL = "Total Op Info"
 _STEP_PARTS = (
-    *("computing", "communication_not_overlapped", "overlapped", "communication", "free", "stage", "bubble"),
+    *(
+        "computing",
+        "communication_not_overlapped",
+        "overlapped",
+        "communication",
+        "free",
+        "stage",
+        "bubble",
+    ),
     *("communication_not_overlapped_and_exclude_receive", "preparing"),
 )
 _TENSORS = {
@@ -36,12 +56,35 @@ _TENSORS = {
 }
 _OF_TENSORS = " ".join(_TENSORS.values())
 EVENTS = {
-    *("TASK", "COMPUTE_TASK_INFO", "COMMUNICATION_OP", "COMMUNICATION_TASK_INFO", "COMMUNICATION_SCHEDULE_TASK_INFO", "MEMCPY_INFO"),
-    *("CANN_API", "PYTORCH_API", "PYTORCH_CALLCHAINS", "CONNECTION_IDS", "STEP_TIME", "MSTX_EVENTS", "OVERLAP_ANALYSIS", "GC_RECORD"),
+    *(
+        "TASK",
+        "COMPUTE_TASK_INFO",
+        "COMMUNICATION_OP",
+        "COMMUNICATION_TASK_INFO",
+        "COMMUNICATION_SCHEDULE_TASK_INFO",
+        "MEMCPY_INFO",
+    ),
+    *(
+        "CANN_API",
+        "PYTORCH_API",
+        "PYTORCH_CALLCHAINS",
+        "CONNECTION_IDS",
+        "STEP_TIME",
+        "MSTX_EVENTS",
+        "OVERLAP_ANALYSIS",
+        "GC_RECORD",
+    ),
     *("OSRT_API", "CCU", "DPU_TASK"),
 }
 """Tables that events, their args and their arrows are made of."""
-_FACTS = {"STRING_IDS", "META_DATA", "NPU_INFO", "HOST_INFO", "RANK_DEVICE_MAP", "SESSION_TIME_INFO"}
+_FACTS = {
+    "STRING_IDS",
+    "META_DATA",
+    "NPU_INFO",
+    "HOST_INFO",
+    "RANK_DEVICE_MAP",
+    "SESSION_TIME_INFO",
+}
 
 
 class _Made:
@@ -60,7 +103,9 @@ class _Made:
         self.notes: list[Note] = []
         self.used: set[str] = set()
 
-    def add(self, kind: str, frame: Mapping[str, Any], times: Mapping[str, Int64s] | None = None) -> None:
+    def add(
+        self, kind: str, frame: Mapping[str, Any], times: Mapping[str, Int64s] | None = None
+    ) -> None:
         """Adds a table; `times` are ns, and count in ps from the first of them in the end."""
         doubts: list[str] = []
         every = [moments(ns) for ns in (times or {}).values()]
@@ -70,11 +115,23 @@ class _Made:
         for name, ns in zip(times or {}, every, strict=True):
             far = (ns != NONE) & ((ns - first) // 1000 > LONGEST_US)
             if far.any():
-                doubts.append(f"{int(far.sum()):,} times in {name} are over 26 days after the first and were left out.")
+                doubts.append(
+                    f"{int(far.sum()):,} times in {name} are over 26 days after the first and were left out."
+                )
             none = (ns == NONE) | far
             done[name] = pd.arrays.IntegerArray(np.where(none, 0, ns - first) * 1000 * ~none, none)
         sound = {name: _sound(name, column) for name, column in frame.items()}
-        table = Table(kind, None, self.rank, pd.DataFrame({**sound, **done}, copy=False), [], self.base.name, doubts, self.host, first)
+        table = Table(
+            kind,
+            None,
+            self.rank,
+            pd.DataFrame({**sound, **done}, copy=False),
+            [],
+            self.base.name,
+            doubts,
+            self.host,
+            first,
+        )
         if not len(table):
             return
         if "device_id" in table.frame:
@@ -82,7 +139,9 @@ class _Made:
             table.device = int(ids[0]) if len(ids) == 1 else None
         self.out.setdefault(kind, []).append(table)
 
-    def read(self, table: str, ints: str = "", floats: str = "", texts: str = "") -> dict[str, npt.NDArray[Any]]:
+    def read(
+        self, table: str, ints: str = "", floats: str = "", texts: str = ""
+    ) -> dict[str, npt.NDArray[Any]]:
         self.used.add(table)
         return self.base.read(table, ints, floats, texts)
 
@@ -124,7 +183,8 @@ class _Made:
         rows = np.flatnonzero(of >= 0)
         at = of[rows]
         self.note(
-            int((~among(info["globalTaskId"], task["globalTaskId"])).sum()), "rows of COMPUTE_TASK_INFO match no task in TASK; left out."
+            int((~among(info["globalTaskId"], task["globalTaskId"])).sum()),
+            "rows of COMPUTE_TASK_INFO match no task in TASK; left out.",
         )
         ops = self.read("COMMUNICATION_OP", "opName startNs endNs opType deviceId opId")
         placed = _devices(base, ops["deviceId"])
@@ -136,7 +196,9 @@ class _Made:
 
         def of_info(*found: str) -> Int64s:
             """The first of some columns, which versions call differently, that the table has; none of communication."""
-            column = next((name for name in found if name in base.columns("COMPUTE_TASK_INFO")), found[0])
+            column = next(
+                (name for name in found if name in base.columns("COMPUTE_TASK_INFO")), found[0]
+            )
             return np.concatenate([info[column][at], none])[order]
 
         def of_task(column: str) -> Int64s:
@@ -152,8 +214,12 @@ class _Made:
             "op_name": strings.category(np.concatenate([info["name"][at], ops["opName"]])[order]),
             "op_type": strings.category(np.concatenate([info["opType"][at], ops["opType"]])[order]),
             "op_state": strings.category(of_info("opState")),
-            "task_type": category([*kinds, "COMMUNICATION"], np.concatenate([which, np.full(more, len(kinds))])[order]),
-            "duration_us": lengths(start, np.concatenate([task["endNs"][rows], ops["endNs"]]))[order],
+            "task_type": category(
+                [*kinds, "COMMUNICATION"], np.concatenate([which, np.full(more, len(kinds))])[order]
+            ),
+            "duration_us": lengths(start, np.concatenate([task["endNs"][rows], ops["endNs"]]))[
+                order
+            ],
             "block_num": ids(of_info("blockNum", "blockDim")),
             "mix_block_num": ids(of_info("mixBlockNum", "mixBlockDim")),
             "hf32_eligible": strings.category(of_info("hf32Eligible")),
@@ -167,19 +233,30 @@ class _Made:
         frame |= self._counters_of(task, row_in_table, count + more)
         self.add("op_summary", frame, {"start_ps": start[order]})
 
-    def _counters_of(self, task: dict[str, Int64s], row_in_table: Int64s, count: int) -> dict[str, Floats]:
+    def _counters_of(
+        self, task: dict[str, Int64s], row_in_table: Int64s, count: int
+    ) -> dict[str, Floats]:
         """The counters of the cores by column, under the names that a header in CSV gives them."""
         found = self.read("TASK_PMU_INFO", "globalTaskId name timestampNs", "value")
         row, lost = row_of(task, found["globalTaskId"], found["timestampNs"])
-        self.note(lost, "values of TASK_PMU_INFO have a task number shared by several tasks and no time; left out.")
+        self.note(
+            lost,
+            "values of TASK_PMU_INFO have a task number shared by several tasks and no time; left out.",
+        )
         at = taken(row_in_table, row)
         used, which = used_of(found["name"])
         mine = np.flatnonzero(at >= 0)
         # By counter, each in the order of the file.
-        mine = mine[np.argsort(which[mine].astype(np.uint16) if len(used) < 1 << 16 else which[mine], kind="stable")]
+        mine = mine[
+            np.argsort(
+                which[mine].astype(np.uint16) if len(used) < 1 << 16 else which[mine], kind="stable"
+            )
+        ]
         bounds = np.searchsorted(which[mine], np.arange(len(used) + 1))
         out: dict[str, Floats] = {}
-        for text, low, high in zip(self.base.strings.texts(used), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        for text, low, high in zip(
+            self.base.strings.texts(used), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
+        ):
             spec = columns("op_summary", [text or "counter"])[0]
             values = out.setdefault(spec.name, np.full(count, np.nan))
             values[at[mine[low:high]]] = found["value"][mine[low:high]] * spec.scale
@@ -190,14 +267,22 @@ class _Made:
         found = self.read("CANN_API", CALLS)
         if not len(found["name"]):
             return
-        frame = pd.DataFrame({"type": found["type"], "name": found["name"], "us": lengths(found["startNs"], found["endNs"])})
+        frame = pd.DataFrame(
+            {
+                "type": found["type"],
+                "name": found["name"],
+                "us": lengths(found["startNs"], found["endNs"]),
+            }
+        )
         groups = frame.groupby(["type", "name"], sort=True)["us"]
         made = groups.agg(["sum", "count", "mean", "min", "max"]).reset_index()
         kinds, which = used_of(made["type"].to_numpy(np.int64))
         self.add(
             "api_statistic",
             {
-                "level": category([self.base.levels.get(kind, str(kind)) for kind in kinds.tolist()], which),
+                "level": category(
+                    [self.base.levels.get(kind, str(kind)) for kind in kinds.tolist()], which
+                ),
                 "api_name": self.base.strings.category(made["name"].to_numpy(np.int64)),
                 "time_us": made["sum"].to_numpy(np.float64),
                 "count": ids(made["count"].to_numpy(np.int64)),
@@ -216,9 +301,15 @@ class _Made:
         blocks = "allocationTotalAllocated allocationTotalReserved allocationTotalActive "
         blocks += "releaseTotalAllocated releaseTotalReserved releaseTotalActive"
         got = self.read(
-            "OP_MEMORY", "name allocationTime releaseTime activeReleaseTime streamPtr deviceId", f"size duration activeDuration {blocks}"
+            "OP_MEMORY",
+            "name allocationTime releaseTime activeReleaseTime streamPtr deviceId",
+            f"size duration activeDuration {blocks}",
         )
-        record = self.read("MEMORY_RECORD", "component timestamp streamPtr deviceId", "totalAllocated totalReserved totalActive")
+        record = self.read(
+            "MEMORY_RECORD",
+            "component timestamp streamPtr deviceId",
+            "totalAllocated totalReserved totalActive",
+        )
         if not len(got["name"]) and not len(record["component"]):
             self._graph_memory()
         self.add(
@@ -228,11 +319,19 @@ class _Made:
                 "size_bytes": got["size"],
                 "duration_us": got["duration"] / 1000,
                 "active_duration_us": got["activeDuration"] / 1000,
-                **{f"{when}_{what}_bytes": got[f"{when}Total{what.title()}"] for when in ("allocation", "release") for what in _HELD},
+                **{
+                    f"{when}_{what}_bytes": got[f"{when}Total{what.title()}"]
+                    for when in ("allocation", "release")
+                    for what in _HELD
+                },
                 "stream_ptr": _plain(got["streamPtr"]),
                 "device_type": _npus(got["deviceId"]),
             },
-            {"allocation_ps": got["allocationTime"], "release_ps": got["releaseTime"], "active_release_ps": got["activeReleaseTime"]},
+            {
+                "allocation_ps": got["allocationTime"],
+                "release_ps": got["releaseTime"],
+                "active_release_ps": got["activeReleaseTime"],
+            },
         )
         self.add(
             "memory_record",
@@ -272,7 +371,11 @@ class _Made:
     def _graph_memory(self) -> None:
         """Allocations and releases of operators of graphs (GE), which msprof writes one by one: each with its release."""
         strings = self.base.strings
-        got = self.read("NPU_OP_MEM", "operatorName addr type timestampNs component deviceId", "size totalAllocate totalReserve")
+        got = self.read(
+            "NPU_OP_MEM",
+            "operatorName addr type timestampNs component deviceId",
+            "size totalAllocate totalReserve",
+        )
         if not len(got["addr"]):
             return
         used, which = used_of(got["type"])
@@ -322,21 +425,48 @@ class _Made:
     def analysed(self) -> None:
         """`step_trace_time` (µs), `communication` (µs, ms), `communication_bandwidth` and `communication_matrix` (MB, ms, GB/s)."""
         steps = self.read("StepTraceTime", "deviceId step", " ".join(_STEP_PARTS))
-        frame: dict[str, Any] = {"device_id": ids(steps["deviceId"])} if "deviceId" in self.base.columns("StepTraceTime") else {}
-        self.add("step_trace_time", frame | {"step": ids(steps["step"])} | {f"{part}_us": steps[part] for part in _STEP_PARTS})
+        frame: dict[str, Any] = (
+            {"device_id": ids(steps["deviceId"])}
+            if "deviceId" in self.base.columns("StepTraceTime")
+            else {}
+        )
+        self.add(
+            "step_trace_time",
+            frame
+            | {"step": ids(steps["step"])}
+            | {f"{part}_us": steps[part] for part in _STEP_PARTS},
+        )
         head = "hccl_op_name group_name step type"
         timed = _ops_only(
-            self.read("CommAnalyzerTime", "", "start_timestamp elapse_time transit_time wait_time synchronization_time idle_time", head)
+            self.read(
+                "CommAnalyzerTime",
+                "",
+                "start_timestamp elapse_time transit_time wait_time synchronization_time idle_time",
+                head,
+            )
         )
         parts = ("elapse", "transit", "wait", "synchronization", "idle")
-        begin = np.where(np.isfinite(timed["start_timestamp"]) & (timed["start_timestamp"] > 0), timed["start_timestamp"], 0)
+        begin = np.where(
+            np.isfinite(timed["start_timestamp"]) & (timed["start_timestamp"] > 0),
+            timed["start_timestamp"],
+            0,
+        )
         self.add(
             "communication",
             _heads(timed) | {f"{part}_ms": timed[f"{part}_time"] for part in parts},
-            {"start_ps": np.where((begin > 0) & (begin < 2**52), np.rint(np.minimum(begin, 2**52) * 1000), NONE).astype(np.int64)},
+            {
+                "start_ps": np.where(
+                    (begin > 0) & (begin < 2**52), np.rint(np.minimum(begin, 2**52) * 1000), NONE
+                ).astype(np.int64)
+            },
         )
         sent = _ops_only(
-            self.read("CommAnalyzerBandwidth", "", "transit_size transit_time bandwidth large_packet_ratio", f"{head} transport_type")
+            self.read(
+                "CommAnalyzerBandwidth",
+                "",
+                "transit_size transit_time bandwidth large_packet_ratio",
+                f"{head} transport_type",
+            )
         )
         moved = pd.DataFrame(
             {
@@ -351,7 +481,12 @@ class _Made:
         # One row a size of packets; all but the sizes is stated in each.
         self.add("communication_bandwidth", dict(moved.drop_duplicates(ignore_index=True)))
         links = _ops_only(
-            self.read("CommAnalyzerMatrix", "src_rank dst_rank", "transit_size transit_time bandwidth", f"{head} transport_type op_name")
+            self.read(
+                "CommAnalyzerMatrix",
+                "src_rank dst_rank",
+                "transit_size transit_time bandwidth",
+                f"{head} transport_type op_name",
+            )
         )
         self.add(
             "communication_matrix",
@@ -385,18 +520,29 @@ class _Made:
         left = []
         for table in self.base.tables:
             names_ = self.base.columns(table)
-            if table in self.used | EVENTS | _FACTS or table.startswith("ENUM_") or "timestampNs" in names_:
+            if (
+                table in self.used | EVENTS | _FACTS
+                or table.startswith("ENUM_")
+                or "timestampNs" in names_
+            ):
                 continue
             self.add(table, self.base.raw(table))
             left.append(printable(table))
         if left:
-            self.notes.append(Note("info", f"{printable(self.base.name)}: not documented, shown raw: {', '.join(left)}."))
+            self.notes.append(
+                Note(
+                    "info",
+                    f"{printable(self.base.name)}: not documented, shown raw: {', '.join(left)}.",
+                )
+            )
 
 
 _HELD = ("allocated", "reserved", "active")
 
 
-def tables(base: Database, host: int, rank: int | None) -> tuple[dict[str, list[Table]], list[Note]]:
+def tables(
+    base: Database, host: int, rank: int | None
+) -> tuple[dict[str, list[Table]], list[Note]]:
     """The tables of a database by kind, and lines for the receipt.
 
     Parameters
@@ -407,7 +553,13 @@ def tables(base: Database, host: int, rank: int | None) -> tuple[dict[str, list[
     rank : int, optional
     """
     made = _Made(base, host, rank)
-    steps: tuple[Callable[[], None], ...] = (made.tasks, made.calls, made.memory, made.analysed, made.others)
+    steps: tuple[Callable[[], None], ...] = (
+        made.tasks,
+        made.calls,
+        made.memory,
+        made.analysed,
+        made.others,
+    )
     for step in steps:
         step()
     return made.out, made.notes
@@ -431,7 +583,13 @@ def _sound(name: str, column: Any) -> Any:
     """A column without the numbers that nothing can be: as those of text they are unknown."""
     if not isinstance(column, np.ndarray) or column.dtype.kind != "f":
         return column
-    most = LONGEST_US if name.endswith(("_us", "_ms")) else MOST_BYTES if name.endswith("_bytes") else np.inf
+    most = (
+        LONGEST_US
+        if name.endswith(("_us", "_ms"))
+        else MOST_BYTES
+        if name.endswith("_bytes")
+        else np.inf
+    )
     return np.where(np.isfinite(column) & (np.abs(column) <= most), column, np.nan)
 
 

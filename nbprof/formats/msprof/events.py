@@ -30,12 +30,22 @@ class _New:
         self.wanted: list[tuple[Table, npt.NDArray[np.bool_]]] = []
 
     def lane(self, host: str, process: str, thread: str, labels: str) -> int:
-        return self.lanes.setdefault((host, process, thread, labels), len(self.trace.lanes) + len(self.lanes))
+        return self.lanes.setdefault(
+            (host, process, thread, labels), len(self.trace.lanes) + len(self.lanes)
+        )
 
     def code(self, name: str) -> int:
         return self.names.setdefault(name, len(self.names))
 
-    def add(self, table: Table, rows: npt.NDArray[np.bool_], lane: Int64s, name: Int64s, start: Int64s, duration: Int64s) -> None:
+    def add(
+        self,
+        table: Table,
+        rows: npt.NDArray[np.bool_],
+        lane: Int64s,
+        name: Int64s,
+        start: Int64s,
+        duration: Int64s,
+    ) -> None:
         """Events of the marked rows of a table, which learns their numbers in the end."""
         if not rows.any():
             return
@@ -46,7 +56,9 @@ class _New:
         if not self.parts:
             return
         trace = self.trace
-        lane, name, start, duration = (np.concatenate([part[i] for part in self.parts]) for i in range(4))
+        lane, name, start, duration = (
+            np.concatenate([part[i] for part in self.parts]) for i in range(4)
+        )
         order = sort_events(lane.astype(np.int32), start, duration)
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order)) + len(trace.events)
@@ -65,14 +77,22 @@ class _New:
         )
         same = trace.display is trace.names
         trace.names = np.array([*self.names, ""], object)[:-1]
-        trace.display = trace.names if same or len(trace.display) != len(trace.names) else trace.display
+        trace.display = (
+            trace.names if same or len(trace.display) != len(trace.names) else trace.display
+        )
         counts = np.bincount(lane, minlength=len(trace.lanes) + len(self.lanes))
         rows_ = [
-            {**lane_row(i, host, process, thread, process, thread, labels), "line_id": i, "events": int(counts[i])}
+            {
+                **lane_row(i, host, process, thread, process, thread, labels),
+                "line_id": i,
+                "events": int(counts[i]),
+            }
             for (host, process, thread, labels), i in self.lanes.items()
         ]
         more = pd.DataFrame(rows_)
-        trace.lanes = more if not len(trace.lanes) else pd.concat([trace.lanes, more], ignore_index=True)
+        trace.lanes = (
+            more if not len(trace.lanes) else pd.concat([trace.lanes, more], ignore_index=True)
+        )
 
 
 def add(trace: Trace, tables: dict[str, list[Table]]) -> None:
@@ -81,7 +101,9 @@ def add(trace: Trace, tables: dict[str, list[Table]]) -> None:
     work = _work(trace)
     for table in tables.get("op_summary", []):
         _link(trace, new, work, table, "op_name", "task_type")
-    done = {table.host for table in tables.get("op_summary", []) if len(table)} | set(work["host"].unique().tolist())
+    done = {table.host for table in tables.get("op_summary", []) if len(table)} | set(
+        work["host"].unique().tolist()
+    )
     for table in tables.get("task_time", []):
         # What kernels are is better told by the other table; this one has what is none as well.
         if table.host not in done:
@@ -97,16 +119,30 @@ def _work(trace: Trace) -> pd.DataFrame:
     """The events of the devices: `host name start event`."""
     events, lanes = trace.events, trace.lanes
     if not len(events):
-        return pd.DataFrame({"host": np.zeros(0, np.int64), "name": [], "start": np.zeros(0, np.int64), "event": np.zeros(0, np.int64)})
+        return pd.DataFrame(
+            {
+                "host": np.zeros(0, np.int64),
+                "name": [],
+                "start": np.zeros(0, np.int64),
+                "event": np.zeros(0, np.int64),
+            }
+        )
     on = lanes["process"].astype(str).str.fullmatch(_WORK).to_numpy(np.bool_)
     host = lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
     rows = np.flatnonzero(on[events.lane])
     return pd.DataFrame(
-        {"host": host[events.lane[rows]], "name": events.name[rows].astype(np.int64), "start": events.start[rows], "event": rows}
+        {
+            "host": host[events.lane[rows]],
+            "name": events.name[rows].astype(np.int64),
+            "start": events.start[rows],
+            "event": rows,
+        }
     )
 
 
-def _link(trace: Trace, new: _New | None, work: pd.DataFrame, table: Table, name: str, kind: str) -> None:
+def _link(
+    trace: Trace, new: _New | None, work: pd.DataFrame, table: Table, name: str, kind: str
+) -> None:
     frame = table.frame
     frame["event"] = np.full(len(frame), -1, np.int64)
     if not len(frame) or "start_ps" not in frame or name not in frame:
@@ -124,9 +160,13 @@ def _link(trace: Trace, new: _New | None, work: pd.DataFrame, table: Table, name
     mine = work[work["host"] == table.host]
     rows = np.flatnonzero(known & (code >= 0))
     if len(mine) and len(rows):
-        left = pd.DataFrame({"name": code[rows], "start": start[rows], "row": rows}).sort_values("start", kind="stable")
+        left = pd.DataFrame({"name": code[rows], "start": start[rows], "row": rows}).sort_values(
+            "start", kind="stable"
+        )
         right = mine[["name", "start", "event"]].sort_values("start", kind="stable")
-        near = pd.merge_asof(left, right, on="start", by="name", direction="nearest", tolerance=_NEAR_PS)
+        near = pd.merge_asof(
+            left, right, on="start", by="name", direction="nearest", tolerance=_NEAR_PS
+        )
         found = near.dropna(subset=["event"])
         # An event is one row's.
         found = found.drop_duplicates("event")
@@ -138,23 +178,47 @@ def _link(trace: Trace, new: _New | None, work: pd.DataFrame, table: Table, name
     _make(trace, new, table, lost, name, kind, start)
 
 
-def _make(trace: Trace, new: _New, table: Table, lost: npt.NDArray[np.bool_], name: str, kind: str, start: Int64s) -> None:
+def _make(
+    trace: Trace,
+    new: _New,
+    table: Table,
+    lost: npt.NDArray[np.bool_],
+    name: str,
+    kind: str,
+    start: Int64s,
+) -> None:
     frame = table.frame
     host = trace.hosts[table.host]
     category = frame[name].array
     other = frame[kind].array if kind in frame else category
-    names = np.array([new.code(str(text)) for text in category.categories] + [new.code("task")], np.int64)
-    kinds = np.array([new.code(str(text)) for text in other.categories] + [new.code("task")], np.int64)
+    names = np.array(
+        [new.code(str(text)) for text in category.categories] + [new.code("task")], np.int64
+    )
+    kinds = np.array(
+        [new.code(str(text)) for text in other.categories] + [new.code("task")], np.int64
+    )
     code = np.where(category.codes >= 0, names[category.codes], kinds[other.codes])[lost]
     unknown = pd.Series(pd.array([pd.NA] * len(frame), dtype="Int64"))
     stream = frame.get("stream_id", unknown).fillna(-1).to_numpy(np.int64)[lost]
     device = frame.get("device_id", unknown).fillna(0).to_numpy(np.int64)[lost]
     # Communication runs on streams that the table does not name; at the lowest level it names none at all.
-    shared = np.array([_SHARED.fullmatch(str(text)) is not None for text in other.categories] + [False], np.bool_)[other.codes][lost]
+    shared = np.array(
+        [_SHARED.fullmatch(str(text)) is not None for text in other.categories] + [False], np.bool_
+    )[other.codes][lost]
     triples, which = np.unique(np.stack([device, stream, shared]), axis=1, return_inverse=True)
-    lanes = np.array([new.lane(host, *_lane(s, at_once=bool(c)), f"NPU {d}") for d, s, c in triples.T.tolist()], np.int64)
+    lanes = np.array(
+        [new.lane(host, *_lane(s, at_once=bool(c)), f"NPU {d}") for d, s, c in triples.T.tolist()],
+        np.int64,
+    )
     length = frame["duration_us"].to_numpy(np.float64)[lost]
-    new.add(table, lost, lanes[which.ravel()], code, start[lost], np.rint(np.nan_to_num(np.maximum(length, 0)) * 1e6).astype(np.int64))
+    new.add(
+        table,
+        lost,
+        lanes[which.ravel()],
+        code,
+        start[lost],
+        np.rint(np.nan_to_num(np.maximum(length, 0)) * 1e6).astype(np.int64),
+    )
 
 
 def _lane(stream: int, *, at_once: bool) -> tuple[str, str]:
@@ -173,11 +237,31 @@ def _iterations(trace: Trace, new: _New, table: Table) -> None:
     begin, end = spans(frame)
     good = (end > begin) & frame["iteration_id"].notna().to_numpy(np.bool_)
     host = trace.hosts[table.host]
-    model = (frame["model_id"] if "model_id" in frame else pd.Series(pd.array([pd.NA] * len(frame), dtype="Int64"))).fillna(-1)
-    device = (frame["device_id"] if "device_id" in frame else pd.Series(pd.array([0] * len(frame), dtype="Int64"))).fillna(0)
+    model = (
+        frame["model_id"]
+        if "model_id" in frame
+        else pd.Series(pd.array([pd.NA] * len(frame), dtype="Int64"))
+    ).fillna(-1)
+    device = (
+        frame["device_id"]
+        if "device_id" in frame
+        else pd.Series(pd.array([0] * len(frame), dtype="Int64"))
+    ).fillna(0)
     name, lane = [], []
-    triples = zip(frame["iteration_id"][good].tolist(), model[good].tolist(), device[good].tolist(), strict=True)
+    triples = zip(
+        frame["iteration_id"][good].tolist(),
+        model[good].tolist(),
+        device[good].tolist(),
+        strict=True,
+    )
     for ident, m, d in triples:
         name.append(new.code(f"Iteration {ident}"))
         lane.append(new.lane(host, STEPS, f"Model {m}" if m >= 0 else STEPS, f"NPU {d}"))
-    new.add(table, good, np.array(lane, np.int64), np.array(name, np.int64), begin[good], (end - begin)[good])
+    new.add(
+        table,
+        good,
+        np.array(lane, np.int64),
+        np.array(name, np.int64),
+        begin[good],
+        (end - begin)[good],
+    )

@@ -14,7 +14,9 @@ TOOL = "msprof"
 _LAST = 300
 
 
-def exported(find: Callable[[], RunFiles], progress: Callable[[str], None] | None = None) -> RunFiles:
+def exported(
+    find: Callable[[], RunFiles], progress: Callable[[str], None] | None = None
+) -> RunFiles:
     """What `find` finds; where that is raw recordings alone, what it finds once the tool, if it is on the PATH, has exported them.
 
     Raises
@@ -52,10 +54,22 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> bo
             progress(f"{TOOL} exports {printable(Path(folder).name)}")
         command = [tool, "--export=on", f"--output={folder}"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, check=False)  # noqa: S603
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )  # noqa: S603
         except OSError as failed:
-            raise ReadError(f"{TOOL} could not be started: {failed.strerror}. {error.reason}", path=error.path) from None
+            raise ReadError(
+                f"{TOOL} could not be started: {failed.strerror}. {error.reason}", path=error.path
+            ) from None
         if done.returncode:
             said = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
-            raise ReadError(f"{' '.join(command[1:])} of {TOOL} failed with code {done.returncode}: {said}", path=folder)
+            raise ReadError(
+                f"{' '.join(command[1:])} of {TOOL} failed with code {done.returncode}: {said}",
+                path=folder,
+            )
     return True

@@ -15,14 +15,30 @@ from nbprof.formats.names import SUFFIXES
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import PYTORCH, UNKNOWN
 
-_HEADER = re.compile(r"task[ _]id|op[ _]name|op type|device[_ ]id|kernel name|model name|total time\(us\)|hbm|aicore", re.IGNORECASE)
-_TIMELINE = re.compile(rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task Type"')
+_HEADER = re.compile(
+    r"task[ _]id|op[ _]name|op type|device[_ ]id|kernel name|model name|total time\(us\)|hbm|aicore",
+    re.IGNORECASE,
+)
+_TIMELINE = re.compile(
+    rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task Type"'
+)
 MARKS = {
-    *("STRING_IDS", "SESSION_TIME_INFO", "CANN_API", "COMPUTE_TASK_INFO", "COMMUNICATION_OP", "PYTORCH_API", "MEMORY_RECORD", "OP_MEMORY"),
+    *(
+        "STRING_IDS",
+        "SESSION_TIME_INFO",
+        "CANN_API",
+        "COMPUTE_TASK_INFO",
+        "COMMUNICATION_OP",
+        "PYTORCH_API",
+        "MEMORY_RECORD",
+        "OP_MEMORY",
+    ),
     *("CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix", "StepTraceTime"),
 }
 """Tables that tell whose a database is, whatever its name."""
-_FOUND = re.compile(rb'"Communication (Time|Bandwidth) Info"|"Transit Size\(MB\)"|"Rule (Type|Suggestion)"')
+_FOUND = re.compile(
+    rb'"Communication (Time|Bandwidth) Info"|"Transit Size\(MB\)"|"Rule (Type|Suggestion)"'
+)
 
 
 def sniff(head: Head) -> Kind | None:
@@ -34,7 +50,9 @@ def sniff(head: Head) -> Kind | None:
         from nbprof.core.sqlite import tables_named
 
         if how := cache_of(head.name):
-            return Kind("", "a database of MindStudio Insight (SQLite)", f"nbprof does not read it. {how}")
+            return Kind(
+                "", "a database of MindStudio Insight (SQLite)", f"nbprof does not read it. {how}"
+            )
         ours = use_of(head.name) == "database" or not MARKS.isdisjoint(tables_named(head.data))
         return Kind(NAME, "a database of Ascend's profilers (SQLite)") if ours else None
     if head.json or not is_text(head.data[:4096]):
@@ -58,7 +76,11 @@ def _by_name(head: Head) -> Kind | None:
     trace = kind is not None and kind.format != ""
     if use == "partial" and kind is not None and trace and _TIMELINE.search(head.data):
         return replace(kind, format=NAME)
-    return Kind(NAME, "the findings of Ascend's tools") if use == "analysed" and not trace and _FOUND.search(head.data) else None
+    return (
+        Kind(NAME, "the findings of Ascend's tools")
+        if use == "analysed" and not trace and _FOUND.search(head.data)
+        else None
+    )
 
 
 def _framework(path: Path) -> Framework:

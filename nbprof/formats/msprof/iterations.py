@@ -19,12 +19,17 @@ def spans(frame: pd.DataFrame) -> tuple[Int64s, Int64s]:
     end = frame["iteration_end_ps"].fillna(-1).to_numpy(np.int64)
     own = end.copy()
     if "iteration_us" in frame:
-        own = end - np.rint(np.nan_to_num(frame["iteration_us"].to_numpy(np.float64)) * 1e6).astype(np.int64)
+        own = end - np.rint(np.nan_to_num(frame["iteration_us"].to_numpy(np.float64)) * 1e6).astype(
+            np.int64
+        )
     for column in ("fp_start_ps", "iteration_start_ps"):
         if column in frame:
             stated = frame[column].fillna(-1).to_numpy(np.int64)
             own = np.where(stated >= 0, stated, own)
-    keys = [frame[c].fillna(-1).to_numpy(np.int64) if c in frame else np.zeros(len(frame), np.int64) for c in ("model_id", "device_id")]
+    keys = [
+        frame[c].fillna(-1).to_numpy(np.int64) if c in frame else np.zeros(len(frame), np.int64)
+        for c in ("model_id", "device_id")
+    ]
     order = np.lexsort((end, *keys))
     same = np.ones(len(frame), np.bool_)
     for key in keys:

@@ -65,12 +65,26 @@ class Recording:
     @property
     def devices(self) -> list[int]:
         """The devices that its facts or folders name."""
-        found = {int(d["id"]) for f in self.facts for d in _list(f.get("DeviceInfo")) if _is_number(d.get("id"))}
-        found |= {int(m[1]) for p in self.files for part in p.label.split("/")[:-1] if (m := _DEVICE.match(part))}
+        found = {
+            int(d["id"])
+            for f in self.facts
+            for d in _list(f.get("DeviceInfo"))
+            if _is_number(d.get("id"))
+        }
+        found |= {
+            int(m[1])
+            for p in self.files
+            for part in p.label.split("/")[:-1]
+            if (m := _DEVICE.match(part))
+        }
         return sorted(found)
 
 
-def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
+def read(
+    files: Sequence[SourceFile],
+    progress: Callable[[str], None] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+) -> Trace:
     """The trace of one run, which may be several recordings, one a process.
 
     Parameters
@@ -95,7 +109,9 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         device = one.devices[0] if len(one.devices) == 1 else None
         csv = [p for p in one.files if use_of(p.name) == "table"]
         mine, notes = msprof_tables.tables(csv, number, one.rank, device, progress)
-        more, further = msprof_analysed.tables([p for p in one.files if use_of(p.name) == "analysed"], number, one.rank)
+        more, further = msprof_analysed.tables(
+            [p for p in one.files if use_of(p.name) == "analysed"], number, one.rank
+        )
         kept = _databases(builder, one, number, {**mine, **more}, receipt, progress)
         for kind, items in (*mine.items(), *more.items(), *kept.items()):
             for table in items:
@@ -107,24 +123,42 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         for note in (*notes, *further):
             (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
     if not builder.files and not tables:
-        empty = not any(len(file.head(1)) for file in files if use_of(file.name) not in ("facts", ""))
-        why = "all of its tables are empty: the export was stopped; run msprof --export=on again." if empty else ""
+        empty = not any(
+            len(file.head(1)) for file in files if use_of(file.name) not in ("facts", "")
+        )
+        why = (
+            "all of its tables are empty: the export was stopped; run msprof --export=on again."
+            if empty
+            else ""
+        )
         why = why or next((note.text for note in receipt.notes if note.level == "warning"), "")
-        raise ReadError(why or "none of its files is a table or a timeline of Ascend's profilers.", path=files[0].label)
+        raise ReadError(
+            why or "none of its files is a table or a timeline of Ascend's profilers.",
+            path=files[0].label,
+        )
     trace = assemble(builder) if builder.files else build.Builder(receipt).trace()
     trace.hosts = [one.name for one in found]
     # Those of the timelines alone, which are fewer or in another order.
     trace.late_ps = []
-    trace.metadata["ascend"] = [{"path": one.name, "rank": one.rank, "devices": one.devices, "facts": one.facts} for one in found]
+    trace.metadata["ascend"] = [
+        {"path": one.name, "rank": one.rank, "devices": one.devices, "facts": one.facts}
+        for one in found
+    ]
     _one_clock(trace, tables, timelines=bool(builder.files))
     _steps(found, trace, tables, receipt)
     msprof_events.add(trace, tables)
     for items in tables.values():
         for table in items:
             for doubt in table.doubts:
-                receipt.warn(f"{printable(table.source)}: {doubt}" if not doubt.startswith(table.source) else doubt)
+                receipt.warn(
+                    f"{printable(table.source)}: {doubt}"
+                    if not doubt.startswith(table.source)
+                    else doubt
+                )
     if tables:
-        rows = ", ".join(f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items()))
+        rows = ", ".join(
+            f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items())
+        )
         receipt.info(f"Rows of tables that p.ascend.table returns unchanged: {rows}.")
     trace.tables = tables
     receipt.events = len(trace.events)
@@ -145,7 +179,9 @@ def _recordings(files: Sequence[SourceFile], receipt: Receipt) -> list[Recording
     out = []
     for one in found.values():
         # The databases of several ranks may have been put into one folder.
-        ranked = [p for p in one.files if use_of(p.name) == "database" and rank_of(p.name) is not None]
+        ranked = [
+            p for p in one.files if use_of(p.name) == "database" and rank_of(p.name) is not None
+        ]
         apart = ranked[1:] if len({rank_of(p.name) for p in ranked}) == len(ranked) else []
         one.files = [p for p in one.files if p not in apart]
         out += [one, *(Recording(one.path, [p]) for p in apart)]
@@ -164,7 +200,9 @@ def _facts(one: Recording, receipt: Receipt) -> None:
         try:
             stated = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
-            receipt.info(f"{printable(file.name)} could not be read: its information about the machine is missing.")
+            receipt.info(
+                f"{printable(file.name)} could not be read: its information about the machine is missing."
+            )
             continue
         if not isinstance(stated, dict):
             continue
@@ -194,14 +232,22 @@ def _named(found: list[Recording], receipt: Receipt) -> None:
             elif device is not None and devices.count(device) == 1:
                 names[i] = f"NPU {device}"
         for rank in sorted({r for r in ranks if r is not None and ranks.count(r) > 1}):
-            receipt.warn(f"{ranks.count(rank)} recordings are of rank {rank}. Each is shown as a separate host.")
+            receipt.warn(
+                f"{ranks.count(rank)} recordings are of rank {rank}. Each is shown as a separate host."
+            )
     for i, name in enumerate(names):
         while name in names[:i]:
             name += "'"
         names[i] = found[i].name = name
 
 
-def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Callable[[str], None] | None, limit_bytes: int) -> None:
+def _timelines(
+    builder: Builder,
+    one: Recording,
+    receipt: Receipt,
+    progress: Callable[[str], None] | None,
+    limit_bytes: int,
+) -> None:
     """Adds the timelines of a recording: one after the other those of a folder, which are slices or iterations of the same lanes."""
     folders: dict[str, list[SourceFile]] = {}
     for file in one.files:
@@ -211,8 +257,14 @@ def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Cal
     for folder, files in folders.items():
         whole = [p for p in files if use_of(p.name) == "timeline"]
         # The marks of iterations are a table of their own; where they are all there is, they are the timeline too.
-        alone = files if all(use_of(p.name) in ("partial", "facts", "database") for p in one.files) else []
-        kept, notes = msprof_tables.newest(whole or [p for p in files if not p.name.startswith("step_trace")] or alone)
+        alone = (
+            files
+            if all(use_of(p.name) in ("partial", "facts", "database") for p in one.files)
+            else []
+        )
+        kept, notes = msprof_tables.newest(
+            whole or [p for p in files if not p.name.startswith("step_trace")] or alone
+        )
         for text in notes:
             receipt.info(text)
         parts = []
@@ -220,7 +272,9 @@ def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Cal
             if progress:
                 progress(f"reading {file.name}")
             if file.size == 0:
-                receipt.warn(f"{printable(file.name)} is empty: its export was interrupted or had nothing to write.")
+                receipt.warn(
+                    f"{printable(file.name)} is empty: its export was interrupted or had nothing to write."
+                )
                 continue
             parts += _walked(file, receipt, limit_bytes)
         if not sum(len(part) for part in parts):
@@ -230,7 +284,8 @@ def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Cal
             builder.files[-1].first += one.shift_ns
         place = _DEVICE.search(folder.rpartition("/")[0])
         builder.files[-1].names.labels = {
-            pid: f"NPU {place[1]}" if label == "NPU" and place else label for pid, label in builder.files[-1].names.labels.items()
+            pid: f"NPU {place[1]}" if label == "NPU" and place else label
+            for pid, label in builder.files[-1].names.labels.items()
         }
 
 
@@ -254,7 +309,9 @@ def _databases(
             receipt.warn(f"{name} is empty: its export was stopped.")
             continue
         if drawn and ("op_summary" in known or "task_time" in known) and _WHOLE.match(file.name):
-            receipt.info(f"{name} was not read: the tables and timeline next to it contain the same data.")
+            receipt.info(
+                f"{name} was not read: the tables and timeline next to it contain the same data."
+            )
             continue
         if progress:
             progress(f"reading {file.name}")
@@ -269,12 +326,20 @@ def _databases(
         events = not drawn and database_events.add(base, builder, one.name)
         drawn |= events
         _told(receipt, name, base, found, {**known, **out}, events=events)
-        out |= {kind: items for kind, items in found.items() if kind not in known and kind not in out}
+        out |= {
+            kind: items for kind, items in found.items() if kind not in known and kind not in out
+        }
     return out
 
 
 def _told(
-    receipt: Receipt, name: str, base: Database, found: Mapping[str, list[Table]], known: Mapping[str, list[Table]], *, events: bool
+    receipt: Receipt,
+    name: str,
+    base: Database,
+    found: Mapping[str, list[Table]],
+    known: Mapping[str, list[Table]],
+    *,
+    events: bool,
 ) -> None:
     mine = set(found) - set(known)
     for table, reason in base.damaged.items():
@@ -282,12 +347,16 @@ def _told(
     parts = (["the timeline"] if events else []) + sorted(map(printable, mine))
     beside = sorted(set(found) - mine)
     if events and "step_trace" not in known and not {"PYTORCH_API", "STEP_TIME"} & set(base.tables):
-        receipt.info(f"{name} has no iterations: for steps of a graph export the tables as well, msprof --export=on --type=text.")
+        receipt.info(
+            f"{name} has no iterations: for steps of a graph export the tables as well, msprof --export=on --type=text."
+        )
     if parts:
         rest = f"; {', '.join(beside)}: from the other files of the recording" if beside else ""
         receipt.info(f"Read from {name}: {', '.join(parts)}{rest}.")
     elif not beside:
-        receipt.warn(f"{name} has no rows that nbprof reads: its export was interrupted or had nothing to write.")
+        receipt.warn(
+            f"{name} has no rows that nbprof reads: its export was interrupted or had nothing to write."
+        )
 
 
 def _walked(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
@@ -307,25 +376,44 @@ def _walked(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
 
 def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool) -> None:
     """Lets the moments of all tables count from the begin of the trace."""
-    firsts = [first for items in tables.values() for table in items if (first := table.first_ns) is not None]
+    firsts = [
+        first
+        for items in tables.values()
+        for table in items
+        if (first := table.first_ns) is not None
+    ]
     if not timelines or not len(trace.events):
         trace.epoch_ns = min(firsts, default=0)
     for items in tables.values():
         for table in items:
             if not msprof_tables.rebase(table, trace.epoch_ns):
-                table.doubts.append("its clock is months away from the timeline's; its times are relative to its own start.")
+                table.doubts.append(
+                    "its clock is months away from the timeline's; its times are relative to its own start."
+                )
                 first = table.first_ns or 0
                 msprof_tables.rebase(table, first)
                 table.base_ns = trace.epoch_ns
 
 
-def _steps(found: list[Recording], trace: Trace, tables: dict[str, list[Table]], receipt: Receipt) -> None:
+def _steps(
+    found: list[Recording], trace: Trace, tables: dict[str, list[Table]], receipt: Receipt
+) -> None:
     """Iterations that are told in JSON, of recordings without a table of them."""
     for number, one in enumerate(found):
         if any(len(table) for table in tables.get("step_trace", []) if table.host == number):
             continue
-        files = [p for p in one.files if p.name.startswith("step_trace") and p.name.endswith(".json") and p.size != 0]
-        more = msprof_steps.of_files(files, number, one.rank, one.devices, (trace.epoch_ns, one.shift_ns), receipt) if files else []
+        files = [
+            p
+            for p in one.files
+            if p.name.startswith("step_trace") and p.name.endswith(".json") and p.size != 0
+        ]
+        more = (
+            msprof_steps.of_files(
+                files, number, one.rank, one.devices, (trace.epoch_ns, one.shift_ns), receipt
+            )
+            if files
+            else []
+        )
         more = more or msprof_steps.of_trace(trace, number, one.rank)
         if more:
             tables.setdefault("step_trace", []).extend(more)

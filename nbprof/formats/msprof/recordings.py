@@ -25,16 +25,24 @@ NAME = "msprof"
 _MOST_ENTRIES = 200_000
 _MSPROF = "Ascend's profiler (msprof)"
 _RECORDING = re.compile(r"PROF_\d+.*|.*_ascend_(pt|ms)")
-_OUTPUT = re.compile(r"ASCEND_PROFILER_OUTPUT|mindstudio_profiler_output|analyze|summary|timeline|device_\d+|host")
-_FOLDER = re.compile(r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)")
+_OUTPUT = re.compile(
+    r"ASCEND_PROFILER_OUTPUT|mindstudio_profiler_output|analyze|summary|timeline|device_\d+|host"
+)
+_FOLDER = re.compile(
+    r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)"
+)
 # What is left where the folder of an older recording was renamed, or its content was packed.
 _OLDER = re.compile(r"(.*/)?device_\d{1,4}/(summary|timeline)")
-_TABLE = re.compile(r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json")
+_TABLE = re.compile(
+    r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json"
+)
 # What the tools keep for themselves, in files without number.
 _INNER = {"data", "sqlite", "FRAMEWORK", "logs", "mindstudio_profiler_log", "log"}
 _TIMELINE = re.compile(r"(msprof|trace_view|msprof_tx)(_slice)?(_\d+)*\.json$")
 _PARTIAL = re.compile(r"(task_time|hccl|step_trace|ge|acl|runtime_api)(_slice)?(_\d+)*\.json$")
-_FACTS = re.compile(r"(info\.json(\.\d+)?|start_info(\.\d+)?|profiler_info(_\d+)?\.json|profiler_metadata\.json)$")
+_FACTS = re.compile(
+    r"(info\.json(\.\d+)?|start_info(\.\d+)?|profiler_info(_\d+)?\.json|profiler_metadata\.json)$"
+)
 _ANALYSED = re.compile(r"(communication|communication_matrix)\.json$|prof_rule(_\d+)*\.json$")
 # What torch_npu and MindSpore, msprof, and their tools call theirs; the cache of a viewer is none. Some
 # tools keep them as .dat, with the same bytes.
@@ -83,7 +91,12 @@ def use_of(name: str) -> str:
         return "table"
     if _DATABASE.fullmatch(name):
         return "database"
-    for pattern, use in ((_TIMELINE, "timeline"), (_PARTIAL, "partial"), (_ANALYSED, "analysed"), (_FACTS, "facts")):
+    for pattern, use in (
+        (_TIMELINE, "timeline"),
+        (_PARTIAL, "partial"),
+        (_ANALYSED, "analysed"),
+        (_FACTS, "facts"),
+    ):
         if pattern.match(name):
             return use
     return ""
@@ -142,7 +155,10 @@ class Recording:
     @property
     def shown(self) -> bool:
         """Whether there is anything in it to be shown."""
-        return any(use_of(at.rpartition("/")[2]) in ("table", "timeline", "partial", "database") for at in self.files)
+        return any(
+            use_of(at.rpartition("/")[2]) in ("table", "timeline", "partial", "database")
+            for at in self.files
+        )
 
     @property
     def time(self) -> float | None:
@@ -152,10 +168,18 @@ class Recording:
             return None
         digits = found[1]
         days = int(digits[:4]) * 372 + int(digits[4:6]) * 31 + int(digits[6:8])
-        return days * 86400 + int(digits[8:10]) * 3600 + int(digits[10:12]) * 60 + int(digits[12:14]) + int(digits[14:]) / 1000
+        return (
+            days * 86400
+            + int(digits[8:10]) * 3600
+            + int(digits[10:12]) * 60
+            + int(digits[12:14])
+            + int(digits[14:]) / 1000
+        )
 
 
-def recordings(folder: Path, *, near: bool = False, confinement: Confinement | None = None) -> list[Recording]:
+def recordings(
+    folder: Path, *, near: bool = False, confinement: Confinement | None = None
+) -> list[Recording]:
     """The recordings below a folder; with `near` those right in it alone."""
     found: dict[str, Recording] = {}
     loose: dict[str, list[str]] = {}
@@ -165,7 +189,9 @@ def recordings(folder: Path, *, near: bool = False, confinement: Confinement | N
         at, ours = queue.pop()
         try:
             with scan(folder / at, confinement) as entries:
-                here = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+                here = sorted(
+                    (entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries
+                )
         except OSError:
             continue
         left -= len(here)
@@ -181,7 +207,9 @@ def recordings(folder: Path, *, near: bool = False, confinement: Confinement | N
                 if device := _DEVICE.fullmatch(name):
                     one.devices.add(int(device[1]))
                     one.raw |= ours
-                if not name.startswith(".") and (name not in _INNER if ours else not near or is_folder(below)):
+                if not name.startswith(".") and (
+                    name not in _INNER if ours else not near or is_folder(below)
+                ):
                     queue.append((below, ours))
             elif (ours or bare) and use_of(name):
                 one.files.append(below)
@@ -223,7 +251,9 @@ def listed(files: Iterable[str], devices: Iterable[str], *, inside: bool) -> lis
             loose[folder] = its
         else:
             one.files += its
-            one.devices |= {int(device[1]) for part in folder.split("/") if (device := _DEVICE.fullmatch(part))}
+            one.devices |= {
+                int(device[1]) for part in folder.split("/") if (device := _DEVICE.fullmatch(part))
+            }
     for folder in devices:
         device = _DEVICE.fullmatch(folder.rpartition("/")[2])
         if device and (one := recording(folder)) is not None:
@@ -253,7 +283,11 @@ def _finished(found: dict[str, Recording], loose: dict[str, list[str]]) -> list[
 def _told_once(files: list[str]) -> list[str]:
     """The files of a recording without those that say the same once more: of torch_npu's, those of the PROF_ inside."""
     if any("ASCEND_PROFILER_OUTPUT/" in at for at in files):
-        files = [at for at in files if "/PROF_" not in "/" + at or use_of(at.rpartition("/")[2]) == "facts"]
+        files = [
+            at
+            for at in files
+            if "/PROF_" not in "/" + at or use_of(at.rpartition("/")[2]) == "facts"
+        ]
     by_folder: dict[str, list[str]] = {}
     for at in files:
         by_folder.setdefault(at.rpartition("/")[0], []).append(at)
@@ -262,20 +296,32 @@ def _told_once(files: list[str]) -> list[str]:
         whole = any(use_of(at.rpartition("/")[2]) == "timeline" for at in inside)
         # A timeline has what these have; the marks of iterations are read from where they are whole.
         out += [
-            at for at in inside if not (whole and use_of(name := at.rpartition("/")[2]) == "partial" and not name.startswith("step_trace"))
+            at
+            for at in inside
+            if not (
+                whole
+                and use_of(name := at.rpartition("/")[2]) == "partial"
+                and not name.startswith("step_trace")
+            )
         ]
     return out
 
 
-def runs_in(folder: Path, *, near: bool = False, confinement: Confinement | None = None) -> tuple[list[RunFiles], list[str]]:
+def runs_in(
+    folder: Path, *, near: bool = False, confinement: Confinement | None = None
+) -> tuple[list[RunFiles], list[str]]:
     """The runs of Ascend's profilers below a folder, newest first, and the paths of those that msprof has not exported.
 
     With `near` only those that lie right in it.
     """
-    return _runs(recordings(folder, near=near, confinement=confinement), _Local(folder, confinement))
+    return _runs(
+        recordings(folder, near=near, confinement=confinement), _Local(folder, confinement)
+    )
 
 
-def runs_at(place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]) -> tuple[list[RunFiles], list[str]]:
+def runs_at(
+    place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
+) -> tuple[list[RunFiles], list[str]]:
     """The same of a place that has been walked over: a folder of this machine, an archive, a URL."""
     if isinstance(path := place.below(""), Path):
         return runs_in(path, confinement=getattr(place, "confinement", None))
@@ -307,8 +353,18 @@ class _Local:
     def home(self, at: str) -> tuple[Path | str, str, SourceFile] | None:
         """The folder that nbprof made for a recording, its name, and what it wrote there."""
         parent = self.folder / at
-        found = next((one for one in (parent, parent.absolute().parent) if (one / SIDECAR).is_file()), None)
-        return None if found is None else (found, found.absolute().name, LocalFile(found / SIDECAR, confinement=self.confinement))
+        found = next(
+            (one for one in (parent, parent.absolute().parent) if (one / SIDECAR).is_file()), None
+        )
+        return (
+            None
+            if found is None
+            else (
+                found,
+                found.absolute().name,
+                LocalFile(found / SIDECAR, confinement=self.confinement),
+            )
+        )
 
 
 class _Listed:
@@ -316,7 +372,9 @@ class _Listed:
 
     local = False
 
-    def __init__(self, folder: Place, files: Mapping[str, SourceFile], beside: Mapping[str, SourceFile]) -> None:
+    def __init__(
+        self, folder: Place, files: Mapping[str, SourceFile], beside: Mapping[str, SourceFile]
+    ) -> None:
         self.folder = folder
         self.files = files
         self.beside = beside
@@ -335,7 +393,11 @@ class _Listed:
     def home(self, at: str) -> tuple[Path | str, str, SourceFile] | None:
         for one in dict.fromkeys((at, at.rpartition("/")[0])):
             if one in self.beside:
-                return self.folder.below(one), one.rpartition("/")[2] or self.folder.name, self.beside[one]
+                return (
+                    self.folder.below(one),
+                    one.rpartition("/")[2] or self.folder.name,
+                    self.beside[one],
+                )
         return None
 
 
@@ -361,7 +423,9 @@ def _joins(one: Recording, group: list[Recording]) -> bool:
     if one.rank is not None and first.rank is not None:
         apart = one.rank not in {other.rank for other in group}
     else:
-        apart = bool(one.devices) and all(other.devices and one.devices.isdisjoint(other.devices) for other in group)
+        apart = bool(one.devices) and all(
+            other.devices and one.devices.isdisjoint(other.devices) for other in group
+        )
         # Each process of a job of torch_npu has a folder of its own; they tell the device nowhere in their names.
         apart |= not one.devices and one.name.endswith(("_ascend_pt", "_ascend_ms"))
     if one.time is None or first.time is None:
@@ -370,11 +434,17 @@ def _joins(one: Recording, group: list[Recording]) -> bool:
 
 
 def _run(place: _Local | _Listed, group: list[Recording], raw: list[str]) -> RunFiles:
-    group = sorted(group, key=lambda r: (r.rank if r.rank is not None else min(r.devices, default=0), r.path))
+    group = sorted(
+        group, key=lambda r: (r.rank if r.rank is not None else min(r.devices, default=0), r.path)
+    )
     files = tuple(place.file(at) for one in group for at in one.files)
     at = group[0].path if len(group) == 1 else group[0].path.rpartition("/")[0]
     parent = place.below(at)
-    name = printable(group[0].name or place.name()) if len(group) == 1 else f"{printable(group[0].name)} and {len(group) - 1} more"
+    name = (
+        printable(group[0].name or place.name())
+        if len(group) == 1
+        else f"{printable(group[0].name)} and {len(group) - 1} more"
+    )
     sidecar: SourceFile | None = None
     # What nbprof recorded is called by the folder that it made for the recording.
     if (home := place.home(at)) is not None:
@@ -385,11 +455,23 @@ def _run(place: _Local | _Listed, group: list[Recording], raw: list[str]) -> Run
         for path in raw
         if path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
     )
-    return RunFiles(name, parent, files, max((p.modified for p in files), default=0.0), NAME, warnings=warnings, sidecar=sidecar)
+    return RunFiles(
+        name,
+        parent,
+        files,
+        max((p.modified for p in files), default=0.0),
+        NAME,
+        warnings=warnings,
+        sidecar=sidecar,
+    )
 
 
 def _export(place: _Local | _Listed, path: str) -> str:
-    return _how_to_export(str(place.below(path))) if place.local else _how_to_export(path.rpartition("/")[2], local=False)
+    return (
+        _how_to_export(str(place.below(path)))
+        if place.local
+        else _how_to_export(path.rpartition("/")[2], local=False)
+    )
 
 
 def _how_to_export(path: str, *, local: bool = True) -> str:
@@ -419,11 +501,20 @@ def nothing(place: Place, unread: Sequence[str]) -> ReadError:
     text = f"this is {what} of {_MSPROF}, {names}, not exported yet: "
     if not isinstance(here, Path):
         # The tool of CANN can't look into it.
-        return ReadError(text + _how_to_export(unread[0].rpartition("/")[2] or place.name, local=False), path=place.label)
+        return ReadError(
+            text + _how_to_export(unread[0].rpartition("/")[2] or place.name, local=False),
+            path=place.label,
+        )
     paths = [str(here / path) if path else str(here) for path in unread]
-    return RawError(text + _how_to_export(paths[0]), path=place.label, what=_MSPROF, recordings=paths, tool=NAME)
+    return RawError(
+        text + _how_to_export(paths[0]), path=place.label, what=_MSPROF, recordings=paths, tool=NAME
+    )
 
 
 def cache_of(name: str) -> str:
     """What to load in place of a database that a viewer keeps for itself; '' for other names."""
-    return "Load the folder that MindStudio Insight created it from." if _CACHES.fullmatch(name) else ""
+    return (
+        "Load the folder that MindStudio Insight created it from."
+        if _CACHES.fullmatch(name)
+        else ""
+    )

@@ -21,7 +21,9 @@ from nbprof.core.files import SourceFile, printable
 from nbprof.core.trace import TEXT, Int64s, Receipt, Table, Trace
 from nbprof.formats.msprof.tables import newest
 
-_MARK = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh|Reduce|Data_aug Bound|GetNext)(?: |_)?(\d+)?(?:_(\d+))?\Z")
+_MARK = re.compile(
+    r"(Iteration|FP_BP Time|Iteration Refresh|Reduce|Data_aug Bound|GetNext)(?: |_)?(\d+)?(?:_(\d+))?\Z"
+)
 _MODEL = re.compile(r"Model ID:\s*(\d+)")
 _DEVICE = re.compile(r"device_(\d{1,4})$")
 _MOST_BYTES = 1 << 28
@@ -59,15 +61,29 @@ class _Iteration:
 
 
 def of_files(
-    files: Sequence[SourceFile], host: int, rank: int | None, devices: Sequence[int], clock: tuple[int, int], receipt: Receipt
+    files: Sequence[SourceFile],
+    host: int,
+    rank: int | None,
+    devices: Sequence[int],
+    clock: tuple[int, int],
+    receipt: Receipt,
 ) -> list[Table]:
     """The tables that files `step_trace_*.json` hold. `clock` is the begin of the trace in ns since 1970, and what to add to theirs."""
     by_device: dict[int | None, list[_Mark]] = {}
     for file in newest(files)[0]:
-        found = next((int(m[1]) for part in reversed(file.label.split("/")[:-1]) if (m := _DEVICE.match(part))), None)
+        found = next(
+            (
+                int(m[1])
+                for part in reversed(file.label.split("/")[:-1])
+                if (m := _DEVICE.match(part))
+            ),
+            None,
+        )
         device = devices[0] if found is None and len(devices) == 1 else found
         if (file.size or 0) > _MOST_BYTES:
-            receipt.warn(f"{printable(file.name)} is too large for a list of iterations and was not read.")
+            receipt.warn(
+                f"{printable(file.name)} is too large for a list of iterations and was not read."
+            )
             continue
         try:
             events = json.loads(bytes(file.read().data), parse_float=str)
@@ -77,12 +93,23 @@ def of_files(
         by_device.setdefault(device, []).extend(_marks(events, device))
     out = []
     for device, marks in by_device.items():
-        table = _table(marks, host, rank, device, clock, files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else ""))
+        table = _table(
+            marks,
+            host,
+            rank,
+            device,
+            clock,
+            files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
+        )
         if table is not None:
             out.append(table)
         elif marks:
-            names = printable(files[0].name) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
-            receipt.warn(f"{names}: none of its iterations ends near the timeline; they are unknown.")
+            names = printable(files[0].name) + (
+                f" and {len(files) - 1} more" if len(files) > 1 else ""
+            )
+            receipt.warn(
+                f"{names}: none of its iterations ends near the timeline; they are unknown."
+            )
     return out
 
 
@@ -91,7 +118,11 @@ def _marks(events: object, device: int | None) -> Iterator[_Mark]:
         return
     models: dict[tuple[object, object], int] = {}
     for event in events:
-        if isinstance(event, dict) and event.get("name") == "thread_name" and isinstance(event.get("args"), dict):
+        if (
+            isinstance(event, dict)
+            and event.get("name") == "thread_name"
+            and isinstance(event.get("args"), dict)
+        ):
             found = _MODEL.search(str(event["args"].get("name", "")))
             if found:
                 models[event.get("pid"), event.get("tid")] = int(found[1])
@@ -99,30 +130,51 @@ def _marks(events: object, device: int | None) -> Iterator[_Mark]:
         if isinstance(event, dict) and _MARK.match(name := str(event.get("name", ""))):
             args = event.get("args")
             model = models.get((event.get("pid"), event.get("tid")))
-            yield _Mark(name, event.get("ts"), event.get("dur"), args if isinstance(args, dict) else {}, model, device)
+            yield _Mark(
+                name,
+                event.get("ts"),
+                event.get("dur"),
+                args if isinstance(args, dict) else {},
+                model,
+                device,
+            )
 
 
 def of_trace(trace: Trace, host: int, rank: int | None) -> list[Table]:
     """The tables that the marks on the lanes of a timeline make."""
     events, lanes = trace.events, trace.lanes
     codes = np.flatnonzero([_MARK.match(str(name)) is not None for name in trace.names])
-    mine = (lanes["host"] == trace.hosts[host]).to_numpy(np.bool_) & lanes["thread"].astype(str).str.contains("Model ID").to_numpy(np.bool_)
+    mine = (lanes["host"] == trace.hosts[host]).to_numpy(np.bool_) & lanes["thread"].astype(
+        str
+    ).str.contains("Model ID").to_numpy(np.bool_)
     rows = np.flatnonzero(np.isin(events.name, codes))
     rows = rows[mine[events.lane[rows]]] if len(rows) else rows
     by_device: dict[int | None, list[_Mark]] = {}
     args = {name: _arg(trace, name) for name in _ARGS if name in trace.args}
     for row in rows.tolist():
         lane = int(events.lane[row])
-        model, label = _MODEL.search(str(lanes["thread"].iat[lane])), re.search(r"\d+", str(lanes["labels"].iat[lane]))
+        model, label = (
+            _MODEL.search(str(lanes["thread"].iat[lane])),
+            re.search(r"\d+", str(lanes["labels"].iat[lane])),
+        )
         device = int(label[0]) if label else None
         stated = {name: values[row] for name, values in args.items() if row in values}
         # In ps already; told apart by the type.
         start, length = int(events.start[row]), int(events.duration[row])
-        mark = _Mark(str(trace.names[events.name[row]]), start, length, stated, int(model[1]) if model else None, device)
+        mark = _Mark(
+            str(trace.names[events.name[row]]),
+            start,
+            length,
+            stated,
+            int(model[1]) if model else None,
+            device,
+        )
         by_device.setdefault(device, []).append(mark)
     found = []
     for device, marks in by_device.items():
-        table = _table(marks, host, rank, device, (trace.epoch_ns, 0), "the timeline", picoseconds=True)
+        table = _table(
+            marks, host, rank, device, (trace.epoch_ns, 0), "the timeline", picoseconds=True
+        )
         if table is not None:
             found.append(table)
     return found
@@ -161,7 +213,9 @@ def _table(
 
     for mark in marks:
         parts = _MARK.match(mark.name)
-        ident = _whole(mark.args.get("Iteration ID")) or (int(parts[2]) if parts and parts[2] else None)
+        ident = _whole(mark.args.get("Iteration ID")) or (
+            int(parts[2]) if parts and parts[2] else None
+        )
         if parts is None or ident is None:
             continue
         one = found.setdefault((mark.model, ident), _Iteration())
@@ -171,7 +225,10 @@ def _table(
         what = parts[1]
         if what == "Iteration":
             one.start, one.length_us = start, length
-            one.forward, one.backward = moment(mark.args.get("FP Start")), moment(mark.args.get("BP End"))
+            one.forward, one.backward = (
+                moment(mark.args.get("FP Start")),
+                moment(mark.args.get("BP End")),
+            )
             one.end = moment(mark.args.get("Iteration End"))
             if one.end is None and start is not None and us is not None:
                 one.end = start + int(us if picoseconds else us * 1_000_000)
@@ -181,12 +238,26 @@ def _table(
             one.refresh_us = length
         elif what == "GetNext":
             one.next_us = length
-        elif what == "Reduce" and start is not None and all(start != other for other, _ in one.reduces):
+        elif (
+            what == "Reduce"
+            and start is not None
+            and all(start != other for other, _ in one.reduces)
+        ):
             one.reduces.append((start, length))
-        elif what == "Data_aug Bound" and (gap := _decimal(mark.args.get("Data_aug Bound(us)"))) is not None:
+        elif (
+            what == "Data_aug Bound"
+            and (gap := _decimal(mark.args.get("Data_aug Bound(us)"))) is not None
+        ):
             one.input_us = float(gap)
-    kept = sorted((key, one) for key, one in found.items() if one.end is not None) if all(k[0] is not None for k in found) else []
-    kept = kept or sorted(((key, one) for key, one in found.items() if one.end is not None), key=lambda pair: (pair[0][0] or 0, pair[0][1]))
+    kept = (
+        sorted((key, one) for key, one in found.items() if one.end is not None)
+        if all(k[0] is not None for k in found)
+        else []
+    )
+    kept = kept or sorted(
+        ((key, one) for key, one in found.items() if one.end is not None),
+        key=lambda pair: (pair[0][0] or 0, pair[0][1]),
+    )
     if not kept:
         return None
     columns: dict[str, Any] = {
@@ -205,7 +276,9 @@ def _table(
     if any(not np.isnan(one.next_us) for _, one in kept):
         columns["get_next_us"] = [one.next_us for _, one in kept]
     for k in range(max(len(one.reduces) for _, one in kept)):
-        pairs = [sorted(one.reduces)[k] if k < len(one.reduces) else (None, np.nan) for _, one in kept]
+        pairs = [
+            sorted(one.reduces)[k] if k < len(one.reduces) else (None, np.nan) for _, one in kept
+        ]
         columns[f"reduce_{k}_start_ps"] = _ints([start for start, _ in pairs])
         columns[f"reduce_{k}_us"] = [length for _, length in pairs]
     return Table("step_trace", device, rank, pd.DataFrame(columns), [], source, [], host, epoch_ns)
@@ -228,4 +301,8 @@ def _decimal(value: object) -> Decimal | None:
 
 def _whole(value: object) -> int | None:
     number = _decimal(value)
-    return int(number) if number is not None and 0 <= number < 2**31 and number == int(number) else None
+    return (
+        int(number)
+        if number is not None and 0 <= number < 2**31 and number == int(number)
+        else None
+    )

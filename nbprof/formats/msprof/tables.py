@@ -16,7 +16,9 @@ from nbprof.formats.msprof.columns import columns
 
 # ps around an origin that int64 holds, with room to add.
 _REACH_NS = 2**52
-_FILE = re.compile(r"^(?P<module>[A-Za-z][A-Za-z_]*?)(?:_slice_(?P<slice>\d+))?(?P<ids>(?:_\d{1,9})*)(?:_(?P<time>\d{14}))?\.\w+$")
+_FILE = re.compile(
+    r"^(?P<module>[A-Za-z][A-Za-z_]*?)(?:_slice_(?P<slice>\d+))?(?P<ids>(?:_\d{1,9})*)(?:_(?P<time>\d{14}))?\.\w+$"
+)
 _DEVICE = re.compile(r"^device_(\d{1,4})$")
 
 
@@ -45,7 +47,9 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
     for file in files:
         name = parsed(file.name)
         folder = file.label.rpartition("/")[0]
-        groups.setdefault((folder, f"{name.module}.{file.name.rpartition('.')[2]}", name.ids), {}).setdefault(name.time, []).append(file)
+        groups.setdefault(
+            (folder, f"{name.module}.{file.name.rpartition('.')[2]}", name.ids), {}
+        ).setdefault(name.time, []).append(file)
     kept: list[SourceFile] = []
     notes: list[str] = []
     for (_, module, _), exports in groups.items():
@@ -53,8 +57,14 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
         kept += sorted(exports[last], key=lambda p: parsed(p.name).slice)
         if len(exports) > 1:
             older = sum(len(same) for time, same in exports.items() if time != last)
-            which = "1 file of an earlier export was" if older == 1 else f"{older} files of earlier exports were"
-            notes.append(f"{printable(module)} was exported {len(exports)} times: the newest export was read, {which} ignored.")
+            which = (
+                "1 file of an earlier export was"
+                if older == 1
+                else f"{older} files of earlier exports were"
+            )
+            notes.append(
+                f"{printable(module)} was exported {len(exports)} times: the newest export was read, {which} ignored."
+            )
     return kept, notes
 
 
@@ -91,14 +101,34 @@ def tables(
         # Behind a URL the size may not be known before.
         buffer = file.read() if file.size != 0 else None
         if buffer is None or not buffer.size:
-            notes.append(Note("warning", f"{printable(file.name)} is empty: its export was interrupted or had nothing to write."))
+            notes.append(
+                Note(
+                    "warning",
+                    f"{printable(file.name)} is empty: its export was interrupted or had nothing to write.",
+                )
+            )
             continue
         for section in msprof_csv.read(bytes(buffer.data)):
             if not section.kind:
                 shown = ", ".join(printable(cell) for cell in section.header[:4])
-                notes.append(Note("info", f"{printable(file.name)} ({shown} …) is a table that nbprof does not use."))
+                notes.append(
+                    Note(
+                        "info",
+                        f"{printable(file.name)} ({shown} …) is a table that nbprof does not use.",
+                    )
+                )
                 continue
-            table = Table(section.kind, None, rank, section.frame, section.header, file.name, section.doubts, host, section.base_ns)
+            table = Table(
+                section.kind,
+                None,
+                rank,
+                section.frame,
+                section.header,
+                file.name,
+                section.doubts,
+                host,
+                section.base_ns,
+            )
             _place(table, device if (at := _device_of(file)) is None else at)
             out.setdefault(section.kind, []).append(table)
             if not len(section.frame):
@@ -117,8 +147,14 @@ def _device_of(file: SourceFile) -> int | None:
 def _place(table: Table, device: int | None) -> None:
     """Gives rows their device where the file has no column for it, and the table its own."""
     frame = table.frame
-    if "device_id" not in frame and device is not None and table.kind not in ("api_statistic", "operator_details", "fusion_op"):
-        frame = table.frame = pd.DataFrame({"device_id": pd.array(np.full(len(frame), device), dtype="Int64")}).join(frame)
+    if (
+        "device_id" not in frame
+        and device is not None
+        and table.kind not in ("api_statistic", "operator_details", "fusion_op")
+    ):
+        frame = table.frame = pd.DataFrame(
+            {"device_id": pd.array(np.full(len(frame), device), dtype="Int64")}
+        ).join(frame)
     if "device_id" in frame:
         ids = frame["device_id"].dropna().unique()
         table.device = int(ids[0]) if len(ids) == 1 else None
@@ -128,7 +164,9 @@ def joined(found: list[Table]) -> list[Table]:
     """Tables of one header as one: slices, devices and iterations that are files of their own."""
     groups: dict[tuple[str, ...], list[Table]] = {}
     for table in found:
-        groups.setdefault(tuple(c.name for c in columns(table.kind, table.header)), []).append(table)
+        groups.setdefault(tuple(c.name for c in columns(table.kind, table.header)), []).append(
+            table
+        )
     out = []
     for group in groups.values():
         if len(group) == 1:
@@ -146,7 +184,13 @@ def joined(found: list[Table]) -> list[Table]:
                 group[0],
                 frame=_stacked([t.frame for t in group if len(t)] or [group[0].frame]),
                 source=names[0] + more,
-                doubts=list(dict.fromkeys(f"{text}" if len(names) == 1 else f"{t.source}: {text}" for t in group for text in t.doubts)),
+                doubts=list(
+                    dict.fromkeys(
+                        f"{text}" if len(names) == 1 else f"{t.source}: {text}"
+                        for t in group
+                        for text in t.doubts
+                    )
+                ),
                 device=next(iter(devices)) if len(devices) == 1 else None,
                 base_ns=base,
             )

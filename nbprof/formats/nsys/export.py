@@ -58,13 +58,26 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
     command = [tool, "export", "--type", "sqlite", "--output", str(out), str(report)]
     try:
         done = subprocess.run(  # noqa: S603
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, check=False, timeout=_LONGEST_S
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            check=False,
+            timeout=_LONGEST_S,
         )
     except OSError as failed:
-        raise ReadError(f"{TOOL} could not be started: {failed.strerror}. {error.reason}", path=error.path) from None
+        raise ReadError(
+            f"{TOOL} could not be started: {failed.strerror}. {error.reason}", path=error.path
+        ) from None
     except subprocess.TimeoutExpired:
-        raise ReadError(f"{TOOL} export did not end within {_LONGEST_S // 60} minutes. {error.reason}", path=error.path) from None
+        raise ReadError(
+            f"{TOOL} export did not end within {_LONGEST_S // 60} minutes. {error.reason}",
+            path=error.path,
+        ) from None
     if done.returncode or not out.is_file():
         said = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
-        raise ReadError(f"{TOOL} export failed with code {done.returncode}: {said}", path=error.path)
+        raise ReadError(
+            f"{TOOL} export failed with code {done.returncode}: {said}", path=error.path
+        )
     return out

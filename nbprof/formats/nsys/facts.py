@@ -72,13 +72,19 @@ class Facts:
     def enum(self, table: str, otherwise: dict[int, str]) -> dict[int, str]:
         """Labels of an enumeration, those of the file where it has them."""
         rows = Rows(self.tables, table, "id", "label")
-        return otherwise | {i: text for i, text in zip(rows.ints("id").tolist(), rows.texts("label"), strict=True) if text}
+        return otherwise | {
+            i: text
+            for i, text in zip(rows.ints("id").tolist(), rows.texts("label"), strict=True)
+            if text
+        }
 
     def of_process(self, pid: int) -> dict[str, object]:
         """What a file of Kineto's would state of a process."""
         by_id = {device.get("id"): device for device in self.devices}
         mine = {number: gpu for (process, number), gpu in self.ordinals.items() if process == pid}
-        stated = [{**by_id[gpu], "id": number} for number, gpu in sorted(mine.items()) if gpu in by_id]
+        stated = [
+            {**by_id[gpu], "id": number} for number, gpu in sorted(mine.items()) if gpu in by_id
+        ]
         return {"deviceProperties": stated or self.devices}
 
 
@@ -90,10 +96,21 @@ def read(tables: Tables, strings: Mapping[int, str]) -> Facts:
     out.start_ns, out.dated = (starts[0], True) if starts else (0, False)
     _machine(out)
     processes = Rows(tables, "PROCESSES", "pid", "globalPid", "name")
-    known = zip(processes.ints("pid").tolist(), processes.ints("globalPid").tolist(), processes.texts("name"), strict=True)
-    out.processes = {pid if pid >= 0 else whole >> 24 & _PID: re.split(r"[\\/]", name)[-1] for pid, whole, name in known if name}
+    known = zip(
+        processes.ints("pid").tolist(),
+        processes.ints("globalPid").tolist(),
+        processes.texts("name"),
+        strict=True,
+    )
+    out.processes = {
+        pid if pid >= 0 else whole >> 24 & _PID: re.split(r"[\\/]", name)[-1]
+        for pid, whole, name in known
+        if name
+    }
     names = Rows(tables, "ThreadNames", "nameId", "globalTid")
-    for ident, name in zip(names.ints("globalTid").tolist(), names.ints("nameId").tolist(), strict=True):
+    for ident, name in zip(
+        names.ints("globalTid").tolist(), names.ints("nameId").tolist(), strict=True
+    ):
         if text := strings.get(name):
             out.threads[ident & (1 << 48) - 1] = text
     _devices(out)
@@ -124,11 +141,17 @@ def _devices(out: Facts) -> None:
     columns = {ours: rows.ints(theirs) for theirs, ours in _PROPERTIES.items()}
     for i, name in enumerate(rows.texts("name")):
         stated = {ours: int(column[i]) for ours, column in columns.items() if column[i] >= 0}
-        known = {ours: value for ours, value in stated.items() if ours not in _SANE or _SANE[ours][0] <= value <= _SANE[ours][1]}
+        known = {
+            ours: value
+            for ours, value in stated.items()
+            if ours not in _SANE or _SANE[ours][0] <= value <= _SANE[ours][1]
+        }
         facts: dict[str, object] = dict(known)
         out.devices.append({**facts, **({"name": name} if name else {})})
     mapped = Rows(out.tables, "TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
-    for gpu, number, pid in zip(*(mapped.ints(name).tolist() for name in ("gpuId", "cudaId", "pid")), strict=True):
+    for gpu, number, pid in zip(
+        *(mapped.ints(name).tolist() for name in ("gpuId", "cudaId", "pid")), strict=True
+    ):
         out.ordinals[pid, number] = gpu
 
 
@@ -136,9 +159,18 @@ def _messages(out: Facts) -> None:
     """What the recorder itself said went wrong."""
     labels = out.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {})
     rows = Rows(out.tables, "DIAGNOSTIC_EVENT", "severity", "text", "globalPid")
-    of_process = zip(rows.ints("severity").tolist(), rows.texts("text"), rows.ints("globalPid", 0).tolist(), strict=True)
+    of_process = zip(
+        rows.ints("severity").tolist(),
+        rows.texts("text"),
+        rows.ints("globalPid", 0).tolist(),
+        strict=True,
+    )
     for severity, text, process in of_process:
-        if re.match(r"warn|err|fatal", labels.get(severity, ""), re.IGNORECASE) and text and len(out.messages) < _MOST_MESSAGES:
+        if (
+            re.match(r"warn|err|fatal", labels.get(severity, ""), re.IGNORECASE)
+            and text
+            and len(out.messages) < _MOST_MESSAGES
+        ):
             line = " ".join(text.split())
             # Questions end as they are: "Does the process use NVTX?"
             line = line if line.endswith((".", "?", "!")) else f"{line}."

@@ -31,7 +31,9 @@ def sniff(head: Head) -> Kind | None:
     if head.data.startswith(MAGIC):
         return _database(head)
     if head.data.startswith(PARQUET):
-        return Kind(NAME, "a table of Nsight Systems (Parquet)") if _TABLE.search(head.name) else None
+        return (
+            Kind(NAME, "a table of Nsight Systems (Parquet)") if _TABLE.search(head.name) else None
+        )
     if _REPORT.search(head.name):
         if head.name.lower().endswith(".qdstrm"):
             how = "Convert it with Nsight Systems' QdstrmImporter and load the result."
@@ -43,10 +45,16 @@ def sniff(head: Head) -> Kind | None:
 
 def _database(head: Head) -> Kind | None:
     tables = tables_named(head.data)
-    if any(_OURS.fullmatch(name) for name in tables) and not ("StringTable" in tables or "Version" in tables):
+    if any(_OURS.fullmatch(name) for name in tables) and not (
+        "StringTable" in tables or "Version" in tables
+    ):
         return Kind(NAME, "an export of Nsight Systems (SQLite)")
     if any(_NVPROF.fullmatch(name) for name in tables):
-        return Kind("", "a profile of nvprof (SQLite)", "nbprof reads those of its successor: record with  nsys profile.")
+        return Kind(
+            "",
+            "a profile of nvprof (SQLite)",
+            "nbprof reads those of its successor: record with  nsys profile.",
+        )
     # Packed, the pages that name the tables may be out of sight.
     unseen = not tables and not head.whole and head.name.lower().endswith(".sqlite")
     return Kind(NAME, "an export of Nsight Systems (SQLite)", sure=False) if unseen else None
@@ -56,10 +64,18 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     """Each database is a run, and the tables of a folder are one."""
     members = here.of(NAME)
     tables = [one for one in members if one.file.name.lower().endswith(".parquet")]
-    found = [RunFiles(one.stem, here.folder, (one.file,), one.file.modified, NAME) for one in members if one not in tables]
+    found = [
+        RunFiles(one.stem, here.folder, (one.file,), one.file.modified, NAME)
+        for one in members
+        if one not in tables
+    ]
     if tables:
         files = tuple(one.file for one in tables)
-        found.append(RunFiles(FOLDER.sub("", here.name) or here.name, here.folder, files, _newest(tables), NAME))
+        found.append(
+            RunFiles(
+                FOLDER.sub("", here.name) or here.name, here.folder, files, _newest(tables), NAME
+            )
+        )
     return before + found
 
 

@@ -30,7 +30,17 @@ SYNCS, CALLS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_RUNTI
 METRICS = "GPU_METRICS"
 _DEVICE_TABLES = (KERNELS, GRAPHS, COPIES, FILLS, SYNCS)
 
-_WHERE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId")
+_WHERE = (
+    "start",
+    "end",
+    "deviceId",
+    "contextId",
+    "streamId",
+    "correlationId",
+    "globalPid",
+    "graphNodeId",
+    "graphId",
+)
 _SIDES = tuple(f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ")
 _SHARED = ("staticSharedMemory", "dynamicSharedMemory")
 COLUMNS = {
@@ -49,14 +59,36 @@ _DIRECTIONS = {
     11: "HtoD", 12: "DtoH", 13: "DtoD",
 }  # fmt: skip
 _UNIFIED = (11, 12, 13)
-_MEMORIES = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static", 6: "Managed Static"}
+_MEMORIES = {
+    0: "Pageable",
+    1: "Pinned",
+    2: "Device",
+    3: "Array",
+    4: "Managed",
+    5: "Device Static",
+    6: "Managed Static",
+}
 _SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 # Said to be of the recorder, or of no use without what it belongs to.
-_SILENT = ("ENUM_", "TARGET_INFO_", "META_DATA_", "EXPORT_", "ANALYSIS_", "StringIds", "ThreadNames", "PROCESSES", "ProcessStreams")
+_SILENT = (
+    "ENUM_",
+    "TARGET_INFO_",
+    "META_DATA_",
+    "EXPORT_",
+    "ANALYSIS_",
+    "StringIds",
+    "ThreadNames",
+    "PROCESSES",
+    "ProcessStreams",
+)
 _CALLED = {"OSRT_API": "osrt", "PROFILER_OVERHEAD": "overhead"}
 
 
-def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
+def read(
+    files: Sequence[SourceFile],
+    progress: Callable[[str], None] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+) -> Trace:
     """The trace of one run: of a database, of the tables of a folder, or of several of these, one a node.
 
     Parameters
@@ -93,10 +125,14 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
             "nsys profile --trace=cuda,nvtx,osrt.",
             path=files[0].label,
         )
-    return builder.trace(list(of_host), {**metadata, "hosts": of_host, "nsys": True, "nvtx_unread": unread})
+    return builder.trace(
+        list(of_host), {**metadata, "hosts": of_host, "nsys": True, "nvtx_unread": unread}
+    )
 
 
-def _exports(files: Sequence[SourceFile], progress: Callable[[str], None] | None) -> list[tuple[str, Tables]]:
+def _exports(
+    files: Sequence[SourceFile], progress: Callable[[str], None] | None
+) -> list[tuple[str, Tables]]:
     found: list[tuple[str, Tables]] = []
     folders: dict[str, list[SourceFile]] = {}
     for file in files:
@@ -152,7 +188,12 @@ def _events(report: Report) -> None:
 
 def _common(rows: Rows) -> dict[str, Values]:
     """Args of everything on a device."""
-    names = {"device": "deviceId", "context": "contextId", "stream": "streamId", "correlation": "correlationId"}
+    names = {
+        "device": "deviceId",
+        "context": "contextId",
+        "stream": "streamId",
+        "correlation": "correlationId",
+    }
     names |= {"graph id": "graphId", "graph node id": "graphNodeId"}
     return {arg: rows.known(column) for arg, column in names.items()}
 
@@ -168,7 +209,10 @@ def _kernels(report: Report) -> None:
         return
     name = rows.ints("demangledName")
     name = np.where(name < 0, rows.ints("shortName"), name)
-    args = _common(rows) | {"cat": "kernel", "registers per thread": rows.known("registersPerThread")}
+    args = _common(rows) | {
+        "cat": "kernel",
+        "registers per thread": rows.known("registersPerThread"),
+    }
     if any(name in rows for name in _SHARED):
         args["shared memory"] = sum(rows.ints(name, 0) for name in _SHARED)
     for what in ("grid", "block"):
@@ -187,8 +231,12 @@ def _graphs(report: Report) -> None:
     rows = report.rows(GRAPHS)
     if not len(rows):
         return
-    names = report.by_code(rows.ints("graphId"), lambda ident: f"CUDA graph {ident}" if ident >= 0 else "CUDA graph")
-    report.builder.add(report.streams(rows), names, *_timed(report, rows), _common(rows) | {"cat": "kernel"})
+    names = report.by_code(
+        rows.ints("graphId"), lambda ident: f"CUDA graph {ident}" if ident >= 0 else "CUDA graph"
+    )
+    report.builder.add(
+        report.streams(rows), names, *_timed(report, rows), _common(rows) | {"cat": "kernel"}
+    )
     report.builder.receipt.info(
         f"{len(rows):,} CUDA graph launches were recorded as one event each, so their kernels are unknown. Record with  "
         "nsys profile --cuda-graph-trace=node  to see them."
@@ -214,8 +262,14 @@ def _copies(report: Report) -> None:
     size = rows.floats("bytes")
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(duration > 0, size / duration, np.nan)
-    args = _common(rows) | {"cat": "gpu_memcpy", "bytes": rows.known("bytes"), "memory bandwidth (GB/s)": rate}
-    report.builder.add(report.streams(rows), report.builder.codes(names)[code], start, duration, args)
+    args = _common(rows) | {
+        "cat": "gpu_memcpy",
+        "bytes": rows.known("bytes"),
+        "memory bandwidth (GB/s)": rate,
+    }
+    report.builder.add(
+        report.streams(rows), report.builder.codes(names)[code], start, duration, args
+    )
 
 
 def _fills(report: Report) -> None:
@@ -223,8 +277,14 @@ def _fills(report: Report) -> None:
     if not len(rows):
         return
     memories = report.facts.enum("ENUM_CUDA_MEM_KIND", _MEMORIES)
-    names = report.by_code(rows.ints("memKind"), lambda kind: f"Memset ({memories.get(kind, 'Unknown')})")
-    args = _common(rows) | {"cat": "gpu_memset", "bytes": rows.known("bytes"), "value": rows.known("value")}
+    names = report.by_code(
+        rows.ints("memKind"), lambda kind: f"Memset ({memories.get(kind, 'Unknown')})"
+    )
+    args = _common(rows) | {
+        "cat": "gpu_memset",
+        "bytes": rows.known("bytes"),
+        "value": rows.known("value"),
+    }
     report.builder.add(report.streams(rows), names, *_timed(report, rows), args)
 
 
@@ -243,8 +303,17 @@ def _calls(report: Report) -> None:
         return
     ids = rows.ints("nameId")
     # `cudaLaunchKernel_v7000`: a version of the interface, which Kineto does not write.
-    name = report.by_code(ids, lambda ident: facts.unversioned(report.strings.get(ident, f"[{ident}]")))
-    driver = report.by_code(ids, lambda ident: "cuda_runtime" if report.strings.get(ident, "cuda").startswith("cuda") else "cuda_driver")
+    name = report.by_code(
+        ids, lambda ident: facts.unversioned(report.strings.get(ident, f"[{ident}]"))
+    )
+    driver = report.by_code(
+        ids,
+        lambda ident: (
+            "cuda_runtime"
+            if report.strings.get(ident, "cuda").startswith("cuda")
+            else "cuda_driver"
+        ),
+    )
     failed = rows.ints("returnValue", 0)
     args: dict[str, Values] = {
         "cat": Coded(driver),
@@ -264,14 +333,26 @@ def _others(report: Report) -> None:
         rows = report.rows(table, "start", "end", "globalTid", text)
         rows = rows.only(~rows.null("start") & ~rows.null("end") & ~rows.null("globalTid"))
         if len(rows):
-            args: dict[str, Values] = {"cat": _CALLED.get(table, table.lower().removesuffix("_events"))}
-            report.builder.add(report.threads(rows.ints("globalTid")), report.names(rows.ints(text)), *_timed(report, rows), args)
+            args: dict[str, Values] = {
+                "cat": _CALLED.get(table, table.lower().removesuffix("_events"))
+            }
+            report.builder.add(
+                report.threads(rows.ints("globalTid")),
+                report.names(rows.ints(text)),
+                *_timed(report, rows),
+                args,
+            )
 
 
 def _metrics(report: Report) -> None:
     """Samples of the GPUs' counters."""
     titles = report.rows("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
-    known = zip(titles.ints("typeId").tolist(), titles.ints("metricId").tolist(), titles.texts("metricName"), strict=True)
+    known = zip(
+        titles.ints("typeId").tolist(),
+        titles.ints("metricId").tolist(),
+        titles.texts("metricName"),
+        strict=True,
+    )
     named = {(kind, metric): name for kind, metric, name in known}
     rows = report.rows(METRICS, "timestamp", "typeId", "metricId", "value")
     if not len(rows):
@@ -284,8 +365,15 @@ def _metrics(report: Report) -> None:
     for i, row in enumerate(first.tolist()):
         mine = order[bounds[i] : bounds[i + 1]]
         gpu = f"GPU {int(kind[row]) & 0xFF}"
-        lane = report.builder.lane(report.host(-1), gpu, "metrics", pid=gpu.removeprefix("GPU "), tid="metrics", labels=gpu)
-        report.builder.counter(lane, named.get((int(kind[row]), int(metric[row])), f"metric {metric[row]}"), time[mine], value[mine])
+        lane = report.builder.lane(
+            report.host(-1), gpu, "metrics", pid=gpu.removeprefix("GPU "), tid="metrics", labels=gpu
+        )
+        report.builder.counter(
+            lane,
+            named.get((int(kind[row]), int(metric[row])), f"metric {metric[row]}"),
+            time[mine],
+            value[mine],
+        )
 
 
 def _say(report: Report, receipt: Receipt, prefix: str) -> None:
@@ -300,7 +388,9 @@ def _say(report: Report, receipt: Receipt, prefix: str) -> None:
     if len(report.hosts) > 1:
         receipt.info(f"{prefix}{len(report.hosts)} processes used a GPU: each is shown as a host.")
     if not report.facts.dated:
-        receipt.info(f"{prefix}The export does not include the session's start time: times are relative to its start.")
+        receipt.info(
+            f"{prefix}The export does not include the session's start time: times are relative to its start."
+        )
     for table in report.nvtx_unread:
         columns = join_some(report.tables.columns(table), 6)
         receipt.warn(

@@ -14,7 +14,17 @@ from nbprof.formats.nsys.tables import Rows
 
 # Types of events, as `ENUM_NSYS_EVENT_TYPE` numbers them.
 CATEGORY, MARK, PUSH_POP, START_END, DOMAIN = 33, 34, 59, 60, 75
-_COLUMNS = ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid", "category", "domainId")
+_COLUMNS = (
+    "start",
+    "end",
+    "eventType",
+    "text",
+    "textId",
+    "globalTid",
+    "endGlobalTid",
+    "category",
+    "domainId",
+)
 # Behind all threads of a process.
 _BEHIND = 1 << 30
 # The columns of a table of NVTX events that is called so, and of one with any other name.
@@ -31,7 +41,11 @@ def add(report: Report) -> None:
     for table in report.counts:
         columns = set(report.tables.columns(table))
         named = "NVTX" in table.upper()
-        if (_NAMED if named else _ANY) <= columns and columns & _TEXTS and (named or columns & _OF_NVTX):
+        if (
+            (_NAMED if named else _ANY) <= columns
+            and columns & _TEXTS
+            and (named or columns & _OF_NVTX)
+        ):
             _add(report, table)
         elif named and any(re.search("start|time", name, re.IGNORECASE) for name in columns):
             report.shown.add(table)
@@ -52,11 +66,17 @@ def _add(report: Report, table: str) -> None:
     start = rows.ints("start", 0)
     open_ = rows.null("end") & np.isin(kind, (PUSH_POP, START_END)) & ~rows.null("start")
     if open_.any():
-        text = f"NVTX ranges without an end, drawn to the end of the last range: {int(open_.sum()):,}."
+        text = (
+            f"NVTX ranges without an end, drawn to the end of the last range: {int(open_.sum()):,}."
+        )
         report.builder.receipt.warn(text)
     end = np.where(rows.null("end"), np.where(kind == MARK, start, last), rows.ints("end", 0))
     there = ~rows.null("start")
-    for which, cat in ((kind == PUSH_POP, "user_annotation"), (kind == MARK, "nvtx_mark"), (kind == START_END, "user_annotation")):
+    for which, cat in (
+        (kind == PUSH_POP, "user_annotation"),
+        (kind == MARK, "nvtx_mark"),
+        (kind == START_END, "user_annotation"),
+    ):
         at = np.flatnonzero(which & there)
         if not len(at):
             continue
@@ -68,11 +88,19 @@ def _add(report: Report, table: str) -> None:
         mine["cat"] = cat
         if cat == "nvtx_mark":
             mine["ph"] = "i"
-        report.builder.add(lanes, name[at], start[at] + report.facts.start_ns, end[at] - start[at], mine)
+        report.builder.add(
+            lanes, name[at], start[at] + report.facts.start_ns, end[at] - start[at], mine
+        )
 
 
 def _at(values: Values, at: Int64s) -> Values:
-    return Coded(values.codes[at]) if isinstance(values, Coded) else values[at] if isinstance(values, np.ndarray) else values
+    return (
+        Coded(values.codes[at])
+        if isinstance(values, Coded)
+        else values[at]
+        if isinstance(values, np.ndarray)
+        else values
+    )
 
 
 def _texts(report: Report, rows: Rows) -> Int32s:
@@ -92,22 +120,45 @@ def _args(report: Report, rows: Rows, name: Int32s) -> dict[str, Values]:
     domain, category = rows.ints("domainId", 0), rows.ints("category", 0)
     titles: dict[tuple[int, ...], int] = {}
     for i in np.flatnonzero(np.isin(kind, (DOMAIN, CATEGORY)) & (name >= 0)).tolist():
-        titles[(int(kind[i]), int(pid[i]), int(domain[i]), int(category[i]) if kind[i] == CATEGORY else 0)] = int(name[i])
+        titles[
+            (
+                int(kind[i]),
+                int(pid[i]),
+                int(domain[i]),
+                int(category[i]) if kind[i] == CATEGORY else 0,
+            )
+        ] = int(name[i])
     out: dict[str, Values] = {}
     for key, code, values in (("domain", DOMAIN, domain), ("category", CATEGORY, category)):
         # One look-up for each run of rows that agree.
-        begins = np.flatnonzero((np.diff(values, prepend=-2) != 0) | (np.diff(pid, prepend=-2) != 0) | (np.diff(domain, prepend=-2) != 0))
+        begins = np.flatnonzero(
+            (np.diff(values, prepend=-2) != 0)
+            | (np.diff(pid, prepend=-2) != 0)
+            | (np.diff(domain, prepend=-2) != 0)
+        )
         of_run = []
         for i in begins.tolist():
             number = int(values[i])
-            title = titles.get((code, int(pid[i]), int(domain[i]), number if code == CATEGORY else 0), -1)
-            of_run.append(title if title >= 0 else report.builder.texts[f"{key} {number}"] if number > 0 else -1)
+            title = titles.get(
+                (code, int(pid[i]), int(domain[i]), number if code == CATEGORY else 0), -1
+            )
+            of_run.append(
+                title
+                if title >= 0
+                else report.builder.texts[f"{key} {number}"]
+                if number > 0
+                else -1
+            )
         codes = np.repeat(np.array(of_run, np.int32), np.diff(np.append(begins, len(rows))))
         if (codes >= 0).any():
             out[key] = Coded(codes)
     for column in _PAYLOADS:
         if column in rows and not (null := rows.null(column)).all():
-            out["payload"] = rows.floats(column) if column.startswith(("double", "float")) else np.ma.MaskedArray(rows.ints(column), null)
+            out["payload"] = (
+                rows.floats(column)
+                if column.startswith(("double", "float"))
+                else np.ma.MaskedArray(rows.ints(column), null)
+            )
             break
     return out
 

@@ -63,7 +63,9 @@ class Report:
     def rows(self, table: str, *columns: str) -> Rows:
         """Some columns of a table, which is said to be shown."""
         self.shown.add(table)
-        return self.loaded.pop(table) if table in self.loaded else Rows(self.tables, table, *columns)
+        return (
+            self.loaded.pop(table) if table in self.loaded else Rows(self.tables, table, *columns)
+        )
 
     def host(self, pid: int) -> str:
         """The host that a process is shown on: its own, or the first of the file for one without a GPU."""
@@ -84,7 +86,11 @@ class Report:
     def threads(self, ids: Int64s) -> Int32s:
         """The lanes of threads by their global ids."""
         codes, seen = pd.factorize(ids)
-        return np.array([self.thread(one) for one in seen.tolist()], np.int32)[codes] if len(seen) else np.zeros(0, np.int32)
+        return (
+            np.array([self.thread(one) for one in seen.tolist()], np.int32)[codes]
+            if len(seen)
+            else np.zeros(0, np.int32)
+        )
 
     def thread(self, ident: int, what: str = "") -> int:
         """The lane of a thread, or the one below it of something that was recorded of it."""
@@ -93,7 +99,14 @@ class Report:
         label = f"thread {tid} ({name})" if name else f"thread {tid}"
         title = f"{'main thread' if pid == tid else f'thread {tid}'}: {what}" if what else str(tid)
         place = self.places.setdefault(ident & (1 << 48) - 1, len(self.places))
-        return self.builder.lane(self.host(pid), self.facts.processes.get(pid, str(pid)), label, pid=str(pid), tid=title, sort=place)
+        return self.builder.lane(
+            self.host(pid),
+            self.facts.processes.get(pid, str(pid)),
+            label,
+            pid=str(pid),
+            tid=title,
+            sort=place,
+        )
 
     def beside(self, ids: Int64s, what: str) -> Int32s:
         """The lanes below those of threads, by their global ids."""
@@ -102,7 +115,11 @@ class Report:
 
     def streams(self, rows: Rows) -> Int32s:
         """The lanes of streams."""
-        pid, device, stream = rows.ints("globalPid", 0) >> 24 & PID, rows.ints("deviceId"), rows.ints("streamId")
+        pid, device, stream = (
+            rows.ints("globalPid", 0) >> 24 & PID,
+            rows.ints("deviceId"),
+            rows.ints("streamId"),
+        )
         first, code = unique_rows(pid, device, np.maximum(stream, -1))
         lanes = []
         for i in first.tolist():
@@ -110,5 +127,14 @@ class Report:
             # What waits for a whole context states no stream, or the highest number.
             tid = str(number) if 0 <= number < 0xFFFFFFFF else "-1"
             name = f"GPU {max(gpu, 0)}"
-            lanes.append(self.builder.lane(self.host(int(pid[i])), name, f"stream {tid}", pid=str(max(gpu, 0)), tid=tid, labels=name))
+            lanes.append(
+                self.builder.lane(
+                    self.host(int(pid[i])),
+                    name,
+                    f"stream {tid}",
+                    pid=str(max(gpu, 0)),
+                    tid=tid,
+                    labels=name,
+                )
+            )
         return np.array(lanes, np.int32)[code] if len(lanes) else np.zeros(0, np.int32)

@@ -35,18 +35,29 @@ def _scheduled(report: Report) -> None:
 
     What the export says of a thread that is taken off is how it went on: the state and the reason of the row that ends a stretch.
     """
-    rows = report.rows(SCHEDULED, "start", "cpu", "isSchedIn", "globalTid", "threadState", "threadBlock")
+    rows = report.rows(
+        SCHEDULED, "start", "cpu", "isSchedIn", "globalTid", "threadState", "threadBlock"
+    )
     # The idle threads of all CPUs have one number.
-    rows = rows.only(~rows.null("start") & ~rows.null("isSchedIn") & (rows.ints("globalTid", 0) & 0xFFFFFF != 0))
+    rows = rows.only(
+        ~rows.null("start") & ~rows.null("isSchedIn") & (rows.ints("globalTid", 0) & 0xFFFFFF != 0)
+    )
     if not len(rows):
         return
     # One that is taken off at the moment at which it was put on was put on first.
     order = np.lexsort((rows.ints("isSchedIn") == 0, rows.ints("start"), rows.ints("globalTid")))
-    thread, start, on, cpu = (rows.ints(name)[order] for name in ("globalTid", "start", "isSchedIn", "cpu"))
+    thread, start, on, cpu = (
+        rows.ints(name)[order] for name in ("globalTid", "start", "isSchedIn", "cpu")
+    )
     begins, ends = on != 0, on == 0
-    pair = np.flatnonzero(begins[:-1] & ends[1:] & (thread[:-1] == thread[1:]) & (cpu[:-1] == cpu[1:]))
+    pair = np.flatnonzero(
+        begins[:-1] & ends[1:] & (thread[:-1] == thread[1:]) & (cpu[:-1] == cpu[1:])
+    )
     if len(pair):
-        args: dict[str, Values] = {"cat": ON_CPU, "cpu": np.ma.MaskedArray(cpu[pair], cpu[pair] < 0)}
+        args: dict[str, Values] = {
+            "cat": ON_CPU,
+            "cpu": np.ma.MaskedArray(cpu[pair], cpu[pair] < 0),
+        }
         for key, column, table in (
             ("state after", "threadState", "ENUM_SAMPLING_THREAD_STATE"),
             ("reason", "threadBlock", "ENUM_SCHEDULING_THREAD_BLOCK"),
@@ -56,20 +67,29 @@ def _scheduled(report: Report) -> None:
                 args[key] = Coded(_labels(report, rows.ints(column)[order][pair + 1], labels))
         lanes = report.beside(thread[pair], "on CPU")
         name = report.builder.texts["Running"]
-        report.builder.add(lanes, name, start[pair] + report.facts.start_ns, start[pair + 1] - start[pair], args)
+        report.builder.add(
+            lanes, name, start[pair] + report.facts.start_ns, start[pair + 1] - start[pair], args
+        )
     # The first row of a thread may end what began before the recording, its last may begin what ends after it.
-    first, last = np.append(True, thread[1:] != thread[:-1]), np.append(thread[1:] != thread[:-1], True)
+    first, last = (
+        np.append(True, thread[1:] != thread[:-1]),
+        np.append(thread[1:] != thread[:-1], True),
+    )
     matched = np.zeros(len(thread), np.bool_)
     matched[pair] = matched[pair + 1] = True
     if lost := int((~matched & ~(first & ends) & ~(last & begins)).sum()):
-        report.builder.receipt.skip("left out: thread switches whose other end was not recorded.", lost)
+        report.builder.receipt.skip(
+            "left out: thread switches whose other end was not recorded.", lost
+        )
 
 
 def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
     """Codes of the labels of some values; -1 for one that has none, or says that it is not known."""
     first, code = unique_rows(np.maximum(values, -1))
     texts = [labels.get(int(values[i]), "") for i in first.tolist()]
-    return np.array([-1 if text in ("", "Unknown") else report.builder.texts[text] for text in texts], np.int32)[code]
+    return np.array(
+        [-1 if text in ("", "Unknown") else report.builder.texts[text] for text in texts], np.int32
+    )[code]
 
 
 def _samples(report: Report) -> None:
@@ -80,14 +100,25 @@ def _samples(report: Report) -> None:
     by_switch = int(switches.sum())
     if by_switch:
         rows = rows.only(~switches)
-        report.builder.receipt.info(f"Call stacks of thread switches are not samples and are not shown: {by_switch:,}.")
+        report.builder.receipt.info(
+            f"Call stacks of thread switches are not samples and are not shown: {by_switch:,}."
+        )
     if not len(rows):
         return
     thread, cpu, cycles = rows.ints("globalTid"), rows.ints("cpu"), rows.ints("cpuCycles", 1)
     name, args = _stacks(report, rows.ints("id"))
-    args |= {"cat": SAMPLE, "ph": "i", "cpu": np.ma.MaskedArray(cpu, cpu < 0), "cpu cycles": np.ma.MaskedArray(cycles, cycles <= 1)}
+    args |= {
+        "cat": SAMPLE,
+        "ph": "i",
+        "cpu": np.ma.MaskedArray(cpu, cpu < 0),
+        "cpu cycles": np.ma.MaskedArray(cycles, cycles <= 1),
+    }
     report.builder.add(
-        report.beside(thread, "samples"), name, rows.ints("start") + report.facts.start_ns, np.zeros(len(rows), np.int64), args
+        report.beside(thread, "samples"),
+        name,
+        rows.ints("start") + report.facts.start_ns,
+        np.zeros(len(rows), np.int64),
+        args,
     )
     named = int((name != report.builder.texts[_NO_STACK]).sum())
     report.builder.receipt.info(
@@ -106,10 +137,17 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
         return name, {}
     order = np.lexsort((rows.ints("stackDepth"), rows.ints("id")))
     sample, symbol, module = (rows.ints(column)[order] for column in ("id", "symbol", "module"))
-    unresolved, special = rows.ints("unresolved", 0)[order] > 0, rows.ints("specialEntry", 0)[order] > 0
+    unresolved, special = (
+        rows.ints("unresolved", 0)[order] > 0,
+        rows.ints("specialEntry", 0)[order] > 0,
+    )
     # An address that no symbol was found for tells no more than its module, and is different in each run.
-    first, frame = unique_rows(np.where(unresolved, -1, np.maximum(symbol, -1)), np.maximum(module, -1))
-    calls = [_call(report, int(symbol[i]), int(module[i]), bool(unresolved[i])) for i in first.tolist()]
+    first, frame = unique_rows(
+        np.where(unresolved, -1, np.maximum(symbol, -1)), np.maximum(module, -1)
+    )
+    calls = [
+        _call(report, int(symbol[i]), int(module[i]), bool(unresolved[i])) for i in first.tolist()
+    ]
     begin = run_starts(sample)
     size = np.diff(np.append(begin, len(sample)))
     depth = np.arange(len(sample)) - np.repeat(begin, size)
@@ -117,7 +155,15 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     cut = kept & (depth == MOST_CALLS - 1) & (np.repeat(size, size) > MOST_CALLS)
     shown = np.where(cut, len(calls), frame)[kept].astype(np.int32)
     texts = np.array(
-        [*(f"{function} ({where})" if where and where not in (function, function[1:-1]) else function for function, where in calls), "…"],
+        [
+            *(
+                f"{function} ({where})"
+                if where and where not in (function, function[1:-1])
+                else function
+                for function, where in calls
+            ),
+            "…",
+        ],
         object,
     )
     parent = np.arange(1, len(shown) + 1, dtype=np.int32)
@@ -130,7 +176,10 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     inner = begin[~special[begin] & (rows.ints("stackDepth")[order[begin]] == 0)]
     place, there = _find(sample[begin], ids)
     found, known = _find(sample[inner], ids)
-    functions, modules = builder.codes([function for function, _ in calls]), [where for _, where in calls]
+    functions, modules = (
+        builder.codes([function for function, _ in calls]),
+        [where for _, where in calls],
+    )
     module_codes = np.array([builder.texts[where] if where else -1 for where in modules], np.int32)
     name[known] = functions[frame[inner[found]]]
     of_module, of_stack = np.full(len(ids), -1, np.int32), np.full(len(ids), -1, np.int32)

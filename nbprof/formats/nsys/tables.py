@@ -59,12 +59,18 @@ class Rows:
     def ints(self, column: str, missing: int = -1) -> Int64s:
         """Whole numbers; `missing` for NULL."""
         found = self._columns.get(column)
-        return np.full(self._count, missing, np.int64) if found is None else integers(found, missing)
+        return (
+            np.full(self._count, missing, np.int64) if found is None else integers(found, missing)
+        )
 
     def known(self, column: str) -> Any:
         """Whole numbers, masked where they are NULL: args of events."""
         found = self._columns.get(column)
-        return np.ma.MaskedArray(np.zeros(self._count, np.int64), True) if found is None else _masked(found)
+        return (
+            np.ma.MaskedArray(np.zeros(self._count, np.int64), True)
+            if found is None
+            else _masked(found)
+        )
 
     def floats(self, column: str) -> npt.NDArray[np.float64]:
         """Numbers; NaN for NULL."""
@@ -160,14 +166,19 @@ class InFolder:
         if table not in self._open:
             data = self._files[table].read().data
             try:
-                self._open[table] = self._parquet.ParquetFile(self._arrow.BufferReader(self._arrow.py_buffer(data)))
+                self._open[table] = self._parquet.ParquetFile(
+                    self._arrow.BufferReader(self._arrow.py_buffer(data))
+                )
             except (self._arrow.ArrowException, OSError, ValueError, MemoryError) as error:
                 raise self._damaged(table, error) from None
         return self._open[table]
 
     def _damaged(self, table: str, error: BaseException) -> ReadError:
         first = str(error).partition("\n")[0].rstrip(".")
-        return ReadError(f"this Parquet file is damaged: {first}. Copy or export it again.", path=self._files[table].label)
+        return ReadError(
+            f"this Parquet file is damaged: {first}. Copy or export it again.",
+            path=self._files[table].label,
+        )
 
 
 def _column(found: Any) -> Column:

@@ -41,7 +41,9 @@ class _Found:
     """The place of the outermost annotation that each is in."""
 
 
-def read(buf: wire.Bytes, spans: tuple[Int32s, Int64s, Int64s], sequences: Sequences, texts: Texts) -> tuple[dict[str, Rows], int]:
+def read(
+    buf: wire.Bytes, spans: tuple[Int32s, Int64s, Int64s], sequences: Sequences, texts: Texts
+) -> tuple[dict[str, Rows], int]:
     """The args of packets, by name, and how many annotations could not be read.
 
     Parameters
@@ -71,7 +73,10 @@ def read(buf: wire.Bytes, spans: tuple[Int32s, Int64s, Int64s], sequences: Seque
     if not found:
         return out, damaged
     rows, names = np.concatenate([f.row for f in found]), np.concatenate([f.name for f in found])
-    kinds, values = np.concatenate([f.kind for f in found]), np.concatenate([f.value for f in found])
+    kinds, values = (
+        np.concatenate([f.kind for f in found]),
+        np.concatenate([f.value for f in found]),
+    )
     places = np.concatenate([f.rank for f in found])
     if len(found) > 1:
         # In the order of the file: of several of one name the last counts.
@@ -79,14 +84,19 @@ def read(buf: wire.Bytes, spans: tuple[Int32s, Int64s, Int64s], sequences: Seque
         rows, names, kinds, values = rows[order], names[order], kinds[order], values[order]
     listed = texts.listed
     codes = np.flatnonzero(np.bincount(names))
-    order = np.argsort(np.searchsorted(codes, names).astype(np.uint16 if len(codes) < 1 << 16 else np.int64), kind="stable")
+    order = np.argsort(
+        np.searchsorted(codes, names).astype(np.uint16 if len(codes) < 1 << 16 else np.int64),
+        kind="stable",
+    )
     edges = np.searchsorted(names[order], codes)
     for code, mine in zip(codes.tolist(), np.split(order, edges[1:]), strict=True):
         out[listed[code]] = Rows(rows[mine], kinds[mine], values[mine])
     return out, damaged
 
 
-def _names(buf: wire.Bytes, columns: Fields, row: Int32s, sequences: Sequences, texts: Texts, above: Int32s) -> Int32s:
+def _names(
+    buf: wire.Bytes, columns: Fields, row: Int32s, sequences: Sequences, texts: Texts, above: Int32s
+) -> Int32s:
     """The name of each annotation, as a code."""
     name = np.full(len(row), -1, np.int32)
     ident = columns.number(1)
@@ -100,15 +110,26 @@ def _names(buf: wire.Bytes, columns: Fields, row: Int32s, sequences: Sequences, 
     name[name < 0] = texts.code(_LOST)
     inside = np.flatnonzero(above >= 0)
     if len(inside):
-        pairs, which = np.unique(np.stack([above[inside], name[inside]]), axis=1, return_inverse=True)
+        pairs, which = np.unique(
+            np.stack([above[inside], name[inside]]), axis=1, return_inverse=True
+        )
         listed = texts.listed
-        joined = [texts.code(f"{listed[a][:_LONGEST_NAME]}.{listed[b][:_LONGEST_NAME]}") for a, b in pairs.T.tolist()]
+        joined = [
+            texts.code(f"{listed[a][:_LONGEST_NAME]}.{listed[b][:_LONGEST_NAME]}")
+            for a, b in pairs.T.tolist()
+        ]
         name[inside] = np.array(joined, np.int32)[which.reshape(-1)]
     return name
 
 
 def _values(
-    buf: wire.Bytes, columns: Fields, row: Int32s, name: Int32s, rank: Int64s, sequences: Sequences, texts: Texts
+    buf: wire.Bytes,
+    columns: Fields,
+    row: Int32s,
+    name: Int32s,
+    rank: Int64s,
+    sequences: Sequences,
+    texts: Texts,
 ) -> tuple[list[_Found], int]:
     """Values of the annotations that are no dict, and how many could not be read."""
     out: list[_Found] = []
@@ -130,11 +151,19 @@ def _values(
     at, value = columns.numbers(7)
     if len(at):
         codes, which = np.unique(value, return_inverse=True)
-        add(at, TEXT, np.array([texts.code(hex(one & 0xFFFFFFFFFFFFFFFF)) for one in codes.tolist()], np.int64)[which.reshape(-1)])
+        add(
+            at,
+            TEXT,
+            np.array(
+                [texts.code(hex(one & 0xFFFFFFFFFFFFFFFF)) for one in codes.tolist()], np.int64
+            )[which.reshape(-1)],
+        )
     at, value = columns.numbers(17)
     if len(at):
         table = perfetto_sequences.TEXT
-        codes = sequences.lookup(table, row[at], value, texts.of_table(sequences, table)).astype(np.int64)
+        codes = sequences.lookup(table, row[at], value, texts.of_table(sequences, table)).astype(
+            np.int64
+        )
         known = codes >= 0
         damaged += int((~known).sum())
         add(at[known], TEXT, codes[known])
@@ -153,7 +182,10 @@ def _values(
                 items[one].append(_plain(bytes(buf.data[a:b]), int(row[one]), sequences, 0))
             except ReadError:
                 damaged += 1
-        lists = [texts.code(json.dumps(values, ensure_ascii=False, default=str)) for values in items.values()]
+        lists = [
+            texts.code(json.dumps(values, ensure_ascii=False, default=str))
+            for values in items.values()
+        ]
         add(arrays, TEXT, np.array(lists, np.int64))
     return out, damaged
 
@@ -176,7 +208,9 @@ def _plain(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
             elif number == 7:
                 out = hex(value)
             elif number == 17:
-                out = (sequences.entry(perfetto_sequences.TEXT, row, wire.signed(value)) or b"").decode("utf-8", "replace")
+                out = (
+                    sequences.entry(perfetto_sequences.TEXT, row, wire.signed(value)) or b""
+                ).decode("utf-8", "replace")
         elif kind == FIXED64 and number == 5:
             out = float(np.frombuffer(data, "<f8", 1, value)[0])
         elif kind == LENGTH:
@@ -186,7 +220,9 @@ def _plain(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
             elif number == 8:
                 raise ReadError("values that nest in themselves are not read")
             elif number == 11:
-                keys.append((_key(content, row, sequences), _plain(content, row, sequences, depth + 1)))
+                keys.append(
+                    (_key(content, row, sequences), _plain(content, row, sequences, depth + 1))
+                )
             elif number == 12:
                 values.append(_plain(content, row, sequences, depth + 1))
     return dict(keys) if keys else values if values else out

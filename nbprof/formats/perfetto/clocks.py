@@ -76,7 +76,9 @@ class Clocks:
     def _clock(ident: int, sequence: int) -> Clock:
         return ident, sequence if ident in _OF_SEQUENCE else -1
 
-    def on_trace(self, time: Int64s, ident: Int32s, sequence: Int32s, rows: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    def on_trace(
+        self, time: Int64s, ident: Int32s, sequence: Int32s, rows: Int64s
+    ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
         """Times of packets in ns on the clock of the trace, and which of them could be moved there.
 
         Parameters
@@ -92,7 +94,9 @@ class Clocks:
             return time, known
         out = time.copy()
         of_sequence = (ident >= _OF_SEQUENCE.start) & (ident < _OF_SEQUENCE.stop)
-        key = ident.astype(np.int64) * (int(sequence.max(initial=0)) + 2) + np.where(of_sequence, sequence, -1)
+        key = ident.astype(np.int64) * (int(sequence.max(initial=0)) + 2) + np.where(
+            of_sequence, sequence, -1
+        )
         # Where no snapshot relates any clock to another, the one that is used is the clock of the trace.
         alone = not self._shots and len(used) == 1
         for at in rows_by_value(key):
@@ -114,7 +118,9 @@ class Clocks:
         known &= (out > -_MOST_NS) & (out < _MOST_NS)
         return out, known
 
-    def _added(self, clock: Clock, steps: Int64s, rows: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    def _added(
+        self, clock: Clock, steps: Int64s, rows: Int64s
+    ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
         """Times of a clock of which packets state the time since the one before; each snapshot states the time itself."""
         shots = self._shots.get(clock, {})
         at = np.array([self._rows[i] for i in shots], np.int64)
@@ -159,7 +165,9 @@ class Clocks:
     def _moved(self, time: Int64s, way: list[Clock]) -> Int64s:
         for here, there in pairwise(way):
             mine, theirs = self._shots[here], self._shots[there]
-            pairs = np.array(sorted({(mine[i], theirs[i]) for i in mine.keys() & theirs.keys()}), np.int64).reshape(-1, 2)
+            pairs = np.array(
+                sorted({(mine[i], theirs[i]) for i in mine.keys() & theirs.keys()}), np.int64
+            ).reshape(-1, 2)
             # By the last snapshot before each time, or the first one.
             at = np.maximum(np.searchsorted(pairs[:, 0], time, side="right") - 1, 0)
             time = time - pairs[at, 0] + pairs[at, 1]

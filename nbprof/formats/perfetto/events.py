@@ -28,7 +28,32 @@ from nbprof.formats.perfetto.texts import Texts
 from nbprof.formats.perfetto.tracks import Place, Track, Tracks
 
 # Fields that are counted and not read: tasks, log messages, Chrome's own data, source locations, correlation ids, call stacks.
-_TYPED = (5, 21, 24, 25, 26, 27, 28, 29, 32, 33, 34, 35, 38, 39, 40, 41, 43, 49, 50, 52, 53, 54, 55, 56)
+_TYPED = (
+    5,
+    21,
+    24,
+    25,
+    26,
+    27,
+    28,
+    29,
+    32,
+    33,
+    34,
+    35,
+    38,
+    39,
+    40,
+    41,
+    43,
+    49,
+    50,
+    52,
+    53,
+    54,
+    55,
+    56,
+)
 SPEC: Spec = {
     **dict.fromkeys((3, 4, 9, 10, 11, 12, 22, 23, 30, 31, 36, 42, 44, 45, 46, 47, 48)),
     **dict.fromkeys(_TYPED),
@@ -81,7 +106,9 @@ class Events:
             name = np.where(codes >= 0, codes, name)
             lost &= codes < 0
         if lost.any():
-            self.receipt.warn(f"Events whose names are not in the file, shown by number: {int(lost.sum()):,}.")
+            self.receipt.warn(
+                f"Events whose names are not in the file, shown by number: {int(lost.sum()):,}."
+            )
             name[lost] = self.texts.numbered("name", ident[lost])
         return name
 
@@ -92,7 +119,10 @@ class Events:
         code = self.sequences.lookup(perfetto_sequences.CATEGORY, row, ident, codes)
         own, start, end = self.fields.spans(EVENT, 22)
         if len(own):
-            row, code = np.concatenate([row, own]), np.concatenate([code, self.texts.spans(self.buf, start, end)])
+            row, code = (
+                np.concatenate([row, own]),
+                np.concatenate([code, self.texts.spans(self.buf, start, end)]),
+            )
         row, code = row[code >= 0], code[code >= 0]
         out = np.full(self.fields.count, -1, np.int32)
         out[row[::-1]] = code[::-1]
@@ -127,7 +157,11 @@ class Events:
         lacks = self.usable & ~self.fields.has(EVENT, 11)
         if lacks.any():
             default = self.sequences.default
-            stated = np.array([one.track if one.track is not None else 0 for one in self.sequences.defaults] + [0], np.int64)
+            stated = np.array(
+                [one.track if one.track is not None else 0 for one in self.sequences.defaults]
+                + [0],
+                np.int64,
+            )
             told = np.array([one.track is not None for one in self.sequences.defaults] + [False])
             uuid = np.where(lacks & told[default], stated[default], uuid)
         code, uuids = numbered(uuid)
@@ -169,7 +203,9 @@ class Events:
             for column in (pairs.begin, pairs.end, pairs.open):
                 column += some.start
         else:
-            pairs = Pairs(spans[pairs.begin], spans[pairs.end], spans[pairs.open], spans[pairs.lost])
+            pairs = Pairs(
+                spans[pairs.begin], spans[pairs.end], spans[pairs.open], spans[pairs.lost]
+            )
         begin, end, open_ = pairs.begin, pairs.end, pairs.open
         lasted = np.zeros(len(self.time), np.int64)
         lasted[begin] = self.time[end] - self.time[begin]
@@ -205,7 +241,9 @@ class Events:
         table = np.zeros(len(self.places) + 1, np.int32)
         for one in used.tolist():
             place = self.places[one]
-            groups.setdefault(place.group or place.key, []).append((int(low[one]), int(high[one]), one))
+            groups.setdefault(place.group or place.key, []).append(
+                (int(low[one]), int(high[one]), one)
+            )
         names: dict[tuple[object, ...], int] = {}
         for chains in groups.values():
             sub = packed(list(chains)) if len(chains) > 1 else {chains[0][2]: 0}
@@ -231,7 +269,9 @@ class Events:
         names[key] = names.get(key, 0) + 1
         return place.thread if names[key] == 1 else f"{place.thread} {names[key]}"
 
-    def _args(self, builder: Builder, slice_of: _SliceOf, event: Int64s, marks: Int64s) -> dict[str, Values]:
+    def _args(
+        self, builder: Builder, slice_of: _SliceOf, event: Int64s, marks: Int64s
+    ) -> dict[str, Values]:
         """Args by name: annotations, those of ends behind those of begins, then what an event states otherwise."""
         out: dict[str, Values] = {}
         spans = self.fields.spans(EVENT, 4)
@@ -242,29 +282,47 @@ class Events:
         found, damaged = perfetto_annotations.read(self.buf, spans, self.sequences, self.texts)
         if damaged:
             self.receipt.warn(f"Annotations that could not be read, left out: {damaged:,}.")
-        typed = sum(len(self.fields.spans(EVENT, number)[0]) + len(self.fields.numbers(EVENT, number)[0]) for number in _TYPED)
+        typed = sum(
+            len(self.fields.spans(EVENT, number)[0]) + len(self.fields.numbers(EVENT, number)[0])
+            for number in _TYPED
+        )
         if typed:
-            self.receipt.info(f"Event fields other than annotations (call stacks, log messages, source locations), not read: {typed:,}.")
+            self.receipt.info(
+                f"Event fields other than annotations (call stacks, log messages, source locations), not read: {typed:,}."
+            )
         for key, rows in found.items():
             out[key] = Rows(slice_of[rows.event], rows.kind, rows.value)
         if (self.category[event] >= 0).any():
             category = Coded(self.category[event])
-            out["cat"] = category if "cat" not in out else joined([rows_of(out["cat"]), rows_of(category)])
+            out["cat"] = (
+                category if "cat" not in out else joined([rows_of(out["cat"]), rows_of(category)])
+            )
         if len(marks):
             order = slice_of[marks]
-            out["ph"] = Rows(order, np.full(len(order), TEXT, np.uint8), np.full(len(order), builder.texts["i"], np.int64))
+            out["ph"] = Rows(
+                order,
+                np.full(len(order), TEXT, np.uint8),
+                np.full(len(order), builder.texts["i"], np.int64),
+            )
         return out
 
     def _homeless(self, what: str, count: int) -> None:
         """Says of what is left out that it belongs to nothing that is drawn."""
-        self.receipt.info(f"{what} events other than slices (counter samples, omitted events), not shown: {count:,}.")
+        self.receipt.info(
+            f"{what} events other than slices (counter samples, omitted events), not shown: {count:,}."
+        )
 
     def _arrows(self, builder: Builder, slice_of: _SliceOf, lane: Int32s) -> None:
         """Points of arrows: the first of an id begins, those that follow are steps, one that terminates it ends."""
         rows: list[Int64s] = []
         idents: list[Int64s] = []
         last: list[npt.NDArray[np.bool_]] = []
-        for number, kind, terminates in ((47, FIXED64, False), (36, wire.VARINT, False), (48, FIXED64, True), (42, wire.VARINT, True)):
+        for number, kind, terminates in (
+            (47, FIXED64, False),
+            (36, wire.VARINT, False),
+            (48, FIXED64, True),
+            (42, wire.VARINT, True),
+        ):
             row, value = self.fields.numbers(EVENT, number, kind=kind)
             packed_row, packed_value = self._packed(number, kind)
             for one, values in ((row, value), (packed_row, packed_value)):
@@ -292,14 +350,19 @@ class Events:
         for one, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
             data = bytes(self.buf.data[a:b])
             if kind == FIXED64:
-                out += [(one, value) for value in np.frombuffer(data[: len(data) // 8 * 8], "<i8").tolist()]
+                out += [
+                    (one, value)
+                    for value in np.frombuffer(data[: len(data) // 8 * 8], "<i8").tolist()
+                ]
             else:
                 try:
                     out += [(one, value) for value in perfetto_sequences.numbers_of({1: [data]}, 1)]
                 except ReadError:
                     damaged += 1
         if damaged:
-            self.receipt.warn(f"Lists of counter values or ids of arrows that are damaged, left out: {damaged:,}.")
+            self.receipt.warn(
+                f"Lists of counter values or ids of arrows that are damaged, left out: {damaged:,}."
+            )
         table = np.array(out, np.int64).reshape(-1, 2)
         return table[:, 0].astype(np.int32), table[:, 1]
 
@@ -314,7 +377,9 @@ class Events:
             kinds = np.array([*self.uuids, 0], np.int64)[self.track[single]]
             integer, double = self.fields.has(EVENT, 30)[single], self.fields.has(EVENT, 44)[single]
             doubles = self.fields.number(EVENT, 44, kind=FIXED64)[single].view(np.float64)
-            values = np.where(double, doubles, self.fields.number(EVENT, 30)[single].astype(np.float64))
+            values = np.where(
+                double, doubles, self.fields.number(EVENT, 30)[single].astype(np.float64)
+            )
             there = integer | double
             self.receipt.skip("left out: samples of counters without a value.", int((~there).sum()))
             at = single[there]
@@ -325,7 +390,12 @@ class Events:
             time.append(self.time[event])
             value.append(values)
             order.append(event)
-        uuids, times, values, at = np.concatenate(uuid), np.concatenate(time), np.concatenate(value), np.concatenate(order)
+        uuids, times, values, at = (
+            np.concatenate(uuid),
+            np.concatenate(time),
+            np.concatenate(value),
+            np.concatenate(order),
+        )
         state_ = self.sequences.state[at]
         unread = 0
         for mine in rows_by_value(uuids):
@@ -341,21 +411,30 @@ class Events:
                 turn = np.lexsort((at[mine], state_[mine]))
                 total = np.cumsum(sample[turn])
                 first = np.flatnonzero(np.append(True, np.diff(state_[mine][turn]) != 0))
-                before = np.repeat(total[first] - sample[turn][first], np.diff(np.append(first, len(turn))))
+                before = np.repeat(
+                    total[first] - sample[turn][first], np.diff(np.append(first, len(turn)))
+                )
                 sample = np.empty(len(turn))
                 sample[turn] = total - before
             home = (place.process, place.pid)
             if home not in self.first_lane:
                 # A process that has nothing else has a lane for its counters.
                 self.first_lane[home] = builder.lane(
-                    host, place.process, "counters", pid=place.pid, labels=place.labels, process_sort=place.process_sort
+                    host,
+                    place.process,
+                    "counters",
+                    pid=place.pid,
+                    labels=place.labels,
+                    process_sort=place.process_sort,
                 )
             turn = np.argsort(times[mine], kind="stable")
             builder.counter(self.first_lane[home], place.thread, times[mine][turn], sample[turn])
         if unread:
             self.receipt.info(f"Thread time and instruction samples, not shown: {unread:,}.")
 
-    def _extra(self, tracks: int, given: int, kind: int) -> tuple[Int64s, Int64s, npt.NDArray[np.float64]]:
+    def _extra(
+        self, tracks: int, given: int, kind: int
+    ) -> tuple[Int64s, Int64s, npt.NDArray[np.float64]]:
         """Values of counters that events carry: track, event and value of each. The tracks are those of the event, or the default ones."""
         row, value = self.fields.numbers(EVENT, given, kind=kind)
         more_row, more = self._packed(given, kind)
@@ -368,10 +447,19 @@ class Events:
             return row.astype(np.int64), event, values
         nth = _nth(row)
         own_row, own = self.fields.numbers(EVENT, tracks)
-        places = dict(zip(zip(own_row.tolist(), _nth(own_row).tolist(), strict=True), own.tolist(), strict=True))
+        places = dict(
+            zip(
+                zip(own_row.tolist(), _nth(own_row).tolist(), strict=True),
+                own.tolist(),
+                strict=True,
+            )
+        )
         has_own = np.isin(row, own_row)
         default = self.sequences.default[row]
-        lists = [one.counters if kind != FIXED64 else one.double_counters for one in self.sequences.defaults]
+        lists = [
+            one.counters if kind != FIXED64 else one.double_counters
+            for one in self.sequences.defaults
+        ]
         out = np.zeros(len(row), np.int64)
         known = np.ones(len(row), np.bool_)
         without = np.flatnonzero(~has_own)

@@ -21,7 +21,17 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.quiet import silence
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.core.wire import FIXED32, FIXED64, LENGTH, VARINT, Bytes, Words, close_gaps, word_varints, words_of
+from nbprof.core.wire import (
+    FIXED32,
+    FIXED64,
+    LENGTH,
+    VARINT,
+    Bytes,
+    Words,
+    close_gaps,
+    word_varints,
+    words_of,
+)
 
 Spec = dict[int, "Spec | None"]
 """The fields that are read, by number: None for a value or a span, a spec of its own for a message that there is at most once."""
@@ -62,7 +72,9 @@ class _Batch:
     bad: list[Int32s] = field(default_factory=list)
     others: dict[int, int] = field(default_factory=dict)
 
-    def add(self, path: Path, kind: int, row: Int32s, value: Int64s | Bytes, end: Int64s | None = None) -> None:
+    def add(
+        self, path: Path, kind: int, row: Int32s, value: Int64s | Bytes, end: Int64s | None = None
+    ) -> None:
         self.parts.setdefault((path, kind), []).append(_Part(row, value, end))
 
 
@@ -136,7 +148,9 @@ class Fields:
         parts = list(self._rows(path, kind))
         row = np.concatenate([np.zeros(0, np.int32), *(p.row for p in parts)])
         value = np.concatenate([np.zeros(0, np.int64), *(p.value for p in parts)])
-        end = np.concatenate([np.zeros(0, np.int64), *(p.value if p.end is None else p.end for p in parts)])
+        end = np.concatenate(
+            [np.zeros(0, np.int64), *(p.value if p.end is None else p.end for p in parts)]
+        )
         if (row[1:] < row[:-1]).any():
             order = np.argsort(row, kind="stable")
             row, value, end = row[order], value[order], end[order]
@@ -178,7 +192,14 @@ def read(buf: wire.Bytes, start: Int64s, end: Int64s, spec: Spec) -> Fields:
     work = [slice(at, min(at + _BATCH, len(start))) for at in range(0, len(start), _BATCH)]
 
     def one(rows: slice) -> _Batch:
-        return _read(buf, words, np.arange(rows.start, rows.stop, dtype=np.int32), start[rows], end[rows], spec)
+        return _read(
+            buf,
+            words,
+            np.arange(rows.start, rows.stop, dtype=np.int32),
+            start[rows],
+            end[rows],
+            spec,
+        )
 
     if len(work) < 2 or _THREADS < 2:
         return Fields(len(start), [one(rows) for rows in work])
@@ -186,7 +207,9 @@ def read(buf: wire.Bytes, start: Int64s, end: Int64s, spec: Spec) -> Fields:
         return Fields(len(start), list(pool.map(one, work)))
 
 
-def _read(buf: wire.Bytes, words: Words, rows: Int32s, start: Int64s, end: Int64s, spec: Spec) -> _Batch:
+def _read(
+    buf: wire.Bytes, words: Words, rows: Int32s, start: Int64s, end: Int64s, spec: Spec
+) -> _Batch:
     out = _Batch()
     length = end - start
     left: list[Int64s] = []
@@ -277,7 +300,13 @@ def _layout(data: bytes, spec: Spec) -> _Layout | None:
 
 
 def _walk(
-    data: bytes, span: tuple[int, int], spec: Spec, path: Path, mask: bytearray, fields: list[tuple[Path, int, int, int]], others: set[int]
+    data: bytes,
+    span: tuple[int, int],
+    spec: Spec,
+    path: Path,
+    mask: bytearray,
+    fields: list[tuple[Path, int, int, int]],
+    others: set[int],
 ) -> None:
     pos, end = span
     while pos < end:
@@ -329,7 +358,14 @@ def _numbers(columns: list[Words], at: int, size: int) -> Int64s | Bytes:
     return word.view(np.int64)
 
 
-def _lockstep(buf: wire.Bytes, words: Words, messages: tuple[Int32s, Int64s, Int64s], spec: Spec, path: Path, out: _Batch) -> None:
+def _lockstep(
+    buf: wire.Bytes,
+    words: Words,
+    messages: tuple[Int32s, Int64s, Int64s],
+    spec: Spec,
+    path: Path,
+    out: _Batch,
+) -> None:
     """Reads messages of any layout: the next field of each in one round."""
     row, pos, end = messages
     inner: dict[int, list[tuple[Int32s, Int64s, Int64s]]] = {}
@@ -371,7 +407,9 @@ def _lockstep(buf: wire.Bytes, words: Words, messages: tuple[Int32s, Int64s, Int
             for wire_kind in np.unique(kind[at]).tolist():
                 mine = at[kind[at] == wire_kind]
                 is_span = wire_kind == LENGTH
-                out.add((*path, one), wire_kind, row[mine], value[mine], stop[mine] if is_span else None)
+                out.add(
+                    (*path, one), wire_kind, row[mine], value[mine], stop[mine] if is_span else None
+                )
                 if below is not None and is_span:
                     inner.setdefault(one, []).append((row[mine], value[mine], stop[mine]))
         alive = stop < end
@@ -381,12 +419,21 @@ def _lockstep(buf: wire.Bytes, words: Words, messages: tuple[Int32s, Int64s, Int
         some = spans[1] < spans[2]
         below = spec[number_]
         assert below is not None
-        _lockstep(buf, words, (spans[0][some], spans[1][some], spans[2][some]), below, (*path, number_), out)
+        _lockstep(
+            buf,
+            words,
+            (spans[0][some], spans[1][some], spans[2][some]),
+            below,
+            (*path, number_),
+            out,
+        )
     if len(row):
         _one_by_one(buf, (row, pos, end), spec, path, out)
 
 
-def _one_by_one(buf: wire.Bytes, messages: tuple[Int32s, Int64s, Int64s], spec: Spec, path: Path, out: _Batch) -> None:
+def _one_by_one(
+    buf: wire.Bytes, messages: tuple[Int32s, Int64s, Int64s], spec: Spec, path: Path, out: _Batch
+) -> None:
     """Reads the fields of a few messages, or of one that has many."""
     found: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
     bad: list[int] = []
@@ -406,7 +453,13 @@ def _one_by_one(buf: wire.Bytes, messages: tuple[Int32s, Int64s, Int64s], spec: 
         out.bad.append(np.array(bad, np.int32))
     for (where, kind), rows in found.items():
         table = np.array(rows, np.int64)
-        out.add(where, kind, table[:, 0].astype(np.int32), table[:, 1], table[:, 2] if kind == LENGTH else None)
+        out.add(
+            where,
+            kind,
+            table[:, 0].astype(np.int32),
+            table[:, 1],
+            table[:, 2] if kind == LENGTH else None,
+        )
 
 
 def _fields_of(

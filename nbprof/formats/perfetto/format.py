@@ -19,13 +19,75 @@ _Shape = dict[int, "int | _Shape"]
 _V, _L, _F64 = wire.VARINT, wire.LENGTH, wire.FIXED64
 _PROCESS: _Shape = {1: _V, 2: _TEXT, 3: _V, 4: _V, 5: _V, 6: _TEXT, 7: _V, 8: _TEXT}
 _THREAD: _Shape = {1: _V, 2: _V, 3: _V, 4: _V, 5: _TEXT, 6: _V, 7: _V, 8: _V}
-_TRACK: _Shape = {1: _V, 2: _TEXT, 3: _PROCESS, 4: _THREAD, 5: _V, 6: _L, 7: _L, 8: _L, 9: _V, 10: _TEXT, 11: _V, 12: _V}
-_EVENT: _Shape = {1: _V, 2: _V, 3: _V, 4: _L, 9: _V, 10: _V, 11: _V, 16: _V, 22: _TEXT, 23: _TEXT, 30: _V, 44: _F64, 47: _F64, 48: _F64}
+_TRACK: _Shape = {
+    1: _V,
+    2: _TEXT,
+    3: _PROCESS,
+    4: _THREAD,
+    5: _V,
+    6: _L,
+    7: _L,
+    8: _L,
+    9: _V,
+    10: _TEXT,
+    11: _V,
+    12: _V,
+}
+_EVENT: _Shape = {
+    1: _V,
+    2: _V,
+    3: _V,
+    4: _L,
+    9: _V,
+    10: _V,
+    11: _V,
+    16: _V,
+    22: _TEXT,
+    23: _TEXT,
+    30: _V,
+    44: _F64,
+    47: _F64,
+    48: _F64,
+}
 _CLOCK: _Shape = {1: _V, 2: _V, 3: _V, 4: _V}
 _SNAPSHOT: _Shape = {1: _CLOCK, 2: _V}
 # A TracePacket: its own numbers, and the messages of which it is one.
 _PACKET: _Shape = {
-    **dict.fromkeys((1, 2, 4, 5, 7, 9, 12, 33, 34, 35, 36, 37, 38, 39, 40, 45, 49, 50, 51, 52, 53, 54, 59, 65, 66, 67, 89, 90, 91, 95), _L),
+    **dict.fromkeys(
+        (
+            1,
+            2,
+            4,
+            5,
+            7,
+            9,
+            12,
+            33,
+            34,
+            35,
+            36,
+            37,
+            38,
+            39,
+            40,
+            45,
+            49,
+            50,
+            51,
+            52,
+            53,
+            54,
+            59,
+            65,
+            66,
+            67,
+            89,
+            90,
+            91,
+            95,
+        ),
+        _L,
+    ),
     **dict.fromkeys((3, 8, 10, 13, 41, 42, 58, 79, 87, 98), _V),
     6: _SNAPSHOT,
     11: _EVENT,
@@ -117,7 +179,11 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     if copies:
         note = f"{join_some(copies, 4)} next to it is the same recording as a Perfetto trace; it was not read."
         out[0] = replace(out[0], notes=(*out[0].notes, note))
-    return out + [RunFiles(one.stem, here.folder, (one.file,), one.file.modified, _NAME) for one in members if one.stem not in stems]
+    return out + [
+        RunFiles(one.stem, here.folder, (one.file,), one.file.modified, _NAME)
+        for one in members
+        if one.stem not in stems
+    ]
 
 
 FORMAT = Format(

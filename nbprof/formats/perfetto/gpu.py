@@ -75,7 +75,9 @@ class Gpu:
         ident = f.number(STAGE, 20)[row]
         if ident.any():
             table = perfetto_sequences.NAME
-            found = self.sequences.lookup(table, row, ident, self.texts.of_table(self.sequences, table))
+            found = self.sequences.lookup(
+                table, row, ident, self.texts.of_table(self.sequences, table)
+            )
             name = np.where(found >= 0, found, name)
         own, start, end = f.spans(STAGE, 17)
         if len(own):
@@ -84,7 +86,9 @@ class Gpu:
             name = np.where(codes[row] >= 0, codes[row], name)
         gpu = f.number(STAGE, 11)[row]
         listed = self.texts.listed
-        pairs, which = np.unique(np.stack([gpu, queue.astype(np.int64)]), axis=1, return_inverse=True)
+        pairs, which = np.unique(
+            np.stack([gpu, queue.astype(np.int64)]), axis=1, return_inverse=True
+        )
         numbers = []
         for number, code in pairs.T.tolist():
             device = f"GPU {number}"
@@ -136,7 +140,9 @@ class Gpu:
             except ReadError:
                 kind = ""
             kinds.append(self.texts.code(kind) if kind else -1)
-        code = self.sequences.lookup(perfetto_sequences.QUEUE, row, self.fields.number(STAGE, 14)[row], kinds)
+        code = self.sequences.lookup(
+            perfetto_sequences.QUEUE, row, self.fields.number(STAGE, 14)[row], kinds
+        )
         return {"stage category": Coded(code)} if (code >= 0).any() else {}
 
     def _launches(self, place: Int32s) -> dict[str, Values]:
@@ -162,7 +168,11 @@ class Gpu:
         except ReadError:
             self.damaged += 1
             size = None
-        return -1 if size is None else self.texts.code(str([whole(size, axis, 1) for axis in (1, 2, 3)]))
+        return (
+            -1
+            if size is None
+            else self.texts.code(str([whole(size, axis, 1) for axis in (1, 2, 3)]))
+        )
 
     def _extras(self, place: Int32s) -> dict[str, Values]:
         """What a driver states beside these, by name."""
@@ -179,14 +189,18 @@ class Gpu:
             except ReadError:
                 self.damaged += 1
                 continue
-            rows.setdefault(text(found, 1) or "extra", []).append((i, self.texts.code(text(found, 2))))
+            rows.setdefault(text(found, 1) or "extra", []).append(
+                (i, self.texts.code(text(found, 2)))
+            )
         out: dict[str, Values] = {}
         for key, pairs in rows.items():
             table = np.full(len(extras), -1, np.int64)
             for i, code in pairs:
                 table[i] = code
             given = table[which] >= 0
-            out[key] = Rows(at[given], np.full(int(given.sum()), TEXT, np.uint8), table[which[given]])
+            out[key] = Rows(
+                at[given], np.full(int(given.sum()), TEXT, np.uint8), table[which[given]]
+            )
         return out
 
     def _counters(self, builder: Builder, host: str) -> None:
@@ -198,7 +212,11 @@ class Gpu:
             return
         samples = perfetto_fields.read(self.buf, start, end, dict.fromkeys((1, 2, 3)))
         double = samples.has(3)
-        value = np.where(double, samples.number(3, kind=FIXED64).view(np.float64), samples.number(2).astype(np.float64))
+        value = np.where(
+            double,
+            samples.number(3, kind=FIXED64).view(np.float64),
+            samples.number(2).astype(np.float64),
+        )
         counter, descriptor = samples.number(1), f.number(COUNTER, 4)[row]
         state = np.where(descriptor != 0, self.sequences.state[row], -1)
         gpus = f.number(COUNTER, 3)[row]
@@ -207,7 +225,9 @@ class Gpu:
         described: dict[tuple[int, int], tuple[dict[int, str], int]] = {}
         unknown = first = 0
         there = ~samples.bad & (double | samples.has(2))
-        self.receipt.skip("left out: samples of GPU counters without a value, or damaged.", int((~there).sum()))
+        self.receipt.skip(
+            "left out: samples of GPU counters without a value, or damaged.", int((~there).sum())
+        )
         some = np.flatnonzero(there)
         for mine in (some[group] for group in rows_by_value(key[some])):
             at = mine[0]
@@ -231,7 +251,9 @@ class Gpu:
             builder.counter(lane, names[number], times[:-1], value[turn][1:])
         self.receipt.skip("left out: samples of GPU counters that are not described.", unknown)
         if first:
-            self.receipt.info(f"First samples of GPU counters, not shown because nothing says when their intervals began: {first:,}.")
+            self.receipt.info(
+                f"First samples of GPU counters, not shown because nothing says when their intervals began: {first:,}."
+            )
 
     def _described(self) -> dict[int, str]:
         out: dict[int, str] = {}

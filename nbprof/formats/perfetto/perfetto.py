@@ -73,14 +73,42 @@ _UNREAD = {
 """What packets have that is not read, by field number."""
 # Of the writer; of the recording and the machine.
 _ABOUT = frozenset((3, 59, 79, 87, 98)) | frozenset(
-    (33, 34, 36, 45, 46, 47, 48, 51, 69, 72, 78, 82, 89, 90, 107, 109, 113, 124, 125, 126, 128, 130, 134)
+    (
+        33,
+        34,
+        36,
+        45,
+        46,
+        47,
+        48,
+        51,
+        69,
+        72,
+        78,
+        82,
+        89,
+        90,
+        107,
+        109,
+        113,
+        124,
+        125,
+        126,
+        128,
+        130,
+        134,
+    )
 )
 """What packets have that is no recording of its own: nothing is missing without it."""
 _BLOCK = 1 << 22
 _SUFFIXES = (".gz", ".pftrace", ".perfetto-trace", ".perfetto", ".trace", ".pb")
 
 
-def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
+def read(
+    files: Sequence[SourceFile],
+    progress: Callable[[str], None] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+) -> Trace:
     """The events of one run, which may have several files, one a host.
 
     Parameters
@@ -109,7 +137,9 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         while host in hosts:
             host += "'"
         hosts.append(host)
-        _File(builder, receipt, len(hosts) - 1, f"{file.name}: " if len(files) > 1 else "").add(file, host, limit_bytes)
+        _File(builder, receipt, len(hosts) - 1, f"{file.name}: " if len(files) > 1 else "").add(
+            file, host, limit_bytes
+        )
     return builder.trace(hosts, metadata)
 
 
@@ -130,10 +160,16 @@ class _File:
             buffer = self._unpacked(buffer, self.starts, (end, fields), file, limit_bytes)
             end, fields = self._packets(buffer, file)
             if fields.has(_DEFLATED).any():
-                self.receipt.warn(f"{self.label}Compressed packets in compressed packets are not read.")
+                self.receipt.warn(
+                    f"{self.label}Compressed packets in compressed packets are not read."
+                )
         buf, receipt = buffer.array, self.receipt
         if fields.bad.all():
-            raise ReadError("none of its packets can be read: it is damaged, or not a Perfetto trace.", path=file.label, offset=0)
+            raise ReadError(
+                "none of its packets can be read: it is damaged, or not a Perfetto trace.",
+                path=file.label,
+                offset=0,
+            )
         receipt.skip("(packets) left out: damaged.", int(fields.bad.sum()))
         sequences = Sequences(fields, buf)
         clocks = Clocks(fields, buf, sequences)
@@ -144,12 +180,20 @@ class _File:
         lost = 0
         usable = known & sequences.usable & ~fields.bad
         is_event = fields.has(EVENT)
-        for has in (is_event, fields.has(perfetto_gpu.STAGE, 1), fields.has(perfetto_gpu.COUNTER, 2)):
+        for has in (
+            is_event,
+            fields.has(perfetto_gpu.STAGE, 1),
+            fields.has(perfetto_gpu.COUNTER, 2),
+        ):
             lost += int((has & ~sequences.usable).sum())
             timeless = int((has & ~known & sequences.usable).sum())
-            receipt.skip("left out: no time, or a clock that no snapshot relates to the others.", timeless)
+            receipt.skip(
+                "left out: no time, or a clock that no snapshot relates to the others.", timeless
+            )
         receipt.skip("left out: the interned names they refer to were lost during recording.", lost)
-        Events(fields, buf, sequences, tracks, texts, receipt, is_event & usable, time).add_to(self.builder, host)
+        Events(fields, buf, sequences, tracks, texts, receipt, is_event & usable, time).add_to(
+            self.builder, host
+        )
         gpu = Gpu(fields, buf, sequences, texts, receipt, time, usable)
         gpu.add_to(self.builder, host)
         damaged = sequences.damaged + clocks.damaged + tracks.damaged + gpu.damaged
@@ -169,12 +213,21 @@ class _File:
             )
             self.receipt.cut_off(Cut(self.number, file.name, what))
         if not len(starts):
-            raise ReadError("it has no packets, so it is not a Perfetto trace.", path=file.label, offset=0)
+            raise ReadError(
+                "it has no packets, so it is not a Perfetto trace.", path=file.label, offset=0
+            )
         start, end = spans(buf, starts)
         self.starts = starts
         return end, perfetto_fields.read(buf, start, end, _PACKET)
 
-    def _unpacked(self, buffer: Buffer, starts: Int64s, packets: tuple[Int64s, Fields], file: SourceFile, limit_bytes: int) -> Buffer:
+    def _unpacked(
+        self,
+        buffer: Buffer,
+        starts: Int64s,
+        packets: tuple[Int64s, Fields],
+        file: SourceFile,
+        limit_bytes: int,
+    ) -> Buffer:
         """The file with its compressed packets unpacked in their places."""
         end, fields = packets
         data = buffer.data
@@ -189,19 +242,27 @@ class _File:
                 damaged += not _inflate(data[first:last], grown, apart=apart)
             grown.add(data[at : int(end[-1])])
             if not grown.size:
-                raise ReadError("its compressed packets cannot be unpacked: it is damaged.", path=file.label, offset=0)
+                raise ReadError(
+                    "its compressed packets cannot be unpacked: it is damaged.",
+                    path=file.label,
+                    offset=0,
+                )
             out = grown.buffer()
             if apart or (not damaged and _starts(out)[1] == out.size):
                 break
         self.receipt.skip("(blocks of compressed packets) left out in part: damaged.", damaged)
         return out
 
-    def _times(self, fields: Fields, sequences: Sequences, clocks: Clocks) -> tuple[Int64s, np.ndarray]:
+    def _times(
+        self, fields: Fields, sequences: Sequences, clocks: Clocks
+    ) -> tuple[Int64s, np.ndarray]:
         """Times of all packets, ns on the clock of the trace, and which have one."""
         time, known = fields.number(8), fields.has(8)
         clock, stated = fields.small(58), fields.has(58)
         if sequences.defaults and not stated.all():
-            default = np.array([one.clock for one in sequences.defaults] + [-1], np.int32)[sequences.default]
+            default = np.array([one.clock for one in sequences.defaults] + [-1], np.int32)[
+                sequences.default
+            ]
             clock = np.where(~stated & (default >= 0), default, clock)
         rows = np.flatnonzero(known & sequences.usable) if clock.any() else np.arange(0)
         if len(rows):
@@ -213,7 +274,9 @@ class _File:
             time[known] += later
         return time, known
 
-    def _tell(self, fields: Fields, buf: np.ndarray, sequences: Sequences, damaged: int, texts: Texts) -> None:
+    def _tell(
+        self, fields: Fields, buf: np.ndarray, sequences: Sequences, damaged: int, texts: Texts
+    ) -> None:
         receipt = self.receipt
         counts: dict[str, int] = {}
         for number, count in fields.others.items():
@@ -221,16 +284,23 @@ class _File:
                 what = _UNREAD.get(number, f"others (field {number})")
                 counts[what] = counts.get(what, 0) + count
         if counts:
-            listed = ", ".join(f"{what} {count:,}" for what, count in sorted(counts.items(), key=lambda item: -item[1]))
+            listed = ", ".join(
+                f"{what} {count:,}"
+                for what, count in sorted(counts.items(), key=lambda item: -item[1])
+            )
             receipt.info(f"{self.label}Packets that are not read: {listed}.")
         if fields.others.get(_ZSTD):
-            receipt.warn(f"{self.label}Packets compressed with zstd are not read: record with zlib, or without compression.")
+            receipt.warn(
+                f"{self.label}Packets compressed with zstd are not read: record with zlib, or without compression."
+            )
         if sequences.lost:
             what = "(its buffer was full or overwritten): events are missing."
             receipt.warn(f"{self.label}The recorder lost packets {sequences.lost:,} times {what}")
         self._statistics(fields, buf)
         if damaged:
-            receipt.warn(f"{self.label}Descriptions (of tracks, clocks, interned names) that are damaged, left out: {damaged:,}.")
+            receipt.warn(
+                f"{self.label}Descriptions (of tracks, clocks, interned names) that are damaged, left out: {damaged:,}."
+            )
         texts.strings.report(receipt)
 
     def _statistics(self, fields: Fields, buf: np.ndarray) -> None:
@@ -245,8 +315,14 @@ class _File:
             self.receipt.warn(f"{self.label}The recorder's loss statistics are damaged.")
             return
         for number, what in (
-            (3, "chunks of its ring buffer were overwritten: the beginning of the recording is missing"),
-            (18, "chunks were discarded because its buffer was full: the end of the recording is missing"),
+            (
+                3,
+                "chunks of its ring buffer were overwritten: the beginning of the recording is missing",
+            ),
+            (
+                18,
+                "chunks were discarded because its buffer was full: the end of the recording is missing",
+            ),
             (19, "packets were lost because its writers found no room"),
             (6, "packets could not be completed"),
             (9, "packets were not valid"),
@@ -256,7 +332,9 @@ class _File:
             if count > 0:
                 self.receipt.warn(f"{self.label}The recorder reports that {count:,} {what}.")
         if whole(said, 15) == _FLUSH_FAILED:
-            self.receipt.warn(f"{self.label}The recorder reports that its last flush failed: the end may be missing.")
+            self.receipt.warn(
+                f"{self.label}The recorder reports that its last flush failed: the end may be missing."
+            )
 
 
 def _inflate(data: memoryview, out: Growing, *, apart: bool) -> bool:

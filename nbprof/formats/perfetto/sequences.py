@@ -111,7 +111,9 @@ class Sequences:
         # The packets sequence by sequence; None where there is only one.
         self._order: Int64s | None = None
         if len(known) > 1:
-            self._order = np.argsort(self.code.astype(np.uint16) if len(known) < 1 << 16 else self.code, kind="stable")
+            self._order = np.argsort(
+                self.code.astype(np.uint16) if len(known) < 1 << 16 else self.code, kind="stable"
+            )
         flags = fields.small(13)
         cleared = self._by_sequence((flags & _CLEARED) != 0)
         cleared |= self._by_sequence(fields.has(41))
@@ -204,7 +206,9 @@ class Sequences:
         """What an id means to one packet: the text, or the whole message of tables that have more than that; None for an unknown id."""
         return self.tables.get(table, {}).get((int(self.state[row]), ident))
 
-    def lookup(self, table: int, rows: Int32s | Int64s | None, ident: Int64s, codes: Sequence[int]) -> Int32s:
+    def lookup(
+        self, table: int, rows: Int32s | Int64s | None, ident: Int64s, codes: Sequence[int]
+    ) -> Int32s:
         """What ids mean to packets; -1 for an unknown id.
 
         Parameters
@@ -218,7 +222,9 @@ class Sequences:
         """
         if table not in self._codes:
             self._codes[table] = _Lookup(self.tables.get(table, {}), self.states)
-        return self._codes[table].find(self.state if rows is None else self.state[rows], ident, np.asarray(codes, np.int32))
+        return self._codes[table].find(
+            self.state if rows is None else self.state[rows], ident, np.asarray(codes, np.int32)
+        )
 
 
 def _last(marks: npt.NDArray[np.bool_]) -> Int32s:
@@ -240,7 +246,9 @@ class _Lookup:
         self.table: Int32s | None = None
         if len(keys) and self.idents[0] >= 0 and states * (self.top + 2) <= _MOST:
             self.table = np.full(states * (self.top + 2), -1, np.int32)
-            self.table[keys[:, 0] * (self.top + 2) + keys[:, 1]] = np.arange(len(keys), dtype=np.int32)
+            self.table[keys[:, 0] * (self.top + 2) + keys[:, 1]] = np.arange(
+                len(keys), dtype=np.int32
+            )
         else:
             key = keys[:, 0] * max(len(self.idents), 1) + which.reshape(-1)
             self.order = np.argsort(key)

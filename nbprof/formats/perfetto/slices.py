@@ -55,7 +55,9 @@ def pair(track: Int32s, time: Int64s, begins: npt.NDArray[np.bool_]) -> Pairs:
     level += change < 0
     levels = int(level.max(initial=0)) + 1
     small = (int(of.max(initial=0)) + 1) * levels < 1 << 16
-    key = of.astype(np.uint16 if small else np.int64) * levels + level.astype(np.uint16 if small else np.int64)
+    key = of.astype(np.uint16 if small else np.int64) * levels + level.astype(
+        np.uint16 if small else np.int64
+    )
     turn = np.argsort(key, kind="stable")
     place = order[turn]
     begin = begins[place]
@@ -79,7 +81,9 @@ def by_time(track: Int32s, time: Int64s) -> Int64s:
 
 
 def _by_track(track: Int32s) -> Int64s:
-    return np.argsort(track.astype(np.uint16) if int(track.max(initial=0)) < 1 << 16 else track, kind="stable")
+    return np.argsort(
+        track.astype(np.uint16) if int(track.max(initial=0)) < 1 << 16 else track, kind="stable"
+    )
 
 
 def _marks(first: Int64s, count: int) -> npt.NDArray[np.bool_]:

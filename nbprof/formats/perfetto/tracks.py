@@ -71,7 +71,12 @@ class Tracks:
 
     def read(self, fields: Fields, buf: wire.Bytes) -> None:
         """Takes all descriptors of a file."""
-        for number, take in ((2, self._tree), (43, self._process), (44, self._thread), (60, self._track)):
+        for number, take in (
+            (2, self._tree),
+            (43, self._process),
+            (44, self._thread),
+            (60, self._track),
+        ):
             _, starts, ends = fields.spans(number)
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
                 try:
@@ -84,7 +89,10 @@ class Tracks:
         for one in found.get(1, ()):
             process = part(one) if isinstance(one, bytes) else {}
             if 1 in process:
-                self._name(self.processes.setdefault(whole(process, 1), Process()), text({3: process.get(3, [])[:1]}, 3))
+                self._name(
+                    self.processes.setdefault(whole(process, 1), Process()),
+                    text({3: process.get(3, [])[:1]}, 3),
+                )
         for one in found.get(2, ()):
             thread = part(one) if isinstance(one, bytes) else {}
             if 1 in thread:
@@ -96,7 +104,12 @@ class Tracks:
         pid = whole(found, 1)
         process = self.processes.setdefault(pid, Process())
         self._name(process, text(found, 6) or text({2: found.get(2, [])[:1]}, 2), over=6 in found)
-        process.labels = ", ".join(str(one, "utf-8", "replace") for one in found.get(8, ()) if isinstance(one, bytes)) or process.labels
+        process.labels = (
+            ", ".join(
+                str(one, "utf-8", "replace") for one in found.get(8, ()) if isinstance(one, bytes)
+            )
+            or process.labels
+        )
         process.sort = whole(found, 3, process.sort)
         return pid
 
@@ -115,7 +128,9 @@ class Tracks:
 
     def _track(self, found: Message) -> None:
         track = self.tracks.setdefault(whole(found, 1), Track())
-        track.name = next((name for number in (2, 10, 13) if (name := text(found, number))), track.name)
+        track.name = next(
+            (name for number in (2, 10, 13) if (name := text(found, number))), track.name
+        )
         track.parent = whole(found, 5, track.parent)
         track.order = whole(found, 12, track.order)
         track.merge = whole(found, 15, track.merge)
@@ -123,7 +138,9 @@ class Tracks:
         if (inner := content(found, 3)) is not None:
             pid = self._process(part(inner))
             track.pid = pid if pid is not None else track.pid
-        if (inner := content(found, 4)) is not None and (at := self._thread(part(inner))) is not None:
+        if (inner := content(found, 4)) is not None and (
+            at := self._thread(part(inner))
+        ) is not None:
             track.pid, track.tid = at
         if (inner := content(found, 8)) is not None:
             counter = part(inner)
@@ -142,7 +159,12 @@ class Tracks:
         track = self.tracks.get(uuid) or Track()
         if track.tid is not None and track.pid is not None:
             return self.of_thread(track.pid, track.tid)
-        name = track.name or ("Default track" if uuid == 0 else "") or first_event or f"Track {uuid & 0xFFFFFFFFFFFFFFFF}"
+        name = (
+            track.name
+            or ("Default track" if uuid == 0 else "")
+            or first_event
+            or f"Track {uuid & 0xFFFFFFFFFFFFFFFF}"
+        )
         above = list(self._above(uuid))
         home = next((one for one in (track, *above) if one.pid is not None), None)
         group: Key | None = ("track", track.parent, name)
@@ -152,16 +174,41 @@ class Tracks:
             group = ("track", track.parent, "key", track.merge_key)
         if home is None or home.pid is None:
             root = above[-1].name if above else ""
-            return Place(("track", uuid), root or "Tracks", name, group=group, process_sort=1 << 30, sort=track.order)
+            return Place(
+                ("track", uuid),
+                root or "Tracks",
+                name,
+                group=group,
+                process_sort=1 << 30,
+                sort=track.order,
+            )
         one = self.processes.get(home.pid, Process())
         pid = str(home.pid)
-        return Place(("track", uuid), one.name or pid, name, pid, "", one.labels, one.sort, (1 << 30) + track.order, group)
+        return Place(
+            ("track", uuid),
+            one.name or pid,
+            name,
+            pid,
+            "",
+            one.labels,
+            one.sort,
+            (1 << 30) + track.order,
+            group,
+        )
 
     def of_thread(self, pid: int, tid: int) -> Place:
         """Where a thread is drawn."""
         one = self.processes.get(pid, Process())
         name = self.threads.get((pid, tid), "") or str(tid)
-        return Place(("thread", pid, tid), one.name or str(pid), name, str(pid), str(tid), one.labels, one.sort)
+        return Place(
+            ("thread", pid, tid),
+            one.name or str(pid),
+            name,
+            str(pid),
+            str(tid),
+            one.labels,
+            one.sort,
+        )
 
     def _above(self, uuid: int) -> Iterable[Track]:
         """The tracks that a track is in, the nearest first."""

@@ -26,11 +26,19 @@ def sniff(head: Head) -> Kind | None:
     tables = tables_named(head.data)
     if any(name.startswith("rocpd_") for name in tables):
         if _RPD in tables:
-            return Kind("", "a database of rocmProfileData (RPD)", f"nbprof does not read it: {_RECORD_ANEW}")
+            return Kind(
+                "",
+                "a database of rocmProfileData (RPD)",
+                f"nbprof does not read it: {_RECORD_ANEW}",
+            )
         return Kind(NAME, "a recording of rocprofv3 (database of rocpd)")
     if not _V1_TABLES.isdisjoint(tables) and b"BeginNs" in head.data:
         return Kind("", "a database of rocprof (v1)", _V1_REMEDY)
-    return None if tables or not is_text(head.data[:4096]) else _table(head.data[:8192].partition(b"\n")[0])
+    return (
+        None
+        if tables or not is_text(head.data[:4096])
+        else _table(head.data[:8192].partition(b"\n")[0])
+    )
 
 
 def _table(line: bytes) -> Kind | None:
@@ -51,7 +59,11 @@ def _table(line: bytes) -> Kind | None:
 
 def _rank(file: SourceFile) -> int:
     """How much a file says, in comparison with another one of the same recording: tables lack the bytes of copies."""
-    return ("csv", "json", "db").index(last) if (last := file.name.lower().rpartition(".")[2]) in ("csv", "json", "db") else 0
+    return (
+        ("csv", "json", "db").index(last)
+        if (last := file.name.lower().rpartition(".")[2]) in ("csv", "json", "db")
+        else 0
+    )
 
 
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
@@ -71,12 +83,31 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
             groups.append([])
         last = _modified(processes[prefix])
         groups[-1].append(prefix)
-    notes = (f"{join_some(left_out, 4)} next to it is the same recording in another format; it was not read.",) if left_out else ()
+    notes = (
+        (
+            f"{join_some(left_out, 4)} next to it is the same recording in another format; it was not read.",
+        )
+        if left_out
+        else ()
+    )
     out = list(before)
     for group in groups:
-        name = here.name if len(group) > 1 and len(groups) == 1 and not before else group[0] or here.name
+        name = (
+            here.name
+            if len(group) > 1 and len(groups) == 1 and not before
+            else group[0] or here.name
+        )
         found = tuple(file for prefix in sorted(group) for file in processes[prefix])
-        out.append(RunFiles(name, here.folder, found, max(map(_modified, (processes[one] for one in group))), NAME, notes))
+        out.append(
+            RunFiles(
+                name,
+                here.folder,
+                found,
+                max(map(_modified, (processes[one] for one in group))),
+                NAME,
+                notes,
+            )
+        )
     return out
 
 
@@ -90,7 +121,11 @@ def _notes(member: Member) -> tuple[str, ...]:
         return ()
     path = member.file.path
     prefix = prefix_of(path.name)
-    others = sorted(one.name for one in path.parent.glob("*.csv") if one.name != path.name and prefix_of(one.name) == prefix)
+    others = sorted(
+        one.name
+        for one in path.parent.glob("*.csv")
+        if one.name != path.name and prefix_of(one.name) == prefix
+    )
     if not others:
         return ()
     are = "is another table" if len(others) == 1 else "are other tables"

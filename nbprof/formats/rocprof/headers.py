@@ -5,9 +5,18 @@ from __future__ import annotations
 import csv
 import re
 
-_SPAN = {"Start_Timestamp": "start", "End_Timestamp": "end", "Thread_Id": "thread", "Correlation_Id": "correlation"}
+_SPAN = {
+    "Start_Timestamp": "start",
+    "End_Timestamp": "end",
+    "Thread_Id": "thread",
+    "Correlation_Id": "correlation",
+}
 _PLACE = {"Agent_Id": "agent", "Queue_Id": "queue"}
-_SIZES = {f"{title}_Size_{axis}": f"{what}_{axis.lower()}" for title, what in (("Workgroup", "group"), ("Grid", "grid")) for axis in "XYZ"}
+_SIZES = {
+    f"{title}_Size_{axis}": f"{what}_{axis.lower()}"
+    for title, what in (("Workgroup", "group"), ("Grid", "grid"))
+    for axis in "XYZ"
+}
 _KERNEL = {
     **_SPAN, **_PLACE, **_SIZES, "Stream_Id": "stream", "Dispatch_Id": "dispatch", "Kernel_Id": "kernel", "Kernel_Name": "name",
     "LDS_Block_Size": "lds", "Group_Segment_Size": "lds", "Scratch_Size": "scratch", "Private_Segment_Size": "scratch",
@@ -18,10 +27,19 @@ TABLES: dict[str, tuple[frozenset[str], dict[str, str]]] = {
         frozenset({"Counter_Name", "Counter_Value", "Dispatch_Id"}),
         {**_KERNEL, "Counter_Name": "counter", "Counter_Value": "value", "Process_Id": "pid"},
     ),
-    "kernels": (frozenset({"Kernel_Name", "Dispatch_Id", "Start_Timestamp", "End_Timestamp"}), _KERNEL),
+    "kernels": (
+        frozenset({"Kernel_Name", "Dispatch_Id", "Start_Timestamp", "End_Timestamp"}),
+        _KERNEL,
+    ),
     "copies": (
         frozenset({"Direction", "Source_Agent_Id", "Start_Timestamp", "End_Timestamp"}),
-        {**_SPAN, "Direction": "name", "Stream_Id": "stream", "Source_Agent_Id": "source", "Destination_Agent_Id": "target"},
+        {
+            **_SPAN,
+            "Direction": "name",
+            "Stream_Id": "stream",
+            "Source_Agent_Id": "source",
+            "Destination_Agent_Id": "target",
+        },
     ),
     "calls": (
         frozenset({"Domain", "Function", "Start_Timestamp", "End_Timestamp"}),

@@ -57,7 +57,9 @@ class Agent:
     @property
     def label(self) -> str:
         """`GPU 0`."""
-        return f"{'GPU' if self.type == GPU else 'CPU' if self.type == CPU else 'Agent'} {self.number}"
+        return (
+            f"{'GPU' if self.type == GPU else 'CPU' if self.type == CPU else 'Agent'} {self.number}"
+        )
 
 
 @dataclass
@@ -129,12 +131,18 @@ def labels(keys: Int64s, agents: Sequence[Agent]) -> pd.Categorical:
 def ends(source: Int64s, target: Int64s, agents: Sequence[Agent]) -> dict[str, Any]:
     """The columns of copies that say where they go, `device` being the GPU that they go to, else the one that they come from."""
     to, of = devices(target, agents), devices(source, agents)
-    return {"device": np.where(to >= 0, to, of), "source": labels(source, agents), "target": labels(target, agents)}
+    return {
+        "device": np.where(to >= 0, to, of),
+        "source": labels(source, agents),
+        "target": labels(target, agents),
+    }
 
 
 def _looked_up(keys: Int64s, table: Mapping[int, int]) -> Int64s:
     first, place = np.unique(keys, return_inverse=True)
-    return np.array([*(table.get(key, -1) for key in first.tolist()), -1], np.int64)[place.reshape(-1)]
+    return np.array([*(table.get(key, -1) for key in first.tolist()), -1], np.int64)[
+        place.reshape(-1)
+    ]
 
 
 def coded(codes: npt.NDArray[np.integer[Any]], texts: Sequence[str]) -> pd.Categorical:
@@ -157,8 +165,16 @@ def stacked(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Frames one behind the other; numbers that one lacks are -1."""
     if len(frames) == 1:
         return frames[0]
-    texts = {name for frame in frames for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)}
-    out = pd.concat([frame.astype({name: object for name in texts if name in frame}) for frame in frames], ignore_index=True)
+    texts = {
+        name
+        for frame in frames
+        for name in frame.columns
+        if isinstance(frame[name].dtype, pd.CategoricalDtype)
+    }
+    out = pd.concat(
+        [frame.astype({name: object for name in texts if name in frame}) for frame in frames],
+        ignore_index=True,
+    )
     for name in out.columns:
         if name in texts:
             out[name] = out[name].astype("category")

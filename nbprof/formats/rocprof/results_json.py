@@ -24,7 +24,16 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Int64s
-from nbprof.formats.rocprof.records import Agent, Recording, coded, dated, devices, ends, numbered, stacked
+from nbprof.formats.rocprof.records import (
+    Agent,
+    Recording,
+    coded,
+    dated,
+    devices,
+    ends,
+    numbered,
+    stacked,
+)
 
 ROOT = "rocprofiler-sdk-tool"
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -39,7 +48,11 @@ _Path = tuple[str, ...]
 
 def _info(*of: str) -> dict[str, _Path]:
     """Columns of a kernel by where they are found, its dispatch being below some keys."""
-    shape = {f"{what}_{axis}": (*of, key, axis) for what, key in (("group", "workgroup_size"), ("grid", "grid_size")) for axis in "xyz"}
+    shape = {
+        f"{what}_{axis}": (*of, key, axis)
+        for what, key in (("group", "workgroup_size"), ("grid", "grid_size"))
+        for axis in "xyz"
+    }
     return {
         "agent": (*of, "agent_id", "handle"),
         "queue": (*of, "queue_id", "handle"),
@@ -52,15 +65,25 @@ def _info(*of: str) -> dict[str, _Path]:
 
 
 _TIMES: dict[str, _Path] = {"start": ("start_timestamp",), "end": ("end_timestamp",)}
-_SPAN: dict[str, _Path] = {**_TIMES, "thread": ("thread_id",), "correlation": ("correlation_id", "internal")}
+_SPAN: dict[str, _Path] = {
+    **_TIMES,
+    "thread": ("thread_id",),
+    "correlation": ("correlation_id", "internal"),
+}
 _CALL: dict[str, _Path] = {**_SPAN, "kind": ("kind",), "operation": ("operation",)}
 _STREAM: dict[str, _Path] = {"stream": ("stream_id", "handle")}
 _AGENT: dict[str, _Path] = {"agent": ("agent_id", "handle")}
-_ENDS: dict[str, _Path] = {"source": ("src_agent_id", "handle"), "target": ("dst_agent_id", "handle"), "bytes": ("bytes",)}
+_ENDS: dict[str, _Path] = {
+    "source": ("src_agent_id", "handle"),
+    "target": ("dst_agent_id", "handle"),
+    "bytes": ("bytes",),
+}
 _LISTS: dict[str, dict[str, _Path]] = {
     "kernel_dispatch": {**_SPAN, **_info("dispatch_info"), **_STREAM},
     "memory_copy": {**_CALL, **_ENDS, **_STREAM},
-    **dict.fromkeys(("hip_api", "hsa_api", "marker_api", "rccl_api", "rocdecode_api", "rocjpeg_api"), _CALL),
+    **dict.fromkeys(
+        ("hip_api", "hsa_api", "marker_api", "rccl_api", "rocdecode_api", "rocjpeg_api"), _CALL
+    ),
     "memory_allocation": {**_CALL, **_AGENT, "bytes": ("allocation_size",)},
     "scratch_memory": {**_CALL, **_AGENT, "queue": ("queue_id", "handle")},
 }
@@ -85,20 +108,30 @@ class _Rows:
         """Moves records into columns: all at once, or record by record where one lacks something."""
         columns = {name: _column(path, records) for name, path in self.paths.items()}
         if lost := [name for name, column in columns.items() if column is None and name in _NEEDED]:
-            kept = [one for one in records if all(_number(self.paths[name], one) >= 0 for name in lost)]
+            kept = [
+                one for one in records if all(_number(self.paths[name], one) >= 0 for name in lost)
+            ]
             self.bad += len(records) - len(kept)
             records = kept
             columns = {name: _column(path, records) for name, path in self.paths.items()}
         for name, column in columns.items():
             if column is None:
-                column = np.fromiter((_number(self.paths[name], one) for one in records), np.int64, len(records))
+                column = np.fromiter(
+                    (_number(self.paths[name], one) for one in records), np.int64, len(records)
+                )
             self.parts[name].append(column)
 
     def frame(self) -> pd.DataFrame:
         """The columns; without those that no record has, for the version does not write them."""
         none = np.zeros(0, np.int64)
         columns = {name: np.concatenate([none, *parts]) for name, parts in self.parts.items()}
-        return pd.DataFrame({name: column for name, column in columns.items() if name in _NEEDED or (column >= 0).any()})
+        return pd.DataFrame(
+            {
+                name: column
+                for name, column in columns.items()
+                if name in _NEEDED or (column >= 0).any()
+            }
+        )
 
 
 def _column(path: _Path, records: Iterable[Any]) -> Int64s | None:
@@ -131,18 +164,27 @@ class _Process:
         """Takes in the counters of some dispatches; each instance of a counter is a value of its own."""
         self.counted.add(records)
         dispatch = [_number(_COUNTED["dispatch"], record) for record in records]
-        found = [some if isinstance(record, dict) and isinstance(some := record.get("records"), list) else [] for record in records]
+        found = [
+            some
+            if isinstance(record, dict) and isinstance(some := record.get("records"), list)
+            else []
+            for record in records
+        ]
         values = [one for some in found for one in some]
         counter = _column(("counter_id", "handle"), values)
         if counter is None:
-            counter = np.fromiter((_number(("counter_id", "handle"), one) for one in values), np.int64, len(values))
+            counter = np.fromiter(
+                (_number(("counter_id", "handle"), one) for one in values), np.int64, len(values)
+            )
         try:
             value = np.fromiter(map(itemgetter("value"), values), np.float64, len(values))
         except (KeyError, TypeError, IndexError, ValueError, OverflowError):
             value = np.fromiter(map(_value, values), np.float64, len(values))
         number = np.repeat(np.array(dispatch, np.int64), [len(some) for some in found])
         good = (number >= 0) & (counter >= 0) & np.isfinite(value)
-        self.values.append(pd.DataFrame({"dispatch": number[good], "counter": counter[good], "value": value[good]}))
+        self.values.append(
+            pd.DataFrame({"dispatch": number[good], "counter": counter[good], "value": value[good]})
+        )
 
 
 def _value(record: Any) -> float:
@@ -271,9 +313,16 @@ def read(file: SourceFile) -> list[Recording]:
     def process() -> None:
         one = _Process()
         found.append(one)
-        lists: dict[str, Callable[[], None]] = {name: partial(walk.records, rows.add) for name, rows in one.lists.items()}
-        counted: dict[str, Callable[[], None]] = {"counter_collection": partial(walk.records, one.count)}
-        more: dict[str, Callable[[], None]] = {"buffer_records": partial(walk.skim, lists), "callback_records": partial(walk.skim, counted)}
+        lists: dict[str, Callable[[], None]] = {
+            name: partial(walk.records, rows.add) for name, rows in one.lists.items()
+        }
+        counted: dict[str, Callable[[], None]] = {
+            "counter_collection": partial(walk.records, one.count)
+        }
+        more: dict[str, Callable[[], None]] = {
+            "buffer_records": partial(walk.skim, lists),
+            "callback_records": partial(walk.skim, counted),
+        }
         # What was read before a cut stays.
         _members_into(walk, more, one.facts)
 
@@ -288,7 +337,11 @@ def read(file: SourceFile) -> list[Recording]:
         if collecting:
             gc.enable()
     if not found:
-        raise ReadError(f'it has no "{ROOT}", which the JSON of rocprofv3 begins with.', path=file.label, offset=max(walk.cut, 0))
+        raise ReadError(
+            f'it has no "{ROOT}", which the JSON of rocprofv3 begins with.',
+            path=file.label,
+            offset=max(walk.cut, 0),
+        )
     out = [_recording(one, file) for one in found]
     if walk.cut >= 0:
         out[-1].warnings.append(
@@ -298,7 +351,9 @@ def read(file: SourceFile) -> list[Recording]:
     return out
 
 
-def _members_into(walk: _Walk, handlers: dict[str, Callable[[], None]], facts: dict[str, Any]) -> None:
+def _members_into(
+    walk: _Walk, handlers: dict[str, Callable[[], None]], facts: dict[str, Any]
+) -> None:
     """The members of a process; each goes to `facts` as soon as it is read."""
     names = ("metadata", "agents", "counters", "strings", "kernel_symbols")
 
@@ -325,12 +380,21 @@ def _recording(one: _Process, file: SourceFile) -> Recording:
     if len(kernels):
         out.frames["kernels"] = _kernels(kernels, one.facts.get("kernel_symbols"), out.agents)
     if one.values:
-        out.frames["counters"] = _counters(pd.concat(one.values, ignore_index=True), one.facts.get("counters"))
+        out.frames["counters"] = _counters(
+            pd.concat(one.values, ignore_index=True), one.facts.get("counters")
+        )
     if len(copies := frames["memory_copy"]):
         columns = ends(_or_none(copies, "source"), _or_none(copies, "target"), out.agents)
         out.frames["copies"] = _named(copies, kinds).assign(**columns)
-    messages = {_whole(_dict(row).get("key")): str(_dict(row).get("value")) for row in _list(strings.get("marker_api"))}
-    calls = [_named(frames[name], kinds) for name in _LISTS if name.endswith("_api") and name != "marker_api" and len(frames[name])]
+    messages = {
+        _whole(_dict(row).get("key")): str(_dict(row).get("value"))
+        for row in _list(strings.get("marker_api"))
+    }
+    calls = [
+        _named(frames[name], kinds)
+        for name in _LISTS
+        if name.endswith("_api") and name != "marker_api" and len(frames[name])
+    ]
     if len(marks := frames["marker_api"]):
         named = _named(marks, kinds)
         said = [messages.get(key) for key in _or_none(marks, "correlation").tolist()]
@@ -344,10 +408,17 @@ def _recording(one: _Process, file: SourceFile) -> Recording:
         calls += [named[~has]] if (~has).any() else []
     if calls:
         out.frames["calls"] = stacked(calls)
-    kept = [(name, frames[name]) for name in ("memory_allocation", "scratch_memory") if len(frames[name])]
+    kept = [
+        (name, frames[name])
+        for name in ("memory_allocation", "scratch_memory")
+        if len(frames[name])
+    ]
     if kept:
         out.frames["allocations"] = stacked(
-            [_named(frame, kinds).assign(device=devices(_or_none(frame, "agent"), out.agents)) for _, frame in kept]
+            [
+                _named(frame, kinds).assign(device=devices(_or_none(frame, "agent"), out.agents))
+                for _, frame in kept
+            ]
         )
     for kind, frame in out.frames.items():
         if kind != "counters":
@@ -362,7 +433,9 @@ def _or_none(frame: pd.DataFrame, name: str) -> Int64s:
 
 def _named(frame: pd.DataFrame, kinds: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Records with the names of their kind and operation, as the file lists them."""
-    kind_, operation_ = (np.clip(frame[name].to_numpy(), 0, _FEW - 1) for name in ("kind", "operation"))
+    kind_, operation_ = (
+        np.clip(frame[name].to_numpy(), 0, _FEW - 1) for name in ("kind", "operation")
+    )
     first, place = np.unique(kind_ * _FEW + operation_, return_inverse=True)
     names, domains = [], []
     for both in first.tolist():
@@ -370,9 +443,15 @@ def _named(frame: pd.DataFrame, kinds: Sequence[dict[str, Any]]) -> pd.DataFrame
         listed = kinds[kind] if kind < len(kinds) else {}
         operations = _list(listed.get("operations"))
         domains.append(str(listed.get("kind", f"kind {kind}")))
-        names.append(str(operations[operation]) if operation < len(operations) else f"{domains[-1]} operation {operation}")
+        names.append(
+            str(operations[operation])
+            if operation < len(operations)
+            else f"{domains[-1]} operation {operation}"
+        )
     place = place.reshape(-1)
-    return frame.drop(columns=["kind", "operation"]).assign(domain=coded(place, domains), name=coded(place, names))
+    return frame.drop(columns=["kind", "operation"]).assign(
+        domain=coded(place, domains), name=coded(place, names)
+    )
 
 
 def _kernels(frame: pd.DataFrame, symbols: object, agents: Sequence[Agent]) -> pd.DataFrame:
@@ -393,7 +472,9 @@ def _kernels(frame: pd.DataFrame, symbols: object, agents: Sequence[Agent]) -> p
         column: np.array([_whole(symbol.get(f"{key}_count")) for symbol in found], np.int64)[place]
         for column, key in (("vgpr", "arch_vgpr"), ("accum_vgpr", "accum_vgpr"), ("sgpr", "sgpr"))
     }
-    return frame.assign(name=coded(place, names), device=devices(_or_none(frame, "agent"), agents), **registers)
+    return frame.assign(
+        name=coded(place, names), device=devices(_or_none(frame, "agent"), agents), **registers
+    )
 
 
 def _counters(values: pd.DataFrame, listed: object) -> pd.DataFrame:
@@ -405,9 +486,16 @@ def _counters(values: pd.DataFrame, listed: object) -> pd.DataFrame:
 
 def _agents(listed: object) -> list[Agent]:
     found = [agent for one in _list(listed) if isinstance(agent := one, dict)]
-    found.sort(key=lambda agent: (_whole(agent.get("logical_node_id")), _whole(agent.get("node_id"))))
+    found.sort(
+        key=lambda agent: (_whole(agent.get("logical_node_id")), _whole(agent.get("node_id")))
+    )
     return numbered(
-        Agent(_number(("id", "handle"), agent), _whole(agent.get("type")), _whole(agent.get("logical_node_type_id")), agent)
+        Agent(
+            _number(("id", "handle"), agent),
+            _whole(agent.get("type")),
+            _whole(agent.get("logical_node_type_id")),
+            agent,
+        )
         for agent in found
     )
 
@@ -421,4 +509,8 @@ def _list(value: object) -> list[Any]:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else -1
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+        else -1
+    )

@@ -21,10 +21,23 @@ from pandas.api.types import union_categoricals
 from nbprof.core.files import SourceFile
 from nbprof.core.sqlite import Database, floats
 from nbprof.core.trace import Int64s
-from nbprof.formats.rocprof.records import CPU, GPU, SHAPE, Agent, Recording, coded, dated, devices, ends, numbered
+from nbprof.formats.rocprof.records import (
+    CPU,
+    GPU,
+    SHAPE,
+    Agent,
+    Recording,
+    coded,
+    dated,
+    devices,
+    ends,
+    numbered,
+)
 
 _SET = re.compile(r"rocpd_(?:string|kernel_dispatch|region)((?:_\w{8,40})?)")
-_SIZES = tuple(f"{'workgroup' if name.startswith('group') else 'grid'}_size_{name[-1]}" for name in SHAPE)
+_SIZES = tuple(
+    f"{'workgroup' if name.startswith('group') else 'grid'}_size_{name[-1]}" for name in SHAPE
+)
 _ALLOCATED = {
     ("REAL", "ALLOC"): "MEMORY_ALLOCATION_ALLOCATE",
     ("REAL", "FREE"): "MEMORY_ALLOCATION_FREE",
@@ -57,13 +70,18 @@ class _Set:
         self.base = base
         self.suffix = suffix
         texts = self._rows("string", "id", "string")
-        self.texts = [text if isinstance(text, str) else "" for text in texts.get("string", np.zeros(0, object)).tolist()]
+        self.texts = [
+            text if isinstance(text, str) else ""
+            for text in texts.get("string", np.zeros(0, object)).tolist()
+        ]
         self.text_ids = _ints(texts, "id")
         events = self._rows("event", "id", "category_id", "stack_id", "extdata")
         self.events = {name: _ints(events, name) for name in ("id", "category_id", "stack_id")}
         self.extra = list(events["extdata"].tolist()) if "extdata" in events else []
         tracks = self._rows("track", "id", "tid", "agent_id", "queue_id", "stream_id")
-        self.tracks = {name: _ints(tracks, name) for name in ("id", "tid", "agent_id", "queue_id", "stream_id")}
+        self.tracks = {
+            name: _ints(tracks, name) for name in ("id", "tid", "agent_id", "queue_id", "stream_id")
+        }
         moments = self._rows("timestamp", "id", "value")
         self.moments = {name: _ints(moments, name) for name in ("id", "value")}
 
@@ -89,19 +107,36 @@ class _Set:
         return out
 
     def _agents(self) -> list[Agent]:
-        rows = self._rows("info_agent", "id", "type", "type_index", "absolute_index", "name", "product_name", "extdata")
+        rows = self._rows(
+            "info_agent",
+            "id",
+            "type",
+            "type_index",
+            "absolute_index",
+            "name",
+            "product_name",
+            "extdata",
+        )
         if not rows:
             return []
         count = len(_ints(rows, "id"))
         found = []
         for i in range(count):
             texts: dict[str, Any] = {
-                key: value for key in ("name", "product_name") if key in rows and isinstance(value := rows[key].tolist()[i], str)
+                key: value
+                for key in ("name", "product_name")
+                if key in rows and isinstance(value := rows[key].tolist()[i], str)
             }
-            kind = {"CPU": CPU, "GPU": GPU}.get(str(rows["type"].tolist()[i]) if "type" in rows else "", 0)
-            number, node = (int(_ints(rows, key, count)[i]) for key in ("type_index", "absolute_index"))
+            kind = {"CPU": CPU, "GPU": GPU}.get(
+                str(rows["type"].tolist()[i]) if "type" in rows else "", 0
+            )
+            number, node = (
+                int(_ints(rows, key, count)[i]) for key in ("type_index", "absolute_index")
+            )
             stated = _mapping(rows["extdata"].tolist()[i]) if "extdata" in rows else {}
-            found.append((node, Agent(int(_ints(rows, "id")[i]), kind, number, {**stated, **texts})))
+            found.append(
+                (node, Agent(int(_ints(rows, "id")[i]), kind, number, {**stated, **texts}))
+            )
         return numbered(agent for _, agent in sorted(found, key=lambda one: one[0]))
 
     def _placed(self, rows: dict[str, npt.NDArray[Any]], count: int) -> dict[str, Int64s]:
@@ -111,43 +146,81 @@ class _Set:
             if name in rows:
                 out[name] = _ints(rows, name, count)
             elif (key := f"{name}_id") in rows:
-                out[name] = _joined(self.moments["id"], self.moments["value"], _ints(rows, key, count))
+                out[name] = _joined(
+                    self.moments["id"], self.moments["value"], _ints(rows, key, count)
+                )
             elif "timestamp" in rows:
                 out[name] = _ints(rows, "timestamp", count)
             else:
-                out[name] = _joined(self.moments["id"], self.moments["value"], _ints(rows, "timestamp_id", count))
-        for name, key in (("thread", "tid"), ("agent", "agent_id"), ("queue", "queue_id"), ("stream", "stream_id")):
+                out[name] = _joined(
+                    self.moments["id"], self.moments["value"], _ints(rows, "timestamp_id", count)
+                )
+        for name, key in (
+            ("thread", "tid"),
+            ("agent", "agent_id"),
+            ("queue", "queue_id"),
+            ("stream", "stream_id"),
+        ):
             if key in rows:
                 out[name] = _ints(rows, key, count)
             elif "track_id" in rows and len(self.tracks[key]):
-                out[name] = _joined(self.tracks["id"], self.tracks[key], _ints(rows, "track_id", count))
-        out["correlation"] = _joined(self.events["id"], self.events["stack_id"], _ints(rows, "event_id", count))
+                out[name] = _joined(
+                    self.tracks["id"], self.tracks[key], _ints(rows, "track_id", count)
+                )
+        out["correlation"] = _joined(
+            self.events["id"], self.events["stack_id"], _ints(rows, "event_id", count)
+        )
         return out
 
     def _named(self, codes: Int64s) -> pd.Categorical:
         """Strings by their ids."""
         return coded(_joined(self.text_ids, np.arange(len(self.text_ids)), codes), self.texts)
 
-    def _titles(self, rows: dict[str, npt.NDArray[Any]], columns: Sequence[str], what: str, wanted: Int64s) -> pd.Categorical:
+    def _titles(
+        self, rows: dict[str, npt.NDArray[Any]], columns: Sequence[str], what: str, wanted: Int64s
+    ) -> pd.Categorical:
         """What rows are called by their ids, the first of some columns that has a text; by the id itself where there is none."""
         idents = _ints(rows, "id")
         texts = zip(*(_texts(rows, column, len(idents)) for column in columns), strict=True)
-        named = [next((text for text in some if isinstance(text, str) and text), "") for some in texts]
+        named = [
+            next((text for text in some if isinstance(text, str) and text), "") for some in texts
+        ]
         known = dict(zip(idents.tolist(), named, strict=True))
         first, place = np.unique(wanted, return_inverse=True)
-        return coded(place.reshape(-1), [known.get(ident) or f"{what} {ident}" for ident in first.tolist()])
+        return coded(
+            place.reshape(-1), [known.get(ident) or f"{what} {ident}" for ident in first.tolist()]
+        )
 
     def _domains(self, events: Int64s) -> pd.Categorical:
         return self._named(_joined(self.events["id"], self.events["category_id"], events))
 
     def _kernels(self, out: Recording) -> None:
-        where = ("tid", "agent_id", "queue_id", "stream_id", "start", "end", "track_id", "start_id", "end_id", "event_id")
+        where = (
+            "tid",
+            "agent_id",
+            "queue_id",
+            "stream_id",
+            "start",
+            "end",
+            "track_id",
+            "start_id",
+            "end_id",
+            "event_id",
+        )
         of = ("dispatch_id", "kernel_id", "private_segment_size", "group_segment_size")
         rows = self._rows("kernel_dispatch", *where, *of, *_SIZES)
         count = len(_ints(rows, "kernel_id"))
         if not count:
             return
-        symbols = self._rows("info_kernel_symbol", "id", "display_name", "kernel_name", "arch_vgpr_count", "accum_vgpr_count", "sgpr_count")
+        symbols = self._rows(
+            "info_kernel_symbol",
+            "id",
+            "display_name",
+            "kernel_name",
+            "arch_vgpr_count",
+            "accum_vgpr_count",
+            "sgpr_count",
+        )
         idents, kernel = _ints(symbols, "id"), _ints(rows, "kernel_id")
         names = self._titles(symbols, ("display_name", "kernel_name"), "kernel", kernel)
         place = self._placed(rows, count)
@@ -157,11 +230,23 @@ class _Set:
             "device": devices(place.get("agent", np.full(count, -1)), out.agents),
             "kernel": kernel,
         }
-        for name, key in (("dispatch", "dispatch_id"), ("lds", "group_segment_size"), ("scratch", "private_segment_size")):
+        for name, key in (
+            ("dispatch", "dispatch_id"),
+            ("lds", "group_segment_size"),
+            ("scratch", "private_segment_size"),
+        ):
             if key in rows:
                 columns[name] = _ints(rows, key, count)
-        columns |= {name: _ints(rows, key, count) for name, key in zip(SHAPE, _SIZES, strict=True) if key in rows}
-        for name, key in (("vgpr", "arch_vgpr_count"), ("accum_vgpr", "accum_vgpr_count"), ("sgpr", "sgpr_count")):
+        columns |= {
+            name: _ints(rows, key, count)
+            for name, key in zip(SHAPE, _SIZES, strict=True)
+            if key in rows
+        }
+        for name, key in (
+            ("vgpr", "arch_vgpr_count"),
+            ("accum_vgpr", "accum_vgpr_count"),
+            ("sgpr", "sgpr_count"),
+        ):
             if key in symbols:
                 columns[name] = _joined(idents, _ints(symbols, key, len(idents)), kernel)
         out.frames["kernels"] = pd.DataFrame(columns)
@@ -177,11 +262,15 @@ class _Set:
         value = floats(rows["value"]) if "value" in rows else np.full(count, np.nan)
         found = {
             "dispatch": _joined(events, kernels["dispatch"].to_numpy(), _ints(rows, "event_id")),
-            "name": self._titles(known, ("name", "symbol"), "counter", _ints(rows, "pmc_id", count)),
+            "name": self._titles(
+                known, ("name", "symbol"), "counter", _ints(rows, "pmc_id", count)
+            ),
             "value": value,
         }
         frame = pd.DataFrame(found)
-        out.frames["counters"] = frame[(frame["dispatch"] >= 0) & np.isfinite(value)].reset_index(drop=True)
+        out.frames["counters"] = frame[(frame["dispatch"] >= 0) & np.isfinite(value)].reset_index(
+            drop=True
+        )
 
     def _copies(self, out: Recording) -> None:
         where = ("tid", "stream_id", "start", "end", "track_id", "start_id", "end_id", "event_id")
@@ -189,28 +278,62 @@ class _Set:
         count = len(_ints(rows, "name_id"))
         if not count:
             return
-        place = {name: column for name, column in self._placed(rows, count).items() if name not in ("agent", "queue")}
-        sides = ends(_ints(rows, "src_agent_id", count), _ints(rows, "dst_agent_id", count), out.agents)
+        place = {
+            name: column
+            for name, column in self._placed(rows, count).items()
+            if name not in ("agent", "queue")
+        }
+        sides = ends(
+            _ints(rows, "src_agent_id", count), _ints(rows, "dst_agent_id", count), out.agents
+        )
         size = {"bytes": _ints(rows, "size", count)} if "size" in rows else {}
-        out.frames["copies"] = pd.DataFrame({**place, "name": self._named(_ints(rows, "name_id")), **sides, **size})
+        out.frames["copies"] = pd.DataFrame(
+            {**place, "name": self._named(_ints(rows, "name_id")), **sides, **size}
+        )
 
     def _regions(self, out: Recording) -> None:
         """Calls, and ranges and marks, whose text stands in their event."""
-        where = ("tid", "start", "end", "track_id", "start_id", "end_id", "timestamp", "timestamp_id", "event_id", "name_id")
+        where = (
+            "tid",
+            "start",
+            "end",
+            "track_id",
+            "start_id",
+            "end_id",
+            "timestamp",
+            "timestamp_id",
+            "event_id",
+            "name_id",
+        )
         found = []
         for table in ("region", "sample"):
             rows = self._rows(table, *where)
             if not (count := max((len(column) for column in rows.values()), default=0)):
                 continue
-            place = {name: column for name, column in self._placed(rows, count).items() if name not in ("agent", "queue", "stream")}
+            place = {
+                name: column
+                for name, column in self._placed(rows, count).items()
+                if name not in ("agent", "queue", "stream")
+            }
             event = _ints(rows, "event_id", count)
             found.append(
-                pd.DataFrame({**place, "event": event, "domain": self._domains(event), "name": self._named(_ints(rows, "name_id", count))})
+                pd.DataFrame(
+                    {
+                        **place,
+                        "event": event,
+                        "domain": self._domains(event),
+                        "name": self._named(_ints(rows, "name_id", count)),
+                    }
+                )
             )
         if not found:
             return
         frame = found[0] if len(found) == 1 else _both(*found)
-        core = [domain for domain in frame["domain"].cat.categories if str(domain).startswith("MARKER_CORE")]
+        core = [
+            domain
+            for domain in frame["domain"].cat.categories
+            if str(domain).startswith("MARKER_CORE")
+        ]
         marked = frame["domain"].isin(core).to_numpy().copy()
         if marked.any():
             texts = self._messages(frame["event"].to_numpy()[marked])
@@ -226,29 +349,54 @@ class _Set:
             calls = frame[~marked].drop(columns="event").reset_index(drop=True)
             if calls["name"].isna().any():
                 # A sample without a name is called by its kind.
-                calls["name"] = calls["name"].astype(object).fillna(calls["domain"].astype(object)).astype("category")
+                calls["name"] = (
+                    calls["name"]
+                    .astype(object)
+                    .fillna(calls["domain"].astype(object))
+                    .astype("category")
+                )
             out.frames["calls"] = calls
 
     def _messages(self, events: Int64s) -> list[str | None]:
         """What the program called the ranges of events; None where nothing is said."""
         place = _joined(self.events["id"], np.arange(len(self.extra)), events)
         extra = [self.extra[at] if at >= 0 else None for at in place.tolist()]
-        said = {text: message if isinstance(message := _mapping(text).get("message"), str) else None for text in set(extra)}
+        said = {
+            text: message if isinstance(message := _mapping(text).get("message"), str) else None
+            for text in set(extra)
+        }
         return [said[text] for text in extra]
 
     def _allocations(self, out: Recording) -> None:
-        where = ("tid", "agent_id", "queue_id", "start", "end", "track_id", "start_id", "end_id", "event_id")
+        where = (
+            "tid",
+            "agent_id",
+            "queue_id",
+            "start",
+            "end",
+            "track_id",
+            "start_id",
+            "end_id",
+            "event_id",
+        )
         rows = self._rows("memory_allocate", *where, "type", "level", "size")
         count = len(_texts(rows, "type", 0))
         if not count:
             return
         place = self._placed(rows, count)
         kinds = list(zip(_texts(rows, "level", count), _texts(rows, "type", count), strict=True))
-        names = [_ALLOCATED.get((str(level), str(kind)), f"{level} {kind}") for level, kind in kinds]
+        names = [
+            _ALLOCATED.get((str(level), str(kind)), f"{level} {kind}") for level, kind in kinds
+        ]
         device = devices(place.pop("agent", np.full(count, -1)), out.agents)
         place.pop("stream", None)
         domain = self._domains(_ints(rows, "event_id", count))
-        columns: dict[str, Any] = {**place, "domain": domain, "name": pd.Categorical(names), "device": device}
+        columns: dict[str, Any] = {
+            **place,
+            "domain": domain,
+            "name": pd.Categorical(names),
+            "device": device,
+        }
         size = _ints(rows, "size", count)
         # What a record does not have is written as 0: the size of scratch memory, the queue of other memory.
         size[[str(level) == "SCRATCH" for level, _ in kinds] & (size == 0)] = -1
@@ -259,7 +407,9 @@ class _Set:
 
 def _both(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     texts = {name: union_categoricals([one[name], other[name]]) for name in ("domain", "name")}
-    return pd.concat([one.drop(columns=list(texts)), other.drop(columns=list(texts))], ignore_index=True).assign(**texts)
+    return pd.concat(
+        [one.drop(columns=list(texts)), other.drop(columns=list(texts))], ignore_index=True
+    ).assign(**texts)
 
 
 def _ints(rows: dict[str, npt.NDArray[Any]], name: str, count: int = 0) -> Int64s:
@@ -273,7 +423,13 @@ def _ints(rows: dict[str, npt.NDArray[Any]], name: str, count: int = 0) -> Int64
         good = np.abs(column) < 2**62
         return np.where(good, np.where(good, column, 0).astype(np.int64), -1)
     if column.dtype == object:
-        return np.array([value if isinstance(value, int) and abs(value) < 1 << 62 else -1 for value in column.tolist()], np.int64)
+        return np.array(
+            [
+                value if isinstance(value, int) and abs(value) < 1 << 62 else -1
+                for value in column.tolist()
+            ],
+            np.int64,
+        )
     return np.asarray(column, np.int64)
 
 

@@ -63,11 +63,15 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         )
     machines = {one.machine for _, one in found if one.machine}
     if len(machines) > 1:
-        receipt.warn("The processes ran on several machines, whose clocks are unrelated: times cannot be compared between them.")
+        receipt.warn(
+            "The processes ran on several machines, whose clocks are unrelated: times cannot be compared between them."
+        )
     return builder.trace(hosts, _metadata([one for _, one in found], hosts))
 
 
-def _recordings(files: Sequence[SourceFile], progress: Callable[[str], None] | None) -> list[tuple[str, Recording]]:
+def _recordings(
+    files: Sequence[SourceFile], progress: Callable[[str], None] | None
+) -> list[tuple[str, Recording]]:
     """What is in the files, each with what its name says of the process; the tables of one process are read together."""
     out: list[tuple[str, Recording]] = []
     apart: dict[tuple[str, str], list[SourceFile]] = {}
@@ -82,7 +86,10 @@ def _recordings(files: Sequence[SourceFile], progress: Callable[[str], None] | N
             apart.setdefault((file.label.rpartition("/")[0], prefix_of(file.name)), []).append(file)
     for (_, prefix), some_tables in apart.items():
         if progress:
-            progress(f"reading {some_tables[0].name}" + (f" and {len(some_tables) - 1} more" if len(some_tables) > 1 else ""))
+            progress(
+                f"reading {some_tables[0].name}"
+                + (f" and {len(some_tables) - 1} more" if len(some_tables) > 1 else "")
+            )
         out.append((prefix, tables.read(some_tables, prefix or some_tables[0].name)))
     for prefix, one in out:
         if one.pid < 0 and prefix.isdecimal() and len(prefix) < 10:
@@ -96,7 +103,13 @@ def _hosts(found: Sequence[tuple[str, Recording]]) -> list[str]:
     machines = {one.machine for _, one in found}
     several = len({prefix for prefix, _ in found}) == len(found)
     for prefix, one in found:
-        name = printable(prefix) if prefix and not prefix.isdecimal() and several else f"process {one.pid}" if one.pid >= 0 else "process"
+        name = (
+            printable(prefix)
+            if prefix and not prefix.isdecimal() and several
+            else f"process {one.pid}"
+            if one.pid >= 0
+            else "process"
+        )
         name = f"{printable(one.machine)} {name}" if len(machines) > 1 and one.machine else name
         while name in out:
             name += "'"
@@ -113,17 +126,39 @@ def _metadata(found: Sequence[Recording], hosts: Sequence[str]) -> dict[str, obj
             if agent.type != GPU or not agent.facts:
                 continue
             banks = agent.facts.get("mem_banks")
-            sizes = [bank.get("size_in_bytes") for bank in banks if isinstance(bank, dict)] if isinstance(banks, list) else []
+            sizes = (
+                [bank.get("size_in_bytes") for bank in banks if isinstance(bank, dict)]
+                if isinstance(banks, list)
+                else []
+            )
             known = {
-                "name": next((text for key in ("product_name", "name") if isinstance(text := agent.facts.get(key), str) and text), None),
+                "name": next(
+                    (
+                        text
+                        for key in ("product_name", "name")
+                        if isinstance(text := agent.facts.get(key), str) and text
+                    ),
+                    None,
+                ),
                 "architecture": agent.facts.get("name"),
-                "totalGlobalMem": max((size for size in sizes if isinstance(size, int)), default=None),
+                "totalGlobalMem": max(
+                    (size for size in sizes if isinstance(size, int)), default=None
+                ),
                 "maxComputeUnits": agent.facts.get("cu_count"),
                 "clockMHz": agent.facts.get("max_engine_clk_fcompute"),
             }
-            listed.append({"id": agent.number, **{key: value for key, value in known.items() if value not in (None, 0)}})
+            listed.append(
+                {
+                    "id": agent.number,
+                    **{key: value for key, value in known.items() if value not in (None, 0)},
+                }
+            )
         facts.append({"deviceProperties": listed})
-    return {**facts[0], "hosts": dict(zip(hosts[1:], facts[1:], strict=True))} if len(facts) > 1 else dict(facts[0])
+    return (
+        {**facts[0], "hosts": dict(zip(hosts[1:], facts[1:], strict=True))}
+        if len(facts) > 1
+        else dict(facts[0])
+    )
 
 
 class _Adding:
@@ -143,7 +178,10 @@ class _Adding:
         calls = self.one.frame("calls")
         if len(calls):
             of_domain = {str(name): _category(str(name)) for name in calls["domain"].cat.categories}
-            args = {"cat": self._texts(calls["domain"].cat.rename_categories(str), of_domain), "domain": self._texts(calls["domain"])}
+            args = {
+                "cat": self._texts(calls["domain"].cat.rename_categories(str), of_domain),
+                "domain": self._texts(calls["domain"]),
+            }
             self._on_threads(calls, args)
         marks = self.one.frame("marks")
         if len(marks):
@@ -154,7 +192,10 @@ class _Adding:
         if len(allocations):
             self._on_threads(
                 allocations,
-                {"cat": self._texts(allocations["domain"]), **_numbers(allocations, bytes="bytes", device="device", queue="queue")},
+                {
+                    "cat": self._texts(allocations["domain"]),
+                    **_numbers(allocations, bytes="bytes", device="device", queue="queue"),
+                },
             )
 
     def _texts(self, column: pd.Series, table: dict[str, str] | None = None) -> Coded:
@@ -166,28 +207,52 @@ class _Adding:
     def _names(self, column: pd.Series, start: str = "") -> npt.NDArray[np.int32]:
         """Codes of the names of events; of copies of older versions what newer ones write in front."""
         names = [str(name) for name in column.cat.categories]
-        codes = self.builder.codes([name if name.startswith(start) else start + name for name in names])
-        return np.append(codes, np.int32(self.builder.texts["?"] if column.isna().any() else -1))[column.cat.codes.to_numpy()]
+        codes = self.builder.codes(
+            [name if name.startswith(start) else start + name for name in names]
+        )
+        return np.append(codes, np.int32(self.builder.texts["?"] if column.isna().any() else -1))[
+            column.cat.codes.to_numpy()
+        ]
 
-    def _events(self, frame: pd.DataFrame, lane: npt.NDArray[np.integer], args: Mapping[str, Values], start: str = "") -> None:
+    def _events(
+        self,
+        frame: pd.DataFrame,
+        lane: npt.NDArray[np.integer],
+        args: Mapping[str, Values],
+        start: str = "",
+    ) -> None:
         begin, end = frame["start"].to_numpy(np.int64), frame["end"].to_numpy(np.int64)
-        ident = {"correlation": masked} if (masked := _masked(frame, "correlation", 1)) is not None else {}
-        self.builder.add(lane, self._names(frame["name"], start), begin, end - begin, {**args, **ident})
+        ident = (
+            {"correlation": masked}
+            if (masked := _masked(frame, "correlation", 1)) is not None
+            else {}
+        )
+        self.builder.add(
+            lane, self._names(frame["name"], start), begin, end - begin, {**args, **ident}
+        )
 
     def _on_threads(self, frame: pd.DataFrame, args: Mapping[str, Values]) -> None:
         """Events of the host, on the lanes of their threads; of allocations the tables do not state it."""
         if not len(frame):
             return
-        threads = frame["thread"].to_numpy(np.int64) if "thread" in frame else np.full(len(frame), -1)
+        threads = (
+            frame["thread"].to_numpy(np.int64) if "thread" in frame else np.full(len(frame), -1)
+        )
         first, place = np.unique(threads, return_inverse=True)
         lanes = []
         for thread in first.tolist():
             tid = str(thread) if thread >= 0 else "allocations"
             name = f"thread {tid}" if thread >= 0 else tid
-            lanes.append(self.builder.lane(self.host, f"process {self.pid}", name, pid=self.pid, tid=tid, process_sort=1))
+            lanes.append(
+                self.builder.lane(
+                    self.host, f"process {self.pid}", name, pid=self.pid, tid=tid, process_sort=1
+                )
+            )
         self._events(frame, np.array(lanes, np.int32)[place.reshape(-1)], args)
 
-    def _device_lanes(self, device: Int64s, number: Int64s, what: Sequence[str]) -> npt.NDArray[np.int32]:
+    def _device_lanes(
+        self, device: Int64s, number: Int64s, what: Sequence[str]
+    ) -> npt.NDArray[np.int32]:
         """The lane of each event of a GPU: by stream or queue, what the number is of being said by row."""
         kinds = list(dict.fromkeys(what))
         kind = np.array([kinds.index(one) for one in what], np.int64)
@@ -198,7 +263,17 @@ class _Adding:
             # A stream is told by its number alone, as in PyTorch's traces.
             tid = str(which) if title == "Stream" else f"{title} {which}" if which >= 0 else title
             thread = f"{title} {which}" if which >= 0 else title
-            lanes.append(self.builder.lane(self.host, f"GPU {gpu}", thread, pid=f"GPU {gpu}", tid=tid, labels=f"GPU {gpu}", sort=which))
+            lanes.append(
+                self.builder.lane(
+                    self.host,
+                    f"GPU {gpu}",
+                    thread,
+                    pid=f"GPU {gpu}",
+                    tid=tid,
+                    labels=f"GPU {gpu}",
+                    sort=which,
+                )
+            )
         return np.array(lanes, np.int32)[place]
 
     @property
@@ -208,10 +283,16 @@ class _Adding:
         return "stream" in kernels and bool((kernels["stream"] > 0).any() or "queue" not in kernels)
 
     def _gpu(self, frame: pd.DataFrame) -> Int64s:
-        device: Int64s = frame["device"].to_numpy(np.int64) if "device" in frame else np.full(len(frame), -1, np.int64)
+        device: Int64s = (
+            frame["device"].to_numpy(np.int64)
+            if "device" in frame
+            else np.full(len(frame), -1, np.int64)
+        )
         if (device < 0).any():
             count = int((device < 0).sum())
-            self.builder.receipt.warn(f"{self.prefix}Device events on a GPU that the recording does not list, shown as GPU 0: {count:,}.")
+            self.builder.receipt.warn(
+                f"{self.prefix}Device events on a GPU that the recording does not list, shown as GPU 0: {count:,}."
+            )
         return np.maximum(device, 0)
 
     def _kernels(self) -> None:
@@ -225,10 +306,30 @@ class _Adding:
             frame,
             stream="stream" if self.by_stream else "",
             queue="queue",
-            **{"registers per thread": "vgpr", "shared memory": "lds", "scratch size": "scratch", "VGPR count": "vgpr"},
-            **{"AccVGPR count": "accum_vgpr", "SGPR count": "sgpr", "dispatch id": "dispatch", "kernel id": "kernel"},
+            **{
+                "registers per thread": "vgpr",
+                "shared memory": "lds",
+                "scratch size": "scratch",
+                "VGPR count": "vgpr",
+            },
+            **{
+                "AccVGPR count": "accum_vgpr",
+                "SGPR count": "sgpr",
+                "dispatch id": "dispatch",
+                "kernel id": "kernel",
+            },
         )
-        self._events(frame, lane, {"cat": "kernel", "device": device, **stated, **self._shapes(frame), **self._counters(frame)})
+        self._events(
+            frame,
+            lane,
+            {
+                "cat": "kernel",
+                "device": device,
+                **stated,
+                **self._shapes(frame),
+                **self._counters(frame),
+            },
+        )
         receipt = self.builder.receipt
         if self.one.rounded_lds and (frame["lds"] > 0).any():
             receipt.info(
@@ -239,16 +340,31 @@ class _Adding:
         """`grid` in workgroups and `block` in work-items, as PyTorch's traces write them."""
         if not set(SHAPE) <= set(frame.columns):
             return {}
-        group, grid = ([frame[f"{what}_{axis}"].to_numpy(np.int64) for axis in "xyz"] for what in ("group", "grid"))
+        group, grid = (
+            [frame[f"{what}_{axis}"].to_numpy(np.int64) for axis in "xyz"]
+            for what in ("group", "grid")
+        )
         first, place = unique_rows(*group, *grid)
         blocks, grids = [], []
         for row in first.tolist():
-            size, items = [int(column[row]) for column in group], [int(column[row]) for column in grid]
+            size, items = (
+                [int(column[row]) for column in group],
+                [int(column[row]) for column in grid],
+            )
             known = min(size) > 0 and min(items) >= 0
             blocks.append(self.builder.texts[str(size)] if known else -1)
-            grids.append(self.builder.texts[str([-(-n // per) for n, per in zip(items, size, strict=True)])] if known else -1)
-        self.builder.receipt.info("rocprofv3 reports grids in work-items: they are shown in workgroups (blocks).")
-        return {"block": Coded(np.array(blocks, np.int32)[place]), "grid": Coded(np.array(grids, np.int32)[place])}
+            grids.append(
+                self.builder.texts[str([-(-n // per) for n, per in zip(items, size, strict=True)])]
+                if known
+                else -1
+            )
+        self.builder.receipt.info(
+            "rocprofv3 reports grids in work-items: they are shown in workgroups (blocks)."
+        )
+        return {
+            "block": Coded(np.array(blocks, np.int32)[place]),
+            "grid": Coded(np.array(grids, np.int32)[place]),
+        }
 
     def _counters(self, frame: pd.DataFrame) -> dict[str, Values]:
         """Counters by their names, summed over their instances; NaN for a kernel without."""
@@ -259,9 +375,13 @@ class _Adding:
         order = np.argsort(dispatch, kind="stable")
         wanted = counters["dispatch"].to_numpy(np.int64)
         at = np.minimum(np.searchsorted(dispatch[order], wanted), len(order) - 1)
-        good = (dispatch[order][at] == wanted) & counters["value"].notna().to_numpy() & (wanted >= 0)
+        good = (
+            (dispatch[order][at] == wanted) & counters["value"].notna().to_numpy() & (wanted >= 0)
+        )
         if lost := int((~good).sum()):
-            self.builder.receipt.warn(f"{self.prefix}Counter values that belong to no recorded kernel, or are not numbers: {lost:,}.")
+            self.builder.receipt.warn(
+                f"{self.prefix}Counter values that belong to no recorded kernel, or are not numbers: {lost:,}."
+            )
         out: dict[str, Values] = {}
         code, value = counters["name"].cat.codes.to_numpy(), counters["value"].to_numpy(np.float64)
         for number, name in enumerate(counters["name"].cat.categories):
@@ -282,13 +402,32 @@ class _Adding:
         by_stream = streams and "stream" in frame and bool((frame["stream"] > 0).any())
         number = frame["stream"].to_numpy(np.int64) if by_stream else np.full(len(frame), -1)
         # Engines copy both ways at once.
-        way = ["to" if str(one).startswith("GPU") else "from" for one in frame["target"].astype(object)] if not by_stream else []
-        lane = self._device_lanes(device, number, ["Stream"] * len(frame) if by_stream else [f"Copies {one} the device" for one in way])
+        way = (
+            [
+                "to" if str(one).startswith("GPU") else "from"
+                for one in frame["target"].astype(object)
+            ]
+            if not by_stream
+            else []
+        )
+        lane = self._device_lanes(
+            device,
+            number,
+            ["Stream"] * len(frame) if by_stream else [f"Copies {one} the device" for one in way],
+        )
         if "bytes" not in frame:
-            self.builder.receipt.info(f"{self.prefix}The tables do not include the size of copies; the JSON and the database do.")
-        ends = {name: self._texts(frame[key]) for name, key in (("source", "source"), ("destination", "target")) if key in frame}
+            self.builder.receipt.info(
+                f"{self.prefix}The tables do not include the size of copies; the JSON and the database do."
+            )
+        ends = {
+            name: self._texts(frame[key])
+            for name, key in (("source", "source"), ("destination", "target"))
+            if key in frame
+        }
         stated = _numbers(frame, stream="stream" if by_stream else "", bytes="bytes")
-        self._events(frame, lane, {"cat": "gpu_memcpy", "device": device, **stated, **ends}, "MEMORY_COPY_")
+        self._events(
+            frame, lane, {"cat": "gpu_memcpy", "device": device, **stated, **ends}, "MEMORY_COPY_"
+        )
 
 
 def _category(domain: str) -> str:
@@ -303,9 +442,13 @@ def _masked(frame: pd.DataFrame, name: str, least: int = 0) -> Values | None:
         return None
     column = frame[name].to_numpy(np.int64)
     unknown = column < least
-    return None if unknown.all() else np.ma.MaskedArray(column, unknown) if unknown.any() else column
+    return (
+        None if unknown.all() else np.ma.MaskedArray(column, unknown) if unknown.any() else column
+    )
 
 
 def _numbers(frame: pd.DataFrame, **columns: str) -> dict[str, Values]:
     """Args of whole numbers by their name here; those that the file does not state are missing."""
-    return {arg: values for arg, name in columns.items() if (values := _masked(frame, name)) is not None}
+    return {
+        arg: values for arg, name in columns.items() if (values := _masked(frame, name)) is not None
+    }

@@ -21,7 +21,18 @@ import pandas as pd
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Int64s
 from nbprof.formats.rocprof.headers import NOT_READ, TABLES, cells, kind_of
-from nbprof.formats.rocprof.records import COLUMNS, CPU, GPU, Agent, Recording, dated, devices, ends, numbered, stacked
+from nbprof.formats.rocprof.records import (
+    COLUMNS,
+    CPU,
+    GPU,
+    Agent,
+    Recording,
+    dated,
+    devices,
+    ends,
+    numbered,
+    stacked,
+)
 
 _TEXTS = frozenset({"name", "domain", "agent", "source", "target", "counter"})
 _REAL = frozenset({"value"})
@@ -49,22 +60,31 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
     if not out.agents:
         out.agents = keys.agents = keys.unlisted()
         if any(agent.type == GPU for agent in out.agents):
-            out.notes.append("There is no *_agent_info.csv: GPUs are numbered as in the tables, and their models are unknown.")
+            out.notes.append(
+                "There is no *_agent_info.csv: GPUs are numbered as in the tables, and their models are unknown."
+            )
     for name, frame in tables.items():
         if "agent" in frame:
             frame["device"] = devices(keys.of(frame.pop("agent")), out.agents)
         if "source" in frame and "target" in frame:
-            tables[name] = frame.assign(**ends(keys.of(frame["source"]), keys.of(frame["target"]), out.agents))
+            tables[name] = frame.assign(
+                **ends(keys.of(frame["source"]), keys.of(frame["target"]), out.agents)
+            )
     counters = tables.get("counters")
     if counters is not None:
-        out.frames["counters"] = counters.drop(columns="name", errors="ignore").rename(columns={"counter": "name"})[
-            list(COLUMNS["counters"])
-        ]
+        out.frames["counters"] = counters.drop(columns="name", errors="ignore").rename(
+            columns={"counter": "name"}
+        )[list(COLUMNS["counters"])]
         if "kernels" not in tables and {"start", "end"} <= set(counters.columns):
-            tables["kernels"] = counters.drop(columns=["counter", "value"]).drop_duplicates("dispatch")
+            tables["kernels"] = counters.drop(columns=["counter", "value"]).drop_duplicates(
+                "dispatch"
+            )
     if (calls := tables.get("calls")) is not None:
         marked = _ranges(calls)
-        tables["marks"], tables["calls"] = calls[marked].reset_index(drop=True), calls[~marked].reset_index(drop=True)
+        tables["marks"], tables["calls"] = (
+            calls[marked].reset_index(drop=True),
+            calls[~marked].reset_index(drop=True),
+        )
     for kind in ("kernels", "copies", "calls", "marks", "allocations"):
         if kind in tables:
             out.frames[kind], bad = dated(tables[kind])
@@ -74,7 +94,11 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
 
 def _ranges(calls: pd.DataFrame) -> pd.Series:
     """Which calls are ranges and marks of ROCTx, by their domain; a function of it is called by its own name."""
-    core = [str(domain) for domain in calls["domain"].cat.categories if str(domain).startswith("MARKER_CORE")]
+    core = [
+        str(domain)
+        for domain in calls["domain"].cat.categories
+        if str(domain).startswith("MARKER_CORE")
+    ]
     functions = [name for name in calls["name"].cat.categories if _CALL.fullmatch(str(name))]
     return calls["domain"].isin(core) & ~calls["name"].isin(functions)
 
@@ -84,7 +108,11 @@ def _table(data: bytes, kind: str, out: Recording) -> pd.DataFrame:
     header = cells(data[: data.find(b"\n") + 1 or len(data)])
     known = TABLES[kind][1]
     # Of two columns with one meaning the later one here says more: the size that was asked for.
-    at = {known[name]: i for name in sorted(set(header) & set(known), key=list(known).index) for i in [header.index(name)]}
+    at = {
+        known[name]: i
+        for name in sorted(set(header) & set(known), key=list(known).index)
+        for i in [header.index(name)]
+    }
     if kind == "agents":
         at = {name.lower(): i for i, name in reversed(list(enumerate(header))) if name}
     if kind == "kernels" and "LDS_Block_Size" in header and "Group_Segment_Size" not in header:
@@ -108,7 +136,9 @@ def _table(data: bytes, kind: str, out: Recording) -> pd.DataFrame:
             columns[name] = _whole(exact[name])
     # Texts that a damaged header lacks are unknown.
     for name in (set(known.values()) & _TEXTS) - set(columns):
-        columns[name] = pd.Categorical.from_codes(np.full(len(raw), -1), categories=pd.Index([], dtype=object))
+        columns[name] = pd.Categorical.from_codes(
+            np.full(len(raw), -1), categories=pd.Index([], dtype=object)
+        )
     return pd.DataFrame(columns, copy=False)
 
 
@@ -125,7 +155,9 @@ def _rows(data: bytes, at: dict[str, int], types: dict[str, str]) -> pd.DataFram
         # Columns that are chosen let rows be longer than the header.
         raw: pd.DataFrame = pd.read_csv(body, **options, usecols=sorted(names))
     except pd.errors.EmptyDataError:
-        raw = pd.DataFrame({place: pd.Series([], dtype=types.get(name, "int64")) for place, name in names.items()})
+        raw = pd.DataFrame(
+            {place: pd.Series([], dtype=types.get(name, "int64")) for place, name in names.items()}
+        )
     except (pd.errors.ParserError, IndexError):
         # A quote that is never closed, which taken for a letter costs its own row; or no row is as long as the header.
         body.seek(0)
@@ -146,7 +178,12 @@ class _Keys:
 
     def __init__(self, tables: dict[str, pd.DataFrame], agents: Sequence[Agent]) -> None:
         self.agents = list(agents)
-        ran = [_parts(text)[1] for kind in ("kernels", "counters") if kind in tables for text in tables[kind]["agent"].unique()]
+        ran = [
+            _parts(text)[1]
+            for kind in ("kernels", "counters")
+            if kind in tables
+            for text in tables[kind]["agent"].unique()
+        ]
         self.used = sorted({number for number in ran if number >= 0})
         gpus = [agent for agent in agents if agent.type == GPU]
         logical, node = ({agent.facts["_keys"][i] for agent in gpus} for i in (0, 1))
@@ -165,8 +202,22 @@ class _Keys:
         word, number = _parts(text)
         if word in ("GPU", "CPU"):
             kind = GPU if word == "GPU" else CPU
-            return next((agent.key for agent in self.agents if agent.type == kind and agent.number == number), -1)
-        return next((agent.key for agent in self.agents if agent.facts.get("_keys", (agent.key,) * 2)[self.by] == number), -1)
+            return next(
+                (
+                    agent.key
+                    for agent in self.agents
+                    if agent.type == kind and agent.number == number
+                ),
+                -1,
+            )
+        return next(
+            (
+                agent.key
+                for agent in self.agents
+                if agent.facts.get("_keys", (agent.key,) * 2)[self.by] == number
+            ),
+            -1,
+        )
 
 
 def _parts(text: object) -> tuple[str, int]:
@@ -175,7 +226,10 @@ def _parts(text: object) -> tuple[str, int]:
 
 
 def _agents(listed: pd.DataFrame) -> list[Agent]:
-    rows = [{str(key): value for key, value in row.items() if pd.notna(value)} for row in listed.to_dict("records")]
+    rows = [
+        {str(key): value for key, value in row.items() if pd.notna(value)}
+        for row in listed.to_dict("records")
+    ]
 
     def number(row: dict[str, Any], key: str) -> int:
         text = str(row.get(key, ""))
@@ -184,7 +238,10 @@ def _agents(listed: pd.DataFrame) -> list[Agent]:
     rows.sort(key=lambda row: number(row, "logical_node_id"))
     out = []
     for row in rows:
-        facts: dict[str, Any] = {key: int(text) if _NUMBER.fullmatch(text := str(value)) else text for key, value in row.items()}
+        facts: dict[str, Any] = {
+            key: int(text) if _NUMBER.fullmatch(text := str(value)) else text
+            for key, value in row.items()
+        }
         facts["_keys"] = (number(row, "logical_node_id"), number(row, "node_id"))
         kind = {"CPU": CPU, "GPU": GPU}.get(str(row.get("agent_type")), 0)
         out.append(Agent(facts["_keys"][0], kind, -1, facts))

@@ -28,8 +28,16 @@ def beside(files: RunFiles) -> tuple[SourceFile, ...]:
     for first in runs.in_folders(files):
         try:
             with scan(first.path.parent, first.confinement) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_file() and _SUFFIX.search(entry.name))
+                names = sorted(
+                    entry.name
+                    for entry in entries
+                    if entry.is_file() and _SUFFIX.search(entry.name)
+                )
         except OSError:
             continue
-        out += [first.sibling(name) for name in names if _SUFFIX.sub("", name) in stems or (alone and "snapshot" in name.lower())]
+        out += [
+            first.sibling(name)
+            for name in names
+            if _SUFFIX.sub("", name) in stems or (alone and "snapshot" in name.lower())
+        ]
     return tuple(out)

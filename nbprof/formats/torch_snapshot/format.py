@@ -11,7 +11,9 @@ from nbprof.formats.names import SUFFIXES
 _NAME = "torch_memory"
 _OLD_PICKLE = (b"(d", b"}q", b"(l", b"]q")
 _SNAPSHOT = re.compile(rb"segments|device_traces|total_size")
-_TEXT_PICKLE = re.compile(rb"\([dl]p\d+\r?\n|\(?[VS][^\n]*\np\d+\r?\n|\([IFL]-?[\d.]+L?\r?\n|c[A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n[p(]")
+_TEXT_PICKLE = re.compile(
+    rb"\([dl]p\d+\r?\n|\(?[VS][^\n]*\np\d+\r?\n|\([IFL]-?[\d.]+L?\r?\n|c[A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n[p(]"
+)
 _PICKLES = (
     "The only pickles nbprof opens are snapshots of PyTorch's allocator (torch.cuda.memory._dump_snapshot) and, beside a trace, "
     "kernel_annotations_rank*.pkl; it runs no code from them."
@@ -27,14 +29,21 @@ def sniff(head: Head) -> Kind | None:
             return Kind(_NAME, "a snapshot of PyTorch's allocator (a pickle)")
         if data[0] == 0x80:
             return Kind("", "a Python pickle", _PICKLES)
-    return Kind("", "a Python pickle of protocol 0, which is text", _PICKLES) if _TEXT_PICKLE.match(data) else None
+    return (
+        Kind("", "a Python pickle of protocol 0, which is text", _PICKLES)
+        if _TEXT_PICKLE.match(data)
+        else None
+    )
 
 
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     """Each is a run of its own, but beside a trace they belong to it."""
     if before:
         return before
-    return [RunFiles(one.stem, here.folder, (one.file,), one.file.modified, _NAME) for one in here.of(_NAME)]
+    return [
+        RunFiles(one.stem, here.folder, (one.file,), one.file.modified, _NAME)
+        for one in here.of(_NAME)
+    ]
 
 
 FORMAT = Format(

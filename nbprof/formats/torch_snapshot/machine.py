@@ -12,12 +12,35 @@ import numpy as np
 
 from nbprof.formats.torch_snapshot import records as torch_records
 from nbprof.formats.torch_snapshot.plain_pickle import PART, Dict, List, Unpickler
-from nbprof.formats.torch_snapshot.snapshot import ACTIONS, ALLOCATED, INACTIVE, OTHER, PENDING, UNKNOWN, Int64s
+from nbprof.formats.torch_snapshot.snapshot import (
+    ACTIONS,
+    ALLOCATED,
+    INACTIVE,
+    OTHER,
+    PENDING,
+    UNKNOWN,
+    Int64s,
+)
 
-_STATE = {"inactive": INACTIVE, "active_allocated": ALLOCATED, "active_pending_free": PENDING, "active_awaiting_free": PENDING}
+_STATE = {
+    "inactive": INACTIVE,
+    "active_allocated": ALLOCATED,
+    "active_pending_free": PENDING,
+    "active_awaiting_free": PENDING,
+}
 _ACTION = {name: code for code, name in enumerate(ACTIONS)}
 
-_ENTRY = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "category", "frames")
+_ENTRY = (
+    "action",
+    "addr",
+    "size",
+    "stream",
+    "time_us",
+    "device_free",
+    "pool_id",
+    "category",
+    "frames",
+)
 _BLOCK = ("address", "size", "requested_size", "state", "category", "frames")
 _TAKEN = -2
 _SHAPES, _TRIES = 64, 100_000
@@ -91,7 +114,20 @@ class Machine(Unpickler):
 
     def __init__(self, read: Any) -> None:
         super().__init__(read)
-        self.entries = Columns(("action", "address", "size", "stream", "time_us", "device_free", "pool", "pool_b", "category", "stack"))
+        self.entries = Columns(
+            (
+                "action",
+                "address",
+                "size",
+                "stream",
+                "time_us",
+                "device_free",
+                "pool",
+                "pool_b",
+                "category",
+                "stack",
+            )
+        )
         self.blocks = Columns(("address", "size", "requested", "state", "category", "stack"))
         self.frames: dict[tuple[str, str, int], int] = {}
         self.stacks: dict[tuple[int, ...], int] = {}
@@ -122,7 +158,11 @@ class Machine(Unpickler):
         if len(self._shapes) < _SHAPES and self._tries < _TRIES:
             self._tries += 1
             learned = torch_records.learn(data, at, self.memo)
-            if learned is not None and learned[0] not in self._known and {"action", "state"} & set(learned[1].keys):
+            if (
+                learned is not None
+                and learned[0] not in self._known
+                and {"action", "state"} & set(learned[1].keys)
+            ):
                 self._known.add(learned[0])
                 self._shapes.insert(0, learned[1])
                 self.begin_dict()
@@ -155,7 +195,9 @@ class Machine(Unpickler):
 
     def _matched(self, raw: bytes) -> _Stack:
         memo = self.memo
-        codes = [self.frame_code(memo[slot]) for slot in torch_records.slots(raw) if slot < len(memo)]
+        codes = [
+            self.frame_code(memo[slot]) for slot in torch_records.slots(raw) if slot < len(memo)
+        ]
         out = self._by_bytes[raw] = self._stack_of[self.stack_code(tuple(codes))]
         return out
 
@@ -213,7 +255,9 @@ class Machine(Unpickler):
         found = torch_records.numbers(raw) if kind == torch_records.SCALAR else None
         return self._values.of(raw) if found is None else found
 
-    def _frames_of(self, shape: torch_records.Shape, parts: list[tuple[bytes, ...]], members: list[Any]) -> list[int]:
+    def _frames_of(
+        self, shape: torch_records.Shape, parts: list[tuple[bytes, ...]], members: list[Any]
+    ) -> list[int]:
         """The stack of each record: its own, or one that another record has, which is recalled."""
         if shape.frames >= 0 or "frames" not in shape.keys:
             return [item[2] for item in members]
@@ -257,7 +301,11 @@ class Machine(Unpickler):
         if type(item) is not Dict:
             raise self.wrong("a stack contains something other than a frame", 1)
         line = item.get("line")
-        key = (text_of(item.get("name")), text_of(item.get("filename")), line if type(line) is int and 0 <= line < 1 << 31 else 0)
+        key = (
+            text_of(item.get("name")),
+            text_of(item.get("filename")),
+            line if type(line) is int and 0 <= line < 1 << 31 else 0,
+        )
         code = self.frames.setdefault(key, len(self.frames))
         if code == len(self._frame_of):
             self._frame_of.append(_Frame(code))
@@ -279,7 +327,9 @@ class Machine(Unpickler):
 
     # Columns.
 
-    def _typed(self, kind: str, values: dict[str, Any], count: int) -> dict[str, Sequence[int] | Int64s]:
+    def _typed(
+        self, kind: str, values: dict[str, Any], count: int
+    ) -> dict[str, Sequence[int] | Int64s]:
         none = [None] * count
         pool = values.get("pool_id", none)
         out: dict[str, Sequence[int] | Int64s] = {
@@ -291,11 +341,20 @@ class Machine(Unpickler):
         if kind == "blocks":
             out["address"] = self.integers(values.get("address", none))
             out["requested"] = self.integers(values.get("requested_size", none))
-            out["state"] = [_STATE.get(v, INACTIVE) if isinstance(v, str) else INACTIVE for v in values.get("state", none)]
+            out["state"] = [
+                _STATE.get(v, INACTIVE) if isinstance(v, str) else INACTIVE
+                for v in values.get("state", none)
+            ]
             return out
         out["address"] = self.integers(values.get("addr", none))
-        out["action"] = [_ACTION.get(v, OTHER) if isinstance(v, str) else OTHER for v in values.get("action", none)]
-        out["stream"], out["time_us"] = self.integers(values.get("stream", none)), self.integers(values.get("time_us", none))
+        out["action"] = [
+            _ACTION.get(v, OTHER) if isinstance(v, str) else OTHER
+            for v in values.get("action", none)
+        ]
+        out["stream"], out["time_us"] = (
+            self.integers(values.get("stream", none)),
+            self.integers(values.get("time_us", none)),
+        )
         out["device_free"] = self.integers(values.get("device_free", none))
         out["pool"], out["pool_b"] = self.pools(pool)
         return out
@@ -313,17 +372,29 @@ class Machine(Unpickler):
 
     def _some(self, values: Sequence[Any]) -> list[int]:
         out = [v if type(v) is int and LIMITS.min <= v <= LIMITS.max else UNKNOWN for v in values]
-        self.strange += sum(new == UNKNOWN and old is not None and old != UNKNOWN for new, old in zip(out, values, strict=True))
+        self.strange += sum(
+            new == UNKNOWN and old is not None and old != UNKNOWN
+            for new, old in zip(out, values, strict=True)
+        )
         return out
 
     def pools(self, values: Sequence[Any]) -> tuple[list[int], list[int]]:
         """Both numbers of the ids of pools."""
-        if len(values) and type(values[0]) is tuple and isinstance(values, list) and values.count(values[0]) == len(values) > 1:
+        if (
+            len(values)
+            and type(values[0]) is tuple
+            and isinstance(values, list)
+            and values.count(values[0]) == len(values) > 1
+        ):
             # Nearly everything is in one pool.
             first, second = self.pools(values[:1])
             return first * len(values), second * len(values)
         known = [
-            v if type(v) is tuple and len(v) == 2 and all(type(n) is int and 0 <= n < 1 << 62 for n in v) else (UNKNOWN,) * 2
+            v
+            if type(v) is tuple
+            and len(v) == 2
+            and all(type(n) is int and 0 <= n < 1 << 62 for n in v)
+            else (UNKNOWN,) * 2
             for v in values
         ]
         return [v[0] for v in known], [v[1] for v in known]
@@ -335,15 +406,31 @@ class Machine(Unpickler):
             items, below = levels[depth], levels[depth - 1]
             target = below[-1] if below else None
             # The only item of a list is put into it without a mark.
-            while type(target) is Dict and len(items) % 2 and len(items) > 1 and type(items[-1]) is List and type(items[-2]) is List:
+            while (
+                type(target) is Dict
+                and len(items) % 2
+                and len(items) > 1
+                and type(items[-1]) is List
+                and type(items[-2]) is List
+            ):
                 self.extend(items[-2], [items.pop()])
             if type(target) is List:
                 # The last one may be half made; so may be what is in it.
-                whole = [item for item in items if self._kind(item) or type(item) is List or (type(item) is Dict and "blocks" in item)]
+                whole = [
+                    item
+                    for item in items
+                    if self._kind(item)
+                    or type(item) is List
+                    or (type(item) is Dict and "blocks" in item)
+                ]
                 kinds = {self._kind(item) for item in whole}
-                if len(kinds) == 1 and (target.rows is None or kinds == {getattr(target.rows, "kind", "frames")}):
+                if len(kinds) == 1 and (
+                    target.rows is None or kinds == {getattr(target.rows, "kind", "frames")}
+                ):
                     self.extend(target, whole)
-            elif type(target) is Dict and {"segments", "device_traces"} & {k for k in items[::2] if isinstance(k, str)}:
+            elif type(target) is Dict and {"segments", "device_traces"} & {
+                k for k in items[::2] if isinstance(k, str)
+            }:
                 self.put_items(target, items[: len(items) // 2 * 2])
             elif type(target) is Dict:
                 below.pop()

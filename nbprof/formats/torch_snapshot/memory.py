@@ -112,7 +112,9 @@ def snapshot_in(file: SourceFile) -> Snapshot:
                 top, cut = machine.remains(), True
             return result(machine, top, cut=cut)
         except ReadError as error:
-            raise ReadError(error.reason, path=error.path or file.label, offset=error.offset) from None
+            raise ReadError(
+                error.reason, path=error.path or file.label, offset=error.offset
+            ) from None
 
 
 def result(machine: Machine, top: Any, *, cut: bool = False) -> Snapshot:
@@ -135,9 +137,13 @@ class _Result:
             only, top = top, Dict()
             top["segments"] = only
         if cut and not machine.entries.count and not machine.blocks.count:
-            raise ReadError("the file is truncated before the first segment: copy it again, or take the snapshot again.")
+            raise ReadError(
+                "the file is truncated before the first segment: copy it again, or take the snapshot again."
+            )
         if type(top) is not Dict or not {"segments", "device_traces"} & set(top):
-            raise ReadError("the pickle is not a snapshot of PyTorch's allocator: it has neither segments nor device_traces.")
+            raise ReadError(
+                "the pickle is not a snapshot of PyTorch's allocator: it has neither segments nor device_traces."
+            )
         traces = top.get("device_traces")
         entries = self._entries(traces if type(traces) is List else [])
         segments, blocks = self._segments(top.get("segments"))
@@ -151,7 +157,9 @@ class _Result:
             list(machine.frames),
             list(machine.stacks),
             list(machine.categories),
-            {str(k): v for k, v in settings.items() if isinstance(v, (str, int, float, bool))} if type(settings) is Dict else {},
+            {str(k): v for k, v in settings.items() if isinstance(v, (str, int, float, bool))}
+            if type(settings) is Dict
+            else {},
             self._annotations(annotations if type(annotations) is List else []),
             traced=type(traces) is List,
             cut=cut,
@@ -162,7 +170,9 @@ class _Result:
     def _tell(self, *, cut: bool, complete: bool) -> None:
         machine = self._machine
         if cut:
-            lost = "the last entries of the history" if complete else "segments, and the whole history"
+            lost = (
+                "the last entries of the history" if complete else "segments, and the whole history"
+            )
             end = machine.base + len(machine.data)
             self._warnings.append(
                 f"The file is truncated at byte {end:,}: the program was killed while writing, or the copy is incomplete. What comes "
@@ -182,7 +192,11 @@ class _Result:
         columns = machine.entries.whole()
         rows, devices = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for device, trace in enumerate(traces):
-            parts = trace.rows.parts if type(trace) is List and type(trace.rows) is Rows and trace.rows.kind == "entries" else []
+            parts = (
+                trace.rows.parts
+                if type(trace) is List and type(trace.rows) is Rows and trace.rows.kind == "entries"
+                else []
+            )
             for first, count in parts:
                 rows.append(np.arange(first, first + count))
                 devices.append(np.full(count, device, np.int64))
@@ -216,21 +230,34 @@ class _Result:
         }  # fmt: skip
         segments = {
             **plain,
-            "large": np.array([{"small": 0, "large": 1}.get(text_of(kind), UNKNOWN) for kind in kinds], np.int64),
+            "large": np.array(
+                [{"small": 0, "large": 1}.get(text_of(kind), UNKNOWN) for kind in kinds], np.int64
+            ),
             "pool": np.array(pools[0], np.int64),
             "pool_b": np.array(pools[1], np.int64),
             "expandable": np.array([one.get("is_expandable") is True for one in dicts], np.int64),
-            "stack": np.array([machine.list_of_frames(one.get("frames")) for one in dicts], np.int64),
+            "stack": np.array(
+                [machine.list_of_frames(one.get("frames")) for one in dicts], np.int64
+            ),
             "first": np.cumsum(counts) - counts,
             "blocks": counts,
         }
         return self._placed(segments, blocks_out)
 
-    def _placed(self, segments: dict[str, Int64s], blocks: dict[str, Int64s]) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
+    def _placed(
+        self, segments: dict[str, Int64s], blocks: dict[str, Int64s]
+    ) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
         """With the address of each block, which old files state only of the segment, and sizes that are sizes."""
-        bad = (segments["size"] < 0) | (segments["address"] < 0) | (segments["size"] > _MOST_BYTES) | (segments["address"] > _MOST_ADDRESS)
+        bad = (
+            (segments["size"] < 0)
+            | (segments["address"] < 0)
+            | (segments["size"] > _MOST_BYTES)
+            | (segments["address"] > _MOST_ADDRESS)
+        )
         if bad.any():
-            self._warnings.append(f"{int(bad.sum()):,} segments have an impossible size or address and were left out.")
+            self._warnings.append(
+                f"{int(bad.sum()):,} segments have an impossible size or address and were left out."
+            )
         owner = np.repeat(np.arange(len(bad)), segments["blocks"])
         room = segments["size"][owner]
         keep = ~bad[owner] & (blocks["size"] >= 0) & (blocks["size"] <= room)
@@ -238,7 +265,10 @@ class _Result:
         start = segments["first"].clip(0, max(len(owner) - 1, 0))
         within = before - (before[start][owner] if len(owner) else 0)
         stated = blocks["address"]
-        blocks = {**blocks, "address": np.where(stated >= 0, stated, segments["address"][owner] + within)}
+        blocks = {
+            **blocks,
+            "address": np.where(stated >= 0, stated, segments["address"][owner] + within),
+        }
         offset = blocks["address"] - np.where(bad, 0, segments["address"])[owner]
         keep &= (offset >= 0) & (offset <= room - np.where(keep, blocks["size"], 0))
         outside = int((~keep & ~bad[owner]).sum())
@@ -247,7 +277,9 @@ class _Result:
         asked = blocks["requested"]
         # Free blocks state 0; old files state nothing, and a block holds what was asked for and its rounding.
         known = (asked >= 0) & (asked <= blocks["size"])
-        blocks["requested"] = np.where(blocks["state"] == INACTIVE, 0, np.where(known, asked, blocks["size"]))
+        blocks["requested"] = np.where(
+            blocks["state"] == INACTIVE, 0, np.where(known, asked, blocks["size"])
+        )
         counts = np.bincount(owner[keep], minlength=len(bad))[~bad].astype(np.int64)
         segments = {name: column[~bad] for name, column in segments.items()}
         segments["blocks"], segments["first"] = counts, np.cumsum(counts) - counts
@@ -259,7 +291,16 @@ class _Result:
     def _annotations(listed: list[Any]) -> list[tuple[str, str, int, int]]:
         out = []
         for one in listed:
-            time, device = (one.get("time_us"), one.get("device")) if type(one) is Dict else (None, None)
+            time, device = (
+                (one.get("time_us"), one.get("device")) if type(one) is Dict else (None, None)
+            )
             if type(time) is int and 0 <= time <= LIMITS.max:
-                out.append((text_of(one.get("name")), text_of(one.get("stage")), device if type(device) is int else UNKNOWN, time))
+                out.append(
+                    (
+                        text_of(one.get("name")),
+                        text_of(one.get("stage")),
+                        device if type(device) is int else UNKNOWN,
+                        time,
+                    )
+                )
         return out

@@ -239,7 +239,9 @@ class Unpickler:
         """The length of what follows."""
         count = int.from_bytes(self.take(width), "little")
         if count > LONGEST_TEXT:
-            raise self.wrong(f"a string or number of {count:,} bytes is longer than any in a snapshot", 1)
+            raise self.wrong(
+                f"a string or number of {count:,} bytes is longer than any in a snapshot", 1
+            )
         return count
 
 

@@ -18,10 +18,23 @@ MOST_FRAMES = 512
 _MOST_KEYS = 24
 _INT = rb"K.|M..|J.{4}|\x8a\x05.{5}|\x8a\x06.{6}|\x8a\x07.{7}|\x8a\x08.{8}|\x8a\x09.{9}"
 _SCALAR = rb"(" + _INT + rb"|h.|j.{4}|N|\x88|\x89)"
-_TEXT = rb"(\x8c(?:" + b"|".join(rb"\x%02x.{%d}" % (n, n) if n else rb"\x00" for n in range(48)) + rb"))"
+_TEXT = (
+    rb"(\x8c(?:"
+    + b"|".join(rb"\x%02x.{%d}" % (n, n) if n else rb"\x00" for n in range(48))
+    + rb"))"
+)
 _FRAMES = rb"((?:\((?:h.|j.{4}){1,%d}e|(?:h.|j.{4})a)?)" % MOST_FRAMES
 _PAIR = rb"((?:" + _INT + rb"){2})\x86"
-_WIDTH = {ord("K"): 1, ord("M"): 2, ord("J"): 4, ord("h"): 1, ord("j"): 4, ord("N"): 0, 0x88: 0, 0x89: 0}
+_WIDTH = {
+    ord("K"): 1,
+    ord("M"): 2,
+    ord("J"): 4,
+    ord("h"): 1,
+    ord("j"): 4,
+    ord("N"): 0,
+    0x88: 0,
+    0x89: 0,
+}
 SCALAR, TEXT, FRAMES, PAIR = range(4)
 _MEMO = 0x94
 
@@ -40,8 +53,18 @@ class Shape:
         The values that go into the memo, in their order; the record itself goes before them where `itself`.
     """
 
-    def __init__(self, pattern: bytes, keys: Sequence[str], kinds: Sequence[int], remembered: Sequence[int], *, itself: bool) -> None:
-        self.match: Callable[[bytes, int], re.Match[bytes] | None] = re.compile(pattern, re.DOTALL).match
+    def __init__(
+        self,
+        pattern: bytes,
+        keys: Sequence[str],
+        kinds: Sequence[int],
+        remembered: Sequence[int],
+        *,
+        itself: bool,
+    ) -> None:
+        self.match: Callable[[bytes, int], re.Match[bytes] | None] = re.compile(
+            pattern, re.DOTALL
+        ).match
         self.keys = tuple(keys)
         self.kinds = tuple(kinds)
         self.remembered = tuple(remembered)

@@ -14,7 +14,18 @@ ACTIONS = (
     "other", "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom",
     "snapshot",
 )  # fmt: skip
-OTHER, ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP, OOM, SNAPSHOT = range(len(ACTIONS))
+(
+    OTHER,
+    ALLOC,
+    FREE_REQUESTED,
+    FREE_COMPLETED,
+    SEGMENT_ALLOC,
+    SEGMENT_FREE,
+    SEGMENT_MAP,
+    SEGMENT_UNMAP,
+    OOM,
+    SNAPSHOT,
+) = range(len(ACTIONS))
 STATES = ("inactive", "active_allocated", "active_pending_free")
 INACTIVE, ALLOCATED, PENDING = range(len(STATES))
 UNKNOWN = -1

@@ -107,7 +107,9 @@ def batches(plane: PlaneMessage, bases: Sequence[int | None], size: int) -> Iter
         yield _batch(plane, parts, lines, bases)
 
 
-def _batch(plane: PlaneMessage, parts: list[Int64s], lines: list[int], bases: Sequence[int | None]) -> Batch:
+def _batch(
+    plane: PlaneMessage, parts: list[Int64s], lines: list[int], bases: Sequence[int | None]
+) -> Batch:
     starts = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return Batch(plane, starts, lines, [len(p) for p in parts], [bases[i] for i in lines])
 
@@ -134,7 +136,11 @@ def batch_size(events: int) -> int:
     return max(_FEWEST_EVENTS, min(MOST_EVENTS, -(-events // (2 * _THREADS))))
 
 
-def _run(reader: _Reader, work: Sequence[Batch], each: Callable[[Callable[[Any], None], Sequence[Any]], Iterable[None]]) -> None:
+def _run(
+    reader: _Reader,
+    work: Sequence[Batch],
+    each: Callable[[Callable[[Any], None], Sequence[Any]], Iterable[None]],
+) -> None:
     first = 0
     while first < len(work):
         last, events = first, 0
@@ -169,16 +175,25 @@ class _Reader:
         start, stop = spans(self.buf, batch.starts)
         self.buffer.reached(int(stop[-1]))
         done = decode(self.words, start, stop)
-        batch.meta, batch.start, batch.duration, batch.left = done.meta, done.offset, done.duration, done.left
+        batch.meta, batch.start, batch.duration, batch.left = (
+            done.meta,
+            done.offset,
+            done.duration,
+            done.left,
+        )
         texts = [s for s in done.stats if s.length is not None]
         if texts:
             at = np.concatenate([s.value for s in texts]).view(np.int64)
-            codes, batch.texts = distinct(self.buf, at, np.concatenate([s.length for s in texts if s.length is not None]))
+            codes, batch.texts = distinct(
+                self.buf, at, np.concatenate([s.length for s in texts if s.length is not None])
+            )
             first = 0
             for stats in texts:
                 stats.value = codes[first : first + len(stats.row)].astype(np.uint64)
                 first += len(stats.row)
-        batch.values = [Values(s.ident, s.tag, s.row.astype(np.uint16), _narrow(s)) for s in done.stats]
+        batch.values = [
+            Values(s.ident, s.tag, s.row.astype(np.uint16), _narrow(s)) for s in done.stats
+        ]
         if len(batch.left):
             batch.left_spans = (start[batch.left], stop[batch.left])
         else:
@@ -227,7 +242,10 @@ class _Reader:
         batch.duration[rows] = events.duration[mine]
         stats = events.stats
         low, high = np.searchsorted(stats.owner, (rest.first, rest.last))
-        owner, ident, tag, value, end = (column[low:high] for column in (stats.owner, stats.ident, stats.tag, stats.value, stats.end))
+        owner, ident, tag, value, end = (
+            column[low:high]
+            for column in (stats.owner, stats.ident, stats.tag, stats.value, stats.end)
+        )
         batch.valueless = int(np.count_nonzero(tag == 0))
         order = np.lexsort((tag, ident))
         edges = np.flatnonzero((np.diff(ident[order]) != 0) | (np.diff(tag[order]) != 0)) + 1
@@ -238,17 +256,31 @@ class _Reader:
             numbers = value[at].view(np.uint64)
             if kind in (TEXT_TAG, BYTES_TAG):
                 first = len(batch.texts)
-                batch.texts += [bytes(self.data[a:b]) for a, b in zip(value[at].tolist(), end[at].tolist(), strict=True)]
+                batch.texts += [
+                    bytes(self.data[a:b])
+                    for a, b in zip(value[at].tolist(), end[at].tolist(), strict=True)
+                ]
                 numbers = np.arange(first, len(batch.texts), dtype=np.uint64)
             row = rows[owner[at] - rest.first]
-            batch.values.append(Values(number, kind, row.astype(np.uint16), _narrow(Stats(number, kind, row.astype(np.int32), numbers))))
+            batch.values.append(
+                Values(
+                    number,
+                    kind,
+                    row.astype(np.uint16),
+                    _narrow(Stats(number, kind, row.astype(np.int32), numbers)),
+                )
+            )
         counted = np.flatnonzero(events.has_count[mine])
         if not len(counted):
             return None
         keep = np.ones(len(batch.meta), np.bool_)
         keep[rows[counted]] = False
         line = np.repeat(batch.lines, batch.counts)[rows[counted]].tolist()
-        columns = (events.meta[mine][counted], events.occurrences[mine][counted], events.duration[mine][counted])
+        columns = (
+            events.meta[mine][counted],
+            events.occurrences[mine][counted],
+            events.duration[mine][counted],
+        )
         batch.aggregated = list(zip(line, *(c.tolist() for c in columns), strict=True))
         return keep
 
@@ -278,7 +310,9 @@ def _place(batch: Batch, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.b
     """Makes starts of offsets; tells which events have times that can be."""
     start, duration = batch.start, batch.duration
     known = [base or 0 for base in batch.bases]
-    base: Int64s | int = known[0] if len(known) == 1 else np.repeat(np.array(known, np.int64), batch.counts)
+    base: Int64s | int = (
+        known[0] if len(known) == 1 else np.repeat(np.array(known, np.int64), batch.counts)
+    )
     wild: npt.NDArray[np.bool_] | None = None
     if None in batch.bases:
         wild = np.repeat([base is None for base in batch.bases], batch.counts)
@@ -311,7 +345,11 @@ def _drop(batch: Batch, keep: npt.NDArray[np.bool_]) -> None:
         values.row, values.value = place[values.row[on]].astype(np.uint16), values.value[on]
     line = np.repeat(np.arange(len(batch.counts)), batch.counts)[keep]
     batch.counts = np.bincount(line, minlength=len(batch.counts)).tolist()
-    batch.meta, batch.start, batch.duration = batch.meta[keep], batch.start[keep], batch.duration[keep]
+    batch.meta, batch.start, batch.duration = (
+        batch.meta[keep],
+        batch.start[keep],
+        batch.duration[keep],
+    )
     batch.count = len(batch.start)
 
 

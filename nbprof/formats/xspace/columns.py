@@ -14,7 +14,14 @@ from nbprof.formats.xspace.batches import Batch, Numbers, Values
 from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, INT_TAG, REF_TAG, TEXT_TAG, UINT_TAG
 from nbprof.formats.xspace.texts import Strings
 
-_KIND = {DOUBLE_TAG: DOUBLE, UINT_TAG: UINT, INT_TAG: INT, TEXT_TAG: TEXT, BYTES_TAG: BYTES, REF_TAG: TEXT}
+_KIND = {
+    DOUBLE_TAG: DOUBLE,
+    UINT_TAG: UINT,
+    INT_TAG: INT,
+    TEXT_TAG: TEXT,
+    BYTES_TAG: BYTES,
+    REF_TAG: TEXT,
+}
 # Over so many lanes that are out of order, all events are sorted at once.
 _MANY_LANES = 1000
 
@@ -38,7 +45,9 @@ class _Part:
             return value
         if self.known is None:
             return self.codes[value]
-        return self.codes[np.searchsorted(self.known, value.view(np.int64) if value.itemsize == 8 else value)]
+        return self.codes[
+            np.searchsorted(self.known, value.view(np.int64) if value.itemsize == 8 else value)
+        ]
 
 
 class LazyArgs(Mapping[str, ArgColumn]):
@@ -82,7 +91,13 @@ class LazyArgs(Mapping[str, ArgColumn]):
                 part.known = _used(values.value)
                 names = batch.plane.stats.names
                 part.codes = strings.numbered([names.get(i, "") for i in part.known.tolist()])
-            if part.known is not None and part.codes is not None and len(part.known) and int(part.known[-1]) < 4096 and part.known[0] >= 0:
+            if (
+                part.known is not None
+                and part.codes is not None
+                and len(part.known)
+                and int(part.known[-1]) < 4096
+                and part.known[0] >= 0
+            ):
                 table = np.zeros(int(part.known[-1]) + 1, np.int32)
                 table[part.known] = part.codes
                 part.codes, part.known = table, None
@@ -99,7 +114,9 @@ class LazyArgs(Mapping[str, ArgColumn]):
         kinds = {part.kind for part in parts}
         kind: Any = kinds.pop()
         if kinds:
-            kind = np.concatenate([np.full(len(part.values.row), part.kind, np.uint8) for part in parts])
+            kind = np.concatenate(
+                [np.full(len(part.values.row), part.kind, np.uint8) for part in parts]
+            )
         if self.place is not None:
             event = self.place[event]
         if len(event) and (event[1:] < event[:-1]).any():
@@ -126,7 +143,9 @@ def _used(value: Numbers) -> Int64s:
         seen = np.zeros(1 << 8 * value.itemsize, np.bool_)
         seen[value] = True
         return np.flatnonzero(seen)
-    return np.unique(value).astype(np.int64) if value.itemsize < 8 else np.unique(value.view(np.int64))
+    return (
+        np.unique(value).astype(np.int64) if value.itemsize < 8 else np.unique(value.view(np.int64))
+    )
 
 
 def sorted_order(lane: Int32s, start: Int64s, duration: Int64s) -> Int64s | None:

@@ -98,7 +98,10 @@ def decode(words: Words, start: Int64s, stop: Int64s) -> Decoded:
                 mine, rest = (rows, pos, end, word), (rows[:0], pos, end)
             else:
                 hit, miss = np.flatnonzero(alike), np.flatnonzero(~alike)
-                mine, rest = (rows[hit], pos[hit], end[hit], word[hit]), (rows[miss], pos[miss], end[miss])
+                mine, rest = (
+                    (rows[hit], pos[hit], end[hit], word[hit]),
+                    (rows[miss], pos[miss], end[miss]),
+                )
             if shape.skip == 0 or len(mine[0]) < FEW:
                 left.append(mine[0])
             else:

@@ -56,7 +56,11 @@ def sniff(head: Head) -> Kind | None:
     for suffix, what, source in _OTHERS:
         if lower.endswith(suffix):
             return Kind("", what, source=source)
-    return Kind("", "a protobuf file, but not an XSpace profile") if lower.endswith(".pb") and not is_text(head.data[:4096]) else None
+    return (
+        Kind("", "a protobuf file, but not an XSpace profile")
+        if lower.endswith(".pb") and not is_text(head.data[:4096])
+        else None
+    )
 
 
 # Fields of an XSpace down to lines and stats: the wire type, _TEXT, or the message that is below.
@@ -65,9 +69,25 @@ _TEXT = 22
 _ENOUGH = 1 << 11
 _TAGS = (0x0A, 0x12, 0x1A, 0x22)
 _Shape = dict[int, "int | _Shape"]
-_STAT: _Shape = {1: wire.VARINT, 2: wire.FIXED64, 3: wire.VARINT, 4: wire.VARINT, 5: wire.LENGTH, 6: wire.LENGTH, 7: wire.VARINT}
+_STAT: _Shape = {
+    1: wire.VARINT,
+    2: wire.FIXED64,
+    3: wire.VARINT,
+    4: wire.VARINT,
+    5: wire.LENGTH,
+    6: wire.LENGTH,
+    7: wire.VARINT,
+}
 _EVENT: _Shape = {1: wire.VARINT, 2: wire.VARINT, 3: wire.VARINT, 4: _STAT, 5: wire.VARINT}
-_LINE: _Shape = {1: wire.VARINT, 2: _TEXT, 3: wire.VARINT, 4: _EVENT, 9: wire.VARINT, 10: wire.VARINT, 11: _TEXT}
+_LINE: _Shape = {
+    1: wire.VARINT,
+    2: _TEXT,
+    3: wire.VARINT,
+    4: _EVENT,
+    9: wire.VARINT,
+    10: wire.VARINT,
+    11: _TEXT,
+}
 _ENTRY: _Shape = {1: wire.VARINT, 2: wire.LENGTH}
 _PLANE: _Shape = {1: wire.VARINT, 2: _TEXT, 3: _LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
 _SPACE: _Shape = {1: _PLANE, 2: _TEXT, 3: _TEXT, 4: _TEXT}
@@ -97,8 +117,14 @@ def _fits(data: bytes, at: int, end: int, shape: _Shape, planes: list[int]) -> b
             tag, at = wire.read_varint(data, at, end)
             number, kind = tag >> 3, tag & 7
             wanted = shape.get(number)
-            fits = wanted is None or kind == (wanted if wanted in (wire.VARINT, wire.FIXED64, wire.LENGTH) else wire.LENGTH)
-            if not fits or number == 0 or kind not in (wire.VARINT, wire.FIXED64, wire.LENGTH, wire.FIXED32):
+            fits = wanted is None or kind == (
+                wanted if wanted in (wire.VARINT, wire.FIXED64, wire.LENGTH) else wire.LENGTH
+            )
+            if (
+                not fits
+                or number == 0
+                or kind not in (wire.VARINT, wire.FIXED64, wire.LENGTH, wire.FIXED32)
+            ):
                 return False
             if kind == wire.VARINT:
                 at = wire.read_varint(data, at, end)[1]
@@ -127,7 +153,9 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     members = here.of(_NAME)
     if not members:
         return before
-    in_parts = {member.stem: member.file.name for member in members if _PARTS in member.file.name.lower()}
+    in_parts = {
+        member.stem: member.file.name for member in members if _PARTS in member.file.name.lower()
+    }
     left = [member for member in members if _is_left(member, in_parts)]
     notes = tuple(
         f"{member.file.name} is empty: the profile is larger than 2 GiB, which protobuf cannot write as one message. It is read from "
@@ -139,7 +167,12 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     started = _started(here.name) if here.of_one_run else None
     newest = max(file.modified for file in files) if started is None else started
     warnings = hosts.warning(member.stem for member in members)
-    return [*before, RunFiles(here.name, here.folder, files, newest, _NAME, notes, warnings, dated=started is not None)]
+    return [
+        *before,
+        RunFiles(
+            here.name, here.folder, files, newest, _NAME, notes, warnings, dated=started is not None
+        ),
+    ]
 
 
 def _started(run: str) -> float | None:

@@ -61,7 +61,9 @@ def events(buf: wire.Bytes, start: Int64s, end: Int64s) -> EventRows:
     stats = None
     for column in wire.columns(buf, start, end, EVENT_DEPTH):
         if column.kind == VARINT and column.number in (1, 2, 3, 5):
-            (meta, offset, duration, occurrences)[(1, 2, 3, 5).index(column.number)][column.message] = column.value
+            (meta, offset, duration, occurrences)[(1, 2, 3, 5).index(column.number)][
+                column.message
+            ] = column.value
             if column.number == 2:
                 placed[column.message] = column.end
             elif column.number == 5:
@@ -71,7 +73,9 @@ def events(buf: wire.Bytes, start: Int64s, end: Int64s) -> EventRows:
     has_count = counted > placed
     offset[has_count] = 0
     occurrences[~has_count] = -1
-    return EventRows(meta, offset, duration, occurrences, has_count, stat_rows(buf, stats, STAT_DEPTH))
+    return EventRows(
+        meta, offset, duration, occurrences, has_count, stat_rows(buf, stats, STAT_DEPTH)
+    )
 
 
 def stat_rows(buf: wire.Bytes, column: wire.Field | None, depth: int) -> StatRows:
@@ -111,16 +115,22 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
             # Within a column later fields of a message come later, and numpy keeps the last of several assignments.
             last = np.zeros(count, np.int64)
             last[column.message] = column.end
-            rows = np.flatnonzero((column.end == last[column.message]) & (column.end > seen[column.message]))
+            rows = np.flatnonzero(
+                (column.end == last[column.message]) & (column.end > seen[column.message])
+            )
             at = column.message[rows]
             seen[at] = column.end[rows]
             tag[at] = which
-            value[at] = wire.fixed64(buf, column.value[rows]) if which == DOUBLE_TAG else column.value[rows]
+            value[at] = (
+                wire.fixed64(buf, column.value[rows]) if which == DOUBLE_TAG else column.value[rows]
+            )
             stop[at] = column.end[rows]
     out = StatRows(owner, ident, tag, value, stop)
     if texts is not None:
         hidden = (tag[texts.message] != TEXT_TAG) | (value[texts.message] != texts.value)
-        out.hidden = list(zip(texts.value[hidden].tolist(), texts.end[hidden].tolist(), strict=True))
+        out.hidden = list(
+            zip(texts.value[hidden].tolist(), texts.end[hidden].tolist(), strict=True)
+        )
     return out
 
 

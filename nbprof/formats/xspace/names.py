@@ -71,7 +71,9 @@ class EventNames:
         """For ids of events their place in the lists; -1 where the plane does not name them."""
         table = self._table
         if table is not None:
-            return table[np.minimum(idents.view(np.uint64), np.uint64(len(table) - 1)).view(np.int64)]
+            return table[
+                np.minimum(idents.view(np.uint64), np.uint64(len(table) - 1)).view(np.int64)
+            ]
         keys, order = self._sorted
         if not len(keys):
             return np.full(len(idents), -1, np.int32)
@@ -111,7 +113,11 @@ def program_idents(programs: Iterable[tuple[str, int, object]]) -> list[int]:
     times = Counter(stated for _, _, stated in known if isinstance(stated, int))
     # Below 0 there are no small numbers, and no fingerprint that is as short as a key.
     return [
-        _signed(stated) if isinstance(stated, int) and times[stated] == 1 else -1 - key if isinstance(stated, int) else _unstated(name, key)
+        _signed(stated)
+        if isinstance(stated, int) and times[stated] == 1
+        else -1 - key
+        if isinstance(stated, int)
+        else _unstated(name, key)
         for name, key, stated in known
     ]
 
@@ -138,7 +144,9 @@ def stat_names(buf: wire.Bytes, spans: Spans, strings: Strings) -> list[StatName
     out = [StatNames() for _ in spans]
     entries = _entries(buf, spans)
     names, descriptions = entries.texts(buf, 2, strings), entries.texts(buf, 3, strings)
-    for plane, key, name, description in zip(entries.plane, entries.key.tolist(), names, descriptions, strict=True):
+    for plane, key, name, description in zip(
+        entries.plane, entries.key.tolist(), names, descriptions, strict=True
+    ):
         out[plane].names[key] = name
         if description:
             out[plane].descriptions[key] = description
@@ -147,7 +155,9 @@ def stat_names(buf: wire.Bytes, spans: Spans, strings: Strings) -> list[StatName
     return out
 
 
-def event_names(buf: wire.Bytes, spans: Spans, stats: list[StatNames], strings: Strings) -> list[EventNames]:
+def event_names(
+    buf: wire.Bytes, spans: Spans, stats: list[StatNames], strings: Strings
+) -> list[EventNames]:
     """Names of events, plane by plane, from the spans of the entries of each.
 
     Raises
@@ -165,7 +175,13 @@ def event_names(buf: wire.Bytes, spans: Spans, stats: list[StatNames], strings: 
         keys = entries.key[first : first + len(each)].tolist()
         last = dict(zip(keys, range(first, first + len(each)), strict=True))
         mine = list(last.values())
-        out.append(EventNames(np.array(list(last), np.int64), [names[i] for i in mine], [displays[i] or names[i] for i in mine]))
+        out.append(
+            EventNames(
+                np.array(list(last), np.int64),
+                [names[i] for i in mine],
+                [displays[i] or names[i] for i in mine],
+            )
+        )
         for i, entry in enumerate(mine):
             place[entry] = i
         first += len(each)
@@ -173,7 +189,13 @@ def event_names(buf: wire.Bytes, spans: Spans, stats: list[StatNames], strings: 
     return out
 
 
-def _extras(buf: wire.Bytes, entries: _Map, known: tuple[list[EventNames], list[int]], stats: list[StatNames], strings: Strings) -> None:
+def _extras(
+    buf: wire.Bytes,
+    entries: _Map,
+    known: tuple[list[EventNames], list[int]],
+    stats: list[StatNames],
+    strings: Strings,
+) -> None:
     """What few names have: opaque metadata, children, constants."""
     data = buf.data
     planes, place = known
@@ -182,11 +204,17 @@ def _extras(buf: wire.Bytes, entries: _Map, known: tuple[list[EventNames], list[
             starts, ends = xspace_general.last_of(column, len(place))
             for entry in np.unique(column.message).tolist():
                 if (at := place[entry]) >= 0:
-                    planes[entries.plane[entry]].metadata[at] = bytes(data[starts[entry] : ends[entry]])
+                    planes[entries.plane[entry]].metadata[at] = bytes(
+                        data[starts[entry] : ends[entry]]
+                    )
         elif column.number == 5 and column.kind == LENGTH:
             rows = xspace_general.stat_rows(buf, column, _FACT_DEPTH)
             owners = rows.owner.tolist()
-            for owner, fact in zip(owners, facts(buf, rows, [stats[entries.plane[i]] for i in owners], strings), strict=True):
+            for owner, fact in zip(
+                owners,
+                facts(buf, rows, [stats[entries.plane[i]] for i in owners], strings),
+                strict=True,
+            ):
                 if (at := place[owner]) >= 0:
                     planes[entries.plane[owner]].facts.setdefault(at, []).append(fact)
     for entry, _, idents in sorted(_children(data, entries.fields)):
@@ -200,7 +228,9 @@ def _children(data: memoryview, fields: list[Field]) -> list[tuple[int, int, lis
     for column in fields:
         if column.number != 6 or column.kind not in (VARINT, LENGTH):
             continue
-        for entry, value, end in zip(column.message.tolist(), column.value.tolist(), column.end.tolist(), strict=True):
+        for entry, value, end in zip(
+            column.message.tolist(), column.value.tolist(), column.end.tolist(), strict=True
+        ):
             if column.kind == VARINT:
                 out.append((entry, end, [value]))
                 continue
@@ -223,11 +253,15 @@ def _entries(buf: wire.Bytes, spans: Spans) -> _Map:
             key[column.message] = column.value
         elif column.number == 2 and column.kind == LENGTH:
             values = wire.columns(buf, column.value, column.end, _VALUE_DEPTH)
-            fields = [Field(f.number, f.kind, column.message[f.message], f.value, f.end) for f in values]
+            fields = [
+                Field(f.number, f.kind, column.message[f.message], f.value, f.end) for f in values
+            ]
     return _Map(plane, key, fields)
 
 
-def facts(buf: wire.Bytes, rows: xspace_general.StatRows, names: list[StatNames], strings: Strings) -> list[tuple[str, object]]:
+def facts(
+    buf: wire.Bytes, rows: xspace_general.StatRows, names: list[StatNames], strings: Strings
+) -> list[tuple[str, object]]:
     """Stats as (name, value); `names` are those of the plane of each.
 
     Raises
@@ -237,7 +271,14 @@ def facts(buf: wire.Bytes, rows: xspace_general.StatRows, names: list[StatNames]
     data = buf.data
     doubles = rows.value.view(np.float64).tolist()
     out: list[tuple[str, object]] = []
-    columns = (rows.ident.tolist(), rows.tag.tolist(), rows.value.tolist(), rows.end.tolist(), doubles, names)
+    columns = (
+        rows.ident.tolist(),
+        rows.tag.tolist(),
+        rows.value.tolist(),
+        rows.end.tolist(),
+        doubles,
+        names,
+    )
     for ident, tag, value, end, double, known in zip(*columns, strict=True):
         fact: object = None
         if tag == INT_TAG:

@@ -102,8 +102,12 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
         if 1 not in top.contents:
             raise
         cut = top.stopped
-    inner = [_walk(data, start, end, _PLANE_DEPTH, Fields()) for start, end in top.contents.get(1, [])]
-    starts, others = event_starts(buf, [span for plane in inner for span in plane.contents.get(3, [])])
+    inner = [
+        _walk(data, start, end, _PLANE_DEPTH, Fields()) for start, end in top.contents.get(1, [])
+    ]
+    starts, others = event_starts(
+        buf, [span for plane in inner for span in plane.contents.get(3, [])]
+    )
     lines = (_line(data, *line, strings) for line in zip(starts, others, strict=True))
     stats = stat_names(buf, [plane.contents.get(5, []) for plane in inner], strings)
     events = event_names(buf, [plane.contents.get(4, []) for plane in inner], stats, strings)
@@ -118,7 +122,13 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
         for plane, stat_table, event_table in zip(inner, stats, events, strict=True)
     ]
     _facts(buf, inner, planes, strings)
-    return Space(planes, top.texts(data, 2, strings), top.texts(data, 3, strings), top.texts(data, 4, strings), cut)
+    return Space(
+        planes,
+        top.texts(data, 2, strings),
+        top.texts(data, 3, strings),
+        top.texts(data, 4, strings),
+        cut,
+    )
 
 
 def _walk(data: memoryview, pos: int, end: int, depth: int, out: Fields) -> Fields:
@@ -164,9 +174,19 @@ def _line(data: memoryview, starts: Int64s, others: list[Other], strings: String
     return line
 
 
-def _facts(buf: wire.Bytes, inner: list[Fields], planes: list[PlaneMessage], strings: Strings) -> None:
-    owner = np.array([i for i, plane in enumerate(inner) for _ in plane.contents.get(6, [])], np.int64)
-    span = np.array([span for plane in inner for span in plane.contents.get(6, [])], np.int64).reshape(-1, 2)
+def _facts(
+    buf: wire.Bytes, inner: list[Fields], planes: list[PlaneMessage], strings: Strings
+) -> None:
+    owner = np.array(
+        [i for i, plane in enumerate(inner) for _ in plane.contents.get(6, [])], np.int64
+    )
+    span = np.array(
+        [span for plane in inner for span in plane.contents.get(6, [])], np.int64
+    ).reshape(-1, 2)
     rows = xspace_general.stats(buf, owner, span[:, 0], span[:, 1], _FACT_DEPTH)
-    for at, fact in zip(owner.tolist(), facts(buf, rows, [planes[i].stats for i in owner.tolist()], strings), strict=True):
+    for at, fact in zip(
+        owner.tolist(),
+        facts(buf, rows, [planes[i].stats for i in owner.tolist()], strings),
+        strict=True,
+    ):
         planes[at].facts.append(fact)

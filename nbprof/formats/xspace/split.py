@@ -31,7 +31,10 @@ Other = tuple[int, int, int, int]
 
 
 def event_starts(
-    buf: wire.Bytes, lines: Sequence[tuple[int, int]], tag: int = EVENT_TAG, first: int | None = 0x08
+    buf: wire.Bytes,
+    lines: Sequence[tuple[int, int]],
+    tag: int = EVENT_TAG,
+    first: int | None = 0x08,
 ) -> tuple[list[Int64s], list[list[Other]]]:
     """The byte of the tag of every event (field 4) of each line, in order, and the fields that are no event.
 
@@ -105,7 +108,9 @@ def _walk(data: bytes, base: int, others: list[Other], tag: int = EVENT_TAG) -> 
         if (number, kind) == (tag >> 3, wire.LENGTH):
             note(pos)
         else:
-            others.append((number, kind, value if kind == wire.VARINT else value + base, after + base))
+            others.append(
+                (number, kind, value if kind == wire.VARINT else value + base, after + base)
+            )
         pos = after
     return np.array(found, np.int64) + base
 
@@ -113,7 +118,13 @@ def _walk(data: bytes, base: int, others: list[Other], tag: int = EVENT_TAG) -> 
 class _Chains:
     """The chains of lengths of many lines from guessed places; `stitch` puts together those that are true."""
 
-    def __init__(self, buf: wire.Bytes, lines: Sequence[tuple[int, int]], tag: int = EVENT_TAG, first: int | None = 0x08) -> None:
+    def __init__(
+        self,
+        buf: wire.Bytes,
+        lines: Sequence[tuple[int, int]],
+        tag: int = EVENT_TAG,
+        first: int | None = 0x08,
+    ) -> None:
         self.buf, self.tag, self.begin = buf, tag, first
         # Tag and first length byte as one number, at any byte.
         self.pairs: npt.NDArray[np.uint16] = np.ndarray((len(buf) - 1,), "<u2", buf, 0, (1,))
@@ -176,7 +187,11 @@ class _Chains:
         # One place more: the last, wrong step of a chain lands where the next chain begins and is overwritten by it.
         chain = np.empty(int(first[-1]) + 1, np.int64)
         for turn, (who, places) in enumerate(rounds):
-            keep = turn < lengths[who] if turn + 1 == len(rounds) or len(rounds[turn + 1][0]) != len(who) else slice(None)
+            keep = (
+                turn < lengths[who]
+                if turn + 1 == len(rounds) or len(rounds[turn + 1][0]) != len(who)
+                else slice(None)
+            )
             chain[first[who[keep]] + turn] = places[keep]
         self.chain, self.first, self.ends = chain[:-1], first, ends
 

@@ -45,13 +45,31 @@ _MOST_NOTES, _MOST_PLANES = 20, 4
 _WILD = "have times beyond 53 days: damaged, left out."
 _NEGATIVE = "end before they start; their duration is treated as 0."
 _UNNAMED = "have no name there; they are shown by number."
-_DAMAGED = "The file is damaged, or was truncated while it was written or copied: record or copy it again."
-_LANE_COLUMNS = ["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"]
+_DAMAGED = (
+    "The file is damaged, or was truncated while it was written or copied: record or copy it again."
+)
+_LANE_COLUMNS = [
+    "lane",
+    "host",
+    "process",
+    "thread",
+    "line_id",
+    "plane",
+    "kind",
+    "device",
+    "note",
+    "events",
+    "order",
+]
 # What the file says of a line beside these; a thread is shown by its display name, where it has one.
 _LINE_COLUMNS = ["line", "display_id", "duration"]
 
 
-def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
+def read(
+    files: Sequence[SourceFile],
+    progress: Callable[[str], None] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+) -> Trace:
     """The events of one run, which may be several files, one a host.
 
     Of a file that was cut off, the planes before the cut are kept and the receipt says so; all other damage is an error. Of a file of
@@ -85,7 +103,9 @@ def _in_file(label: str, buffer: Buffer) -> Iterator[None]:
     try:
         yield
     except ReadError as error:
-        raise ReadError(f"{error.reason}. {_hint(buffer)}", path=label, offset=error.offset) from None
+        raise ReadError(
+            f"{error.reason}. {_hint(buffer)}", path=label, offset=error.offset
+        ) from None
 
 
 def _hint(buffer: Buffer) -> str:
@@ -196,7 +216,9 @@ class _Builder:
             for record in records(opened, file.label, self.limit):
                 where = f"bytes {record.begin:,} to {record.end:,}"
                 if isinstance(record, Damage):
-                    skipped.append(f"{where} were skipped: {record.reason}. Their content is missing.")
+                    skipped.append(
+                        f"{where} were skipped: {record.reason}. Their content is missing."
+                    )
                     continue
                 try:
                     self._space(record.buffer, f"The record at byte {record.begin:,}")
@@ -209,25 +231,40 @@ class _Builder:
                 if decoded is not None:
                     decoded(record.end)
         if (file.size, file.modified) != state:
-            raise ReadError("changed while being read; load it again when the profiler has finished writing.", path=file.label)
+            raise ReadError(
+                "changed while being read; load it again when the profiler has finished writing.",
+                path=file.label,
+            )
         if not read:
-            why = f"none of its records is an XSpace: {skipped[0]}" if skipped else "it contains no records."
+            why = (
+                f"none of its records is an XSpace: {skipped[0]}"
+                if skipped
+                else "it contains no records."
+            )
             raise ReadError(f"{why} {_DAMAGED}", path=file.label)
         if len(self.planes) == self.file.first:
-            raise ReadError("its records have no planes, so it is not an XSpace profile.", path=file.label)
+            raise ReadError(
+                "its records have no planes, so it is not an XSpace profile.", path=file.label
+            )
 
     def _space(self, buffer: Buffer, what: str) -> None:
         """Reads an XSpace, or one of the records that it comes in. What raises an error has left nothing behind."""
         file = self.file
         space = read_space(buffer.array, buffer.size, self.strings)
         clock = self._clock(space.planes)
-        size = xspace_batches.batch_size(sum(len(line.starts) for plane in space.planes for line in plane.lines))
+        size = xspace_batches.batch_size(
+            sum(len(line.starts) for plane in space.planes for line in plane.lines)
+        )
         work: list[Batch] = []
         owner: list[int] = []
         for at, plane in enumerate(space.planes):
-            work += xspace_batches.batches(plane, [_base(line.timestamp_ns, clock) for line in plane.lines], size)
+            work += xspace_batches.batches(
+                plane, [_base(line.timestamp_ns, clock) for line in plane.lines], size
+            )
             owner += [at] * (len(work) - len(owner))
-        file_stamps = {line.timestamp_ns for plane in space.planes for line in plane.lines if len(line.starts)}
+        file_stamps = {
+            line.timestamp_ns for plane in space.planes for line in plane.lines if len(line.starts)
+        }
         for plane in space.planes:
             for line in plane.lines:
                 # Now in the batches, which let go of them one after the other.
@@ -239,7 +276,11 @@ class _Builder:
         file.errors += space.errors
         file.warnings += space.warnings
         if space.cut >= 0:
-            planes = "1 plane before that is" if len(space.planes) == 1 else f"{len(space.planes):,} planes before that are"
+            planes = (
+                "1 plane before that is"
+                if len(space.planes) == 1
+                else f"{len(space.planes):,} planes before that are"
+            )
             file.cut.append(
                 f"{what} is truncated: it ends inside the field at byte {space.cut:,}. The {planes} complete and shown; what comes after "
                 "is missing. Copy the file again, or record again."
@@ -252,7 +293,12 @@ class _Builder:
 
     def _clock(self, planes: Sequence[PlaneMessage]) -> _Clock:
         """What times of a record count from until all are read: as in those before it, unless only this one has absolute ones."""
-        own, before = _clock_of({line.timestamp_ns for plane in planes for line in plane.lines if len(line.starts)}), self.file.clock
+        own, before = (
+            _clock_of(
+                {line.timestamp_ns for plane in planes for line in plane.lines if len(line.starts)}
+            ),
+            self.file.clock,
+        )
         if before is None or (own[0] and (not before[0] or own[1] > before[1])):
             return own
         return before
@@ -260,7 +306,10 @@ class _Builder:
     def _close(self, file: SourceFile) -> None:
         """What is known only when all of a file has been read."""
         mine = self.file
-        for said, texts in (("The profiler reported an error", mine.errors), ("The profiler reported", mine.warnings)):
+        for said, texts in (
+            ("The profiler reported an error", mine.errors),
+            ("The profiler reported", mine.warnings),
+        ):
             # A part of an XSpace repeats those of the whole.
             texts = list(dict.fromkeys(texts)) if mine.records else texts
             for text in dict.fromkeys(texts[:_MOST_NOTES]):
@@ -269,7 +318,13 @@ class _Builder:
                 self.receipt.warn(f"{said}: {len(texts) - _MOST_NOTES:,} more.")
         if damaged := [*mine.cut, *mine.skipped]:
             more = len(damaged) - 1
-            others = "" if not more else " 1 more part of it is damaged." if more == 1 else f" {more:,} more parts of it are damaged."
+            others = (
+                ""
+                if not more
+                else " 1 more part of it is damaged."
+                if more == 1
+                else f" {more:,} more parts of it are damaged."
+            )
             self.receipt.cut_off(Cut(len(self.hosts), file.name, damaged[0] + others))
         host = self._host(mine.hostnames, file.name)
         for plane in self.planes[mine.first :]:
@@ -285,7 +340,9 @@ class _Builder:
                 at += count
 
     def _host(self, hostnames: list[str], file: str) -> str:
-        own = PurePath(file).name.removesuffix(".pb").removesuffix(".riegeli").removesuffix(".xplane")
+        own = (
+            PurePath(file).name.removesuffix(".pb").removesuffix(".riegeli").removesuffix(".xplane")
+        )
         host = hostnames[0] if hostnames else own
         if host in self.hosts:
             self.receipt.warn(
@@ -315,15 +372,24 @@ class _Builder:
                     programs.append((at, value))
                 else:
                     self.name_args.setdefault(key, {})[int(codes[at])] = value
-        idents = program_idents((names.names[at], int(names.keys[at]), dict(names.facts[at]).get("program_id")) for at, _ in programs)
+        idents = program_idents(
+            (names.names[at], int(names.keys[at]), dict(names.facts[at]).get("program_id"))
+            for at, _ in programs
+        )
         for (at, data), ident in zip(programs, idents, strict=True):
             self.modules.append(Module(names.names[at], ident, data, len(self.hosts)))
-        self._state("event_metadata", {int(codes[at]): data for at, data in names.metadata.items() if codes[at] >= first})
+        self._state(
+            "event_metadata",
+            {int(codes[at]): data for at, data in names.metadata.items() if codes[at] >= first},
+        )
         for at, idents in names.children.items():
             if codes[at] >= first:
                 places = names.places(np.array(idents, np.int64))
                 self._state("event_children", {int(codes[at]): codes[places[places >= 0]].tolist()})
-        self._state("arg_descriptions", {plane.stats.name(ident): text for ident, text in plane.stats.descriptions.items()})
+        self._state(
+            "arg_descriptions",
+            {plane.stats.name(ident): text for ident, text in plane.stats.descriptions.items()},
+        )
         for line in plane.lines:
             # Lines of equal id in one plane are one timeline; the first names it.
             line.lane = known.lanes.setdefault(line.line_id, len(self.lanes))
@@ -351,9 +417,18 @@ class _Builder:
             self.names += names.names
             self.display += names.displays
             if self.file.records:
-                known.codes = dict(zip(zip(names.keys.tolist(), names.names, strict=True), codes.tolist(), strict=False))
+                known.codes = dict(
+                    zip(
+                        zip(names.keys.tolist(), names.names, strict=True),
+                        codes.tolist(),
+                        strict=False,
+                    )
+                )
         if self.file.records:
-            known.idents = {**dict(zip(names.keys.tolist(), codes.tolist(), strict=False)), **known.idents}
+            known.idents = {
+                **dict(zip(names.keys.tolist(), codes.tolist(), strict=False)),
+                **known.idents,
+            }
             plane.known = known.idents
         return codes
 
@@ -369,7 +444,13 @@ class _Builder:
             batch.name[batch.name < 0] = self._unnamed(plane, idents.tolist())[place]
         self._odd(_WILD, plane, batch.wild)
         self._odd(_NEGATIVE, plane, batch.negative)
-        self._odd(_UNNAMED, plane, sum(ident not in plane.known for ident in batch.unnamed.tolist()) if plane.known else len(batch.unnamed))
+        self._odd(
+            _UNNAMED,
+            plane,
+            sum(ident not in plane.known for ident in batch.unnamed.tolist())
+            if plane.known
+            else len(batch.unnamed),
+        )
         for line, ident, occurrences, duration in batch.aggregated:
             at = int(plane.events.places(np.array([ident]))[0])
             code = int(codes[at]) if at >= 0 else int(self._unnamed(plane, [ident])[0])
@@ -379,8 +460,12 @@ class _Builder:
             self.strings.decode(text)
         self.args.add(batch, self.events, self.strings, self.blobs)
         lines = [plane.lines[i] for i in batch.lines]
-        segments = [(ln.lane, count, ln.timestamp_ns) for ln, count in zip(lines, batch.counts, strict=True)]
-        self.parts.append(_Part(len(self.hosts), clock, batch.name, batch.start, batch.duration, segments))
+        segments = [
+            (ln.lane, count, ln.timestamp_ns) for ln, count in zip(lines, batch.counts, strict=True)
+        ]
+        self.parts.append(
+            _Part(len(self.hosts), clock, batch.name, batch.start, batch.duration, segments)
+        )
         self.events += batch.count
 
     def _odd(self, what: str, plane: PlaneMessage, count: int) -> None:
@@ -414,7 +499,9 @@ class _Builder:
             if what == _WILD:
                 self.receipt.skip(f"in {where} {what}", count)
             else:
-                self.receipt.warn(f"{count:,} {'event' if count == 1 else 'events'} in {where} {what}")
+                self.receipt.warn(
+                    f"{count:,} {'event' if count == 1 else 'events'} in {where} {what}"
+                )
         if self.aggregated:
             count = len(self.aggregated)
             what = "1 aggregated event has a count but no start: it is" if count == 1 else (
@@ -422,7 +509,11 @@ class _Builder:
             )  # fmt: skip
             self.receipt.info(f"{what} on no lane; see trace.aggregated.")
         if self.valueless:
-            self.receipt.info("1 stat has no value." if self.valueless == 1 else f"{self.valueless:,} stats have no value.")
+            self.receipt.info(
+                "1 stat has no value."
+                if self.valueless == 1
+                else f"{self.valueless:,} stats have no value."
+            )
         self.strings.report(self.receipt)
         return Trace(
             events=events,
@@ -440,7 +531,9 @@ class _Builder:
             metadata=self.metadata,
             late_ps=late_ps,
             blobs=list(self.blobs.codes),
-            aggregated=pd.DataFrame(self.aggregated, columns=["lane", "name", "occurrences", "duration"]),
+            aggregated=pd.DataFrame(
+                self.aggregated, columns=["lane", "name", "occurrences", "duration"]
+            ),
         )
 
     def _lanes_by_plane(self) -> None:
@@ -488,7 +581,9 @@ class _Builder:
 
     def _sorted(self) -> Events:
         """The events in the order of a trace."""
-        segments = np.array([s[:2] for part in self.parts for s in part.segments], np.int64).reshape(-1, 2)
+        segments = np.array(
+            [s[:2] for part in self.parts for s in part.segments], np.int64
+        ).reshape(-1, 2)
         lane = np.repeat(segments[:, 0].astype(np.int32), segments[:, 1])
         # One column after the other, so that no more than one is there twice.
         start = _joined([part.start for part in self.parts], np.int64)

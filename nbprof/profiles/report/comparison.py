@@ -39,13 +39,18 @@ def page(payload: Payload) -> str:
     before, after = part.runs[pair.before].label, part.runs[pair.after].label
     if meta.notice is None:
         text = f"{before} and {after}. The other tabs show {part.runs[part.home].label}; all work without a kernel."
-        payload = replace(payload, meta=replace(meta, notice=Notice(kind="static", title="Static report:", text=text)))
+        payload = replace(
+            payload,
+            meta=replace(meta, notice=Notice(kind="static", title="Static report:", text=text)),
+        )
     title = f"{before} → {after} · {pair.headline} · nbprof"
     still = static_html(part, compare_picture.png(part, meta))
     return html.document(codec.pack(payload), still, title=title, version=meta.version)
 
 
-def mimebundle(run: Run | None, payload: Payload, *, height: int | None = None, live: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+def mimebundle(
+    run: Run | None, payload: Payload, *, height: int | None = None, live: bool = True
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Data and metadata for `display(..., raw=True)`.
 
     Parameters
@@ -62,7 +67,9 @@ def mimebundle(run: Run | None, payload: Payload, *, height: int | None = None, 
     packed, part = codec.pack(payload), _tab(payload)
     version = payload.meta.version
     png = compare_picture.png(part, payload.meta)
-    page = html.fragment(packed, static_html(part, png), version=version, height=height or 0, live=live)
+    page = html.fragment(
+        packed, static_html(part, png), version=version, height=height or 0, live=live
+    )
     data: dict[str, Any] = {MIME: saved(run, packed, page, version, height)} if live else {}
     data["text/html"] = page
     data["image/png"] = base64.b64encode(png).decode()
@@ -82,12 +89,16 @@ def static_html(part: Compare, picture: bytes | None = None) -> str:
     pair = part.pairs[0]
     before, after = part.runs[pair.before], part.runs[pair.after]
     runs = f"{markup.text(before.label)} → {markup.text(after.label)}"
-    evidence = "<br>".join(("✓ " if item.ok else "– ") + markup.text(item.text) for item in pair.evidence)
+    evidence = "<br>".join(
+        ("✓ " if item.ok else "– ") + markup.text(item.text) for item in pair.evidence
+    )
     parts = [
         f'<p style="margin:0 0 8px"><b>nbprof</b> &nbsp; <b>{runs}</b></p>',
         f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{markup.text(pair.headline)}</p>',
         markup.paragraph(markup.text(pair.detail)) if pair.detail else "",
-        markup.paragraph(f'<b>{markup.text(pair.title)}</b><br><span style="{markup.SOFT}">{evidence}</span>'),
+        markup.paragraph(
+            f'<b>{markup.text(pair.title)}</b><br><span style="{markup.SOFT}">{evidence}</span>'
+        ),
         markup.picture(picture, f"Comparison of two runs. {pair.headline}") if picture else "",
         _figures(pair),
         _categories(pair),
@@ -101,16 +112,23 @@ def static_html(part: Compare, picture: bytes | None = None) -> str:
 
 
 def _figures(pair: Pair) -> str:
-    rows = [[markup.text(f.label), f"<b>{markup.text(words.values(f))}</b>", markup.text(f.note)] for f in pair.figures]
+    rows = [
+        [markup.text(f.label), f"<b>{markup.text(words.values(f))}</b>", markup.text(f.note)]
+        for f in pair.figures
+    ]
     return markup.table("Key figures", "", ["Figure", "Before → after", ""], rows, "lrl")
 
 
 def _categories(pair: Pair) -> str:
     unit = words.unit_of(pair)
-    shown = [*words.by_change(pair), *(row for row in pair.categories if row.key == STEP and row.after_ms is not None)]
+    shown = [
+        *words.by_change(pair),
+        *(row for row in pair.categories if row.key == STEP and row.after_ms is not None),
+    ]
     rows = [
         [
-            markup.swatch(BY_KEY[row.key].colour if row.key in BY_KEY else HEAP) + markup.text(words.label(row, unit)),
+            markup.swatch(BY_KEY[row.key].colour if row.key in BY_KEY else HEAP)
+            + markup.text(words.label(row, unit)),
             words.ms(row.before_ms, pair),
             words.ms(row.after_ms, pair),
             words.change(row.change_ms, pair.digits),
@@ -118,7 +136,13 @@ def _categories(pair: Pair) -> str:
         ]
         for row in shown
     ]
-    return markup.table("By category", f"ms {unit.per}", ["Category", "Before", "After", "Change", "%"], rows, "lrrrr")
+    return markup.table(
+        "By category",
+        f"ms {unit.per}",
+        ["Category", "Before", "After", "Change", "%"],
+        rows,
+        "lrrrr",
+    )
 
 
 def _changed(pair: Pair, kind: Literal["ops", "kernels"]) -> str:
@@ -132,20 +156,44 @@ def _changed(pair: Pair, kind: Literal["ops", "kernels"]) -> str:
         ]
         for row in words.changed(pair, kind, _ROWS)
     ]
-    title, name = ("Ops that changed most", "Op") if kind == "ops" else ("GPU kernels that changed most", "Kernel")
-    return markup.table(title, f"µs{words.per(pair)}", [name, "", "Before", "After", "Change"], rows, "llrrr")
+    title, name = (
+        ("Ops that changed most", "Op")
+        if kind == "ops"
+        else ("GPU kernels that changed most", "Kernel")
+    )
+    return markup.table(
+        title, f"µs{words.per(pair)}", [name, "", "Before", "After", "Change"], rows, "llrrr"
+    )
 
 
 def _findings(pair: Pair) -> str:
-    rows = [[markup.text(finding.title), markup.text(finding.state), *words.gains(finding)] for finding in pair.findings]
+    rows = [
+        [markup.text(finding.title), markup.text(finding.state), *words.gains(finding)]
+        for finding in pair.findings
+    ]
     if not rows:
         return ""
     text = markup.paragraph(markup.marked(pair.findings_text)) if pair.findings_text else ""
     heads = ["Finding", "State", "Before", "After"]
-    return markup.table("Advice before and after", f"predicted gain {words.unit_of(pair).per}", heads, rows, "llrr") + text
+    return (
+        markup.table(
+            "Advice before and after",
+            f"predicted gain {words.unit_of(pair).per}",
+            heads,
+            rows,
+            "llrr",
+        )
+        + text
+    )
 
 
 def _next_step(run: ComparedRun) -> str:
-    heading = markup.heading("Next steps", "largest expected gain first; gains do not add up" if run.advice else "")
-    text = overview_static.findings(run.advice) if run.advice else markup.paragraph(markup.text(run.no_advice))
+    heading = markup.heading(
+        "Next steps", "largest expected gain first; gains do not add up" if run.advice else ""
+    )
+    text = (
+        overview_static.findings(run.advice)
+        if run.advice
+        else markup.paragraph(markup.text(run.no_advice))
+    )
     return heading.replace("Next steps", f"Next step for {markup.text(run.label)}", 1) + text

@@ -80,7 +80,9 @@ for (const root of document.querySelectorAll('[data-nbprof="' + key + '"]:not([d
 """
 
 # Each output has it: without what is for those who read it here.
-_LOADER = "\n".join(line.strip() for line in _LOADER.splitlines() if line and not line.strip().startswith("//"))
+_LOADER = "\n".join(
+    line.strip() for line in _LOADER.splitlines() if line and not line.strip().startswith("//")
+)
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -115,7 +117,15 @@ BODY
 """
 
 
-def fragment(packed: bytes, static: str, *, version: str, tabs: Collection[str] | None = None, height: int = 0, live: bool = True) -> str:
+def fragment(
+    packed: bytes,
+    static: str,
+    *,
+    version: str,
+    tabs: Collection[str] | None = None,
+    height: int = 0,
+    live: bool = True,
+) -> str:
     """The HTML of a cell's output: complete in itself, live where scripts run, static elsewhere.
 
     Parameters
@@ -142,7 +152,12 @@ def fragment(packed: bytes, static: str, *, version: str, tabs: Collection[str] 
     script = _LOADER
     whose = f"{version} {module.kind}".strip()
     # Text of our own letters and the JSON of our own words: nothing foreign comes into the script.
-    for name, value in (("LETTERS", _js(codec.LETTERS)), ("KEY", _js(key)), ("VERSION", _js(whose)), ("OPTIONS", _js(options))):
+    for name, value in (
+        ("LETTERS", _js(codec.LETTERS)),
+        ("KEY", _js(key)),
+        ("VERSION", _js(whose)),
+        ("OPTIONS", _js(options)),
+    ):
         script = script.replace(name, value, 1)
     # From the last place to the first: data that hold one of the words must not be taken for the place.
     script = script.replace("DATA", codec.to_text(packed), 1).replace("CODE", module.text, 1)
@@ -163,13 +178,25 @@ def page(run: Run, payload: Payload) -> str:  # noqa: ARG001  called like every 
         payload = replace(payload, meta=replace(meta, notice=_static_notice(meta)))
     static = static_html(payload, register.chart(payload))
     title = f"{meta.label} · {payload.overview.verdict.word} · nbprof"
-    return document(codec.pack(payload), static, title=title, version=meta.version, tabs=[tab.id for tab in meta.tabs])
+    return document(
+        codec.pack(payload),
+        static,
+        title=title,
+        version=meta.version,
+        tabs=[tab.id for tab in meta.tabs],
+    )
 
 
-def document(packed: bytes, static: str, *, title: str, version: str, tabs: Collection[str] | None = None) -> str:
+def document(
+    packed: bytes, static: str, *, title: str, version: str, tabs: Collection[str] | None = None
+) -> str:
     """One self-contained HTML document of what `fragment` takes; `title` is foreign text."""
     body = fragment(packed, static, version=version, tabs=tabs)
-    return _PAGE.replace("BODY", body, 1).replace("TITLE", escape(wording.one_line(title)), 2).replace("VERSION", escape(version), 1)
+    return (
+        _PAGE.replace("BODY", body, 1)
+        .replace("TITLE", escape(wording.one_line(title)), 2)
+        .replace("VERSION", escape(version), 1)
+    )
 
 
 def _static_notice(meta: Meta) -> Notice:
@@ -180,4 +207,9 @@ def _static_notice(meta: Meta) -> Notice:
 
 def _js(value: object) -> str:
     """A JavaScript literal that cannot end the script element."""
-    return json.dumps(value).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return (
+        json.dumps(value)
+        .replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )

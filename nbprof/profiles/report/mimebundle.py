@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 MIME = "application/vnd.nbprof.v1+json"
 
 
-def saved(run: Run | None, packed: bytes, html: str, version: str, height: int | None) -> dict[str, Any]:
+def saved(
+    run: Run | None, packed: bytes, html: str, version: str, height: int | None
+) -> dict[str, Any]:
     """What JupyterLab draws of. The data stand in the HTML of the same output, where it finds them, so that a notebook holds them once."""
     # Without a front end that was built there is no script in the HTML.
     own = {} if codec.to_text(packed) in html else {"data": base64.b64encode(packed).decode()}
@@ -61,7 +63,10 @@ def mimebundle(
         payload = select(payload, views)
     # Drawing and packing compress for most of their time, which needs no interpreter: side by side, on one thread that fonts are used by.
     with ThreadPoolExecutor(1, "nbprof-picture") as aside:
-        chart, picture = (aside.submit(draw, payload) if drawn else None for draw in (register.chart, register.picture))
+        chart, picture = (
+            aside.submit(draw, payload) if drawn else None
+            for draw in (register.chart, register.picture)
+        )
         packed = codec.pack(payload)
         version = payload.meta.version
         tabs = [tab.id for tab in payload.meta.tabs]
@@ -88,7 +93,13 @@ def early(payload: Payload, height: int | None) -> dict[str, Any]:
     """
     data = base64.b64encode(codec.pack(payload)).decode()
     return {
-        MIME: {"v": 1, "version": payload.meta.version, "early": True, "data": data, **({"height": height} if height else {})},
+        MIME: {
+            "v": 1,
+            "version": payload.meta.version,
+            "early": True,
+            "data": data,
+            **({"height": height} if height else {}),
+        },
         "text/html": static_html(payload, register.chart(payload)),
         "text/plain": text.summary(payload),
     }

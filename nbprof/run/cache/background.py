@@ -61,7 +61,9 @@ class _Desk:
         with self._wake:
             self._due = dict.fromkeys(self._due, 0.0)
             self._wake.notify_all()
-            return self._wake.wait_for(lambda: not self._due and not self._writing, max(end - time.monotonic(), 0.0))
+            return self._wake.wait_for(
+                lambda: not self._due and not self._writing, max(end - time.monotonic(), 0.0)
+            )
 
     def close(self) -> None:
         with self._wake:

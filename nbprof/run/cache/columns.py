@@ -34,7 +34,10 @@ def read_frame(tree: dict[str, Any], get: Get) -> pd.DataFrame:
     index = decode(tree["index"], get)
     columns = [_read_column(column, get) for column in tree["v"]]
     # Arrays that say their dtype need not be a series before they are a column.
-    made = {i: _one(column, index) if column.dtype == object else column for i, column in enumerate(columns)}
+    made = {
+        i: _one(column, index) if column.dtype == object else column
+        for i, column in enumerate(columns)
+    }
     out = pd.DataFrame(made, index=index, copy=False)
     out.columns = decode(tree["columns"], get)
     out.attrs.update(decode(tree["attrs"], get))
@@ -86,7 +89,9 @@ def read_index(tree: dict[str, Any], get: Get) -> pd.Index:
         start, stop, step = tree["range"]
         return pd.RangeIndex(start, stop, step, name=names[0])
     if "levels" in tree:
-        return pd.MultiIndex.from_arrays([_read_column(level, get) for level in tree["levels"]], names=names)
+        return pd.MultiIndex.from_arrays(
+            [_read_column(level, get) for level in tree["levels"]], names=names
+        )
     column = _read_column(tree["v"], get)
     out: pd.Index = pd.Index(column, name=names[0], dtype=column.dtype, copy=False)
     return out
@@ -96,13 +101,23 @@ def _column(column: pd.Series | pd.Index, put: Put) -> dict[str, Any]:
     array: Any = column.array
     dtype = column.dtype
     if isinstance(array, pd.Categorical):
-        return {"k": "category", "v": encode(array.codes, put), "c": encode(array.categories, put), "o": bool(array.ordered)}
+        return {
+            "k": "category",
+            "v": encode(array.codes, put),
+            "c": encode(array.categories, put),
+            "o": bool(array.ordered),
+        }
     if isinstance(array, _MASKED):
         data, mask = _masked(array)
         return {"k": "masked", "d": str(dtype), "v": encode(data, put), "m": encode(mask, put)}
     if isinstance(dtype, pd.StringDtype):
         missing = "NA" if dtype.na_value is pd.NA else "nan"
-        return {"k": "string", "storage": dtype.storage, "na": missing, "v": _objects(np.asarray(array, object), put)}
+        return {
+            "k": "string",
+            "storage": dtype.storage,
+            "na": missing,
+            "v": _objects(np.asarray(array, object), put),
+        }
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return {"k": "object", "v": _objects(array.to_numpy(), put)}
     if isinstance(dtype, np.dtype) and dtype.kind in _NUMPY_DTYPES:
@@ -117,7 +132,12 @@ def _read_column(tree: dict[str, Any], get: Get) -> Any:
         return pd.Categorical.from_codes(decode(tree["v"], get), dtype=dtype)
     if kind == "masked":
         data, mask = decode(tree["v"], get), decode(tree["m"], get)
-        by_name = {"I": pd.arrays.IntegerArray, "U": pd.arrays.IntegerArray, "F": pd.arrays.FloatingArray, "b": pd.arrays.BooleanArray}
+        by_name = {
+            "I": pd.arrays.IntegerArray,
+            "U": pd.arrays.IntegerArray,
+            "F": pd.arrays.FloatingArray,
+            "b": pd.arrays.BooleanArray,
+        }
         return by_name[tree["d"][0]](data, mask)
     if kind == "string":
         return _read_strings(tree, get)
@@ -156,7 +176,10 @@ def _objects(data: npt.NDArray[Any], put: Put) -> Any:
             codes = {text: number for number, text in enumerate(dict.fromkeys(items))}
             coded = np.fromiter(map(codes.__getitem__, items), np.int64, len(items))
         else:
-            coded = np.array([codes.setdefault(x, len(codes)) if type(x) is str else _missing(x) for x in items], np.int64)
+            coded = np.array(
+                [codes.setdefault(x, len(codes)) if type(x) is str else _missing(x) for x in items],
+                np.int64,
+            )
     except Unstorable:
         return {"mixed": encode(items, put)}
     narrow = np.int8 if len(codes) < 2**7 else np.int16 if len(codes) < 2**15 else np.int32

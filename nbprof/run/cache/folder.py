@@ -73,7 +73,13 @@ class Folder:
 
     def limit(self) -> int:
         """How many bytes it may hold: `NBPROF_CACHE_SIZE` (bytes, or 500M, 2G), else 4 GiB or 5 % of the free disk, whichever is less."""
-        text = os.environ.get("NBPROF_CACHE_SIZE", "").strip().upper().removesuffix("B").removesuffix("I")
+        text = (
+            os.environ.get("NBPROF_CACHE_SIZE", "")
+            .strip()
+            .upper()
+            .removesuffix("B")
+            .removesuffix("I")
+        )
         with contextlib.suppress(ValueError, OverflowError):
             return max(int(float(text.rstrip("KMGT")) * _UNITS.get(text[-1:], 1)), 0)
         above = self.path
@@ -130,7 +136,9 @@ class Folder:
 
     def room(self, key: str) -> int:
         """How many bytes an entry may still grow by."""
-        return self.limit() - sum(path.stat().st_size for path in _inside(self.path / "entries" / key))
+        return self.limit() - sum(
+            path.stat().st_size for path in _inside(self.path / "entries" / key)
+        )
 
     def note(self, name: str, content: Any) -> None:
         """Writes a small JSON file into `places`; failing is silent."""
@@ -178,7 +186,9 @@ class Folder:
     def _new(self) -> Iterator[tuple[IO[bytes], Path]]:
         self._make(self.path / "new")
         temporary = self.path / "new" / os.urandom(16).hex()
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600
+        )
         try:
             with os.fdopen(descriptor, "wb") as file:
                 yield file, temporary
@@ -225,13 +235,20 @@ def open_private(path: Path) -> int:
     OSError
         It cannot be opened, is no regular file, or is not this user's alone.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    flags = (
+        os.O_RDONLY
+        | getattr(os, "O_NONBLOCK", 0)
+        | getattr(os, "O_NOFOLLOW", 0)
+        | getattr(os, "O_CLOEXEC", 0)
+    )
     descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
     state = os.fstat(descriptor)
     if stat.S_ISREG(state.st_mode) and is_private(state):
         return descriptor
     os.close(descriptor)
-    raise PermissionError(errno.EPERM, "it is not a file that only this user can write to", str(path))
+    raise PermissionError(
+        errno.EPERM, "it is not a file that only this user can write to", str(path)
+    )
 
 
 def _is_private_folder(path: Path) -> bool:

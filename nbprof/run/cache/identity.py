@@ -100,7 +100,10 @@ def _side_by_side(one: Callable[[int], T], size: int) -> list[T]:
     starts = range(0, size, _CHUNK)
     if len(starts) > 1:
         # A process may have as many threads as it is allowed already.
-        with contextlib.suppress(RuntimeError), ThreadPoolExecutor(min(_THREADS, len(starts))) as pool:
+        with (
+            contextlib.suppress(RuntimeError),
+            ThreadPoolExecutor(min(_THREADS, len(starts))) as pool,
+        ):
             return list(pool.map(one, starts))
     return list(map(one, starts))
 
@@ -276,7 +279,12 @@ class Place:
         self._complete = len(self._stamps) == len(pieces)
         self._settled = all(piece.settled for piece in pieces)
         told = json.dumps(
-            [software(), options, [p.label if "://" in p.label else str(Path(p.label).absolute()) for p in pieces]], sort_keys=True
+            [
+                software(),
+                options,
+                [p.label if "://" in p.label else str(Path(p.label).absolute()) for p in pieces],
+            ],
+            sort_keys=True,
         )
         self._name = hashlib.sha256(told.encode()).hexdigest()[:40]
 

@@ -71,10 +71,14 @@ class Writer:
 
     def close(self) -> None:
         """Writes the table of contents."""
-        table = json.dumps({"blocks": self._blocks, "values": self._values}, separators=(",", ":")).encode("ascii")
+        table = json.dumps(
+            {"blocks": self._blocks, "values": self._values}, separators=(",", ":")
+        ).encode("ascii")
         at = self._at
         self._file.write(table)
-        self._at += len(table) + self._file.write(_END.pack(at, len(table), zlib.crc32(table), MAGIC))
+        self._at += len(table) + self._file.write(
+            _END.pack(at, len(table), zlib.crc32(table), MAGIC)
+        )
 
     def _block(self, data: Octets) -> int:
         padding = -self._at % _ALIGN

@@ -54,7 +54,9 @@ class RunCache:
         """The trace of the run; `read` reads it from `pieces`."""
         return read()
 
-    def value(self, name: str, compute: Callable[[], T], sound: Callable[[], bool] = lambda: True) -> T:  # noqa: ARG002
+    def value(
+        self, name: str, compute: Callable[[], T], sound: Callable[[], bool] = lambda: True
+    ) -> T:  # noqa: ARG002
         """A value that follows from the files alone; `compute` makes it, and `sound` tells afterwards whether it may be kept."""
         return compute()
 
@@ -72,7 +74,14 @@ class DiskRunCache(RunCache):
         False to use what the entry has, and to add nothing.
     """
 
-    def __init__(self, folder: Folder, pieces: Sequence[SourceFile], options: dict[str, Any], *, write: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        pieces: Sequence[SourceFile],
+        options: dict[str, Any],
+        *,
+        write: bool = True,
+    ) -> None:
         both = [watched(piece) for piece in pieces]
         super().__init__([piece for _, piece in both])
         self._watched = [watch for watch, _ in both]
@@ -115,7 +124,9 @@ class DiskRunCache(RunCache):
         self._keep(trace)
         return trace
 
-    def value(self, name: str, compute: Callable[[], T], sound: Callable[[], bool] = lambda: True) -> T:
+    def value(
+        self, name: str, compute: Callable[[], T], sound: Callable[[], bool] = lambda: True
+    ) -> T:
         """A value out of the cache, or computed, and then kept if it is sound."""
         name = f"value.{name}"
         if name in self._index:
@@ -144,7 +155,9 @@ class DiskRunCache(RunCache):
         self._noted = self._key is not None
         if self._key is None:
             sizes = [piece.size for piece in self._watched]
-            if any(size is None for size in sizes) or not self._folder.has_size(sum(size or 0 for size in sizes)):
+            if any(size is None for size in sizes) or not self._folder.has_size(
+                sum(size or 0 for size in sizes)
+            ):
                 return
             # Something of this size is there: touched or moved, but maybe the same.
             for piece in self._watched:
@@ -234,7 +247,11 @@ class DiskRunCache(RunCache):
             return
         try:
             if self._kept is not None:
-                self._key = key(self._watched, self._options) if all(piece.complete(stop) for piece in self._watched) else None
+                self._key = (
+                    key(self._watched, self._options)
+                    if all(piece.complete(stop) for piece in self._watched)
+                    else None
+                )
             if self._key is None:
                 raise _NotKept("the files are not those that were read")
             self._flush(self._key, stop)
@@ -250,7 +267,9 @@ class DiskRunCache(RunCache):
             self._open()
             waiting, self._waiting = self._waiting, {}
             kept = self._kept
-        values: dict[str, object] = {name: value for name, value in waiting.items() if name not in self._index}
+        values: dict[str, object] = {
+            name: value for name, value in waiting.items() if name not in self._index
+        }
         if kept is not None and FACTS not in self._index:
             values.update(kept.facts())
         if values:
@@ -263,7 +282,9 @@ class DiskRunCache(RunCache):
             with self._lock:
                 self._kept = None
 
-    def _write(self, known: str, name: str, content: Iterable[tuple[str, object]], stop: Callable[[], bool]) -> None:
+    def _write(
+        self, known: str, name: str, content: Iterable[tuple[str, object]], stop: Callable[[], bool]
+    ) -> None:
         room = self._folder.room(known)
 
         def fill(file: IO[bytes]) -> None:
@@ -278,7 +299,9 @@ class DiskRunCache(RunCache):
 
         self._folder.add(known, name, fill)
 
-    def _patiently(self, content: Iterable[tuple[str, object]], stop: Callable[[], bool]) -> Iterator[tuple[str, object]]:
+    def _patiently(
+        self, content: Iterable[tuple[str, object]], stop: Callable[[], bool]
+    ) -> Iterator[tuple[str, object]]:
         for item in content:
             # Somebody who came back to work has the processors to themselves.
             while self.busy and not stop():
@@ -296,7 +319,9 @@ class DiskRunCache(RunCache):
         return [piece.label for piece in self.pieces]
 
 
-def open_run_cache(files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True, write: bool = True) -> RunCache:
+def open_run_cache(
+    files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True, write: bool = True
+) -> RunCache:
     """What the cache has of a run.
 
     Parameters

@@ -12,7 +12,18 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.trace import ArgColumn, Cut, Events, Flows, Module, Note, Plane, Receipt, Table, Trace
+from nbprof.core.trace import (
+    ArgColumn,
+    Cut,
+    Events,
+    Flows,
+    Module,
+    Note,
+    Plane,
+    Receipt,
+    Table,
+    Trace,
+)
 from nbprof.run.cache import values
 
 for _cls in (ArgColumn, Cut, Flows, Note, Plane, Receipt, Table):
@@ -44,11 +55,18 @@ class TraceToStore:
     def __init__(self, trace: Trace, labels: list[str]) -> None:
         self._trace = trace
         # Dialects put others in their place.
-        self._events, self._args, self._hosts, self._strings = trace.events, trace.args, list(trace.hosts), trace.strings
+        self._events, self._args, self._hosts, self._strings = (
+            trace.events,
+            trace.args,
+            list(trace.hosts),
+            trace.strings,
+        )
         self._texts = {"names": trace.names, "display": trace.display}
         self._lanes = trace.lanes.copy()
         notes = [Note(note.level, _without(note.text, labels)) for note in trace.receipt.notes]
-        skipped = {_without(reason, labels): count for reason, count in trace.receipt.skipped.items()}
+        skipped = {
+            _without(reason, labels): count for reason, count in trace.receipt.skipped.items()
+        }
         self._receipt = Receipt(trace.receipt.events, notes, skipped, trace.receipt.cut)
 
     def facts(self) -> Iterator[tuple[str, object]]:
@@ -76,7 +94,9 @@ class TraceToStore:
             yield f"events.{name}", getattr(self._events, name)
         for name in _LARGE:
             value = self._texts[name] if name in self._texts else getattr(trace, name)
-            if name == "display" and (value is self._texts["names"] or np.array_equal(value, self._texts["names"])):
+            if name == "display" and (
+                value is self._texts["names"] or np.array_equal(value, self._texts["names"])
+            ):
                 value = None
             yield f"trace.{name}", value
         yield "trace.strings", _packed(self._strings)
@@ -126,7 +146,10 @@ class StoredTrace(Trace):
         self.receipt = Receipt(receipt.events, notes, skipped, receipt.cut)
         self.events = _StoredEvents(facts["events"], self._lock, load, source)
         self.args = _StoredArgs(facts["args"], self._lock, load, source)
-        self.modules = [_StoredModule(i, name, ident, host, load, source) for i, (name, ident, host) in enumerate(facts["modules"])]
+        self.modules = [
+            _StoredModule(i, name, ident, host, load, source)
+            for i, (name, ident, host) in enumerate(facts["modules"])
+        ]
 
     def __getattr__(self, name: str) -> Any:
         # Only reached while the attribute has no value yet.
@@ -148,7 +171,9 @@ class StoredTrace(Trace):
 
 
 class _StoredEvents(Events):
-    def __init__(self, count: int, lock: threading.RLock, load: Load, source: Callable[[], Trace]) -> None:
+    def __init__(
+        self, count: int, lock: threading.RLock, load: Load, source: Callable[[], Trace]
+    ) -> None:
         self._count = count
         self._lock = lock
         self._load = load
@@ -170,7 +195,9 @@ class _StoredEvents(Events):
 
 
 class _StoredArgs(Mapping[str, ArgColumn]):
-    def __init__(self, names: list[str], lock: threading.RLock, load: Load, source: Callable[[], Trace]) -> None:
+    def __init__(
+        self, names: list[str], lock: threading.RLock, load: Load, source: Callable[[], Trace]
+    ) -> None:
         self._names = dict.fromkeys(names)
         self._lock = lock
         self._load = load
@@ -200,7 +227,9 @@ class _StoredArgs(Mapping[str, ArgColumn]):
 
 
 class _StoredModule(Module):
-    def __init__(self, number: int, name: str, ident: int, host: int, load: Load, source: Callable[[], Trace]) -> None:
+    def __init__(
+        self, number: int, name: str, ident: int, host: int, load: Load, source: Callable[[], Trace]
+    ) -> None:
         self.name = name
         self.ident = ident
         self.host = host
@@ -273,5 +302,7 @@ class Texts(Sequence[str]):
 
     def _list(self) -> list[str]:
         if self._all is None:
-            self._all = self._data.tobytes().decode("utf-8", "surrogatepass").split("\0")[: self._count]
+            self._all = (
+                self._data.tobytes().decode("utf-8", "surrogatepass").split("\0")[: self._count]
+            )
         return self._all

@@ -33,7 +33,12 @@ class Unstorable(Exception):  # noqa: N818 -- never shown: the value is computed
     """A value that would not come back exactly."""
 
 
-def kind(cls: type[Any], tag: str, writer: Callable[[Any, Put], dict[str, Any]], reader: Callable[[dict[str, Any], Get], Any]) -> None:
+def kind(
+    cls: type[Any],
+    tag: str,
+    writer: Callable[[Any, Put], dict[str, Any]],
+    reader: Callable[[dict[str, Any], Get], Any],
+) -> None:
     """Lets values of a type (not of those derived from it) be stored."""
     _WRITERS[cls] = lambda value, put: {"t": tag, **writer(value, put)}
     _READERS[tag] = reader
@@ -68,9 +73,17 @@ def encode(value: Any, put: Put) -> Any:
     if value is pd.NaT:
         return {"t": "NaT"}
     if isinstance(value, Part):
-        return {"t": "part", "c": cls.__name__, "v": {field.name: encode(getattr(value, field.name), put) for field in fields(cls)}}
+        return {
+            "t": "part",
+            "c": cls.__name__,
+            "v": {field.name: encode(getattr(value, field.name), put) for field in fields(cls)},
+        }
     if _RECORDS.get(cls.__name__) is cls:
-        return {"t": "record", "c": cls.__name__, "v": {f.name: encode(getattr(value, f.name), put) for f in fields(value) if f.init}}
+        return {
+            "t": "record",
+            "c": cls.__name__,
+            "v": {f.name: encode(getattr(value, f.name), put) for f in fields(value) if f.init},
+        }
     raise Unstorable(f"a {cls.__name__}")
 
 
@@ -89,7 +102,11 @@ def _list(value: list[Any], put: Put) -> Any:
             return {"t": "texts", **texts(value, put)}
         if found == {bytes}:
             lengths = np.array([len(item) for item in value], np.int64)
-            return {"t": "strips", "l": _array(lengths, put), "b": put(np.frombuffer(b"".join(value), np.uint8))}
+            return {
+                "t": "strips",
+                "l": _array(lengths, put),
+                "b": put(np.frombuffer(b"".join(value), np.uint8)),
+            }
         if found == {float}:
             return {"t": "list", "v": _array(np.array(value, np.float64), put)}
         if found == {int} and min(value) in _INT64 and max(value) in _INT64:
@@ -114,7 +131,9 @@ def _plain(value: Any) -> bool:
         return math.isfinite(value)
     if cls is list:
         return all(map(_plain, value))
-    return cls is dict and all(type(key) is str for key in value) and all(map(_plain, value.values()))
+    return (
+        cls is dict and all(type(key) is str for key in value) and all(map(_plain, value.values()))
+    )
 
 
 # Texts.
@@ -200,7 +219,9 @@ _READERS: dict[str, Callable[[dict[str, Any], Get], Any]] = {
     "list": lambda tree, get: decode(tree["v"], get).tolist(),
     "texts": read_texts,
     "strips": _read_strips,
-    "dict": lambda tree, get: dict(zip(decode(tree["k"], get), decode(tree["v"], get), strict=True)),
+    "dict": lambda tree, get: dict(
+        zip(decode(tree["k"], get), decode(tree["v"], get), strict=True)
+    ),
     "tuple": lambda tree, get: tuple(decode(tree["v"], get)),
     "bytes": lambda tree, get: get(tree["b"]).tobytes(),
     "array": _read_array,

@@ -104,16 +104,22 @@ class Allocator(View):
 
         run = self._profile.run
         shown = run.allocator.snapshot
-        replay = next((one for one in run.allocator.replays if device is None or one.device == device), None)
+        replay = next(
+            (one for one in run.allocator.replays if device is None or one.device == device), None
+        )
         if shown is None or replay is None:
             known = ", ".join(str(one.device) for one in run.allocator.replays) or "none"
-            raise NbprofError(f"there is no device {device!r} in the snapshots of this run; they have: {known}")
+            raise NbprofError(
+                f"there is no device {device!r} in the snapshots of this run; they have: {known}"
+            )
         try:
             known_time = not math.isnan(time_ms)
         except TypeError:
             known_time = False
         if not known_time:
-            raise NbprofError("time_ms must be a number of milliseconds since the first entry of the history")
+            raise NbprofError(
+                "time_ms must be a number of milliseconds since the first entry of the history"
+            )
         times = replay.entries["time_us"]
         moment = allocator.start_us(run.allocator.replays) + float(time_ms) * 1e3
         state = replay.at(int(np.searchsorted(times, moment, side="right")))

@@ -30,7 +30,16 @@ MOST_BLOCKS, MOST_SEGMENTS = 6_000, 300
 MOST_ROWS, MOST_OOMS, MOST_DEVICES, MOST_STACKS = 100, 5, 16, 300
 _BOXES = 350
 _LONGEST = 400
-_STRANDED = ("location", "pinned_bytes", "alone_bytes", "blocks", "bytes", "segments", "largest_hole_bytes", "stack")
+_STRANDED = (
+    "location",
+    "pinned_bytes",
+    "alone_bytes",
+    "blocks",
+    "bytes",
+    "segments",
+    "largest_hole_bytes",
+    "stack",
+)
 _HOLDERS = ("location", "bytes", "blocks")
 
 
@@ -42,7 +51,12 @@ def payload(run: Run) -> Allocator:
     shown = replays[:MOST_DEVICES]
     more = len(replays) - len(shown)
     left = f"{wording.plural(more, 'more device')}: p.allocator has all of them." if more else ""
-    return Allocator(empty=None, devices=[_device(run, replay) for replay in shown], notes=run.allocator.notes, left_out=left)
+    return Allocator(
+        empty=None,
+        devices=[_device(run, replay) for replay in shown],
+        notes=run.allocator.notes,
+        left_out=left,
+    )
 
 
 def nothing(empty: Empty | None = None) -> Allocator:
@@ -81,9 +95,14 @@ def text(run: Run) -> str:
         stranded = run.allocator.stranded
         for one in stranded[stranded["device"] == row["device"]].head(3).to_dict("records"):
             blocks = wording.plural(one["blocks"], "block")
-            lines.append(f"  {wording.size(one['pinned_bytes'])} kept by {blocks} of {wording.one_line(one['location'])}")
+            lines.append(
+                f"  {wording.size(one['pinned_bytes'])} kept by {blocks} of {wording.one_line(one['location'])}"
+            )
     for row in run.allocator.oom.tail(1).to_dict("records"):
-        lines += ["Out of memory: " + wording.one_line(row["explanation"]), wording.one_line(row["remedy"])]
+        lines += [
+            "Out of memory: " + wording.one_line(row["explanation"]),
+            wording.one_line(row["remedy"]),
+        ]
     return "\n".join([*lines, *(wording.one_line(note) for note in run.allocator.notes)])
 
 
@@ -107,7 +126,9 @@ def _device(run: Run, replay: Replay) -> AllocatorDevice:
     state = replay.end() if moment is None else replay.at(moment)
     stacks = run.allocator.stacks
     everything = allocator.pinning(state, stacks)
-    pinned = everything.head(MOST_ROWS).assign(stack=stacks.texts(everything["code"].to_numpy(np.int64)[:MOST_ROWS]))
+    pinned = everything.head(MOST_ROWS).assign(
+        stack=stacks.texts(everything["code"].to_numpy(np.int64)[:MOST_ROWS])
+    )
     held = allocator.holders(state, stacks)
     figures = allocator.measures(state)
     levels = _levels(run, replay)
@@ -118,7 +139,11 @@ def _device(run: Run, replay: Replay) -> AllocatorDevice:
         figures=_figures(figures, row, replay.backend),
         when="at the snapshot" if moment is None else _when(ooms.iloc[0]),
         ooms=[
-            Oom(when=_when(oom), text=wording.cut(oom["explanation"], 1200), remedy=wording.cut(oom["remedy"], 800))
+            Oom(
+                when=_when(oom),
+                text=wording.cut(oom["explanation"], 1200),
+                remedy=wording.cut(oom["remedy"], 800),
+            )
             for _, oom in ooms.iterrows()
         ],
         entries=replay.count,
@@ -142,21 +167,51 @@ def _device(run: Run, replay: Replay) -> AllocatorDevice:
 
 def _when(oom: pd.Series[Any]) -> str:
     time = oom["time_ms"]
-    return f"at entry {int(oom['entry']) + 1:,}" if pd.isna(time) else f"at {wording.duration(time / 1e3)}"
+    return (
+        f"at entry {int(oom['entry']) + 1:,}"
+        if pd.isna(time)
+        else f"at {wording.duration(time / 1e3)}"
+    )
 
 
 def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend) -> list[Figure]:
     reserved = float(now["reserved_bytes"])
-    share = wording.percent(100 * float(now["allocated_bytes"]) / reserved) if reserved else wording.MISSING
+    share = (
+        wording.percent(100 * float(now["allocated_bytes"]) / reserved)
+        if reserved
+        else wording.MISSING
+    )
     stranded = f"{wording.size(now['stranded_bytes'])} stranded in {wording.plural(int(now['stranded_segments']), 'segment')}"
     largest = wording.size(now["largest_free_bytes"])
     peak = f"peak {wording.size(row['peak_reserved_bytes'])}" if row["entries"] else "no history"
     return [
-        bytes_figure("reserved", "Reserved", now["reserved_bytes"], f"{wording.plural(int(now['segments']), 'segment')}, {peak}"),
-        bytes_figure("allocated", "In use", now["allocated_bytes"], f"{share} of it; rounding {wording.size(now['rounding_bytes'])}"),
+        bytes_figure(
+            "reserved",
+            "Reserved",
+            now["reserved_bytes"],
+            f"{wording.plural(int(now['segments']), 'segment')}, {peak}",
+        ),
+        bytes_figure(
+            "allocated",
+            "In use",
+            now["allocated_bytes"],
+            f"{share} of it; rounding {wording.size(now['rounding_bytes'])}",
+        ),
         bytes_figure("inactive", "Free inside", now["inactive_bytes"], f"largest block {largest}"),
-        figure("fragmentation", "Fragmentation", wording.real(now["fragmentation_percent"]), "%", 1, stranded),
-        bytes_figure("releasable", "Releasable", now["releasable_bytes"], f"by {backend.module}.empty_cache()"),
+        figure(
+            "fragmentation",
+            "Fragmentation",
+            wording.real(now["fragmentation_percent"]),
+            "%",
+            1,
+            stranded,
+        ),
+        bytes_figure(
+            "releasable",
+            "Releasable",
+            now["releasable_bytes"],
+            f"by {backend.module}.empty_cache()",
+        ),
     ]
 
 
@@ -179,11 +234,21 @@ def _levels(run: Run, replay: Replay) -> _Levels:
     levels, entries = replay.levels(), replay.entries
     count = replay.count
     time = (entries["time_us"] - allocator.start_us(run.allocator.replays)) / 1e3
-    timed = bool(count) and bool((entries["time_us"] >= 0).all()) and bool((np.diff(time) >= 0).all())
+    timed = (
+        bool(count) and bool((entries["time_us"] >= 0).all()) and bool((np.diff(time) >= 0).all())
+    )
     ooms = np.flatnonzero(entries["action"] == OOM)[-MOST_OOMS:]
-    keep = [int(np.argmax(levels["allocated"])), int(np.argmax(levels["reserved"])), *ooms.tolist()] if count else []
+    keep = (
+        [int(np.argmax(levels["allocated"])), int(np.argmax(levels["reserved"])), *ooms.tolist()]
+        if count
+        else []
+    )
     rows = (
-        np.union1d(sample(levels["allocated"], keep, _BOXES), sample(levels["reserved"], keep, _BOXES // 2)) if count else np.zeros(0, int)
+        np.union1d(
+            sample(levels["allocated"], keep, _BOXES), sample(levels["reserved"], keep, _BOXES // 2)
+        )
+        if count
+        else np.zeros(0, int)
     )
     names = np.array(ACTIONS, object)
     where = run.allocator.stacks.locations(entries["stack"][rows])
@@ -225,7 +290,9 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
     codes = blocks["stack"].to_numpy(np.int64)[rows]
     # Of many different stacks the last ones are told by their line alone.
     distinct = pd.unique(codes)
-    told = {int(code): wording.cut(stacks.text(int(code)), _LONGEST) for code in distinct[:MOST_STACKS]}
+    told = {
+        int(code): wording.cut(stacks.text(int(code)), _LONGEST) for code in distinct[:MOST_STACKS]
+    }
     lines = stacks.locations(codes)
     base = segments["address"].to_numpy(np.int64)[owner[rows]]
     return _Map(
@@ -241,22 +308,35 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
             size=numbers(blocks["size"].to_numpy(np.int64)[rows]),
             state=numbers(blocks["state"].to_numpy(np.int64)[rows]),
             stranded=numbers(stranded[rows]),
-            stack=coded(told.get(int(code), wording.cut(line, _LONGEST)) for code, line in zip(codes, lines, strict=True)),
+            stack=coded(
+                told.get(int(code), wording.cut(line, _LONGEST))
+                for code, line in zip(codes, lines, strict=True)
+            ),
             rows=len(rows),
         ),
-        f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn." if len(rest) else "",
+        f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn."
+        if len(rest)
+        else "",
     )
 
 
 def _name(segment: dict[Any, Any]) -> str:
     kind = ("", "small, ", "large, ")[segment["large"] + 1]
-    pool = f", pool {segment['pool']}, {segment['pool_b']}" if segment["pool"] > 0 or segment["pool_b"] > 0 else ""
+    pool = (
+        f", pool {segment['pool']}, {segment['pool_b']}"
+        if segment["pool"] > 0 or segment["pool_b"] > 0
+        else ""
+    )
     return f"{segment['address']:#x}, {kind}{'expandable, ' if segment['expandable'] else ''}stream {segment['stream']}{pool}"
 
 
 def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> Table:
     columns = [frames.column(f"allocator.{frame}", key) for key in keys]
-    texts = {col.name: rows[col.name].map(lambda value: wording.cut(value, _LONGEST)) for col in columns if col.kind == "code"}
+    texts = {
+        col.name: rows[col.name].map(lambda value: wording.cut(value, _LONGEST))
+        for col in columns
+        if col.kind == "code"
+    }
     rows = rows.assign(**texts) if len(rows) else rows
     return table_of(rows, columns)
 
@@ -277,4 +357,7 @@ def lines(part: Allocator, most: int) -> list[str]:
 
 def figure_texts(device: AllocatorDevice) -> list[str]:
     """`Reserved 4.00 GiB` of each figure."""
-    return [f"{figure.label} {wording.number(figure.value, figure.digits)} {figure.unit}" for figure in device.figures]
+    return [
+        f"{figure.label} {wording.number(figure.value, figure.digits)} {figure.unit}"
+        for figure in device.figures
+    ]

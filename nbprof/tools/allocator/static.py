@@ -27,7 +27,9 @@ def _device(device: AllocatorDevice) -> str:
         title = f"<b>Out of memory {markup.text(oom.when)}:</b>"
         text += markup.paragraph(f"{title} {markup.text(oom.text)} {markup.text(oom.remedy)}")
     figures = "; ".join(figure.strip() for figure in figure_texts(device))
-    text += markup.paragraph(f"{markup.text(device.name)}, {markup.text(device.when)}: {markup.text(figures)}.")
+    text += markup.paragraph(
+        f"{markup.text(device.name)}, {markup.text(device.when)}: {markup.text(figures)}."
+    )
     stranded = device.stranded
     rows = [
         [

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def _alone(run: Run) -> Alone | None:
-    return Alone(["allocator"], [payload.ALONE], payload.chip(run) or "no device") if payload.alone(run) else None
+    return (
+        Alone(["allocator"], [payload.ALONE], payload.chip(run) or "no device")
+        if payload.alone(run)
+        else None
+    )
 
 
 def _text(whole: Payload, most: int) -> list[str]:
@@ -41,7 +45,12 @@ TOOL = Tool(
             "Caching allocator",
             "allocator.summary",
             "device",
-            ("peak_reserved_bytes", "peak_allocated_bytes", "stranded_bytes", "fragmentation_percent"),
+            (
+                "peak_reserved_bytes",
+                "peak_allocated_bytes",
+                "stranded_bytes",
+                "fragmentation_percent",
+            ),
         ),
     ),
 )

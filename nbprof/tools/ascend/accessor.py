@@ -38,7 +38,11 @@ class Part(Helped):
         """Why there is nothing, and what to record, in a sentence; '' where there is something."""
         from nbprof.run.ascend import LACKS
 
-        return "" if len(self.frame) else LACKS.get(self._name, "The profile has no tables of Ascend's profiler.")
+        return (
+            ""
+            if len(self.frame)
+            else LACKS.get(self._name, "The profile has no tables of Ascend's profiler.")
+        )
 
     def __repr__(self) -> str:
         frame = self.frame
@@ -47,7 +51,10 @@ class Part(Helped):
     def _repr_mimebundle_(self, **_: Any) -> Any:
         from nbprof.tools.ascend import html as ascend_html
 
-        return {"text/html": ascend_html.html(self._name, self.frame, _SHOWN, self.missing), "text/plain": repr(self)}
+        return {
+            "text/html": ascend_html.html(self._name, self.frame, _SHOWN, self.missing),
+            "text/plain": repr(self),
+        }
 
 
 class Iterations(Part):
@@ -90,7 +97,9 @@ class Iterations(Part):
         """
         from nbprof.tools.ascend import figures as ascend_figures
 
-        return displayed(ascend_figures.iterations(self._profile.run, device, model, **options), self)
+        return displayed(
+            ascend_figures.iterations(self._profile.run, device, model, **options), self
+        )
 
 
 class OpTypes(Part):
@@ -130,7 +139,9 @@ class Ops(Part):
         if column not in BY:
             raise NbprofError(f"column must be one of {', '.join(map(repr, BY))}, not {column!r}")
         frame = self.frame
-        return grouped(frame.assign(scope=scoped(frame["op"])) if column == "scope" else frame, column)
+        return grouped(
+            frame.assign(scope=scoped(frame["op"])) if column == "scope" else frame, column
+        )
 
     def longest(self, most: int = 20) -> pd.DataFrame:
         """The longest single tasks, without communication: rows of `frame`, the longest first."""
@@ -270,7 +281,9 @@ class Ascend(View):
         """
         tables = self._profile.run.ascend.tables
         if kind not in tables:
-            raise NbprofError(f"the profile has no table {kind!r}; it has {', '.join(map(repr, tables)) or 'none'}")
+            raise NbprofError(
+                f"the profile has no table {kind!r}; it has {', '.join(map(repr, tables)) or 'none'}"
+            )
         return tables[kind].copy()
 
     def __repr__(self) -> str:

@@ -36,7 +36,13 @@ _TOOLS = "xpan,xbox_zoom,xwheel_zoom,reset,save"
 
 
 def iterations(
-    run: Run, device: int | None = None, model: int | None = None, *, width: int = 900, height: int = 280, **options: Any
+    run: Run,
+    device: int | None = None,
+    model: int | None = None,
+    *,
+    width: int = 900,
+    height: int = 280,
+    **options: Any,
 ) -> Figure:
     """A bar an iteration, stacked by its parts in ms; the line is the Iteration Time that the file states.
 
@@ -64,17 +70,30 @@ def iterations(
     mine = mine[mine["main"]] if model is None else mine[(mine["model"] == model).fillna(False)]
     if mine.empty:
         there = frame[["device", "model"]].drop_duplicates().to_dict("records")
-        known = ", ".join(f"device {one['device']}" + ("" if pd.isna(one["model"]) else f" model {one['model']}") for one in there)
-        raise NbprofError(f"there is no iteration of model {model} on device {device}; there are iterations of {known}")
+        known = ", ".join(
+            f"device {one['device']}" + ("" if pd.isna(one["model"]) else f" model {one['model']}")
+            for one in there
+        )
+        raise NbprofError(
+            f"there is no iteration of model {model} on device {device}; there are iterations of {known}"
+        )
     # Recordings may have devices of the same number.
     mine = mine[mine["host"] == mine["host"].iloc[0]]
-    parts: tuple[tuple[str, str, str], ...] = PARTS if mine["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
-    data: dict[str, Any] = {"x": np.arange(len(mine)), "iteration": mine["iteration"].to_numpy(), "total": floats(mine["iteration_ms"])}
+    parts: tuple[tuple[str, str, str], ...] = (
+        PARTS if mine["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
+    )
+    data: dict[str, Any] = {
+        "x": np.arange(len(mine)),
+        "iteration": mine["iteration"].to_numpy(),
+        "total": floats(mine["iteration_ms"]),
+    }
     data |= {"reported": floats(mine["reported_iteration_ms"])}
     columns, said = stacked_columns({name: floats(mine[name]) for name, _, _ in parts})
     data |= columns
     source = models.ColumnDataSource(data)
-    plot: Any = plotting.figure(**{"width": width, "height": height, "tools": _TOOLS, "title": f"Device {device}"} | options)
+    plot: Any = plotting.figure(
+        **{"width": width, "height": height, "tools": _TOOLS, "title": f"Device {device}"} | options
+    )
     plot.vbar_stack(
         [name for name, _, _ in parts],
         x="x",
@@ -84,15 +103,34 @@ def iterations(
         legend_label=[label for _, _, label in parts],
     )
     if np.isfinite(data["reported"]).any():
-        plot.step("x", "reported", mode="center", color="#22262B", line_dash="dotted", source=source, legend_label="Iteration Time")
+        plot.step(
+            "x",
+            "reported",
+            mode="center",
+            color="#22262B",
+            line_dash="dotted",
+            source=source,
+            legend_label="Iteration Time",
+        )
     rows = [(label, f"@{said[name]}{{custom}}") for name, _, label in reversed(parts)]
-    head = [("Iteration", "@iteration"), ("End to end", "@total{custom}"), ("Iteration Time", "@reported{custom}")]
-    plot.add_tools(models.HoverTool(tooltips=[*head, *rows], formatters=hover_times(models, "total", "reported", *said.values())))
+    head = [
+        ("Iteration", "@iteration"),
+        ("End to end", "@total{custom}"),
+        ("Iteration Time", "@reported{custom}"),
+    ]
+    plot.add_tools(
+        models.HoverTool(
+            tooltips=[*head, *rows],
+            formatters=hover_times(models, "total", "reported", *said.values()),
+        )
+    )
     style(plot, "iteration", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
     labels = [str(number) for number in mine["iteration"]]
-    plot.xaxis.formatter = models.CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")
+    plot.xaxis.formatter = models.CustomJSTickFormatter(
+        args={"labels": labels}, code="return labels[tick] ?? ''"
+    )
     plot.xgrid.visible = False
     legend_beside(plot)
     return cast("Figure", plot)
@@ -114,19 +152,32 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     whole = float(rows["total_us"].sum())
     rows = rows.sort_values("total_us", ascending=False, kind="stable").head(most)
     # The same type may run on several kinds of cores.
-    names = [f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})" for row in rows.to_dict("records")]
+    names = [
+        f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})"
+        for row in rows.to_dict("records")
+    ]
     source = models.ColumnDataSource(
         {
             "name": names,
             "ms": rows["total_us"].to_numpy(np.float64) / 1000,
             "tasks": rows["tasks"].to_numpy(np.int64),
-            "percent": 100 * rows["total_us"].to_numpy(np.float64) / whole if whole > 0 else np.zeros(len(rows)),
+            "percent": 100 * rows["total_us"].to_numpy(np.float64) / whole
+            if whole > 0
+            else np.zeros(len(rows)),
             "colour": [_COLOURS.get(core, OTHER) for core in rows["core"]],
         }
     )
-    plot: Any = plotting.figure(**{"width": width, "height": 60 + 20 * len(rows), "y_range": names[::-1], "tools": "save"} | options)
+    plot: Any = plotting.figure(
+        **{"width": width, "height": 60 + 20 * len(rows), "y_range": names[::-1], "tools": "save"}
+        | options
+    )
     plot.hbar(y="name", right="ms", height=0.72, color="colour", source=source)
-    tips = [("Type", "@name"), ("Time", "@ms{custom}"), ("Of all", "@percent{0.0}%"), ("Tasks", "@tasks{0,0}")]
+    tips = [
+        ("Type", "@name"),
+        ("Time", "@ms{custom}"),
+        ("Of all", "@percent{0.0}%"),
+        ("Tasks", "@tasks{0,0}"),
+    ]
     plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "ms", digits=3)))
     style(plot, "ms", None)
     plot.x_range.start = 0
@@ -148,8 +199,15 @@ def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure
     if rows.empty or not rows[list(pipes)].notna().to_numpy().any():
         raise NbprofError(LACKS["pmu"])
     rows = rows.head(most)
-    names = [f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})" for row in rows.to_dict("records")]
-    cells = [(name, label, float(rows[key].iloc[i])) for i, name in enumerate(names) for key, label in pipes.items()]
+    names = [
+        f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})"
+        for row in rows.to_dict("records")
+    ]
+    cells = [
+        (name, label, float(rows[key].iloc[i]))
+        for i, name in enumerate(names)
+        for key, label in pipes.items()
+    ]
     cells = [cell for cell in cells if np.isfinite(cell[2])]
     source = models.ColumnDataSource(
         {
@@ -161,13 +219,34 @@ def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure
             "ink": ["#FFFFFF" if cell[2] > 0.5 else "#22262B" for cell in cells],
         }
     )
-    defaults = {"width": width, "height": 60 + 22 * len(names), "x_range": list(pipes.values()), "y_range": names[::-1], "tools": "save"}
+    defaults = {
+        "width": width,
+        "height": 60 + 22 * len(names),
+        "x_range": list(pipes.values()),
+        "y_range": names[::-1],
+        "tools": "save",
+    }
     plot: Any = plotting.figure(**defaults | {"x_axis_location": "above"} | options)
     plot.rect(x="pipe", y="name", width=0.96, height=0.92, color="colour", source=source)
     plot.text(
-        x="pipe", y="name", text="text", text_color="ink", text_align="center", text_baseline="middle", text_font_size="11px", source=source
+        x="pipe",
+        y="name",
+        text="text",
+        text_color="ink",
+        text_align="center",
+        text_baseline="middle",
+        text_font_size="11px",
+        source=source,
     )
-    plot.add_tools(models.HoverTool(tooltips=[("Type", "@name"), ("Pipe", "@pipe"), ("Busy", "@percent{0.0}% of its cycles")]))
+    plot.add_tools(
+        models.HoverTool(
+            tooltips=[
+                ("Type", "@name"),
+                ("Pipe", "@pipe"),
+                ("Busy", "@percent{0.0}% of its cycles"),
+            ]
+        )
+    )
     style(plot, None, None)
     plot.grid.visible = False
     return cast("Figure", plot)

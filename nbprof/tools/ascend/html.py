@@ -15,9 +15,35 @@ from nbprof.schema.columns import Col
 from nbprof.tools.ascend.payload import COLUMNS, cut, frame_name
 
 _SHOWN = {
-    "iterations": ("iteration", "iteration_ms", "data_aug_ms", "fp_to_bp_ms", "grad_refresh_ms", "all_reduce_ms", "reported_iteration_ms"),
-    "ops": ("op", "op_type", "task_type", "stream", "start_ms", "duration_us", "wait_us", "block_num"),
-    "pmu": ("op", "op_type", "duration_us", "bound_by", "bound_fraction", "cube_fraction", "vector_fraction", "mte2_fraction"),
+    "iterations": (
+        "iteration",
+        "iteration_ms",
+        "data_aug_ms",
+        "fp_to_bp_ms",
+        "grad_refresh_ms",
+        "all_reduce_ms",
+        "reported_iteration_ms",
+    ),
+    "ops": (
+        "op",
+        "op_type",
+        "task_type",
+        "stream",
+        "start_ms",
+        "duration_us",
+        "wait_us",
+        "block_num",
+    ),
+    "pmu": (
+        "op",
+        "op_type",
+        "duration_us",
+        "bound_by",
+        "bound_fraction",
+        "cube_fraction",
+        "vector_fraction",
+        "mte2_fraction",
+    ),
     "rules": ("severity", "title", "evidence", "fix"),
 }
 
@@ -31,18 +57,31 @@ def html(name: str, frame: pd.DataFrame, most: int, missing: str) -> str:
     if name == "rules":
         frame = frame[frame["state"] == ascend_rules.FOUND]
     rows = frame.head(most)
-    heads = "".join(f'<th scope="col" title="{escape(col.help)}" style="{_style(col)}">{escape(col.label)}</th>' for col in cols)
+    heads = "".join(
+        f'<th scope="col" title="{escape(col.help)}" style="{_style(col)}">{escape(col.label)}</th>'
+        for col in cols
+    )
     lines = [
-        "<tr>" + "".join(f'<td style="{_style(col)}">{escape(told(col, row[col.name]))}</td>' for col in cols) + "</tr>"
+        "<tr>"
+        + "".join(
+            f'<td style="{_style(col)}">{escape(told(col, row[col.name]))}</td>' for col in cols
+        )
+        + "</tr>"
         for row in rows.to_dict("records")
     ]
-    caption = f"{len(rows):,} of {len(frame):,} rows" if len(frame) > len(rows) else wording.plural(len(rows), "row")
+    caption = (
+        f"{len(rows):,} of {len(frame):,} rows"
+        if len(frame) > len(rows)
+        else wording.plural(len(rows), "row")
+    )
     return f"<table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def _style(col: Col) -> str:
     side = "left" if col.kind in ("text", "code") else "right"
-    return f"padding:2px 8px;max-width:32em;overflow:hidden;text-overflow:ellipsis;text-align:{side}"
+    return (
+        f"padding:2px 8px;max-width:32em;overflow:hidden;text-overflow:ellipsis;text-align:{side}"
+    )
 
 
 def told(col: Col, value: Any) -> str:

@@ -26,7 +26,15 @@ from nbprof.tools.tables import column, floats, head, hidden
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-MOST_ROWS = {"op_types": 100, "ops": 300, "tasks": 100, "pmu_types": 60, "waits": 64, "fusion": 200, "api": 100}
+MOST_ROWS = {
+    "op_types": 100,
+    "ops": 300,
+    "tasks": 100,
+    "pmu_types": 60,
+    "waits": 64,
+    "fusion": 200,
+    "api": 100,
+}
 """Rows of each table in a report; the line below the table says what is left out."""
 MOST_GROUPS, MOST_ITERATIONS = 16, 4_000
 """Models on devices whose iterations a report holds, and iterations of each."""
@@ -78,8 +86,18 @@ _EXTRA = {
         "total_us": frames.column("ascend.op_types.frame", "total_us"),
         "avg_us": frames.column("ascend.op_types.frame", "avg_us"),
         "max_us": frames.column("ascend.op_types.frame", "max_us"),
-        "wait_us": Col("wait_us", "float64", "us", "Wait µs", "From the end of the previous tasks on its stream, summed.", "number", 1),
-        "fraction": Col("fraction", "float64", "fraction", "%", "Share of the time of all tasks.", "percent", 1),
+        "wait_us": Col(
+            "wait_us",
+            "float64",
+            "us",
+            "Wait µs",
+            "From the end of the previous tasks on its stream, summed.",
+            "number",
+            1,
+        ),
+        "fraction": Col(
+            "fraction", "float64", "fraction", "%", "Share of the time of all tasks.", "percent", 1
+        ),
         "bound_by": frames.column("ascend.pmu.frame", "bound_by"),
         "bound_fraction": frames.column("ascend.pmu.frame", "bound_fraction"),
     }
@@ -92,7 +110,11 @@ def payload(run: Run) -> Ascend:
     if not has(run):
         return nothing(_EMPTY)
     if ascend_tables_view.alone(run):
-        return replace(nothing(), verdict=ascend_tables_view.verdict(run), sections=ascend_tables_view.sections(run))
+        return replace(
+            nothing(),
+            verdict=ascend_tables_view.verdict(run),
+            sections=ascend_tables_view.sections(run),
+        )
     verdict = run.ascend.verdict
     return Ascend(
         empty=None,
@@ -134,7 +156,11 @@ def nothing(empty: Empty | None = None) -> Ascend:
 
 def _ring(types: pd.DataFrame) -> Ring:
     """Time by type of op, whatever it ran on."""
-    times = types.groupby("op_type", sort=False)["total_us"].sum().sort_values(ascending=False, kind="stable")
+    times = (
+        types.groupby("op_type", sort=False)["total_us"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
     return Ring(ms=float(times.sum()) / 1000, parts=rings.parts(times, MOST_PARTS))
 
 
@@ -142,7 +168,9 @@ _EMPTY = Empty(
     title="No tables from Ascend's profiler",
     text="The profile was not written by msprof, torch_npu or MindSpore. Load the folder PROF_* or ASCEND_PROFILER_OUTPUT.",
 )
-_SHOWS = frozenset(("step_trace", "op_statistic", "op_summary", "fusion_op", "api_statistic", "prof_rule"))
+_SHOWS = frozenset(
+    ("step_trace", "op_statistic", "op_summary", "fusion_op", "api_statistic", "prof_rule")
+)
 
 
 def has(run: Run) -> bool:
@@ -164,16 +192,32 @@ def figures(run: Run) -> list[Figure]:
     rows = summary[summary["main"].astype(bool) & summary["iteration_ms"].notna()]
     if len(rows):
         row = rows.sort_values("iteration_ms", ascending=False, kind="stable").iloc[0]
-        of = wording.plural(int(row["counted"]), "iteration") + (", slowest device" if len(rows) > 1 else "")
-        spread = f"± {wording.number(row['sd_ms'], 2)}" if wording.real(row["sd_ms"]) is not None else None
+        of = wording.plural(int(row["counted"]), "iteration") + (
+            ", slowest device" if len(rows) > 1 else ""
+        )
+        spread = (
+            f"± {wording.number(row['sd_ms'], 2)}"
+            if wording.real(row["sd_ms"]) is not None
+            else None
+        )
         refresh = wording.real(row["all_reduce_fraction"])
-        note = f"{wording.percent(100 * refresh)} all-reduce" if refresh is not None else "no all-reduce recorded"
-        reported = {"end to end": "end to end", "own start": "from its own start", "from FP Start": "from FP Start"}
+        note = (
+            f"{wording.percent(100 * refresh)} all-reduce"
+            if refresh is not None
+            else "no all-reduce recorded"
+        )
+        reported = {
+            "end to end": "end to end",
+            "own start": "from its own start",
+            "from FP Start": "from FP Start",
+        }
         return [
             figure("iteration", "Iteration", row["iteration_ms"], "ms", 2, of, spread=spread),
             _share("Data Aug Bound", row, "data_aug", "input"),
             _share("FP to BP Time", row, "fp_to_bp", "device_compute"),
-            replace(_share("Grad Refresh Bound", row, "grad_refresh", "device_collectives"), note=note),
+            replace(
+                _share("Grad Refresh Bound", row, "grad_refresh", "device_collectives"), note=note
+            ),
             figure(
                 "reported_iteration",
                 "Iteration Time",
@@ -188,15 +232,35 @@ def figures(run: Run) -> list[Figure]:
     out = []
     if len(all_streams):
         busy, wait = float(all_streams["busy_us"].sum()), float(all_streams["wait_us"].sum())
-        out.append(figure("tasks_running", "Tasks running", _percent(busy, busy + wait), "%", 1, "from first to last task"))
-        out.append(figure("waits", "Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")))
+        out.append(
+            figure(
+                "tasks_running",
+                "Tasks running",
+                _percent(busy, busy + wait),
+                "%",
+                1,
+                "from first to last task",
+            )
+        )
+        out.append(
+            figure(
+                "waits", "Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")
+            )
+        )
     if len(cores):
         total = float(cores["total_us"].sum())
         for name in ("AI Core", "Vector core", "AI CPU", "Communication"):
             own = float(cores.loc[cores["core"] == name, "total_us"].sum())
             if own or name == "AI CPU":
                 out.append(
-                    figure(name.lower().replace(" ", "_"), name, _percent(own, total), "%", 1, f"{wording.millis(own / 1000)} of tasks")
+                    figure(
+                        name.lower().replace(" ", "_"),
+                        name,
+                        _percent(own, total),
+                        "%",
+                        1,
+                        f"{wording.millis(own / 1000)} of tasks",
+                    )
                 )
     return out
 
@@ -219,11 +283,17 @@ def iterations(run: Run) -> list[Iterations]:
     ordered = summary.sort_values("main", ascending=False, kind="stable").head(MOST_GROUPS)
     out = []
     for row in ordered.to_dict("records"):
-        mine = frame[(frame["host"] == row["host"]) & (frame["device"] == row["device"]) & _is(frame["model"], row["model"])]
+        mine = frame[
+            (frame["host"] == row["host"])
+            & (frame["device"] == row["device"])
+            & _is(frame["model"], row["model"])
+        ]
         # The last ones say how it went on.
         shown = mine.tail(MOST_ITERATIONS)
         device = f"device {row['device']}" if row["device"] >= 0 else "device"
-        parts = [f"{row['host']}, {device}" if several else device] + ([] if pd.isna(row["model"]) else [f"model {row['model']}"])
+        parts = [f"{row['host']}, {device}" if several else device] + (
+            [] if pd.isna(row["model"]) else [f"model {row['model']}"]
+        )
         out.append(Iterations(label=", ".join(parts), steps=_steps(shown, len(mine) - len(shown))))
     return out
 
@@ -233,7 +303,9 @@ def _is(values: pd.Series[Any], wanted: Any) -> Any:
 
 
 def _steps(rows: pd.DataFrame, left_out: int) -> Steps:
-    parts: tuple[tuple[str, str, str], ...] = PARTS if rows["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
+    parts: tuple[tuple[str, str, str], ...] = (
+        PARTS if rows["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
+    )
     parts = tuple(part for part in parts if rows[part[0]].notna().any())
     warm = int(rows["warmup"].sum())
     said = [f"the first {wording.plural(warm, 'iteration')} (warm-up)"] if warm else []
@@ -286,9 +358,17 @@ def section(run: Run, name: str) -> AscendSection:
         table = hidden(table, shown["_at"].to_numpy(np.float64), shown["_for"].to_numpy(np.float64))
     if name == "tasks" and len(shown):
         table.data["core"] = column(shown, "core", "text")
-        table = hidden(table, shown["start_ms"].to_numpy(np.float64), shown["duration_us"].to_numpy(np.float64) / 1000)
+        table = hidden(
+            table,
+            shown["start_ms"].to_numpy(np.float64),
+            shown["duration_us"].to_numpy(np.float64) / 1000,
+        )
     if name == "waits" and len(shown):
-        table = hidden(table, shown["longest_at_ms"].to_numpy(np.float64), shown["longest_us"].to_numpy(np.float64) / 1000)
+        table = hidden(
+            table,
+            shown["longest_at_ms"].to_numpy(np.float64),
+            shown["longest_us"].to_numpy(np.float64) / 1000,
+        )
     return AscendSection(
         id=name,
         title=_TITLES[name],
@@ -307,7 +387,9 @@ def _rows(run: Run, name: str) -> pd.DataFrame:
     frame: pd.DataFrame = getattr(run.ascend, name)
     if name == "cores" and len(frame):
         # Of all devices together.
-        frame = frame.groupby("core", sort=False)[["tasks", "total_us", "alone_us"]].sum().reset_index()
+        frame = (
+            frame.groupby("core", sort=False)[["tasks", "total_us", "alone_us"]].sum().reset_index()
+        )
         whole = float(frame["total_us"].sum())
         frame["fraction"] = frame["total_us"] / whole if whole > 0 else np.nan
     return frame
@@ -339,14 +421,24 @@ def by_op(run: Run) -> pd.DataFrame:
     out["wait_us"] = groups["wait_us"].sum(min_count=1)
     whole = float(ops["duration_us"].sum())
     out["fraction"] = out["total_us"] / whole if whole > 0 else np.nan
-    long = ops.sort_values("duration_us", ascending=False, kind="stable").drop_duplicates(keys).set_index(keys)
+    long = (
+        ops.sort_values("duration_us", ascending=False, kind="stable")
+        .drop_duplicates(keys)
+        .set_index(keys)
+    )
     out["_at"], out["_for"] = long["start_ms"], long["duration_us"] / 1000
     pmu = run.ascend.pmu
     if len(pmu):
-        counted = pmu.sort_values("duration_us", ascending=False, kind="stable").drop_duplicates(keys).set_index(keys)
+        counted = (
+            pmu.sort_values("duration_us", ascending=False, kind="stable")
+            .drop_duplicates(keys)
+            .set_index(keys)
+        )
         out["bound_by"], out["bound_fraction"] = counted["bound_by"], counted["bound_fraction"]
         out["bound_by"] = out["bound_by"].fillna("")
-    return out.reset_index().sort_values("total_us", ascending=False, kind="stable", ignore_index=True)
+    return out.reset_index().sort_values(
+        "total_us", ascending=False, kind="stable", ignore_index=True
+    )
 
 
 def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
@@ -371,9 +463,11 @@ def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
 
 def frame_name(table: str) -> str:
     """The frame of the schema that a table of the tab shows."""
-    return {"cores": "ascend.op_types.cores", "pmu_types": "ascend.pmu.types", "tasks": "ascend.ops.frame"}.get(
-        table, f"ascend.{table}.frame"
-    )
+    return {
+        "cores": "ascend.op_types.cores",
+        "pmu_types": "ascend.pmu.types",
+        "tasks": "ascend.ops.frame",
+    }.get(table, f"ascend.{table}.frame")
 
 
 def _table(name: str, rows: pd.DataFrame) -> Table:

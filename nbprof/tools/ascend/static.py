@@ -23,11 +23,24 @@ def html(payload: Payload) -> str:
         return ""
     verdict = part.verdict
     fact = f"{verdict.word}: {verdict.text}" if verdict.text else verdict.word
-    parts = [markup.paragraph(f"<b>On the NPU: {markup.text(fact)}.</b> {markup.text(verdict.detail)}")]
+    parts = [
+        markup.paragraph(f"<b>On the NPU: {markup.text(fact)}.</b> {markup.text(verdict.detail)}")
+    ]
     parts += [_iterations(group) for group in part.iterations[:_MOST_GROUPS]]
     found = [rule for rule in part.rules if rule.state == "found"][:_ROWS]
-    rows = [list(map(markup.text, (rule.severity.capitalize(), rule.title, rule.evidence, rule.fix))) for rule in found]
-    parts.append(markup.table("Rules of Ascend's tools", "what they find", ["", "What to do", "Evidence", "How"], rows, "llll"))
+    rows = [
+        list(map(markup.text, (rule.severity.capitalize(), rule.title, rule.evidence, rule.fix)))
+        for rule in found
+    ]
+    parts.append(
+        markup.table(
+            "Rules of Ascend's tools",
+            "what they find",
+            ["", "What to do", "Evidence", "How"],
+            rows,
+            "llll",
+        )
+    )
     types = next((section for section in part.sections if section.id == "op_types"), None)
     if types is None:
         # A table that was opened by itself.
@@ -41,7 +54,13 @@ def _plain(section: AscendSection) -> str:
     for row in range(min(table.rows, 2 * _ROWS)):
         rows.append([markup.text(_cell(table, head, row)) for head in table.columns])
     sides = "".join("l" if head.kind == "text" else "r" for head in table.columns)
-    return markup.table(section.title, section.scope, [markup.text(head.label) for head in table.columns], rows, sides)
+    return markup.table(
+        section.title,
+        section.scope,
+        [markup.text(head.label) for head in table.columns],
+        rows,
+        sides,
+    )
 
 
 def _cell(table: Table, head: Column, row: int) -> str:
@@ -62,7 +81,13 @@ def _iterations(group: Iterations) -> str:
     for key, label in (steps.labels or {}).items():
         values = np.asarray(steps.categories[key], np.float64)[counted]
         own = float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
-        rows.append([markup.text(label), wording.number(own, 2), wording.percent(100 * own / mean if mean > 0 else None)])
+        rows.append(
+            [
+                markup.text(label),
+                wording.number(own, 2),
+                wording.percent(100 * own / mean if mean > 0 else None),
+            ]
+        )
     scope = f"{group.label}, mean of {wording.plural(int(counted.sum()), 'iteration')}"
     return markup.table("Where an iteration goes", scope, ["Part", "ms", "%"], rows, "lrr")
 
@@ -73,9 +98,12 @@ def _types(section: AscendSection) -> str:
     for row in range(min(table.rows, 2 * _ROWS)):
         # Columns without a value are left out of the table.
         op_type, core, tasks, time_us, percent = (
-            table.cell(key, row) if key in table.data else None for key in ("op_type", "core", "tasks", "total_us", "fraction")
+            table.cell(key, row) if key in table.data else None
+            for key in ("op_type", "core", "tasks", "total_us", "fraction")
         )
         ms = None if time_us is None else time_us / 1000
         numbers = (wording.number(tasks), wording.number(ms, 2), wording.percent(percent))
         rows.append([markup.text(op_type or ""), markup.text(core or ""), *numbers])
-    return markup.table("NPU ops by type", section.scope, ["Type", "Runs on", "Count", "ms", "%"], rows, "llrrr")
+    return markup.table(
+        "NPU ops by type", section.scope, ["Type", "Runs on", "Count", "ms", "%"], rows, "llrrr"
+    )

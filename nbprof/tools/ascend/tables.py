@@ -30,17 +30,33 @@ class About(NamedTuple):
 
 
 TABLES = {
-    "step_trace_time": About("Steps of PyTorch", "a step: Stage is computing, exposed communication and free time"),
-    "communication": About("Collectives", "a collective: elapsed time is transit, waiting for other ranks and idle", "elapse_ms"),
-    "communication_bandwidth": About("Bandwidth of collectives", "what a collective sent over one kind of link", "transit_ms"),
-    "communication_matrix": About("Links between ranks", "what one rank sent to another", "transit_ms"),
+    "step_trace_time": About(
+        "Steps of PyTorch", "a step: Stage is computing, exposed communication and free time"
+    ),
+    "communication": About(
+        "Collectives",
+        "a collective: elapsed time is transit, waiting for other ranks and idle",
+        "elapse_ms",
+    ),
+    "communication_bandwidth": About(
+        "Bandwidth of collectives", "what a collective sent over one kind of link", "transit_ms"
+    ),
+    "communication_matrix": About(
+        "Links between ranks", "what one rank sent to another", "transit_ms"
+    ),
     "communication_statistic": About("Collectives by type", "a type of collective", "total_us"),
     "operator_details": About("Host ops", "a call of a PyTorch op", "device_total_us"),
     "l2_cache": About("L2 cache", "a task, most misses first", "-hit_rate"),
     "aicpu": About("AI CPU", "a task of the AI CPU", "total_us"),
     "ai_core_utilization": About("Core utilization", "a core, sampled over the whole recording"),
-    "npu_module_mem": About("Memory by driver module", "a module at the moment when it held the most", "reserved_bytes"),
-    "static_op_mem": About("Static memory of the graph", "an op, from the first to the last node that needs its memory", "size_bytes"),
+    "npu_module_mem": About(
+        "Memory by driver module", "a module at the moment when it held the most", "reserved_bytes"
+    ),
+    "static_op_mem": About(
+        "Static memory of the graph",
+        "an op, from the first to the last node that needs its memory",
+        "size_bytes",
+    ),
     "msprof_tx": About("Program marks (msproftx)", "a mark or range"),
     "soc_pmu": About("Address translation (TLB)", "a task, most misses first", "-tlb_hit_rate"),
     "page_fault": About("Page faults", "a task", "page_fault_num"),
@@ -59,7 +75,14 @@ TABLES = {
 }
 """By kind, in the order in which they are shown."""
 
-_UNITS = {"_us": "µs", "_ms": "ms", "_percent": "%", "_gb_per_second": "GB/s", "_mb_per_second": "MB/s", "_bytes": ""}
+_UNITS = {
+    "_us": "µs",
+    "_ms": "ms",
+    "_percent": "%",
+    "_gb_per_second": "GB/s",
+    "_mb_per_second": "MB/s",
+    "_bytes": "",
+}
 
 
 def has(run: Run) -> bool:
@@ -69,15 +92,17 @@ def has(run: Run) -> bool:
 
 def alone(run: Run) -> bool:
     """Whether the profile has nothing but these."""
-    return bool(run.ascend.kinds) and set(run.ascend.kinds) <= TABLES.keys() and not len(run.trace.events)
+    return (
+        bool(run.ascend.kinds)
+        and set(run.ascend.kinds) <= TABLES.keys()
+        and not len(run.trace.events)
+    )
 
 
 def verdict(run: Run) -> AscendVerdict:
     """What stands above a table that was opened by itself."""
     title = next(about.title for kind, about in TABLES.items() if kind in run.ascend.kinds)
-    detail = (
-        "This is one file of a recording. For ops, steps, memory and the timeline, load the folder that contains it (PROF_*, *_ascend_pt)."
-    )
+    detail = "This is one file of a recording. For ops, steps, memory and the timeline, load the folder that contains it (PROF_*, *_ascend_pt)."
     return AscendVerdict(bound=None, word=title, text="", detail=detail)
 
 
@@ -100,7 +125,9 @@ def _section(run: Run, kind: str) -> AscendSection:
         title=about.title,
         scope=f"{wording.plural(len(frame), 'row')}; each is {about.row}",
         missing="",
-        note=f"{wording.plural(left, 'more row')}: p.ascend.table({kind!r}) has all." if left else "",
+        note=f"{wording.plural(left, 'more row')}: p.ascend.table({kind!r}) has all."
+        if left
+        else "",
         table=_table(run, kind, shown),
     )
 
@@ -112,7 +139,9 @@ def _table(run: Run, kind: str, rows: pd.DataFrame) -> Table:
         for table in run.trace.tables.get(kind, [])
         for made, cell in zip(columns(kind, table.header), table.header, strict=True)
     }
-    names = [name for name in rows.columns if name not in ("event", "device_id") and _says(rows, name)]
+    names = [
+        name for name in rows.columns if name not in ("event", "device_id") and _says(rows, name)
+    ]
     # Where a row is of stands behind what it is.
     for name in sorted(names, key=lambda name: name in ("host", "device")):
         col, values = _col(name, stated.get(name, ""), rows[name])
@@ -140,20 +169,36 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
     bare = words(cell)[0].replace("_", " ") if cell else name
     told = f"{wording.one_line(cell.strip())}, as in the file." if cell else "As in the file."
     if name.endswith("_ps"):
-        moments = pd.to_numeric(values, errors="coerce").astype("Float64").to_numpy(np.float64, na_value=np.nan) / 1e9
+        moments = (
+            pd.to_numeric(values, errors="coerce")
+            .astype("Float64")
+            .to_numpy(np.float64, na_value=np.nan)
+            / 1e9
+        )
         label = _title(bare.removesuffix("_ps").replace("_", " ")) + " ms"
-        return Col(name, "float64", "ms", label, f"{told} Since the start of the recording.", "number", 3), moments
+        return Col(
+            name, "float64", "ms", label, f"{told} Since the start of the recording.", "number", 3
+        ), moments
     if not pd.api.types.is_numeric_dtype(values.dtype):
-        texts = [wording.cut(wording.one_line(str(text)), _LONGEST) if pd.notna(text) else "" for text in values]
+        texts = [
+            wording.cut(wording.one_line(str(text)), _LONGEST) if pd.notna(text) else ""
+            for text in values
+        ]
         return Col(name, "object", "", _title(bare.replace("_", " ")), told, "text"), texts
     unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), "")
     if name == "gb_per_second":
         bare, unit = "bandwidth", "GB/s"
     suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
-    label = " ".join(part for part in (_title(bare.removesuffix(suffix).replace("_", " ")), unit) if part)
+    label = " ".join(
+        part for part in (_title(bare.removesuffix(suffix).replace("_", " ")), unit) if part
+    )
     if name.endswith("_bytes"):
         return Col(name, "float64", "bytes", label, told, "bytes"), values
-    numbers = pd.to_numeric(values, errors="coerce").astype("Float64").to_numpy(np.float64, na_value=np.nan)
+    numbers = (
+        pd.to_numeric(values, errors="coerce")
+        .astype("Float64")
+        .to_numpy(np.float64, na_value=np.nan)
+    )
     whole = bool(np.all(numbers[np.isfinite(numbers)] % 1 == 0))
     return Col(name, "float64", "", label, told, "number", 0 if whole else 3), numbers
 

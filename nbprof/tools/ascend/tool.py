@@ -24,7 +24,19 @@ TOOL = Tool(
     static=static.html,
     figures={"iterations": figures.iterations, "op_types": figures.op_types, "pmu": figures.pmu},
     brief=(
-        Top("Checks over their limit", "ascend.rules.frame", "title", ("value", "limit", "unit", "share"), query="state == 'found'"),
-        Top("NPU ops", "ascend.op_types.frame", "op_type", ("total_us", "fraction", "tasks"), largest="total_us"),
+        Top(
+            "Checks over their limit",
+            "ascend.rules.frame",
+            "title",
+            ("value", "limit", "unit", "share"),
+            query="state == 'found'",
+        ),
+        Top(
+            "NPU ops",
+            "ascend.op_types.frame",
+            "op_type",
+            ("total_us", "fraction", "tasks"),
+            largest="total_us",
+        ),
     ),
 )

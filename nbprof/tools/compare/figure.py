@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
 
 
-def compare(categories: pd.DataFrame, names: Sequence[str], *, width: int = 900, height: int = 200, **options: Any) -> Figure:
+def compare(
+    categories: pd.DataFrame,
+    names: Sequence[str],
+    *,
+    width: int = 900,
+    height: int = 200,
+    **options: Any,
+) -> Figure:
     """A bar for the average step of each run, stacked by category in ms, with a hover card.
 
     Parameters
@@ -38,14 +45,28 @@ def compare(categories: pd.DataFrame, names: Sequence[str], *, width: int = 900,
         Bokeh is not installed, or neither run has steps.
     """
     plotting, models = bokeh()
-    rows = {str(row["category"]): [float(row["before_ms"]), float(row["after_ms"])] for row in categories.to_dict("records")}
+    rows = {
+        str(row["category"]): [float(row["before_ms"]), float(row["after_ms"])]
+        for row in categories.to_dict("records")
+    }
     if np.isnan(rows[STEP]).all():
-        raise NbprofError("neither run has steps, so there are no step times to compare; mark steps with `with nbprof.step():`")
+        raise NbprofError(
+            "neither run has steps, so there are no step times to compare; mark steps with `with nbprof.step():`"
+        )
     known = [c for c in CATEGORIES if not np.isnan(rows[c.key]).all()]
-    labels = [f"{word}: {wording.one_line(name)}" for word, name in zip(("before", "after"), names, strict=True)]
+    labels = [
+        f"{word}: {wording.one_line(name)}"
+        for word, name in zip(("before", "after"), names, strict=True)
+    ]
     data: dict[str, object] = {"run": labels, "total": rows[STEP]}
     data |= {c.key: rows[c.key] for c in known}
-    defaults = {"width": width, "height": height, "y_range": labels[::-1], "tools": "save", "toolbar_location": "right"}
+    defaults = {
+        "width": width,
+        "height": height,
+        "y_range": labels[::-1],
+        "tools": "save",
+        "toolbar_location": "right",
+    }
     plot: Any = plotting.figure(**defaults | options)
     stacked_rows(plot, models, known, data, "Run", 0.6, 3)
     return cast("Figure", plot)

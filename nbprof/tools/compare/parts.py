@@ -75,7 +75,9 @@ class Pair(Part):
     before: int
     """Indices of the runs."""
     after: int
-    kind: Annotated[str, '"real" | "some" | "typical" | "serial" | "chance" | "none" | "same" | "unknown"']
+    kind: Annotated[
+        str, '"real" | "some" | "typical" | "serial" | "chance" | "none" | "same" | "unknown"'
+    ]
     title: str
     headline: str
     detail: str

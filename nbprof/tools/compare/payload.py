@@ -23,7 +23,15 @@ from nbprof.schema import frames
 from nbprof.tools import dashboard, header
 from nbprof.tools.common import bar
 from nbprof.tools.compare import text as compare_text
-from nbprof.tools.compare.parts import Compare, ComparedCategory, ComparedFigure, ComparedFinding, ComparedRun, Pair, SmallChanges
+from nbprof.tools.compare.parts import (
+    Compare,
+    ComparedCategory,
+    ComparedFigure,
+    ComparedFinding,
+    ComparedRun,
+    Pair,
+    SmallChanges,
+)
 from nbprof.tools.names import COMPARE
 from nbprof.tools.overview import payload as overview
 from nbprof.tools.parts import Column, Evidence, TabHead, Table, UnitWords
@@ -37,7 +45,18 @@ MOST_ROWS = 1000
 """Of ops, and of kernels, of each pair: those that changed most."""
 _SMALL = 500
 """Ops that changed by less than this part of the largest change are not shown at first."""
-_OPS = ("where", "type", "op", "state", "before_op", "before_us", "after_us", "change_us", "before_calls", "after_calls")
+_OPS = (
+    "where",
+    "type",
+    "op",
+    "state",
+    "before_op",
+    "before_us",
+    "after_us",
+    "change_us",
+    "before_calls",
+    "after_calls",
+)
 _KERNELS = ("kernel", "state", "before_us", "after_us", "change_us", "before_calls", "after_calls")
 _FIGURES = {
     "input": "Waiting for input",
@@ -72,7 +91,9 @@ def attach(payload: Payload, part: Compare) -> Payload:
     other = first.before if first.after == part.home else first.after
     note = part.runs[other].label if len(part.runs) == 2 else f"{len(part.runs)} runs"
     tab = TabHead(id=COMPARE.id, label=COMPARE.label, count=None, flag=None, note=note)
-    return replace(payload, meta=replace(meta, tabs=[*meta.tabs, tab], tab=COMPARE.id), compare=part)
+    return replace(
+        payload, meta=replace(meta, tabs=[*meta.tabs, tab], tab=COMPARE.id), compare=part
+    )
 
 
 def only(payload: Payload, views: Sequence[str]) -> Payload:
@@ -100,7 +121,10 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
         detail=found.detail,
         evidence=[Evidence(ok=ok, text=wording.one_line(text)) for ok, text in found.evidence],
         digits=digits,
-        figures=[_figure(row, after, digits, unit) for row in analysis.figures(before, after).to_dict("records")],
+        figures=[
+            _figure(row, after, digits, unit)
+            for row in analysis.figures(before, after).to_dict("records")
+        ],
         categories=[_category(row) for row in categories.to_dict("records")],
         findings=[_finding(row) for row in findings.to_dict("records")],
         findings_text=compare_findings.sentence(findings, found, before, after),
@@ -154,7 +178,9 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> Compared
     """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second run."""
     a, b = wording.real(row["before"]), wording.real(row["after"])
     name = str(row["figure"])
-    unit, decimals, scale = {"ms": ("ms", digits, 1.0), "percent": ("%", 1, 1.0)}.get(row["unit"], ("", 1, 1.0))
+    unit, decimals, scale = {"ms": ("ms", digits, 1.0), "percent": ("%", 1, 1.0)}.get(
+        row["unit"], ("", 1, 1.0)
+    )
     if row["unit"] == "bytes":
         largest = max(value for value in (a, b) if value is not None)
         scaled, unit, decimals = scale_bytes(largest)
@@ -173,7 +199,11 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> Compared
         note = f"{compare_verdict.signed(percent, 1)}%" if percent is not None else ""
     if name == "examples_per_second" and (size := analysis.batch_size(after)) > 0:
         note += f", batch {size:g}"
-    names = {**_FIGURES, "step_time": of.average, "steps_per_second": f"{of.plural.capitalize()} / s"}
+    names = {
+        **_FIGURES,
+        "step_time": of.average,
+        "steps_per_second": f"{of.plural.capitalize()} / s",
+    }
     return ComparedFigure(
         label=names[name],
         before=None if a is None else a * scale,
@@ -181,7 +211,9 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> Compared
         unit=unit,
         digits=decimals,
         note=note,
-        bar=bar(("input" if name == "input" else "device_compute", b)) if row["unit"] == "percent" else None,
+        bar=bar(("input" if name == "input" else "device_compute", b))
+        if row["unit"] == "percent"
+        else None,
     )
 
 
@@ -191,7 +223,9 @@ def small(frame: pd.DataFrame) -> float:
     if not largest > 0:
         return 0.0
     power = 10.0 ** math.floor(math.log10(largest / _SMALL))
-    return float(max(step for step in (1, 2, 5) if step * power <= largest / _SMALL * (1 + 1e-9)) * power)
+    return float(
+        max(step for step in (1, 2, 5) if step * power <= largest / _SMALL * (1 + 1e-9)) * power
+    )
 
 
 def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
@@ -199,7 +233,9 @@ def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
     rows = frame.head(MOST_ROWS)
     heads = [_head(name, key) for key in keys]
     data = {each.key: column(rows, each.key, each.kind) for each in heads}
-    data["_category"] = pd.Series([KEYS.index(each) for each in rows["category"]], dtype="uint8").to_numpy()
+    data["_category"] = pd.Series(
+        [KEYS.index(each) for each in rows["category"]], dtype="uint8"
+    ).to_numpy()
     return Table(columns=heads, data=data, rows=len(rows))
 
 

@@ -44,7 +44,14 @@ def png(part: Compare, meta: Meta) -> bytes:
 
 
 def _verdict(sheet: Canvas, pair: Pair, y: float) -> float:
-    size = next((size for size in (42, 38, 34, 30) if sheet.measure(pair.headline, size) < _RIGHT - _LEFT - 20), 30)
+    size = next(
+        (
+            size
+            for size in (42, 38, 34, 30)
+            if sheet.measure(pair.headline, size) < _RIGHT - _LEFT - 20
+        ),
+        30,
+    )
     sheet.text(_LEFT, y, sheet.fit(pair.headline, size, _RIGHT - _LEFT), size, INK, bold=True)
     y += 62
     for line in sheet.wrap(pair.detail, 25, _RIGHT - _LEFT - 120, 3):
@@ -77,8 +84,16 @@ def _figures(sheet: Canvas, figures: list[ComparedFigure], y: float) -> float:
 
 
 def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
-    end = sheet.text(_LEFT, y, "Durations" if unit.whole else f"{unit.time.capitalize()}s", 25, INK, bold=True)
-    sheet.text(end + 14, y + 3, "ms" if unit.whole else f"one dot per {unit.noun}, line = mean, ms", 22, SOFT)
+    end = sheet.text(
+        _LEFT, y, "Durations" if unit.whole else f"{unit.time.capitalize()}s", 25, INK, bold=True
+    )
+    sheet.text(
+        end + 14,
+        y + 3,
+        "ms" if unit.whole else f"one dot per {unit.noun}, line = mean, ms",
+        22,
+        SOFT,
+    )
     left, right, top = _LEFT + 90, _SPLIT, y + 50
     ceiling, cut = picture.scale([float(t) for each in times for t in each])
     parts = picture._ticks(ceiling)
@@ -86,7 +101,9 @@ def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
         x = left + (right - left) * i / parts
         sheet.box(x, top, x + 2, top + 116, LINE if i == 0 else TRACK)
         sheet.text(x, top + 124, f"{ceiling * i / parts:,.10g}", 20, SOFT, align="c")
-    for row, (name, colour, each) in enumerate((("Before", _BEFORE, times[0]), ("After", _AFTER, times[1]))):
+    for row, (name, colour, each) in enumerate(
+        (("Before", _BEFORE, times[0]), ("After", _AFTER, times[1]))
+    ):
         middle = top + 28 + 60 * row
         sheet.text(_LEFT, middle - 12, name, 20, SOFT)
         stride = math.ceil(len(each) / _MOST_DOTS) or 1
@@ -99,14 +116,19 @@ def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
             x = left + (right - left) * float(each.mean()) / ceiling
             sheet.box(x - 2, middle - 26, x + 2, middle + 26, INK)
     if cut:
-        sheet.text(right, top + 148, f"axis cut: slower {unit.plural} are not shown", 20, SOFT, align="r")
+        sheet.text(
+            right, top + 148, f"axis cut: slower {unit.plural} are not shown", 20, SOFT, align="r"
+        )
     return top + 150 + 24 * cut
 
 
 def _average(sheet: Canvas, rows: list[ComparedCategory], y: float, unit: Unit) -> float:
     sheet.text(_LEFT, y, unit.average, 25, INK, bold=True)
     left, right, y = _LEFT + 90, _SPLIT, y + 46
-    bars = {"Before": [row.before_ms or 0.0 for row in rows], "After": [row.after_ms or 0.0 for row in rows]}
+    bars = {
+        "Before": [row.before_ms or 0.0 for row in rows],
+        "After": [row.after_ms or 0.0 for row in rows],
+    }
     most = max(*map(sum, bars.values()), 1e-12)
     for name, times_ms in bars.items():
         sheet.text(_LEFT, y + 8, name, 20, SOFT)
@@ -135,8 +157,19 @@ def _categories(sheet: Canvas, pair: Pair, rows: list[ComparedCategory], y: floa
         sheet.rule(left, _RIGHT, y - 5, TRACK if known else LINE)
         if known:
             sheet.box(left, y + 6, left + 18, y + 24, colour if ink == TEXT else mix(colour, 35), 3)
-        sheet.text(left + (30 if known else 0), y + 2, words.label(row, words.unit_of(pair)), 22, ink, bold=not known)
-        texts = (words.ms(row.before_ms, pair), words.ms(row.after_ms, pair), words.change(row.change_ms, pair.digits))
+        sheet.text(
+            left + (30 if known else 0),
+            y + 2,
+            words.label(row, words.unit_of(pair)),
+            22,
+            ink,
+            bold=not known,
+        )
+        texts = (
+            words.ms(row.before_ms, pair),
+            words.ms(row.after_ms, pair),
+            words.change(row.change_ms, pair.digits),
+        )
         for x, text in zip(columns, texts, strict=True):
             sheet.text(x, y + 2, text, 22, ink, bold=not known, align="r")
         y += 37

@@ -9,7 +9,13 @@ from nbprof.analysis.compare.compare import STEP
 from nbprof.analysis.compare.verdict import signed
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
-from nbprof.tools.compare.parts import Compare, ComparedCategory, ComparedFigure, ComparedFinding, Pair
+from nbprof.tools.compare.parts import (
+    Compare,
+    ComparedCategory,
+    ComparedFigure,
+    ComparedFinding,
+    Pair,
+)
 
 _OPS = 5
 _OPS_MARKDOWN = 10
@@ -24,7 +30,10 @@ def plain(part: Compare) -> str:
         *([pair.detail] if pair.detail else []),
         f"{pair.title}:",
         *(f"  {'+' if item.ok else '-'} {item.text}" for item in pair.evidence),
-        *(f"{figure.label:<19} {values(figure)}" + (f", {figure.note}" if figure.note else "") for figure in pair.figures),
+        *(
+            f"{figure.label:<19} {values(figure)}" + (f", {figure.note}" if figure.note else "")
+            for figure in pair.figures
+        ),
     ]
     for row in by_change(pair):
         if row.change_ms:
@@ -32,7 +41,9 @@ def plain(part: Compare) -> str:
             lines.append(f"  {label(row, unit_of(pair)):<18}{times}")
     lines += [pair.findings_text.replace("**", "")] if pair.findings_text else []
     for op in changed(pair, "ops", _OPS):
-        lines.append(f"  {wording.rise(wording.micros(op.change_us), op.change_us):>12}  {wording.tail(op.name, 70)}{note(op)}")
+        lines.append(
+            f"  {wording.rise(wording.micros(op.change_us), op.change_us):>12}  {wording.tail(op.name, 70)}{note(op)}"
+        )
     return "\n".join(wording.one_line(line) for line in lines)
 
 
@@ -59,14 +70,29 @@ def markdown(pair: Pair) -> str:
             ]
             lines.append(f"| {' | '.join(cells)} |")
     if pair.findings:
-        lines += ["", f"| Advice, predicted gain {unit_of(pair).per} | | Before | After |", "|---|---|--:|--:|"]
-        lines += [f"| {_safe(finding.title)} | {finding.state} | {' | '.join(gains(finding))} |" for finding in pair.findings]
+        lines += [
+            "",
+            f"| Advice, predicted gain {unit_of(pair).per} | | Before | After |",
+            "|---|---|--:|--:|",
+        ]
+        lines += [
+            f"| {_safe(finding.title)} | {finding.state} | {' | '.join(gains(finding))} |"
+            for finding in pair.findings
+        ]
         lines += ["", pair.findings_text] if pair.findings_text else []
     ops = changed(pair, "ops", _OPS_MARKDOWN)
     if ops:
-        lines += ["", f"| Op, self time in µs{per(pair)} | Before | After | Change |", "|---|--:|--:|--:|"]
+        lines += [
+            "",
+            f"| Op, self time in µs{per(pair)} | Before | After | Change |",
+            "|---|--:|--:|--:|",
+        ]
         for op in ops:
-            cells = [_code(op.name) + note(op), wording.number(op.before_us, 1), wording.number(op.after_us, 1)]
+            cells = [
+                _code(op.name) + note(op),
+                wording.number(op.before_us, 1),
+                wording.number(op.after_us, 1),
+            ]
             lines.append(f"| {' | '.join(cells)} | {signed(op.change_us, 1)} |")
     return "\n".join(lines) + "\n"
 
@@ -74,7 +100,10 @@ def markdown(pair: Pair) -> str:
 def gains(finding: ComparedFinding) -> list[str]:
     """The gains that a finding predicts before and after."""
     gains_ms = (finding.before_ms, finding.after_ms)
-    return ["–" if gain_ms is None else f"{finding.gain_is} {wording.millis(-gain_ms)}" for gain_ms in gains_ms]
+    return [
+        "–" if gain_ms is None else f"{finding.gain_is} {wording.millis(-gain_ms)}"
+        for gain_ms in gains_ms
+    ]
 
 
 def values(figure: ComparedFigure) -> str:
@@ -86,7 +115,11 @@ def values(figure: ComparedFigure) -> str:
 
 def by_change(pair: Pair) -> list[ComparedCategory]:
     """The categories of which anything is known, largest before or after first, without the step itself."""
-    rows = [row for row in pair.categories if row.key != STEP and (row.before_ms is not None or row.after_ms is not None)]
+    rows = [
+        row
+        for row in pair.categories
+        if row.key != STEP and (row.before_ms is not None or row.after_ms is not None)
+    ]
     return sorted(rows, key=lambda row: -max(row.before_ms or 0.0, row.after_ms or 0.0))
 
 
@@ -103,14 +136,20 @@ class Changed(NamedTuple):
 
 def changed(pair: Pair, kind: Literal["ops", "kernels"], most: int) -> list[Changed]:
     """The ops or kernels that changed most."""
-    table, small = (pair.ops, pair.small_us.ops) if kind == "ops" else (pair.kernels, pair.small_us.kernels)
+    table, small = (
+        (pair.ops, pair.small_us.ops) if kind == "ops" else (pair.kernels, pair.small_us.kernels)
+    )
     rows = []
     for row in range(min(table.rows, most)):
-        before_us, after_us, change_us = (wording.real(table.cell(key, row)) for key in ("before_us", "after_us", "change_us"))
+        before_us, after_us, change_us = (
+            wording.real(table.cell(key, row)) for key in ("before_us", "after_us", "change_us")
+        )
         if change_us and abs(change_us) >= small:
             name = table.cell("op" if kind == "ops" else "kernel", row)
             before_name = table.cell("before_op", row) if kind == "ops" else ""
-            rows.append(Changed(name, table.cell("state", row), before_name, before_us, after_us, change_us))
+            rows.append(
+                Changed(name, table.cell("state", row), before_name, before_us, after_us, change_us)
+            )
     return rows
 
 
@@ -143,7 +182,11 @@ def unit_of(pair: Pair) -> Unit:
 
 def comparable(pair: Pair) -> bool:
     """There is a time to compare: not of runs that are given per different units."""
-    return any(row.before_ms is not None or row.after_ms is not None for row in pair.categories if row.key == STEP)
+    return any(
+        row.before_ms is not None or row.after_ms is not None
+        for row in pair.categories
+        if row.key == STEP
+    )
 
 
 def per(pair: Pair) -> str:

@@ -175,7 +175,9 @@ class DeviceTime(View):
         out = critical_path.summary(self.critical_path_pieces(step, host))
         return out.drop(columns=[c for c in out.columns if c.startswith("_")])
 
-    def critical_path_pieces(self, step: int | None = None, host: str | None = None) -> pd.DataFrame:
+    def critical_path_pieces(
+        self, step: int | None = None, host: str | None = None
+    ) -> pd.DataFrame:
         """The segments of the critical path of a step in order, from its start to its end.
 
         Parameters
@@ -191,10 +193,17 @@ class DeviceTime(View):
             There is no such step.
         """
         run = self._profile.run
-        if (step is not None or host is not None) and critical_path.choose(run.steps, run.hosts, step, host) is None:
-            known = ", ".join(sorted({str(s) for s in run.steps["step"].tolist()}, key=int)[:8]) or "none"
+        if (step is not None or host is not None) and critical_path.choose(
+            run.steps, run.hosts, step, host
+        ) is None:
+            known = (
+                ", ".join(sorted({str(s) for s in run.steps["step"].tolist()}, key=int)[:8])
+                or "none"
+            )
             on = f" on host {host!r}" if host is not None else ""
-            raise NbprofError(f"there is no step {step}{on}; the hosts are {', '.join(run.hosts[:8])}, and steps {known} …")
+            raise NbprofError(
+                f"there is no step {step}{on}; the hosts are {', '.join(run.hosts[:8])}, and steps {known} …"
+            )
         return run.device_time.critical_path_pieces(step, host)
 
     def figure(self, what: str = "frame", **options: Any) -> Model:

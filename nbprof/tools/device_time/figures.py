@@ -63,7 +63,9 @@ def figure(run: Run, what: str, **options: Any) -> Model:
         "critical_path": _path,
     }
     if what not in known:
-        raise NbprofError(f"the figures of p.device_time are {', '.join(map(repr, known))}, not {what!r}")
+        raise NbprofError(
+            f"the figures of p.device_time are {', '.join(map(repr, known))}, not {what!r}"
+        )
     if run.device_time.missing:
         raise NbprofError(run.device_time.missing)
     return known[what](run, **options)
@@ -82,17 +84,32 @@ def _cut(text: object, most: int = 60) -> str:
     return wording.cut(wording.one_line(str(text)), most)
 
 
-def _stacked(names: list[str], parts: dict[str, Floats], title: str, options: dict[str, Any]) -> Model:
+def _stacked(
+    names: list[str], parts: dict[str, Floats], title: str, options: dict[str, Any]
+) -> Model:
     """Stacked bars of times in ms by name; NaN is what is not known."""
     plotting, models = bokeh()
     columns, said = stacked_columns(parts)
     source = models.ColumnDataSource({"name": names, **columns})
     plot: Any = plotting.figure(
-        **{"width": 900, "height": 140 + 24 * len(names), "y_range": names[::-1], "tools": "xpan,xwheel_zoom,reset,save", "title": title}
+        **{
+            "width": 900,
+            "height": 140 + 24 * len(names),
+            "y_range": names[::-1],
+            "tools": "xpan,xwheel_zoom,reset,save",
+            "title": title,
+        }
         | options
     )
     keys = list(parts)
-    plot.hbar_stack(keys, y="name", height=0.75, color=[_COLOURS[k] for k in keys], source=source, legend_label=[_word(k) for k in keys])
+    plot.hbar_stack(
+        keys,
+        y="name",
+        height=0.75,
+        color=[_COLOURS[k] for k in keys],
+        source=source,
+        legend_label=[_word(k) for k in keys],
+    )
     tips = [("", "@name"), *((_word(k), f"@{said[k]}{{custom}}") for k in keys)]
     plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, *said.values())))
     style(plot, "ms", None)
@@ -109,13 +126,17 @@ def _word(key: str) -> str:
 def _parts(run: Run, **options: Any) -> Model:
     rows = run.device_time.frames["device_time"]
     rows = rows[rows["step"].isna()].head(_MOST)
-    return _stacked(_labels(rows), {part: floats(rows[f"{part}_ms"]) for part in PARTS}, "Device time", options)
+    return _stacked(
+        _labels(rows), {part: floats(rows[f"{part}_ms"]) for part in PARTS}, "Device time", options
+    )
 
 
 def _idle(run: Run, **options: Any) -> Model:
     rows = run.device_time.frames["device_idle"]
     rows = rows[rows["stream"] == ""]
-    by = rows.pivot_table(index=["host", "device"], columns="category", values="idle_ms", sort=False).reindex(columns=list(WAITS))
+    by = rows.pivot_table(
+        index=["host", "device"], columns="category", values="idle_ms", sort=False
+    ).reindex(columns=list(WAITS))
     by = by.head(_MOST).reset_index()
     return _stacked(_labels(by), {w: floats(by[w]) for w in WAITS}, "Idle time breakdown", options)
 
@@ -124,16 +145,48 @@ def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[
     plotting, models = bokeh()
     if not len(rows):
         raise NbprofError(f"{title}: this profile has none.")
-    plot: Any = plotting.figure(**{"width": 900, "height": 260, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "title": title} | options)
-    colours = ("#23896A", "#184A95", "#BF8C08", "#CF4A1A", "#9455C8", "#1E9FCE", "#5E3C0A", "#123A44")
+    plot: Any = plotting.figure(
+        **{
+            "width": 900,
+            "height": 260,
+            "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save",
+            "title": title,
+        }
+        | options
+    )
+    colours = (
+        "#23896A",
+        "#184A95",
+        "#BF8C08",
+        "#CF4A1A",
+        "#9455C8",
+        "#1E9FCE",
+        "#5E3C0A",
+        "#123A44",
+    )
     # Only the largest get a line of their own; the frame has all.
-    largest = rows.groupby(["host", "device", by], sort=False).size().sort_values(ascending=False, kind="stable").head(len(colours))
+    largest = (
+        rows.groupby(["host", "device", by], sort=False)
+        .size()
+        .sort_values(ascending=False, kind="stable")
+        .head(len(colours))
+    )
     several = rows["host"].nunique() > 1
     for colour, (host, device, name) in zip(colours, largest.index, strict=False):
         mine = rows[(rows["host"] == host) & (rows["device"] == device) & (rows[by] == name)]
-        source = models.ColumnDataSource({"time": mine["time_ms"].to_numpy(np.float64), "value": mine[value].to_numpy(np.float64)})
+        source = models.ColumnDataSource(
+            {
+                "time": mine["time_ms"].to_numpy(np.float64),
+                "value": mine[value].to_numpy(np.float64),
+            }
+        )
         plot.step(
-            "time", "value", mode="after", color=colour, source=source, legend_label=f"{_label(host, device, several)}: {_cut(name, 40)}"
+            "time",
+            "value",
+            mode="after",
+            color=colour,
+            source=source,
+            legend_label=f"{_label(host, device, several)}: {_cut(name, 40)}",
         )
     style(plot, "ms", unit)
     plot.y_range.start = 0
@@ -144,11 +197,25 @@ def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[
 
 
 def _queue(run: Run, **options: Any) -> Model:
-    return _steps(run.device_time.queue_series(), "stream", "queue_length", "launched, not begun", "Queue length", options)
+    return _steps(
+        run.device_time.queue_series(),
+        "stream",
+        "queue_length",
+        "launched, not begun",
+        "Queue length",
+        options,
+    )
 
 
 def _bandwidth(run: Run, **options: Any) -> Model:
-    return _steps(run.device_time.bandwidth_series(), "copy", "gb_per_second", "GB/s", "Memory bandwidth", options)
+    return _steps(
+        run.device_time.bandwidth_series(),
+        "copy",
+        "gb_per_second",
+        "GB/s",
+        "Memory bandwidth",
+        options,
+    )
 
 
 def _stragglers(run: Run, **options: Any) -> Model:
@@ -156,14 +223,25 @@ def _stragglers(run: Run, **options: Any) -> Model:
     rows = run.device_time.frames["device_stragglers"]
     rows = rows[rows["step"].notna()] if len(rows) else rows
     if not len(rows):
-        raise NbprofError("This profile has no collectives across ranks, so there is no waiting between ranks to show.")
+        raise NbprofError(
+            "This profile has no collectives across ranks, so there is no waiting between ranks to show."
+        )
     names = list(dict.fromkeys(_labels(rows)))[:_MOST]
     rows = rows.assign(name=_labels(rows))
     source = models.ColumnDataSource(
-        {"step": rows["step"].astype("int64").to_numpy(), "name": rows["name"].to_numpy(object), "cost": rows["cost_ms"].to_numpy()}
+        {
+            "step": rows["step"].astype("int64").to_numpy(),
+            "name": rows["name"].to_numpy(object),
+            "cost": rows["cost_ms"].to_numpy(),
+        }
     )
     plot: Any = plotting.figure(
-        **{"width": 900, "height": 120 + 24 * len(names), "y_range": names[::-1], "tools": "xpan,xwheel_zoom,reset,save"}
+        **{
+            "width": 900,
+            "height": 120 + 24 * len(names),
+            "y_range": names[::-1],
+            "tools": "xpan,xwheel_zoom,reset,save",
+        }
         | {"title": "Which rank the others waited for"}
         | options
     )
@@ -174,7 +252,9 @@ def _stragglers(run: Run, **options: Any) -> Model:
     plot.rect("step", "name", 0.95, 0.9, fill_color=paint, line_color=None, source=source)
     tips = [("", "@name"), ("Step", "@step"), ("Waited for it", "@cost{custom}")]
     plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "cost")))
-    plot.add_layout(models.ColorBar(color_mapper=paint["transform"], title="ms waited", width=12), "right")
+    plot.add_layout(
+        models.ColorBar(color_mapper=paint["transform"], title="ms waited", width=12), "right"
+    )
     plot.xaxis.ticker = models.BasicTicker(min_interval=1)
     style(plot, "step", None)
     return plot  # type: ignore[no-any-return]
@@ -195,11 +275,25 @@ def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
         }
     )
     plot: Any = plotting.figure(
-        **{"width": 900, "height": 80 + 20 * len(names), "y_range": names[::-1], "tools": "save", "title": "Critical path"} | options
+        **{
+            "width": 900,
+            "height": 80 + 20 * len(names),
+            "y_range": names[::-1],
+            "tools": "save",
+            "title": "Critical path",
+        }
+        | options
     )
-    plot.hbar(y="name", right="percent", height=0.7, color="colour", legend_group="kind", source=source)
+    plot.hbar(
+        y="name", right="percent", height=0.7, color="colour", legend_group="kind", source=source
+    )
     unit = unit_of(run)
-    tips = [("", "@name"), ("Kind", "@kind"), ("Time", "@us{custom}"), (f"Of {unit.the}", "@percent{0.0}%")]
+    tips = [
+        ("", "@name"),
+        ("Kind", "@kind"),
+        ("Time", "@us{custom}"),
+        (f"Of {unit.the}", "@percent{0.0}%"),
+    ]
     plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "us", unit="us")))
     style(plot, f"% of {unit.the}", None)
     plot.ygrid.visible = False

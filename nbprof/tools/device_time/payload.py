@@ -42,12 +42,41 @@ WAITS = ("host_wait", "kernel_wait", "other")
 _TABLES: dict[str, tuple[str, ...]] = {
     "device_idle_causes": ("host", "device", "cause", "idle_ms", "percent"),
     "device_overlap": (
-        *("host", "device", "compute_ms", "communication_ms", "memory_ms", "compute_communication_ms", "exposed_communication_ms"),
+        *(
+            "host",
+            "device",
+            "compute_ms",
+            "communication_ms",
+            "memory_ms",
+            "compute_communication_ms",
+            "exposed_communication_ms",
+        ),
         "communication_overlap_percent",
     ),
-    "device_queue": ("host", "device", "stream", "works", "mean_length", "median_length", "max_length", "empty_percent", "full_percent"),
+    "device_queue": (
+        "host",
+        "device",
+        "stream",
+        "works",
+        "mean_length",
+        "median_length",
+        "max_length",
+        "empty_percent",
+        "full_percent",
+    ),
     "device_launches": (
-        *("host", "device", "kernel", "launches", "call_us", "max_call_us", "kernel_us", "delay_us", "median_delay_us", "max_delay_us"),
+        *(
+            "host",
+            "device",
+            "kernel",
+            "launches",
+            "call_us",
+            "max_call_us",
+            "kernel_us",
+            "delay_us",
+            "median_delay_us",
+            "max_delay_us",
+        ),
         *("short", "slow_calls", "long_delays"),
     ),
     "device_bandwidth": (
@@ -62,10 +91,31 @@ _TABLES: dict[str, tuple[str, ...]] = {
         "max_gb_per_second",
     ),
     "device_collectives": (
-        *("collective", "process_group", "group_size", "bytes", "calls", "time_ms", "wait_ms", "wait_percent", "real_us"),
+        *(
+            "collective",
+            "process_group",
+            "group_size",
+            "bytes",
+            "calls",
+            "time_ms",
+            "wait_ms",
+            "wait_percent",
+            "real_us",
+        ),
         *("algorithm_gb_per_second", "bus_gb_per_second"),
     ),
-    "device_stragglers": ("step", "host", "device", "collectives", "last_in", "late_ms", "wait_ms", "cost_ms", "waited_for", "straggler"),
+    "device_stragglers": (
+        "step",
+        "host",
+        "device",
+        "collectives",
+        "last_in",
+        "late_ms",
+        "wait_ms",
+        "cost_ms",
+        "waited_for",
+        "straggler",
+    ),
     "device_critical_path": ("kind", "name", "op", "pieces", "total_us", "percent", "longest_us"),
 }
 
@@ -147,8 +197,14 @@ def statement(run: Run) -> str:
     of_device = idle[idle["stream"] == ""]
     waited = float(of_device["idle_ms"].sum())
     if waited and share["idle"] >= 1 and (of_device["category"] == "host_wait").any():
-        host = 100 * float(of_device.loc[of_device["category"] == "host_wait", "idle_ms"].sum()) / waited
-        said += f" In {_percent(host)} of the idle time, the host had not launched the next work yet"
+        host = (
+            100
+            * float(of_device.loc[of_device["category"] == "host_wait", "idle_ms"].sum())
+            / waited
+        )
+        said += (
+            f" In {_percent(host)} of the idle time, the host had not launched the next work yet"
+        )
         causes = frames["device_idle_causes"].groupby("cause")["idle_ms"].sum()
         if len(causes) and host >= 1:
             said += f"; meanwhile, it was mostly {causes.idxmax()}"
@@ -165,7 +221,11 @@ def _subject(used: int, devices: int) -> str:
     """The devices that ran work, as the subject of a sentence."""
     if used >= devices:
         return "The device" if used == 1 else f"The {used:,} devices"
-    return f"The one of {devices:,} devices that ran work" if used == 1 else f"The {used:,} of {devices:,} devices that ran work"
+    return (
+        f"The one of {devices:,} devices that ran work"
+        if used == 1
+        else f"The {used:,} of {devices:,} devices that ran work"
+    )
 
 
 def text(run: Run) -> str:
@@ -176,11 +236,18 @@ def text(run: Run) -> str:
         return f"<nbprof device_time: {run.device_time.missing}>"
     lines = [wording.plain(statement(run))]
     for row in whole.head(8).itertuples():
-        parts = ", ".join(f"{part} {wording.percent(getattr(row, f'{part}_percent'))}" for part in PARTS)
+        parts = ", ".join(
+            f"{part} {wording.percent(getattr(row, f'{part}_percent'))}" for part in PARTS
+        )
         lines.append(f"  {wording.one_line(str(row.host))}, device {row.device}: {parts}")
     if len(whole) > 8:
         lines.append(f"  and {len(whole) - 8:,} more devices")
-    return "\n".join([*lines, "p.device_time.frame is the DataFrame; see also .idle, .overlap, .launches, .collectives, .critical_path …"])
+    return "\n".join(
+        [
+            *lines,
+            "p.device_time.frame is the DataFrame; see also .idle, .overlap, .launches, .collectives, .critical_path …",
+        ]
+    )
 
 
 def _percent(value: float) -> str:
@@ -214,18 +281,29 @@ def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
     turn = frame.groupby(["host", "device", "step"], sort=False, dropna=False).cumcount()
     keys = list(zip(turn.tolist(), frame["step"].fillna(-1).astype("int64").tolist(), strict=True))
     numbered = frame["step"].notna().to_numpy(np.bool_)
-    steps = [] if unit.whole else list(dict.fromkeys(key for key, of_step in zip(keys, numbered, strict=True) if of_step))
+    steps = (
+        []
+        if unit.whole
+        else list(
+            dict.fromkeys(key for key, of_step in zip(keys, numbered, strict=True) if of_step)
+        )
+    )
     steps = steps[: MOST_STEPS if len(whole) * len(steps) > 4000 else 4000]
     if len(steps) > 1000:
         steps = steps[:1000]
     # Row of each device, window of each step; what is in no window or of no device shown stands in neither.
     device_of = {key: i for i, key in enumerate(zip(whole["host"], whole["device"], strict=True))}
-    row = np.array([device_of.get(key, -1) for key in zip(frame["host"], frame["device"], strict=True)], np.int64)
+    row = np.array(
+        [device_of.get(key, -1) for key in zip(frame["host"], frame["device"], strict=True)],
+        np.int64,
+    )
     window_of = {step: i + 1 for i, step in enumerate(steps)}
     window = np.where(numbered, np.array([window_of.get(key, -1) for key in keys], np.int64), 0)
     parts = np.full((len(steps) + 1, len(whole), len(PARTS)), np.nan, np.float32)
     shown = np.flatnonzero((row >= 0) & (window >= 0))
-    parts[window[shown], row[shown]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[shown]
+    parts[window[shown], row[shown]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[
+        shown
+    ]
     return _DeviceParts(
         [_name(device, hosts) for device in whole.itertuples()],
         list(device_of),
@@ -245,7 +323,11 @@ def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[floa
 
 
 def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
-    whole, idle, overlap = _whole(frames["device_time"]), frames["device_idle"], _whole(frames["device_overlap"])
+    whole, idle, overlap = (
+        _whole(frames["device_time"]),
+        frames["device_idle"],
+        _whole(frames["device_overlap"]),
+    )
     time = float(whole["time_ms"].sum())
 
     def share(part: float, of: float) -> float | None:
@@ -259,8 +341,17 @@ def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
     count = float(all_["launches"].sum()) if len(all_) else 0.0
     exposed = share(float(overlap["exposed_communication_ms"].sum()), time)
     return [
-        figure("compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, _SPAN),
-        figure("idle", "Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{_of_all(len(whole), devices)}, {_SPAN}"),
+        figure(
+            "compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, _SPAN
+        ),
+        figure(
+            "idle",
+            "Idle",
+            share(float(whole["idle_ms"].sum()), time),
+            "%",
+            1,
+            f"{_of_all(len(whole), devices)}, {_SPAN}",
+        ),
         figure(
             "host_wait",
             "Waiting for the host",
@@ -275,7 +366,9 @@ def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
             share(hidden, communication),
             "%",
             1,
-            f"{exposed:.1f}% of the time is exposed communication" if communication and exposed is not None else "nothing communicated",
+            f"{exposed:.1f}% of the time is exposed communication"
+            if communication and exposed is not None
+            else "nothing communicated",
         ),
         figure(
             "launch_delay",
@@ -301,7 +394,9 @@ def _rows(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     out = {name: frames[name] for name in _TABLES if name != "device_critical_path"}
     out["device_overlap"] = overlap[overlap["communication_ms"] > 0]
     if len(out["device_queue"]):
-        out["device_queue"] = out["device_queue"].sort_values("works", ascending=False, kind="stable")
+        out["device_queue"] = out["device_queue"].sort_values(
+            "works", ascending=False, kind="stable"
+        )
     return {name: _most(rows, _MOST_OF[name], MOST_ROWS) for name, rows in out.items()}
 
 
@@ -313,19 +408,41 @@ def _most(rows: pd.DataFrame, key: str, count: int) -> pd.DataFrame:
 
 
 def _left_out(frames: dict[str, pd.DataFrame]) -> str:
-    more = {name.removeprefix("device_"): len(frames[name]) - MOST_ROWS for name in _TABLES if len(frames[name]) > MOST_ROWS}
+    more = {
+        name.removeprefix("device_"): len(frames[name]) - MOST_ROWS
+        for name in _TABLES
+        if len(frames[name]) > MOST_ROWS
+    }
     devices = len(_whole(frames["device_time"]))
-    parts = [f"{count:,} more rows of {name.replace('_', ' ')}" for name, count in more.items() if name != "overlap"]
+    parts = [
+        f"{count:,} more rows of {name.replace('_', ' ')}"
+        for name, count in more.items()
+        if name != "overlap"
+    ]
     if devices > MOST_DEVICES:
         parts.append(f"{devices - MOST_DEVICES:,} more devices")
-    idle = f" Shown are the {MOST_DEVICES} devices that were idle for the longest time." if devices > MOST_DEVICES else ""
-    return f"Not listed here: {', '.join(parts)}; p.device_time has all of them.{idle}" if parts else ""
+    idle = (
+        f" Shown are the {MOST_DEVICES} devices that were idle for the longest time."
+        if devices > MOST_DEVICES
+        else ""
+    )
+    return (
+        f"Not listed here: {', '.join(parts)}; p.device_time has all of them.{idle}"
+        if parts
+        else ""
+    )
 
 
 def _table(name: str, rows: pd.DataFrame) -> Table:
-    columns = [schema.column(f"device_time.{name.removeprefix('device_')}", key) for key in _TABLES[name]]
+    columns = [
+        schema.column(f"device_time.{name.removeprefix('device_')}", key) for key in _TABLES[name]
+    ]
     texts = [col.name for col in columns if col.kind in ("text", "code")]
-    rows = rows.assign(**{key: [wording.cut(text, _LONGEST) for text in rows[key]] for key in texts}) if len(rows) else rows
+    rows = (
+        rows.assign(**{key: [wording.cut(text, _LONGEST) for text in rows[key]] for key in texts})
+        if len(rows)
+        else rows
+    )
     return table_of(rows, columns)
 
 
@@ -334,12 +451,21 @@ def _rest(rows: pd.DataFrame) -> str:
 
 
 def _kinds(path: pd.DataFrame) -> list[PathKind]:
-    by = path.groupby("kind", sort=False)[["total_us", "percent"]].sum().sort_values("total_us", ascending=False, kind="stable")
-    return [PathKind(kind=str(kind), total_us=float(row["total_us"]), percent=float(row["percent"])) for kind, row in by.iterrows()]
+    by = (
+        path.groupby("kind", sort=False)[["total_us", "percent"]]
+        .sum()
+        .sort_values("total_us", ascending=False, kind="stable")
+    )
+    return [
+        PathKind(kind=str(kind), total_us=float(row["total_us"]), percent=float(row["percent"]))
+        for kind, row in by.iterrows()
+    ]
 
 
 def _jumps(path: pd.DataFrame) -> dict[str, ColumnData]:
-    return {key: short(np.round(path[key].to_numpy(np.float64), 6)) for key in ("_at_ms", "_for_ms")}
+    return {
+        key: short(np.round(path[key].to_numpy(np.float64), 6)) for key in ("_at_ms", "_for_ms")
+    }
 
 
 def _queues(run: Run) -> list[DeviceSeries]:
@@ -348,7 +474,9 @@ def _queues(run: Run) -> list[DeviceSeries]:
     if not len(busy):
         return []
     wanted = busy.sort_values("works", ascending=False, kind="stable").head(MOST_STREAMS)
-    curves = run.device_time.queue_curves(list(zip(wanted["host"], wanted["device"], wanted["stream"], strict=True)))
+    curves = run.device_time.queue_curves(
+        list(zip(wanted["host"], wanted["device"], wanted["stream"], strict=True))
+    )
     hosts = busy["host"].nunique()
     labels = [f"Queue: {_name(row, hosts)}, {row.stream}" for row in wanted.itertuples()]
     return [_line(label, "count", *curve) for label, curve in zip(labels, curves, strict=True)]
@@ -359,17 +487,34 @@ def _rates(run: Run) -> list[DeviceSeries]:
     if not len(known):
         return []
     series = run.device_time.bandwidth_series()
-    wanted = known[known["peak_gb_per_second"].notna()].sort_values("time_ms", ascending=False, kind="stable").head(MOST_STREAMS)
+    wanted = (
+        known[known["peak_gb_per_second"].notna()]
+        .sort_values("time_ms", ascending=False, kind="stable")
+        .head(MOST_STREAMS)
+    )
     hosts = known["host"].nunique()
     out = []
     for row in wanted.itertuples():
-        mine = series[(series["host"] == row.host) & (series["device"] == row.device) & (series["copy"] == row.copy)]
+        mine = series[
+            (series["host"] == row.host)
+            & (series["device"] == row.device)
+            & (series["copy"] == row.copy)
+        ]
         label = f"Copies: {_name(row, hosts)}, {row.copy}"
-        out.append(_line(label, "GB/s", mine["time_ms"].to_numpy(np.float64), mine["gb_per_second"].to_numpy(np.float64)))
+        out.append(
+            _line(
+                label,
+                "GB/s",
+                mine["time_ms"].to_numpy(np.float64),
+                mine["gb_per_second"].to_numpy(np.float64),
+            )
+        )
     return out
 
 
-def _line(label: str, unit: str, time: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> DeviceSeries:
+def _line(
+    label: str, unit: str, time: npt.NDArray[np.float64], value: npt.NDArray[np.float64]
+) -> DeviceSeries:
     """A step function as the largest value of each of so many boxes of its time, so that no peak is lost."""
     first, last = float(time[0]), float(time[-1])
     edges = np.linspace(first, last, BINS + 1)

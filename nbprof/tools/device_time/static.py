@@ -21,10 +21,23 @@ def html(payload: Payload) -> str:
     if not devices:
         return ""
     rows = []
-    for name, times in zip(devices, np.asarray(part.parts_ms, np.float64).reshape(-1, 4), strict=False):
+    for name, times in zip(
+        devices, np.asarray(part.parts_ms, np.float64).reshape(-1, 4), strict=False
+    ):
         whole = float(np.nansum(times))
-        rows.append([markup.text(name), *(wording.percent(100 * float(ms) / whole) if whole else "–" for ms in times)])
+        rows.append(
+            [
+                markup.text(name),
+                *(wording.percent(100 * float(ms) / whole) if whole else "–" for ms in times),
+            ]
+        )
     more = len(part.devices) - len(devices)
     scope = "percent of their time" + (f"; {more:,} more devices" if more else "")
     said = markup.paragraph(markup.marked(part.statement))
-    return said + markup.table("Device time", scope, ["Device", "Compute", "Communication", "Memory", "Idle"], rows, "lrrrr")
+    return said + markup.table(
+        "Device time",
+        scope,
+        ["Device", "Compute", "Communication", "Memory", "Idle"],
+        rows,
+        "lrrrr",
+    )

@@ -55,11 +55,31 @@ class Hlo(OfPrograms):
         NbprofError
             No such column.
         """
-        known = ("category", "program", "op", "framework_op", "bound", "bound_by", "source", "rematerialized", "in_file")
+        known = (
+            "category",
+            "program",
+            "op",
+            "framework_op",
+            "bound",
+            "bound_by",
+            "source",
+            "rematerialized",
+            "in_file",
+        )
         if column not in known:
-            raise NbprofError(f"column must be one of {', '.join(map(repr, known))}, not {column!r}")
-        sums = self.frame.groupby(column, sort=False)[["occurrences", "total_us", "self_us", "self_fraction"]].sum().reset_index()
-        return sums.sort_values(["self_us", column], ascending=[False, True], kind="stable", ignore_index=True)
+            raise NbprofError(
+                f"column must be one of {', '.join(map(repr, known))}, not {column!r}"
+            )
+        sums = (
+            self.frame.groupby(column, sort=False)[
+                ["occurrences", "total_us", "self_us", "self_fraction"]
+            ]
+            .sum()
+            .reset_index()
+        )
+        return sums.sort_values(
+            ["self_us", column], ascending=[False, True], kind="stable", ignore_index=True
+        )
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh bar chart: self time by category, and within each by op."""

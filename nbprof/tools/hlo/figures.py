@@ -59,10 +59,19 @@ def hlo(run: Run, *, top: int = 15, width: int = 900, height: int = 0, **options
         ops.append(int(rest["ops"].sum()))
     whole = sum(ms) or 1.0
     data = {"name": names, "ms": ms, "ops": ops, "part": [100 * value / whole for value in ms]}
-    data["colour"] = [OTHER if len(rest) and i == len(names) - 1 else DEVICE for i in range(len(names))]
-    defaults = {"width": width, "height": height or 70 + 26 * len(names), "y_range": names[::-1], "tools": "save"}
+    data["colour"] = [
+        OTHER if len(rest) and i == len(names) - 1 else DEVICE for i in range(len(names))
+    ]
+    defaults = {
+        "width": width,
+        "height": height or 70 + 26 * len(names),
+        "y_range": names[::-1],
+        "tools": "save",
+    }
     plot: Any = plotting.figure(**defaults | options)
-    plot.hbar(y="name", right="ms", height=0.7, color="colour", source=models.ColumnDataSource(data))
+    plot.hbar(
+        y="name", right="ms", height=0.7, color="colour", source=models.ColumnDataSource(data)
+    )
     tips = [("Category", "@name"), ("Self time", "@ms{custom} (@part{0.0}%)"), ("Ops", "@ops{0,0}")]
     plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "ms", digits=3)))
     style(plot, "ms", None)
@@ -78,7 +87,15 @@ def colour(utilization: float) -> str:
     return _SCALE[min(max(int(utilization * len(_SCALE)), 0), len(_SCALE) - 1)]
 
 
-def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 900, height: int = 420, **options: Any) -> Figure:
+def roofline(
+    frame: pd.DataFrame,
+    peaks: Peaks,
+    missing: str,
+    *,
+    width: int = 900,
+    height: int = 420,
+    **options: Any,
+) -> Figure:
     """The ops under the roof, both axes logarithmic; a point is as large as the op's time.
 
     Parameters
@@ -101,8 +118,14 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
     plotting, models = bokeh()
     drawn = frame[(frame["operational_intensity"] > 0) & (frame["flops_per_second"] > 0)]
     if drawn.empty:
-        raise NbprofError(missing or "no op of this profile has both FLOPs and bytes above 0, so there is no roofline to draw")
-    x, y = drawn["operational_intensity"].to_numpy(np.float64), drawn["flops_per_second"].to_numpy(np.float64) / 1e9
+        raise NbprofError(
+            missing
+            or "no op of this profile has both FLOPs and bytes above 0, so there is no roofline to draw"
+        )
+    x, y = (
+        drawn["operational_intensity"].to_numpy(np.float64),
+        drawn["flops_per_second"].to_numpy(np.float64) / 1e9,
+    )
     share = drawn["self_fraction"].to_numpy(np.float64)
     data = {
         "x": x,
@@ -118,10 +141,23 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
         "gb": drawn["bytes_per_second"].to_numpy(np.float64) / 1e9,
     }
     tools = "pan,box_zoom,wheel_zoom,reset,save"
-    title = missing or f"{peaks.device}: {peaks.flops_per_second / 1e12:,.4g} TFLOP/s, {peaks.bytes_per_second / 1e9:,.4g} GB/s"
-    defaults = {"width": width, "height": height, "x_axis_type": "log", "y_axis_type": "log", "tools": tools}
+    title = (
+        missing
+        or f"{peaks.device}: {peaks.flops_per_second / 1e12:,.4g} TFLOP/s, {peaks.bytes_per_second / 1e9:,.4g} GB/s"
+    )
+    defaults = {
+        "width": width,
+        "height": height,
+        "x_axis_type": "log",
+        "y_axis_type": "log",
+        "tools": tools,
+    }
     plot: Any = plotting.figure(**defaults | {"title": wording.one_line(title)} | options)
-    flops, moved, ridge = peaks.flops_per_second / 1e9, peaks.bytes_per_second / 1e9, peaks.ridge_point
+    flops, moved, ridge = (
+        peaks.flops_per_second / 1e9,
+        peaks.bytes_per_second / 1e9,
+        peaks.ridge_point,
+    )
     least, most = float(x.min()) * 10**-_DECADES, float(x.max()) * 10**_DECADES
     if np.isfinite(ridge):
         least, most = min(least, ridge / 10), max(most, ridge * 10)
@@ -133,9 +169,21 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
     for level, peak in peaks.on_chip.items():
         end = min(most, flops * 1e9 / peak) if flops > 0 else most
         if least < end:
-            plot.line([least, end], [least * peak / 1e9, end * peak / 1e9], color=_ROOF, line_dash="dashed", legend_label=ON_CHIP[level])
+            plot.line(
+                [least, end],
+                [least * peak / 1e9, end * peak / 1e9],
+                color=_ROOF,
+                line_dash="dashed",
+                legend_label=ON_CHIP[level],
+            )
     points = plot.scatter(
-        "x", "y", size="size", fill_color="colour", fill_alpha=0.75, line_color="white", source=models.ColumnDataSource(data)
+        "x",
+        "y",
+        size="size",
+        fill_color="colour",
+        fill_alpha=0.75,
+        line_color="white",
+        source=models.ColumnDataSource(data),
     )
     tips = [
         ("Op", "@op"),

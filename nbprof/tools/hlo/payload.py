@@ -22,7 +22,16 @@ from nbprof.schema.columns import Col
 from nbprof.tools import rings
 from nbprof.tools.common import bar, figure, unit_of
 from nbprof.tools.hlo.parts import Hlo, Roof, RoofMark
-from nbprof.tools.parts import Column, ColumnData, Empty, Figure, RingPart, Table, TitledRing, no_table
+from nbprof.tools.parts import (
+    Column,
+    ColumnData,
+    Empty,
+    Figure,
+    RingPart,
+    Table,
+    TitledRing,
+    no_table,
+)
 from nbprof.tools.tables import column, explained
 
 if TYPE_CHECKING:
@@ -41,7 +50,10 @@ CODE_OF_CPU = 'import nbprof\n\np = nbprof.load(path, peaks={"flops": ..., "byte
 
 _OF_ROOF = ("roof_fraction", "compute_fraction", "bandwidth_fraction")
 _HUES = (
-    (("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective", "ragged-all"), "device_collectives"),
+    (
+        ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective", "ragged-all"),
+        "device_collectives",
+    ),
     (("infeed",), "input"),
     (("outfeed",), "output"),
     (("copy-start", "copy-done", "send", "recv"), "device_to_device"),
@@ -55,8 +67,27 @@ _OF_PYTORCH = {
 }
 """The same of the kinds of PyTorch's ops on a device."""
 _EAGER = (
-    *("rank", "op", "category", "input_shapes", "precision", "occurrences", "total_us", "self_us", "self_fraction", "flops_per_second"),
-    *("bytes_per_second", "operational_intensity", "bound", "bound_by", "flops", "bytes", "wasted_us"),
+    *(
+        "rank",
+        "op",
+        "category",
+        "input_shapes",
+        "precision",
+        "occurrences",
+        "total_us",
+        "self_us",
+        "self_fraction",
+        "flops_per_second",
+    ),
+    *(
+        "bytes_per_second",
+        "operational_intensity",
+        "bound",
+        "bound_by",
+        "flops",
+        "bytes",
+        "wasted_us",
+    ),
 )
 """Columns of `p.roofline.frame` that are shown of PyTorch's ops."""
 _NO_TENSOR = r"(?<=\[)\[\], |, \[\](?=[,\]])"
@@ -99,14 +130,26 @@ def payload(run: Run, made: Made | None = None) -> Hlo:
         The frame, the total, the peaks and the steps of a roofline with other peaks.
     """
     if run.programs.roofline_missing:
-        title = "No ops of compiled programs" if run.programs.roofline_missing == run.programs.hlo_missing else "No shapes of inputs"
+        title = (
+            "No ops of compiled programs"
+            if run.programs.roofline_missing == run.programs.hlo_missing
+            else "No shapes of inputs"
+        )
         return nothing(Empty(title=title, text=run.programs.roofline_missing))
-    frame, total, peaks, steps = made or (*run.programs.roofline, roofline.peaks(run.activity), run.programs.roofline_steps)
+    frame, total, peaks, steps = made or (
+        *run.programs.roofline,
+        roofline.peaks(run.activity),
+        run.programs.roofline_steps,
+    )
     eager = run.programs.eager
     known = frame if eager else run.programs.hlo
     if made is not None and not eager:
         # Without infeed and outfeed there are fewer.
-        known = known[~known["category"].isin(roofline.TRANSFERS)].reset_index(drop=True) if len(frame) < len(known) else known
+        known = (
+            known[~known["category"].isin(roofline.TRANSFERS)].reset_index(drop=True)
+            if len(frame) < len(known)
+            else known
+        )
         known = known.assign(bound_by=frame["bound_by"], bound=frame["bound"])
     unit = unit_of(run)
     # A recording is the whole profile.
@@ -143,7 +186,10 @@ def left_out(frame: pd.DataFrame, of: str = "p.hlo.frame") -> str:
     rest = frame.iloc[MOST_ROWS:]
     if rest.empty:
         return ""
-    part, ms = wording.percent(100 * rest["self_fraction"].sum()), wording.number(rest["self_us"].sum() / 1000, 2)
+    part, ms = (
+        wording.percent(100 * rest["self_fraction"].sum()),
+        wording.number(rest["self_us"].sum() / 1000, 2),
+    )
     return f"{wording.plural(len(rest), 'more op')} with the least self time ({ms} ms or {part} together) are not listed; {of} has all."
 
 
@@ -157,9 +203,16 @@ def hue(category: str, expression: str = "") -> str:
 
 
 def _roofs(peaks: Peaks) -> list[Roof]:
-    levels = [(peaks.memory, peaks.bytes_per_second), *((ON_CHIP[level], peak) for level, peak in peaks.on_chip.items())]
+    levels = [
+        (peaks.memory, peaks.bytes_per_second),
+        *((ON_CHIP[level], peak) for level, peak in peaks.on_chip.items()),
+    ]
     return [
-        Roof(label=label, bytes_per_second=float(peak), ridge=wording.real(peaks.flops_per_second / peak))
+        Roof(
+            label=label,
+            bytes_per_second=float(peak),
+            ridge=wording.real(peaks.flops_per_second / peak),
+        )
         for label, peak in levels
         if peak > 0
     ]
@@ -179,21 +232,38 @@ def _mark(label: str, values: dict[str, float | str]) -> RoofMark | None:
 
 
 def _figures(
-    frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks, average: dict[str, float | str] | None, unit: Unit
+    frame: pd.DataFrame,
+    total: dict[str, float | str],
+    peaks: Peaks,
+    average: dict[str, float | str] | None,
+    unit: Unit,
 ) -> list[Figure]:
     """The figures over all; `average` is what is known of an average unit of work of PyTorch."""
     ms = float(frame["self_us"].sum()) / 1000
     idle = float(total["idle_us"]) / max(float(total["time_us"]), 1e-12)
-    of = "" if average is not None else f" of {wording.plural(frame['program'].nunique(), 'program')}"
+    of = (
+        ""
+        if average is not None
+        else f" of {wording.plural(frame['program'].nunique(), 'program')}"
+    )
     flops, moved = float(total["flops_per_second"]), float(total["bytes_per_second"])
     part = 100 * float(total["roof_fraction"])
     lost = float(total["unknown_fraction"])
     cost = f"; cost unknown for {wording.percent(100 * lost)} of op time" if lost > 0.0005 else ""
-    bound = {key: 100 * float(share) for key, share in frame.groupby("bound")["self_fraction"].sum().items()}
+    bound = {
+        key: 100 * float(share)
+        for key, share in frame.groupby("bound")["self_fraction"].sum().items()
+    }
     unknown = bound.get("", 0.0)
-    compute, memory = (None if unknown > 99.95 else bound.get(key, 0.0) for key in (ops.COMPUTE, peaks.memory))
+    compute, memory = (
+        None if unknown > 99.95 else bound.get(key, 0.0) for key in (ops.COMPUTE, peaks.memory)
+    )
     latency = bound.get(ops.LATENCY, 0.0)
-    chip = sum(share for key, share in bound.items() if key not in ("", ops.COMPUTE, ops.LATENCY, peaks.memory))
+    chip = sum(
+        share
+        for key, share in bound.items()
+        if key not in ("", ops.COMPUTE, ops.LATENCY, peaks.memory)
+    )
     note = "; ".join(
         text
         for text in (
@@ -209,21 +279,43 @@ def _figures(
             ms,
             "ms",
             2,
-            f"{wording.plural(len(frame), 'op')}{of}" + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
+            f"{wording.plural(len(frame), 'op')}{of}"
+            + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
         ),
         *([] if average is None else [_mfu(average, peaks, cost, unit)]),
-        _rate("flop_rate", "FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory, cost),
-        _rate("memory_bandwidth", "Memory bandwidth", moved, peaks.bytes_per_second, "B/s", peaks.memory, cost),
+        _rate(
+            "flop_rate", "FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory, cost
+        ),
+        _rate(
+            "memory_bandwidth",
+            "Memory bandwidth",
+            moved,
+            peaks.bytes_per_second,
+            "B/s",
+            peaks.memory,
+            cost,
+        ),
         figure(
             "roof",
             "Of the roof",
             part,
             "%",
             1,
-            _nearest(total) + cost if math.isfinite(part) else "unknown" if lost == 1 else "peaks unknown",
+            _nearest(total) + cost
+            if math.isfinite(part)
+            else "unknown"
+            if lost == 1
+            else "peaks unknown",
             bar=bar(("device_compute", part)),
         ),
-        figure("bound_by_compute", "Bound by compute", compute, "%", 1, "of op time" if compute is not None else "not known"),
+        figure(
+            "bound_by_compute",
+            "Bound by compute",
+            compute,
+            "%",
+            1,
+            "of op time" if compute is not None else "not known",
+        ),
         figure(
             "bound_by_memory",
             f"Bound by {_within(peaks.memory)}",
@@ -238,7 +330,9 @@ def _figures(
             None if memory is None else latency,
             "%",
             1,
-            f"below {100 * ops.NEAR_ROOF:.0f}% of every peak" if memory is not None else "not known",
+            f"below {100 * ops.NEAR_ROOF:.0f}% of every peak"
+            if memory is not None
+            else "not known",
         ),
     ]
 
@@ -256,19 +350,31 @@ def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -
             if lacks_peak
             else "no matrix product of known cost, or peak unknown for its precision"
         )
-    return figure("mfu", "Model FLOPs utilization", part, "%", 1, why, bar=bar(("device_compute", part)))
+    return figure(
+        "mfu", "Model FLOPs utilization", part, "%", 1, why, bar=bar(("device_compute", part))
+    )
 
 
 def _nearest(total: dict[str, float | str]) -> str:
-    return f"nearest to the peak of {_within(str(total['bound_by']))}" if total["bound_by"] else "resource use unknown"
+    return (
+        f"nearest to the peak of {_within(str(total['bound_by']))}"
+        if total["bound_by"]
+        else "resource use unknown"
+    )
 
 
 def _within(resource: str) -> str:
     """What an op is bound by, within a sentence."""
-    return resource.lower() if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY) else resource
+    return (
+        resource.lower()
+        if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY)
+        else resource
+    )
 
 
-def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: str, more: str = "") -> Figure:
+def _rate(
+    key: str, label: str, value: float, peak: float, unit: str, memory: str, more: str = ""
+) -> Figure:
     """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on the CPU over the time of its ops."""
     by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
     # Of the threads of a CPU it is not known when they could have run an op and did not.
@@ -278,7 +384,15 @@ def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: st
         most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
         of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, {when}"
     digits = 2 if value >= 0.01 * by else 4
-    return figure(key, label, value / by, f"{prefix}{unit}", digits, of + more, bar=bar(("device_compute", 100 * value / peak)))
+    return figure(
+        key,
+        label,
+        value / by,
+        f"{prefix}{unit}",
+        digits,
+        of + more,
+        bar=bar(("device_compute", 100 * value / peak)),
+    )
 
 
 def _donut(frame: pd.DataFrame, key: str, title: str) -> TitledRing:
@@ -296,12 +410,20 @@ def _donut(frame: pd.DataFrame, key: str, title: str) -> TitledRing:
 def _table(frame: pd.DataFrame, roof: pd.DataFrame) -> Table:
     """All columns of `p.hlo.frame` and the fractions of the roof."""
     columns, data = [], {}
-    for col in (*frames.SCHEMA["hlo.frame"], *(frames.column("roofline.frame", key) for key in _OF_ROOF)):
+    for col in (
+        *frames.SCHEMA["hlo.frame"],
+        *(frames.column("roofline.frame", key) for key in _OF_ROOF),
+    ):
         head = _head(col)
         columns.append(head)
         data[head.key] = _values(col, (roof if col.name in _OF_ROOF else frame)[col.name])
-    categories = [hue(str(name), str(text)) for name, text in zip(frame["category"], frame["expression"], strict=True)]
-    return Table(columns=columns, data=data, rows=len(frame)).with_columns(_chart_columns(roof, categories))
+    categories = [
+        hue(str(name), str(text))
+        for name, text in zip(frame["category"], frame["expression"], strict=True)
+    ]
+    return Table(columns=columns, data=data, rows=len(frame)).with_columns(
+        _chart_columns(roof, categories)
+    )
 
 
 def _table_of_pytorch(frame: pd.DataFrame, has_device: bool) -> Table:
@@ -311,14 +433,20 @@ def _table_of_pytorch(frame: pd.DataFrame, has_device: bool) -> Table:
         head = _head(col)
         if col.name == "bytes_per_second":
             head.key = "gmemory_bytes_per_second"
-        values = frame[col.name].str.replace(_NO_TENSOR, "", regex=True) if col.name == "input_shapes" else frame[col.name]
+        values = (
+            frame[col.name].str.replace(_NO_TENSOR, "", regex=True)
+            if col.name == "input_shapes"
+            else frame[col.name]
+        )
         columns.append(head)
         data[head.key] = _values(col, values)
     if has_device:
         categories = [_OF_PYTORCH.get(str(name), "device_compute") for name in frame["category"]]
     else:
         categories = ["host_compute"] * len(frame)
-    return Table(columns=columns, data=data, rows=len(frame)).with_columns(_chart_columns(frame, categories))
+    return Table(columns=columns, data=data, rows=len(frame)).with_columns(
+        _chart_columns(frame, categories)
+    )
 
 
 def _chart_columns(roof: pd.DataFrame, categories: list[str]) -> dict[str, ColumnData]:
@@ -340,13 +468,23 @@ def _key(col: Col) -> str:
     """Shown in other units than the frame has, a column has another name."""
     if col.unit in _RATES:
         return f"g{col.name}"
-    return col.name.replace("_fraction", "_percent") if col.unit == "fraction" else "gflops" if col.name == "flops" else col.name
+    return (
+        col.name.replace("_fraction", "_percent")
+        if col.unit == "fraction"
+        else "gflops"
+        if col.name == "flops"
+        else col.name
+    )
 
 
 def _head(col: Col) -> Column:
     label, kind, digits = col.label, col.kind, col.digits
     if col.unit in _RATES:
-        label = label.replace("B/s", "GB/s") if col.unit == "bytes_per_second" else label.replace("FLOP/s", "GFLOP/s")
+        label = (
+            label.replace("B/s", "GB/s")
+            if col.unit == "bytes_per_second"
+            else label.replace("FLOP/s", "GFLOP/s")
+        )
     elif col.name == "flops":
         label = "GFLOPs"
     elif col.name == "bytes":

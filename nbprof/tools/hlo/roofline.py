@@ -46,12 +46,24 @@ class Roofline(Framed):
     a TPU's VMEM out unless that is one with CMEM (`has_merged_vmem`). `p.hlo` says how its counts differ.
     """
 
-    def __init__(self, profile: Shown, peak_flops: float | None = None, peak_bytes: float | None = None, transfers: bool = True) -> None:
+    def __init__(
+        self,
+        profile: Shown,
+        peak_flops: float | None = None,
+        peak_bytes: float | None = None,
+        transfers: bool = True,
+    ) -> None:
         super().__init__(profile, "hlo", "roofline")
         self._given = peak_flops, peak_bytes
         self._transfers = transfers
 
-    def __call__(self, *, peak_flops: float | None = None, peak_bytes: float | None = None, transfers: bool = True) -> Roofline:
+    def __call__(
+        self,
+        *,
+        peak_flops: float | None = None,
+        peak_bytes: float | None = None,
+        transfers: bool = True,
+    ) -> Roofline:
         """The same with other peaks.
 
         Parameters
@@ -128,10 +140,14 @@ class Roofline(Framed):
 
         run = self._profile.run
         part = drawn.payload(run, (*self._made(), self.peaks, self.steps))
-        return self._profile.mimebundle(views=[self._tab], payload=replace(self._profile.payload(), hlo=part), drawn=False)
+        return self._profile.mimebundle(
+            views=[self._tab], payload=replace(self._profile.payload(), hlo=part), drawn=False
+        )
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh scatter of the ops under the roof, both axes logarithmic; a point is as large as the op's time."""
         from nbprof.tools.hlo import figures as hlo_figures
 
-        return displayed(hlo_figures.roofline(self.frame, self.peaks, self.missing, **options), self)
+        return displayed(
+            hlo_figures.roofline(self.frame, self.peaks, self.missing, **options), self
+        )

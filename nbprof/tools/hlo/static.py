@@ -24,10 +24,22 @@ def html(payload: Payload) -> str:
     for i in range(min(table.rows, _ROWS)):
         percent = table.cell("self_percent", i)
         bound = markup.text(table.cell("bound", i)) or "–"
-        numbers = [wording.number(table.cell("self_us", i), 1), markup.bar(percent, DEVICE), wording.percent(percent)]
+        numbers = [
+            wording.number(table.cell("self_us", i), 1),
+            markup.bar(percent, DEVICE),
+            wording.percent(percent),
+        ]
         names = [markup.name(table.cell("op", i), 60), markup.text(table.cell("category", i))]
         rows.append([*names, *numbers, bound, wording.percent(table.cell("roof_percent", i))])
     heads = ["Op", "Category", "Self µs", "", "% of ops", "Bound by", "Of roof"]
-    note = markup.paragraph(markup.text(part.missing)) + markup.code_block(part.code) if part.missing and rows else ""
-    title = "Top ops under the roofline" if "input_shapes" in table.data else "Top ops of compiled programs"
+    note = (
+        markup.paragraph(markup.text(part.missing)) + markup.code_block(part.code)
+        if part.missing and rows
+        else ""
+    )
+    title = (
+        "Top ops under the roofline"
+        if "input_shapes" in table.data
+        else "Top ops of compiled programs"
+    )
     return markup.table(title, part.device, heads, rows, "llrlrlr") + note

@@ -13,9 +13,19 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     eager = run.programs.eager
-    count = len(run.programs.roofline[0] if eager else run.programs.hlo) - payload.MOST_ROWS if payload.has(run) else 0
-    what, of = ("ops under the roofline", "p.roofline.frame") if eager else ("HLO ops", "p.hlo.frame")
-    return [f"The table of {what} omits the {count:,} with the least self time; {of} has all."] if count > 0 else []
+    count = (
+        len(run.programs.roofline[0] if eager else run.programs.hlo) - payload.MOST_ROWS
+        if payload.has(run)
+        else 0
+    )
+    what, of = (
+        ("ops under the roofline", "p.roofline.frame") if eager else ("HLO ops", "p.hlo.frame")
+    )
+    return (
+        [f"The table of {what} omits the {count:,} with the least self time; {of} has all."]
+        if count > 0
+        else []
+    )
 
 
 TOOL = Tool(

@@ -138,9 +138,18 @@ class TfData(View):
         known = self._profile.run.tf_data.pipelines
         rows = known[(known["pipeline"] == pipeline) & ((known["host"] == host) | (host is None))]
         if not len(rows):
-            there = ", ".join(f"{p} of {h}" for h, p in zip(known["host"], known["pipeline"], strict=True)) or "none"
-            raise NbprofError(f"there is no pipeline {pipeline!r}{f' on {host!r}' if host else ''}; there are: {there}")
+            there = (
+                ", ".join(
+                    f"{p} of {h}" for h, p in zip(known["host"], known["pipeline"], strict=True)
+                )
+                or "none"
+            )
+            raise NbprofError(
+                f"there is no pipeline {pipeline!r}{f' on {host!r}' if host else ''}; there are: {there}"
+            )
         count = int(rows["calls"].iloc[0])
         if not 0 <= rank < count:
-            raise NbprofError(f"pipeline {pipeline} has {count} calls: rank must be 0 to {count - 1}")
+            raise NbprofError(
+                f"pipeline {pipeline} has {count} calls: rank must be 0 to {count - 1}"
+            )
         return self._profile.run.tf_data.call(str(rows["host"].iloc[0]), pipeline, rank).copy()

@@ -13,7 +13,17 @@ from nbprof.activity.activity import SERVING
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
-from nbprof.tools.common import bar, by_keras, by_tensorflow, by_torch, figure, fix_lines, has_device, unit_of, unknown
+from nbprof.tools.common import (
+    bar,
+    by_keras,
+    by_tensorflow,
+    by_torch,
+    figure,
+    fix_lines,
+    has_device,
+    unit_of,
+    unknown,
+)
 from nbprof.tools.input.parts import Input, InputCategory, Pipeline, TfDataCall, TfDataNode
 from nbprof.tools.parts import Empty, Figure, Table, no_table
 from nbprof.tools.steps import serving
@@ -24,13 +34,32 @@ if TYPE_CHECKING:
 
 _TOLD_PERCENT = 0.5
 """The largest share of a step from which a range with one decimal says something."""
-_COLUMNS = ("op", "category", "occurrences", "total_ms", "total_percent", "self_ms", "self_percent", "us_per_call")
+_COLUMNS = (
+    "op",
+    "category",
+    "occurrences",
+    "total_ms",
+    "total_percent",
+    "self_ms",
+    "self_percent",
+    "us_per_call",
+)
 MOST_NODES = 400
 MOST_PIPELINES = 64
 MOST_CALLS = 5
 MOST_LISTED = 500
 """Calls of each pipeline in the table of calls, the longest."""
-_OF_PIPELINES = ("host", "pipeline", "calls", "slow_calls", "mean_us", "min_us", "max_us", "bottleneck", "bottleneck_us")
+_OF_PIPELINES = (
+    "host",
+    "pipeline",
+    "calls",
+    "slow_calls",
+    "mean_us",
+    "min_us",
+    "max_us",
+    "bottleneck",
+    "bottleneck_us",
+)
 _OF_CALLS = ("host", "pipeline", "start_ms", "duration_us", "bottleneck")
 
 
@@ -41,7 +70,9 @@ def payload(run: Run) -> Input:
     steps = len(run.steps)
     categories = _categories(run)
     share = _input_share(run)
-    listed = _listed(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), by_torch(run))
+    listed = _listed(
+        _with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), by_torch(run)
+    )
     return Input(
         empty=_empty(run) if ops.empty and run.tf_data.pipelines.empty else None,
         total_ms=total,
@@ -63,7 +94,9 @@ def payload(run: Run) -> Input:
 
 def _evaluates(run: Run) -> bool:
     """Whether batches were also made for evaluations, which are no steps: then what a step takes of the input work is not known."""
-    return run.capture is not None and any(each["kind"] == "evaluation" for each in run.capture.boundaries)
+    return run.capture is not None and any(
+        each["kind"] == "evaluation" for each in run.capture.boundaries
+    )
 
 
 def _serves(run: Run) -> bool:
@@ -126,7 +159,10 @@ def _empty(run: Run) -> Empty:
             "A tf.data.Dataset shows each of its stages here.",
             code="ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)",
         )
-    return Empty(title="No input ops in this run", text="The profile has no events of a data loader or an input pipeline.")
+    return Empty(
+        title="No input ops in this run",
+        text="The profile has no events of a data loader or an input pipeline.",
+    )
 
 
 class _InputShare(NamedTuple):
@@ -147,14 +183,26 @@ def _input_share(run: Run) -> _InputShare:
         share.append(figure("enqueuing", "Enqueuing", 100 * ratio, "%", 1, note))
     # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
     if has_device(run) and (copied := wording.real(known.get("copy_percent"))):
-        share.append(figure("copies", "Copies to device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
+        share.append(
+            figure(
+                "copies",
+                "Copies to device",
+                copied,
+                "%",
+                1,
+                f"of input time: {known.get('copy_level')}",
+            )
+        )
     return _InputShare(str(known.get("statement") or ""), str(known.get("next_step") or ""), share)
 
 
 def _share(known: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
     """The figure of the overview; what single steps have, and XProf's mean of them, stands beside it as what it is."""
     value, spread = wording.real(known.get("input_percent")), wording.real(known.get("sd_percent"))
-    mean, low, high = (wording.number(wording.real(known.get(f"{key}_percent")), 1) for key in ("mean", "min", "max"))
+    mean, low, high = (
+        wording.number(wording.real(known.get(f"{key}_percent")), 1)
+        for key in ("mean", "min", "max")
+    )
     # Of one step there is neither a spread nor a range.
     note = "of the recording" if unit.whole else f"of one {unit.noun}"
     if spread is not None:
@@ -162,7 +210,9 @@ def _share(known: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
         told = f"by {unit.noun} {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
         if most is not None and most < _TOLD_PERCENT:
             # In these digits the range would be "0.0–0.1, mean 0.0 ± 0.0", beside a "< 0.1%".
-            told = f"at most {wording.percent(most, 2)} of {unit.a}".replace("at most <", "less than")
+            told = f"at most {wording.percent(most, 2)} of {unit.a}".replace(
+                "at most <", "less than"
+            )
         note = f"of {unit.time}; {told}"
     return figure("input", "Waiting for input", value, "%", 1, note, bar=bar(("input", value)))
 
@@ -170,7 +220,11 @@ def _share(known: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
 def _categories(run: Run) -> list[InputCategory]:
     """The kinds of work: self time as recorded, and what a step takes of each, scaled where the host is enqueuing."""
     found = run.input_summary.get("breakdown")
-    rows = found.set_index("category").to_dict("index") if isinstance(found, pd.DataFrame) and len(found) else {}
+    rows = (
+        found.set_index("category").to_dict("index")
+        if isinstance(found, pd.DataFrame) and len(found)
+        else {}
+    )
     categories = []
     for row in run.input_categories.to_dict("records"):
         # What is not known of a kind is 0 in the breakdown, as in XProf's.
@@ -225,7 +279,9 @@ def _with_cost(ops: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
     if ops.empty:
         return ops
     calls = floats(ops["occurrences"])
-    cost = np.divide(floats(ops["self_ms"]) * 1000, calls, out=np.full(len(ops), np.nan), where=calls > 0)
+    cost = np.divide(
+        floats(ops["self_ms"]) * 1000, calls, out=np.full(len(ops), np.nan), where=calls > 0
+    )
     named = ops["category"].map(lambda key: names.get(str(key), str(key)))
     return ops.assign(us_per_call=cost, category=named)
 
@@ -291,7 +347,10 @@ def _rows(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> _Rows:
         return out
     mine = frame[frame["host"].isin(shown["host"]) & frame["pipeline"].isin(shown["pipeline"])]
     if "self_ms" in mine:
-        mine = mine.assign(_own=np.nan_to_num(floats(mine["self_ms"])), _on_path=mine["critical"].fillna(False).astype(bool))
+        mine = mine.assign(
+            _own=np.nan_to_num(floats(mine["self_ms"])),
+            _on_path=mine["critical"].fillna(False).astype(bool),
+        )
     for row in mine.to_dict("records"):
         out.setdefault(tuple(row[key] for key in keys), []).append(row)
     return out
@@ -346,7 +405,10 @@ def _graph(nodes: list[dict[Any, Any]]) -> _Graph:
     shown = nodes[:MOST_NODES]
     return _Graph(
         float(own[on_path].sum()),
-        [_node(node, wording.real(part)) for node, part in zip(shown, parts[: len(shown)].tolist(), strict=True)],
+        [
+            _node(node, wording.real(part))
+            for node, part in zip(shown, parts[: len(shown)].tolist(), strict=True)
+        ],
     )
 
 
@@ -354,7 +416,9 @@ def _node(row: dict[Any, Any], percent: float | None) -> TfDataNode:
     parent, note = row.get("parent"), row.get("note")
     return TfDataNode(
         id=str(row["id"]),
-        parent=None if parent is None or parent is pd.NA or parent != parent or parent == "" else str(parent),
+        parent=None
+        if parent is None or parent is pd.NA or parent != parent or parent == ""
+        else str(parent),
         name=str(row["iterator"]),
         long_name=str(row["long_name"]),
         note=note if isinstance(note, str) else "",

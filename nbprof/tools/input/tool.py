@@ -19,7 +19,11 @@ def _steps(run: Run) -> dict[str, Steps]:
     def failed(sentence: str) -> Steps:
         return steps.nothing("The steps could not be drawn", sentence)
 
-    return {"steps": guarded("The chart of the steps", lambda: stored(run, "steps", steps.payload), failed)}
+    return {
+        "steps": guarded(
+            "The chart of the steps", lambda: stored(run, "steps", steps.payload), failed
+        )
+    }
 
 
 TOOL = Tool(
@@ -29,5 +33,13 @@ TOOL = Tool(
     beside=_steps,
     follows=lambda _run, bound: bound == "input",
     figures={"steps": figure.steps},
-    brief=(Top("Pipelines", "tf_data.pipelines", "pipeline", ("mean_us", "slow_calls", "bottleneck", "bottleneck_us"), late=True),),
+    brief=(
+        Top(
+            "Pipelines",
+            "tf_data.pipelines",
+            "pipeline",
+            ("mean_us", "slow_calls", "bottleneck", "bottleneck_us"),
+            late=True,
+        ),
+    ),
 )

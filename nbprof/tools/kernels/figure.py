@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 
-def kernels(run: Run, *, top: int = 10, width: int = 900, height: int = 0, **options: Any) -> Figure:
+def kernels(
+    run: Run, *, top: int = 10, width: int = 900, height: int = 0, **options: Any
+) -> Figure:
     """A bar for each of the kernels with most time, in ms.
 
     Raises

@@ -13,7 +13,18 @@ from nbprof.activity.unit import Unit
 from nbprof.analysis import kernels as analysis
 from nbprof.display import wording
 from nbprof.tools import rings
-from nbprof.tools.common import bar, by_torch, chip, figure, framework_of, has_device, may_have_kernels, unit_of, unit_of_gpu, unknown
+from nbprof.tools.common import (
+    bar,
+    by_torch,
+    chip,
+    figure,
+    framework_of,
+    has_device,
+    may_have_kernels,
+    unit_of,
+    unit_of_gpu,
+    unknown,
+)
 from nbprof.tools.kernels.parts import Kernels
 from nbprof.tools.parts import Column, Empty, Figure, Ring, Table, no_table
 from nbprof.tools.tables import floats, hidden, table
@@ -22,7 +33,17 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 COLUMNS = (
-    *("rank", "kernel", "total_us", "occurrences", "avg_us", "min_us", "max_us", "op_tensor_core_eligible", "uses_tensor_core"),
+    *(
+        "rank",
+        "kernel",
+        "total_us",
+        "occurrences",
+        "avg_us",
+        "min_us",
+        "max_us",
+        "op_tensor_core_eligible",
+        "uses_tensor_core",
+    ),
     *("occupancy_percent", "occupancy_source", "registers", "shared_bytes", "block", "grid", "op"),
 )
 ORIGINS = ("module", "source", "aten_ops")
@@ -32,11 +53,22 @@ FOLDED = ("total_us", "occurrences", "avg_us", "min_us", "max_us", "occupancy_pe
 MOST_ROWS = 3000
 MOST_NAMES = 10
 """Kernels that the ring names."""
-_NOT_OF_NPU = frozenset(("registers", "shared_bytes", "block", "occupancy_percent", "occupancy_source"))
+_NOT_OF_NPU = frozenset(
+    ("registers", "shared_bytes", "block", "occupancy_percent", "occupancy_source")
+)
 _NPU_WORDS = {
-    "op_tensor_core_eligible": ("Cube elig.", "Whether the op is eligible for the Cube, the matrix multiplication unit, by its name."),
-    "uses_tensor_core": ("used", "Whether the kernel used the Cube, judged by its counters, else by the cores it ran on."),
-    "grid": ("Blocks", "Cores that the kernel was split across: Block Dim, or Block Num, of op_summary."),
+    "op_tensor_core_eligible": (
+        "Cube elig.",
+        "Whether the op is eligible for the Cube, the matrix multiplication unit, by its name.",
+    ),
+    "uses_tensor_core": (
+        "used",
+        "Whether the kernel used the Cube, judged by its counters, else by the cores it ran on.",
+    ),
+    "grid": (
+        "Blocks",
+        "Cores that the kernel was split across: Block Dim, or Block Num, of op_summary.",
+    ),
 }
 
 
@@ -64,7 +96,16 @@ def payload(run: Run) -> Kernels:
 def nothing() -> Kernels:
     """The part without kernels."""
     none = no_table()
-    return Kernels(empty=None, chip="GPU", occupancy="", by_name=none, table=none, by_op=none, top=Ring(ms=0.0, parts=[]), figures=[])
+    return Kernels(
+        empty=None,
+        chip="GPU",
+        occupancy="",
+        by_name=none,
+        table=none,
+        by_op=none,
+        top=Ring(ms=0.0, parts=[]),
+        figures=[],
+    )
 
 
 def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> Table:
@@ -75,7 +116,11 @@ def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> Table:
 
 def _top(names: pd.DataFrame) -> Ring:
     """The kernels with the most time, of all time of kernels."""
-    times = pd.Series(floats(names["total_us"]), names["kernel"].to_numpy(object)) if len(names) else pd.Series([], dtype=np.float64)
+    times = (
+        pd.Series(floats(names["total_us"]), names["kernel"].to_numpy(object))
+        if len(names)
+        else pd.Series([], dtype=np.float64)
+    )
     return Ring(ms=float(times.sum()) / 1000, parts=rings.parts(times, MOST_NAMES))
 
 
@@ -90,7 +135,10 @@ def figures(run: Run) -> list[Figure]:
     kernels, steps = run.kernels, len(run.steps)
     time, count, mean = (floats(kernels[key]) for key in ("total_us", "occurrences", "avg_us"))
     total, in_steps = float(time.sum()), run.kernels_in_steps
-    of_steps, launches = float(floats(in_steps["total_us"]).sum()), int(floats(in_steps["occurrences"]).sum())
+    of_steps, launches = (
+        float(floats(in_steps["total_us"]).sum()),
+        int(floats(in_steps["occurrences"]).sum()),
+    )
     used, eligible = _flags(kernels, "uses_tensor_core"), _flags(kernels, "op_tensor_core_eligible")
     in_use = _part(time, used)
     # A kernel of which it is not known is in neither part.
@@ -98,7 +146,11 @@ def figures(run: Run) -> list[Figure]:
     opless = _part(time, kernels["op_tensor_core_eligible"].isna().to_numpy(np.bool_))
     # Without ops of the program only few kernels tell what they are, as those that communicate: their part is none of the whole.
     told = run.activity.has_host_ops or not opless
-    unused = None if used is None or eligible is None or not told else _part(time, eligible & ~used & known)
+    unused = (
+        None
+        if used is None or eligible is None or not told
+        else _part(time, eligible & ~used & known)
+    )
     occupied = analysis.mean_occupancy(kernels)
     return [
         figure(
@@ -107,10 +159,26 @@ def figures(run: Run) -> list[Figure]:
             total / 1000,
             "ms",
             2,
-            f"{wording.millis(of_steps / 1000 / steps)} {unit_of(run).per}" if steps else "no steps",
+            f"{wording.millis(of_steps / 1000 / steps)} {unit_of(run).per}"
+            if steps
+            else "no steps",
         ),
-        figure("kernels", "Kernels", kernels["kernel"].nunique(), "", 0, _launches(launches, steps, unit_of(run))),
-        figure("median_kernel", "Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
+        figure(
+            "kernels",
+            "Kernels",
+            kernels["kernel"].nunique(),
+            "",
+            0,
+            _launches(launches, steps, unit_of(run)),
+        ),
+        figure(
+            "median_kernel",
+            "Median kernel",
+            _weighted_median(mean, count),
+            "µs",
+            1,
+            "half of the launches are shorter",
+        ),
         figure(
             "tensor_cores_used",
             "Cube used" if chip(run) == "NPU" else "Tensor Cores used",
@@ -130,7 +198,11 @@ def figures(run: Run) -> list[Figure]:
             bar=bar(("device_compute", unused)),
         ),
         *_in_use(run),
-        *([figure("occupancy", "Mean occupancy", occupied, "%", 1, _occupancy_note(kernels))] if occupied is not None else []),
+        *(
+            [figure("occupancy", "Mean occupancy", occupied, "%", 1, _occupancy_note(kernels))]
+            if occupied is not None
+            else []
+        ),
     ]
 
 
@@ -138,24 +210,45 @@ def _in_use(run: Run) -> list[Figure]:
     """How much of the GPUs the kernels used, of several the mean."""
     devices = run.kernel_devices
     unit = unit_of(run)
-    when = f"mean over the {unit.plural}" if len(run.steps) and not unit.whole else "from the first to the last"
-    several = f"mean of {len(devices)} {chip(run)}s" if len(devices) >= len(run.devices) else f"mean of {len(devices)} that ran any"
+    when = (
+        f"mean over the {unit.plural}"
+        if len(run.steps) and not unit.whole
+        else "from the first to the last"
+    )
+    several = (
+        f"mean of {len(devices)} {chip(run)}s"
+        if len(devices) >= len(run.devices)
+        else f"mean of {len(devices)} that ran any"
+    )
     of = f"kernels only, {when if len(devices) == 1 else several}"
-    used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
+    used, efficiency = (
+        devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent")
+    )
     return [
         figure(key, title, float(value), "%", 1, note, bar=bar(("device_compute", float(value))))
         for key, title, value, note in (
             ("in_use", f"{chip(run)} in use", used, of),
-            ("sm_efficiency", "Est. SM efficiency", efficiency, f"{unit_of_gpu(run.devices['name'])}s with a resident block"),
+            (
+                "sm_efficiency",
+                "Est. SM efficiency",
+                efficiency,
+                f"{unit_of_gpu(run.devices['name'])}s with a resident block",
+            ),
         )
         if not np.isnan(value)
     ]
 
 
-def _open_part(time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bool_]] | None) -> str:
+def _open_part(
+    time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bool_]] | None
+) -> str:
     """What the share is of, with what the names leave open."""
     unknown_part = _part(time, ~known) if known is not None else None
-    return "of kernel time" if not unknown_part else f"of kernel time; {wording.percent(unknown_part)} not known from the name"
+    return (
+        "of kernel time"
+        if not unknown_part
+        else f"of kernel time; {wording.percent(unknown_part)} not known from the name"
+    )
 
 
 def _eligible_note(unused: float | None, opless: float | None, recorded: bool) -> str:
@@ -163,16 +256,33 @@ def _eligible_note(unused: float | None, opless: float | None, recorded: bool) -
     if unused is None and not recorded:
         return "not recorded"
     without = f"no op known for {wording.percent(opless)}" if opless else ""
-    return f"{without} of kernel time" if unused is None else "; ".join(filter(None, ("of kernel time", without)))
+    return (
+        f"{without} of kernel time"
+        if unused is None
+        else "; ".join(filter(None, ("of kernel time", without)))
+    )
 
 
 def _occupancy_note(kernels: pd.DataFrame) -> str:
     """How the mean was made: how much time has no occupancy, and how much of the rest one that was computed rather than recorded."""
     time = floats(kernels["total_us"])
     absent = kernels["occupancy_percent"].isna().to_numpy(np.bool_)
-    computed = _part(time[~absent], (kernels["occupancy_source"] == "computed").to_numpy(np.bool_)[~absent]) or 0.0
-    part = "computed" if computed > 99.95 else f"{wording.percent(computed)} of it is computed" if computed else ""
-    unknown_part = f"unknown for {wording.percent(_part(time, absent))} of the time" if absent.any() else ""
+    computed = (
+        _part(
+            time[~absent], (kernels["occupancy_source"] == "computed").to_numpy(np.bool_)[~absent]
+        )
+        or 0.0
+    )
+    part = (
+        "computed"
+        if computed > 99.95
+        else f"{wording.percent(computed)} of it is computed"
+        if computed
+        else ""
+    )
+    unknown_part = (
+        f"unknown for {wording.percent(_part(time, absent))} of the time" if absent.any() else ""
+    )
     return "; ".join(text for text in ("weighted by time", part, unknown_part) if text)
 
 
@@ -204,7 +314,11 @@ def _weighted_median(values: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]
 def _shown(kernels: pd.DataFrame) -> pd.DataFrame:
     if kernels.empty:
         return kernels
-    shared = kernels[["static_shared_bytes", "dynamic_shared_bytes"]].astype("Float64").sum(axis=1, min_count=1)
+    shared = (
+        kernels[["static_shared_bytes", "dynamic_shared_bytes"]]
+        .astype("Float64")
+        .sum(axis=1, min_count=1)
+    )
     block, grid = ([shape.replace(",", "×") for shape in kernels[key]] for key in ("block", "grid"))
     return kernels.assign(block=block, grid=grid, shared_bytes=shared)
 
@@ -213,7 +327,10 @@ def _empty(run: Run) -> Empty:
     if plain := unknown(run, "kernels", f"No {chip(run)} kernels in this run"):
         return plain
     if has_device(run) and not may_have_kernels(run):
-        return Empty(title="No GPU kernels in this run", text=run.missing.get("kernels", "The devices of this profile are not GPUs."))
+        return Empty(
+            title="No GPU kernels in this run",
+            text=run.missing.get("kernels", "The devices of this profile are not GPUs."),
+        )
     if LOST_KERNELS in run.activity.traits and "kernels" in run.missing:
         return Empty(title="No GPU kernels in this run", text=run.missing["kernels"])
     if has_device(run):
@@ -226,7 +343,11 @@ def _empty(run: Run) -> Empty:
             text="There was a device, but no kernel ran on it during the recording, or the process may not read its counters.",
         )
     # A run that nbprof recorded has its devices; a file of another recorder may leave them out.
-    text = "The run used the CPU only." if run.capture is not None else run.missing.get("kernels", "The run used the CPU only.")
+    text = (
+        "The run used the CPU only."
+        if run.capture is not None
+        else run.missing.get("kernels", "The run used the CPU only.")
+    )
     title = "No GPU kernels in this run"
     if code := framework_of(run).words.list_gpus:
         return Empty(title=title, text=f"{text} To see which GPUs the framework finds:", code=code)

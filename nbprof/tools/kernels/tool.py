@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = len(run.kernels) - payload.MOST_ROWS
-    return [f"The table of kernels omits the {count:,} with the least time; p.kernels.frame has all."] if count > 0 else []
+    return (
+        [f"The table of kernels omits the {count:,} with the least time; p.kernels.frame has all."]
+        if count > 0
+        else []
+    )
 
 
 TOOL = Tool(
@@ -29,5 +33,13 @@ TOOL = Tool(
     omissions=_omissions,
     static=static.html,
     figures={"kernels": figure.kernels},
-    brief=(Top("Kernels", "kernels.by_name()", "kernel", ("total_us", "percent", "occurrences", "tensor_core_percent"), most=5),),
+    brief=(
+        Top(
+            "Kernels",
+            "kernels.by_name()",
+            "kernel",
+            ("total_us", "percent", "occurrences", "tensor_core_percent"),
+            most=5,
+        ),
+    ),
 )

@@ -47,7 +47,11 @@ class Memory(View):
 
         run = self._profile.run
         rows = run.memory_summary.rename(columns={"peak_group": "group", "peak_host": "host"})
-        summary = memory.numbered(rows, run.steps, run.hosts).drop(columns=["host", "group"]).rename(columns={"step": "peak_step"})
+        summary = (
+            memory.numbered(rows, run.steps, run.hosts)
+            .drop(columns=["host", "group"])
+            .rename(columns={"step": "peak_step"})
+        )
         return _with_na(summary, "memory.summary")
 
     @property
@@ -82,7 +86,9 @@ class Memory(View):
         return ops.copy()
 
     @python_strings()
-    def at(self, time_ms: float, memory_id: str | None = None, *, whole: bool = False) -> pd.DataFrame:
+    def at(
+        self, time_ms: float, memory_id: str | None = None, *, whole: bool = False
+    ) -> pd.DataFrame:
         """Blocks alive at any moment, in the columns of `peak`.
 
         Parameters
@@ -107,10 +113,14 @@ class Memory(View):
         except TypeError:
             known_time = False
         if not known_time:
-            raise NbprofError("time_ms must be a number of milliseconds since the start of the profile")
+            raise NbprofError(
+                "time_ms must be a number of milliseconds since the start of the profile"
+            )
         known = sorted(rows["memory_id"].unique())
         if memory_id is not None and memory_id not in known:
-            raise NbprofError(f"there is no allocator {memory_id!r} in this run; it has {', '.join(known) or 'none'}")
+            raise NbprofError(
+                f"there is no allocator {memory_id!r} in this run; it has {', '.join(known) or 'none'}"
+            )
         return memory_alive.at(rows, time_ms, memory_id, whole=whole)
 
     def figure(self, **options: Any) -> Model:
@@ -120,4 +130,6 @@ class Memory(View):
 
 def _with_na(rows: pd.DataFrame, frame: str) -> pd.DataFrame:
     """The rows with those types of the schema that can say NA: what one allocator states another may not."""
-    return rows.astype({name: kind for name, kind in frames.dtypes(frame).items() if kind == "Int64"})
+    return rows.astype(
+        {name: kind for name, kind in frames.dtypes(frame).items() if kind == "Int64"}
+    )

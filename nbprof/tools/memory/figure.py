@@ -22,7 +22,13 @@ _MIB = 2.0**20
 
 
 def memory(
-    run: Run, memory_id: str | None = None, *, whole_device: bool = False, width: int = 900, height: int = 320, **options: Any
+    run: Run,
+    memory_id: str | None = None,
+    *,
+    whole_device: bool = False,
+    width: int = 900,
+    height: int = 320,
+    **options: Any,
 ) -> Figure:
     """Stack, heap and free bytes over time in MiB, with fragmentation in % on a second axis and a hover card of ten fields.
 
@@ -47,23 +53,40 @@ def memory(
     frame = frame.iloc[memory_view.sample(use)]
     data = _memory_columns(frame)
     plot: Any = plotting.figure(
-        **{"width": width, "height": height, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "toolbar_location": "right"} | options
+        **{
+            "width": width,
+            "height": height,
+            "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save",
+            "toolbar_location": "right",
+        }
+        | options
     )
     stepped = models.ColumnDataSource(
-        {key: staircase(data[key], shift=key != "time") for key in ("time", "stack", "used", "top", "fragmentation")}
+        {
+            key: staircase(data[key], shift=key != "time")
+            for key in ("time", "stack", "used", "top", "fragmentation")
+        }
     )
     base = np.zeros(len(stepped.data["time"]))
     stepped.add(base, "base")
-    parts = [("Stack", "base", "stack", STACK), ("Heap", "stack", "used", HEAP), ("Free", "used", "top", FREE)]
+    parts = [
+        ("Stack", "base", "stack", STACK),
+        ("Heap", "stack", "used", HEAP),
+        ("Free", "used", "top", FREE),
+    ]
     if frame["stack_bytes"].isna().all():
         # PyTorch's allocators have no stack, and call what they hold beyond the allocated reserved.
         parts = [("Allocated", "base", "used", HEAP), ("Reserved", "used", "top", FREE)]
     if frame["free_bytes"].isna().all():
         parts = parts[:-1]
     for label, low, high, colour in parts:
-        plot.varea("time", low, high, color=colour, source=stepped, legend_label=label, level="underlay")
+        plot.varea(
+            "time", low, high, color=colour, source=stepped, legend_label=label, level="underlay"
+        )
     peak = float(np.nanmax(data["used"])) if len(frame) else 0.0
-    plot.y_range = models.Range1d(0, float(np.nanmax(data["top"])) if whole_device else max(peak * 1.25, 1e-3))
+    plot.y_range = models.Range1d(
+        0, float(np.nanmax(data["top"])) if whole_device else max(peak * 1.25, 1e-3)
+    )
     if not np.isnan(data["fragmentation"]).all():
         highest = float(np.nanmax(data["fragmentation"]))
         plot.extra_y_ranges = {"fragmentation": models.Range1d(0, max(highest * 1.25, 0.01))}
@@ -75,14 +98,29 @@ def memory(
             y_range_name="fragmentation",
             legend_label="Fragmentation",
         )
-        plot.add_layout(models.LinearAxis(y_range_name="fragmentation", axis_label="fragmentation, %"), "right")
+        plot.add_layout(
+            models.LinearAxis(y_range_name="fragmentation", axis_label="fragmentation, %"), "right"
+        )
     style(plot, "ms", None)
     plot.left[0].axis_label = "MiB"
     for axis in plot.right:
         axis.axis_label = "fragmentation, %"
-    marks = plot.scatter("time", "used", size=6, alpha=0, hover_alpha=1, color=STACK, source=models.ColumnDataSource(data))
+    marks = plot.scatter(
+        "time",
+        "used",
+        size=6,
+        alpha=0,
+        hover_alpha=1,
+        color=STACK,
+        source=models.ColumnDataSource(data),
+    )
     plot.add_tools(
-        models.HoverTool(renderers=[marks], mode="vline", tooltips=_MEMORY_TIPS, formatters=hover_times(models, "time", digits=3))
+        models.HoverTool(
+            renderers=[marks],
+            mode="vline",
+            tooltips=_MEMORY_TIPS,
+            formatters=hover_times(models, "time", digits=3),
+        )
     )
     plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
     plot.add_layout(plot.legend[0], "below")
@@ -105,8 +143,15 @@ _MEMORY_TIPS = [
 
 def _memory_columns(frame: pd.DataFrame) -> dict[str, Any]:
     stack, heap, free = (floats(frame[f"{key}_bytes"]) / _MIB for key in ("stack", "heap", "free"))
-    texts = {short: frame[key].fillna("").astype(str).to_list() for short, key in _MEMORY_TEXTS.items()}
-    numbers = {"time": "time_ms", "requested": "requested_bytes", "allocated": "allocated_bytes", "step": "step"}
+    texts = {
+        short: frame[key].fillna("").astype(str).to_list() for short, key in _MEMORY_TEXTS.items()
+    }
+    numbers = {
+        "time": "time_ms",
+        "requested": "requested_bytes",
+        "allocated": "allocated_bytes",
+        "step": "step",
+    }
     data: dict[str, Any] = {short: floats(frame[key]) for short, key in numbers.items()}
     return {
         **data,
@@ -118,15 +163,27 @@ def _memory_columns(frame: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-_MEMORY_TEXTS = {"event": "event", "op": "op", "region": "region_type", "dtype": "data_type", "shape": "shape"}
+_MEMORY_TEXTS = {
+    "event": "event",
+    "op": "op",
+    "region": "region_type",
+    "dtype": "data_type",
+    "shape": "shape",
+}
 
 
 def _allocator(run: Run, memory_id: str | None) -> str:
     summary = run.memory_summary
     if summary.empty:
-        raise NbprofError("no allocations were recorded in this run; record them with %%nbprof --memory")
+        raise NbprofError(
+            "no allocations were recorded in this run; record them with %%nbprof --memory"
+        )
     if memory_id is None:
-        return str(summary.sort_values("peak_bytes", ascending=False, kind="stable")["memory_id"].iloc[0])
+        return str(
+            summary.sort_values("peak_bytes", ascending=False, kind="stable")["memory_id"].iloc[0]
+        )
     if memory_id not in set(summary["memory_id"]):
-        raise NbprofError(f"there is no allocator {memory_id!r} in this run; it has {', '.join(map(str, summary['memory_id']))}")
+        raise NbprofError(
+            f"there is no allocator {memory_id!r} in this run; it has {', '.join(map(str, summary['memory_id']))}"
+        )
     return memory_id

@@ -30,13 +30,30 @@ _BLOCK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocat
 _OPS = ("op", "allocations", "allocated_bytes", "deallocations", "freed_bytes", "increase_bytes")
 MOST_PEAKS = 200
 """Allocators listed of hosts that were read apart: those with the highest peaks."""
-_SUMMARY = ("memory_id", "peak_bytes", "capacity_bytes", "peak_time_ms", "peak_fragmentation", "allocations", "deallocations")
+_SUMMARY = (
+    "memory_id",
+    "peak_bytes",
+    "capacity_bytes",
+    "peak_time_ms",
+    "peak_fragmentation",
+    "allocations",
+    "deallocations",
+)
 MOST_OPS = 200
 """Ops listed for each allocator: those that allocated most."""
 _WHOLE = ["time_ms", "step", "in_use_bytes", "fragmentation", "address"]
 """What the figures of an allocator are made of: of the other columns a thousand rows are enough."""
 _NO_ROWS = np.zeros(0, np.int64)
-_PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
+_PEAK = (
+    "op",
+    "region_type",
+    "data_type",
+    "shape",
+    "requested_bytes",
+    "allocated_bytes",
+    "percent",
+    "occurrences",
+)
 
 
 def payload(run: Run) -> Memory:
@@ -48,12 +65,18 @@ def payload(run: Run) -> Memory:
     drawn = run.memory_drawn
     host, peaks = "", None
     if run.parts is not None:
-        host, peaks = _of_largest(run, len(ordered)), table(ordered.head(MOST_PEAKS), "memory.summary", _SUMMARY)
+        host, peaks = (
+            _of_largest(run, len(ordered)),
+            table(ordered.head(MOST_PEAKS), "memory.summary", _SUMMARY),
+        )
         ordered = ordered[ordered["memory_id"].isin(set(drawn["memory_id"]))]
     code, idents = pd.factorize(drawn["memory_id"].to_numpy(object))
     rows = dict(zip(idents.tolist(), rows_by_code(code), strict=False))
     most = MOST_BLOCKS // len(ordered)
-    ids = [_one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), most) for row in ordered.to_dict("records")]
+    ids = [
+        _one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), most)
+        for row in ordered.to_dict("records")
+    ]
     return Memory(empty=None, of=host, peaks=peaks, ids=ids)
 
 
@@ -63,7 +86,10 @@ def _in_order(summary: pd.DataFrame) -> pd.DataFrame:
     shown = ordered["peak_bytes"].map(wording.size)
     level = (shown != shown.shift()).cumsum()
     names = [
-        [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(ident))]
+        [
+            (part.isdigit(), int(part) if part.isdigit() else part)
+            for part in re.split(r"(\d+)", str(ident))
+        ]
         for ident in ordered["memory_id"]
     ]
     return ordered.take(sorted(range(len(ordered)), key=lambda row: (level.iloc[row], names[row])))
@@ -76,7 +102,11 @@ def nothing(empty: Empty | None = None) -> Memory:
 
 def _of_largest(run: Run, allocators: int) -> str:
     """Of what hosts were read apart the timeline and the table show; marked."""
-    listed = "the peaks of all hosts" if allocators <= MOST_PEAKS else f"the {MOST_PEAKS} highest of {allocators:,} peaks"
+    listed = (
+        "the peaks of all hosts"
+        if allocators <= MOST_PEAKS
+        else f"the {MOST_PEAKS} highest of {allocators:,} peaks"
+    )
     return f"Shown is **{run.memory_largest}**, which has the highest peak; the last table has {listed}."
 
 
@@ -93,7 +123,13 @@ def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDAr
     sizes = np.where(np.arange(most) < narrow, width, width + 1)
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     safe = np.where(np.isnan(in_use), -np.inf, in_use)
-    return np.array([start + int(np.argmax(safe[start : start + size])) for start, size in zip(starts, sizes, strict=True)], np.int64)
+    return np.array(
+        [
+            start + int(np.argmax(safe[start : start + size]))
+            for start, size in zip(starts, sizes, strict=True)
+        ],
+        np.int64,
+    )
 
 
 def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
@@ -101,7 +137,9 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     return frame[frame["memory_id"] == memory_id] if len(frame) else frame
 
 
-def _one(run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np.int64], most: int) -> MemoryId:
+def _one(
+    run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np.int64], most: int
+) -> MemoryId:
     full = rows[_WHOLE].take(mine)
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
@@ -154,15 +192,26 @@ def _most(ops: pd.DataFrame) -> pd.DataFrame:
     """The ops that a view lists: where there are too many, those that took most; largest increase first as in the frame."""
     if len(ops) <= MOST_OPS:
         return ops
-    return ops.loc[ops["allocated_bytes"].sort_values(ascending=False, kind="stable").index[:MOST_OPS].sort_values()]
+    return ops.loc[
+        ops["allocated_bytes"]
+        .sort_values(ascending=False, kind="stable")
+        .index[:MOST_OPS]
+        .sort_values()
+    ]
 
 
 def _ops_left_out(count: int) -> str | None:
     """How many ops with the least bytes are not listed."""
-    return f"{wording.plural(count, 'more op')} with less; p.memory.ops has all." if count > 0 else None
+    return (
+        f"{wording.plural(count, 'more op')} with less; p.memory.ops has all."
+        if count > 0
+        else None
+    )
 
 
-def _moments(rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int) -> Moments | None:
+def _moments(
+    rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int
+) -> Moments | None:
     """What was alive at each drawn point, so that its table can be shown where a user clicks; None where blocks cannot be told apart.
 
     `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a moment are the sums of `change` up to
@@ -198,31 +247,92 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[Figu
     if capacity and lifetime is not None and lifetime <= capacity:
         of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
     when = "" if time is None else f"at {wording.number(time, 1)} ms{in_unit}"
-    part, worst = wording.real(row.get("peak_fragmentation")), floats(full["fragmentation"]) if len(full) else np.zeros(0)
-    worst_text = "" if not len(worst) or np.isnan(worst).all() else f"max {wording.percent(100 * np.nanmax(worst), 2)}"
+    part, worst = (
+        wording.real(row.get("peak_fragmentation")),
+        floats(full["fragmentation"]) if len(full) else np.zeros(0),
+    )
+    worst_text = (
+        ""
+        if not len(worst) or np.isnan(worst).all()
+        else f"max {wording.percent(100 * np.nanmax(worst), 2)}"
+    )
     if lifetime is None:
         return _torch_figures(row, when)
     return [
         bytes_figure("lifetime_peak", "Peak, whole run", lifetime, of_capacity),
         bytes_figure("peak", "Peak, in this capture", row.get("peak_bytes"), when),
-        bytes_figure("peak_heap", "At that peak: heap", row.get("peak_heap_bytes"), f"stack {wording.size(row.get('peak_stack_bytes'))}"),
+        bytes_figure(
+            "peak_heap",
+            "At that peak: heap",
+            row.get("peak_heap_bytes"),
+            f"stack {wording.size(row.get('peak_stack_bytes'))}",
+        ),
         bytes_figure("peak_free", "Free", row.get("peak_free_bytes"), "at the peak"),
-        figure("fragmentation", "Fragmentation", None if part is None else 100 * part, "%", 2, worst_text),
-        figure("allocations", "Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed"),
+        figure(
+            "fragmentation",
+            "Fragmentation",
+            None if part is None else 100 * part,
+            "%",
+            2,
+            worst_text,
+        ),
+        figure(
+            "allocations",
+            "Allocations",
+            row.get("allocations"),
+            "",
+            0,
+            f"{wording.number(row.get('deallocations'))} freed",
+        ),
     ]
 
 
 def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
     """The figures of PyTorch's allocators, which state no stack, no fragmentation and nothing of the time before the recording."""
-    capacity, peak, free = (wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes"))
-    part = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})" if capacity and peak is not None else when
+    capacity, peak, free = (
+        wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes")
+    )
+    part = (
+        f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
+        if capacity and peak is not None
+        else when
+    )
     if not row["whole"]:
         part = "sum of recorded events; excludes memory allocated earlier"
-    held = [] if free is None or peak is None else [bytes_figure("reserved", "Reserved", peak + free, "from the device, at the peak")]
-    loose = [] if free is None else [bytes_figure("peak_free", "Reserved, not allocated", free, "upper bound of fragmentation")]
-    count = figure("allocations", "Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed")
-    at = figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2]) if part != when else None
-    return [bytes_figure("peak", "Peak, in this capture", peak, part), *([at] if at else []), *held, *loose, count]
+    held = (
+        []
+        if free is None or peak is None
+        else [bytes_figure("reserved", "Reserved", peak + free, "from the device, at the peak")]
+    )
+    loose = (
+        []
+        if free is None
+        else [
+            bytes_figure(
+                "peak_free", "Reserved, not allocated", free, "upper bound of fragmentation"
+            )
+        ]
+    )
+    count = figure(
+        "allocations",
+        "Allocations",
+        row.get("allocations"),
+        "",
+        0,
+        f"{wording.number(row.get('deallocations'))} freed",
+    )
+    at = (
+        figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2])
+        if part != when
+        else None
+    )
+    return [
+        bytes_figure("peak", "Peak, in this capture", peak, part),
+        *([at] if at else []),
+        *held,
+        *loose,
+        count,
+    ]
 
 
 def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, Any]) -> int | None:
@@ -238,14 +348,21 @@ def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, 
 def _shares(alive: pd.DataFrame, peak: float) -> pd.DataFrame:
     if alive.empty:
         return alive
-    both = {key: floats(alive[key]) * floats(alive["occurrences"]) for key in ("allocated_bytes", "requested_bytes")}
+    both = {
+        key: floats(alive[key]) * floats(alive["occurrences"])
+        for key in ("allocated_bytes", "requested_bytes")
+    }
     taken = both["allocated_bytes"]
-    return alive.assign(**both, percent=100 * taken / peak if peak > 0 else np.full(len(alive), np.nan))
+    return alive.assign(
+        **both, percent=100 * taken / peak if peak > 0 else np.full(len(alive), np.nan)
+    )
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     """With no data type where TensorFlow has "INVALID" for one that it does not know, as of a stack and of what no step asked for."""
-    return frame.assign(data_type=["" if text == DATA_TYPES[0] else text for text in frame["data_type"]])
+    return frame.assign(
+        data_type=["" if text == DATA_TYPES[0] else text for text in frame["data_type"]]
+    )
 
 
 def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
@@ -259,7 +376,9 @@ def _empty(run: Run) -> Empty:
         return Empty(
             title="No allocations recorded",
             text="The profile has no memory events. PyTorch records them on request:",
-            code="torch.profiler.profile(profile_memory=True)" if run.capture is None else "%%nbprof --memory",
+            code="torch.profiler.profile(profile_memory=True)"
+            if run.capture is None
+            else "%%nbprof --memory",
         )
     if by_jax(run):
         # Recording them is no option of JAX's, so there is nothing to ask for.
@@ -272,4 +391,7 @@ def _empty(run: Run) -> Empty:
             title="No allocations recorded",
             text=f"The profile has no memory events. JAX records them for GPUs and TPUs, not for the CPU.{planned}",
         )
-    return Empty(title="No allocations recorded", text=run.missing.get("memory", "The profile has no memory events."))
+    return Empty(
+        title="No allocations recorded",
+        text=run.missing.get("memory", "The profile has no memory events."),
+    )

@@ -49,4 +49,10 @@ def html(payload: Payload) -> str:
         ]
         for i in range(min(table.rows, _ROWS))
     ]
-    return html + markup.table("Live at the peak", first.memory_id, ["Op", "Shape", "Allocated", "", "% of peak"], alive, "llrlr")
+    return html + markup.table(
+        "Live at the peak",
+        first.memory_id,
+        ["Op", "Shape", "Allocated", "", "% of peak"],
+        alive,
+        "llrlr",
+    )

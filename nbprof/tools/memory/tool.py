@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def _has(run: Run) -> bool:
     """Not where nothing can be asked for that records it: of the CPU only PyTorch has memory events that are left out unless asked for."""
-    return by_torch(run) or not run.devices.empty or not run.memory_summary.empty or out_of_memory(run)
+    return (
+        by_torch(run) or not run.devices.empty or not run.memory_summary.empty or out_of_memory(run)
+    )
 
 
 TOOL = Tool(
@@ -27,6 +29,12 @@ TOOL = Tool(
     static=static.html,
     figures={"memory": figure.memory},
     brief=(
-        Top("Peak memory", "memory.summary", "memory_id", ("peak_bytes", "capacity_bytes", "peak_fragmentation"), largest="peak_bytes"),
+        Top(
+            "Peak memory",
+            "memory.summary",
+            "memory_id",
+            ("peak_bytes", "capacity_bytes", "peak_fragmentation"),
+            largest="peak_bytes",
+        ),
     ),
 )

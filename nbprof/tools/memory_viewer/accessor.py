@@ -39,7 +39,9 @@ class ModuleMemory:
         The memory space: 0 is the device's main memory, 1 a faster one where the device has it.
     """
 
-    def __init__(self, profile: Shown, module: str, program: Program, assignment: Assignment, space: int = 0) -> None:
+    def __init__(
+        self, profile: Shown, module: str, program: Program, assignment: Assignment, space: int = 0
+    ) -> None:
         self._profile = profile
         self.module = module
         self.space = space
@@ -64,7 +66,9 @@ class ModuleMemory:
             It uses no such memory space.
         """
         if space not in self.spaces:
-            raise NbprofError(f"{self.module} uses no memory space {space!r}; it uses {', '.join(map(str, self.spaces))}")
+            raise NbprofError(
+                f"{self.module} uses no memory space {space!r}; it uses {', '.join(map(str, self.spaces))}"
+            )
         return ModuleMemory(self._profile, self.module, self._program, self._assignment, int(space))
 
     @property
@@ -84,8 +88,17 @@ class ModuleMemory:
         `peak_bytes`, `peak_unpadded_bytes`, `peak_position`, `parameter_bytes`, `output_bytes`, `throughout_bytes`, `not_reusable_bytes`
         (of single threads and tuples), `total_bytes` (all but that of single threads).
         """
-        keys = ("peak_bytes", "peak_unpadded_bytes", "peak_position", "parameter_bytes", "output_bytes", "throughout_bytes")
-        return {key: getattr(self._view, key) for key in (*keys, "not_reusable_bytes", "total_bytes")}
+        keys = (
+            "peak_bytes",
+            "peak_unpadded_bytes",
+            "peak_position",
+            "parameter_bytes",
+            "output_bytes",
+            "throughout_bytes",
+        )
+        return {
+            key: getattr(self._view, key) for key in (*keys, "not_reusable_bytes", "total_bytes")
+        }
 
     @property
     def notes(self) -> list[str]:
@@ -119,7 +132,9 @@ class ModuleMemory:
 
         payload, run = self._profile.payload(), self._profile.run
         part = drawn.opened_at(run, payload.memory_viewer, self.module, self.space)
-        data, about = self._profile.mimebundle(views=["memory_viewer"], payload=replace(payload, memory_viewer=part), drawn=False)
+        data, about = self._profile.mimebundle(
+            views=["memory_viewer"], payload=replace(payload, memory_viewer=part), drawn=False
+        )
         return {**data, "text/plain": self.text()}, about
 
     def __repr__(self) -> str:
@@ -176,7 +191,9 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
             program = Program(programs[name].module.data)
             assignment = hlo_buffers.read(program)
         except ReadError as error:
-            raise ReadError(f"the compiled program {name} is damaged in the profile ({error}); record again") from error
+            raise ReadError(
+                f"the compiled program {name} is damaged in the profile ({error}); record again"
+            ) from error
         if assignment is None:
             raise ReadError(memory_viewer.no_assignment(name))
         return ModuleMemory(self._profile, name, program, assignment)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _MIB = 2.0**20
 
 
-def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most: int = 20, **options: Any) -> GridPlot:
+def figure(
+    module: str, seen: View, *, width: int = 900, height: int = 280, most: int = 20, **options: Any
+) -> GridPlot:
     """The working set over program points with its padding and its peak; below it the lifetimes of the largest buffers of the peak.
 
     Parameters
@@ -41,7 +43,9 @@ def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most
     """
     plotting, models = bokeh()
     if seen.timeline.empty:
-        raise NbprofError(f"{module} has no temporary buffers, so its memory stays constant: {wording.size(seen.peak_bytes)} throughout")
+        raise NbprofError(
+            f"{module} has no temporary buffers, so its memory stays constant: {wording.size(seen.peak_bytes)} throughout"
+        )
     from bokeh.layouts import gridplot
 
     kept = sample(seen.timeline["allocated_bytes"].to_numpy(np.int64), [seen.peak_position + 1])
@@ -52,13 +56,22 @@ def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most
         "memory": rows["allocated_bytes"].to_numpy(np.float64) / _MIB,
     }
     tools = "xpan,xbox_zoom,xwheel_zoom,reset,save"
-    plot: Any = plotting.figure(**{"width": width, "height": height, "tools": tools, "title": wording.one_line(module)} | options)
-    area = models.ColumnDataSource({key: staircase(values, shift=key != "position") for key, values in data.items()})
+    plot: Any = plotting.figure(
+        **{"width": width, "height": height, "tools": tools, "title": wording.one_line(module)}
+        | options
+    )
+    area = models.ColumnDataSource(
+        {key: staircase(values, shift=key != "position") for key, values in data.items()}
+    )
     area.add(np.zeros(len(area.data["position"])), "base")
     plot.varea("position", "base", "values", color=HEAP, source=area, legend_label="Values")
     plot.varea("position", "values", "memory", color=STACK, source=area, legend_label="Padding")
-    points = models.ColumnDataSource({**data, "instruction": [wording.one_line(name) for name in rows["instruction"]]})
-    marks = plot.scatter("position", "memory", size=6, alpha=0, hover_alpha=1, color=STACK, source=points)
+    points = models.ColumnDataSource(
+        {**data, "instruction": [wording.one_line(name) for name in rows["instruction"]]}
+    )
+    marks = plot.scatter(
+        "position", "memory", size=6, alpha=0, hover_alpha=1, color=STACK, source=points
+    )
     tips = [
         ("Point", "@position{0,0}"),
         ("Instruction", "@instruction"),
@@ -66,7 +79,14 @@ def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most
         ("Values", "@values{0,0.00} MiB"),
     ]
     plot.add_tools(models.HoverTool(renderers=[marks], mode="vline", tooltips=tips))
-    plot.add_layout(models.Span(location=seen.peak_bytes / _MIB, dimension="width", line_dash="dashed", line_color="#6B6B6B"))
+    plot.add_layout(
+        models.Span(
+            location=seen.peak_bytes / _MIB,
+            dimension="width",
+            line_dash="dashed",
+            line_color="#6B6B6B",
+        )
+    )
     style(plot, "program point", "MiB")
     plot.y_range.start = 0
     plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
@@ -78,7 +98,9 @@ def _lifetimes(seen: View, above: Any, width: int, most: int) -> Any:
     plotting, models = bokeh()
     rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable").head(most)
     # Two buffers may have the same name.
-    names = [f"{i + 1}. {wording.one_line(str(name))[:60]}" for i, name in enumerate(rows["buffer"])]
+    names = [
+        f"{i + 1}. {wording.one_line(str(name))[:60]}" for i, name in enumerate(rows["buffer"])
+    ]
     source = models.ColumnDataSource(
         {
             "name": names,
@@ -86,11 +108,18 @@ def _lifetimes(seen: View, above: Any, width: int, most: int) -> Any:
             "end": rows["end"].to_numpy(np.float64),
             "mib": rows["size_bytes"].to_numpy(np.float64) / _MIB,
             "ratio": rows["padding_ratio"].to_numpy(np.float64),
-            **{key: [wording.one_line(str(text)) for text in rows[key]] for key in ("category", "shape", "framework_op")},
+            **{
+                key: [wording.one_line(str(text)) for text in rows[key]]
+                for key in ("category", "shape", "framework_op")
+            },
         }
     )
     plot: Any = plotting.figure(
-        width=width, height=60 + 18 * len(rows), y_range=names[::-1] or ["–"], x_range=above.x_range, tools="xpan,xwheel_zoom,reset,save"
+        width=width,
+        height=60 + 18 * len(rows),
+        y_range=names[::-1] or ["–"],
+        x_range=above.x_range,
+        tools="xpan,xwheel_zoom,reset,save",
     )
     plot.hbar(y="name", left="start", right="end", height=0.7, color=HEAP, source=source)
     tips = [

@@ -50,7 +50,9 @@ def payload(run: Run) -> MemoryViewer:
         points -= sum(space.rows for space in program.spaces)
         buffers -= sum(space.buffers.rows for space in program.spaces)
         modules.append(program)
-    part = MemoryViewer(empty=None, modules=modules, left_out=_left_out(frame, known.iloc[len(modules) :]))
+    part = MemoryViewer(
+        empty=None, modules=modules, left_out=_left_out(frame, known.iloc[len(modules) :])
+    )
     # What only prepares the run may need the most memory, and is not what a user looks for.
     ran = known["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
     return replace(part, chosen=(int(ran.argmax()), 0)) if ran.any() and not ran[0] else part
@@ -75,7 +77,9 @@ def opened_at(run: Run, part: MemoryViewer, module: str, space: int) -> MemoryVi
         at = len(modules)
         modules.append(_module(row, run.programs.compiled[module], run))
     spaces = [each.space for each in modules[at].spaces]
-    return replace(part, modules=modules, chosen=(at, spaces.index(space) if space in spaces else 0))
+    return replace(
+        part, modules=modules, chosen=(at, spaces.index(space) if space in spaces else 0)
+    )
 
 
 def nothing(empty: Empty | None = None) -> MemoryViewer:
@@ -92,20 +96,32 @@ def text(module: str, seen: memory_viewer.View, most: int) -> str:
     """The memory of a program in a few lines."""
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
     where = "" if not seen.space else f" in memory space {seen.space}"
-    point = f" at program point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}" if seen.peak_position >= 0 else ""
+    point = (
+        f" at program point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
+        if seen.peak_position >= 0
+        else ""
+    )
     parts = f"parameters {wording.size(seen.parameter_bytes)}, results {wording.size(seen.output_bytes)}"
     lines = [
         f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}{where}{point}",
         f"  without padding {wording.size(seen.peak_unpadded_bytes)}"
-        + (f"; padding {wording.size(padding)}, {wording.percent(100 * padding / seen.peak_bytes)} of the peak" if padding > 0 else ""),
+        + (
+            f"; padding {wording.size(padding)}, {wording.percent(100 * padding / seen.peak_bytes)} of the peak"
+            if padding > 0
+            else ""
+        ),
         f"  {parts}, temporary {wording.size(seen.peak_bytes - seen.throughout_bytes)} at the peak",
     ]
     rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable")
     for row in rows.head(most).itertuples():
         name = wording.one_line(str(row.buffer)) or "(no name)"
-        lines.append(f"  {wording.size(row.size_bytes):>12}  {row.category:<9}  {wording.one_line(str(row.shape))[:48]:<48}  {name[:60]}")
+        lines.append(
+            f"  {wording.size(row.size_bytes):>12}  {row.category:<9}  {wording.one_line(str(row.shape))[:48]:<48}  {name[:60]}"
+        )
     if len(rows) > most:
-        lines.append(f"  {wording.size(rows['size_bytes'].iloc[most:].sum()):>12}  in {wording.plural(len(rows) - most, 'more buffer')}")
+        lines.append(
+            f"  {wording.size(rows['size_bytes'].iloc[most:].sum()):>12}  in {wording.plural(len(rows) - most, 'more buffer')}"
+        )
     return "\n".join([*lines, *(f"  {note}" for note in seen.notes)])
 
 
@@ -113,7 +129,10 @@ def listed(frame: pd.DataFrame, most: int = 10) -> str:
     """The programs of a profile in a few lines."""
     known = frame[frame["peak_bytes"].notna()]
     head = f"<nbprof memory_viewer: {wording.plural(len(known), 'compiled program')}; p.memory_viewer[name] is one, .modules the DataFrame>"
-    lines = [f"  {wording.size(row.peak_bytes):>12}  {wording.one_line(str(row.module))[:90]}" for row in known.head(most).itertuples()]
+    lines = [
+        f"  {wording.size(row.peak_bytes):>12}  {wording.one_line(str(row.module))[:90]}"
+        for row in known.head(most).itertuples()
+    ]
     if len(known) > most:
         lines.append(f"  and {len(known) - most:,} more")
     return "\n".join([head, *lines])
@@ -124,7 +143,8 @@ def _module(row: dict[Any, Any], named: Named, run: Run) -> ProgramMemory:
     assignment = hlo_buffers.read(program)
     assert assignment is not None, "only programs whose memory is known get here"
     spaces = [
-        _space(memory_viewer.view(program, space, assignment), int(row["instructions"])) for space in memory_viewer.spaces(assignment)
+        _space(memory_viewer.view(program, space, assignment), int(row["instructions"]))
+        for space in memory_viewer.spaces(assignment)
     ]
     return ProgramMemory(
         name=_cut(str(row["module"])),
@@ -133,7 +153,9 @@ def _module(row: dict[Any, Any], named: Named, run: Run) -> ProgramMemory:
         peak_bytes=float(row["peak_bytes"]),
         time_ms=wording.real(row["time_ms"]),
         # An empty space has nothing to show; the main memory is always there.
-        spaces=[space for space in spaces if space.space == 0 or space.peak_bytes or space.total_bytes],
+        spaces=[
+            space for space in spaces if space.space == 0 or space.peak_bytes or space.total_bytes
+        ],
     )
 
 
@@ -146,7 +168,9 @@ def _only_host(named: Named, run: Run) -> str:
 
 def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
     timeline = seen.timeline
-    allocated, bare = (timeline[key].to_numpy(np.int64) for key in ("allocated_bytes", "unpadded_bytes"))
+    allocated, bare = (
+        timeline[key].to_numpy(np.int64) for key in ("allocated_bytes", "unpadded_bytes")
+    )
     kept = sample(allocated, [seen.peak_position + 1])
     by_size = np.argsort(-seen.at_peak["size_bytes"].to_numpy(np.int64), kind="stable")
     # The largest, in program order.
@@ -157,7 +181,13 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
         figures=_figures(seen, instructions),
         notes=[
             *seen.notes,
-            *([] if len(timeline) else ["This program has no temporary buffers here: its buffers are live throughout."]),
+            *(
+                []
+                if len(timeline)
+                else [
+                    "This program has no temporary buffers here: its buffers are live throughout."
+                ]
+            ),
         ],
         peak_bytes=float(seen.peak_bytes),
         unpadded_bytes=float(seen.peak_unpadded_bytes),
@@ -179,9 +209,17 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
 
 def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
-    share = f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak" if padding > 0 else "no padding"
+    share = (
+        f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak"
+        if padding > 0
+        else "no padding"
+    )
     # The row of the timeline that shows it: it has the memory after the event that makes the peak.
-    where = f"at point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}" if seen.peak_position >= 0 else "nothing temporary"
+    where = (
+        f"at point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
+        if seen.peak_position >= 0
+        else "nothing temporary"
+    )
     parts = f"parameters {wording.size(seen.parameter_bytes)}, results {wording.size(seen.output_bytes)}"
     return [
         bytes_figure("peak", "Peak", seen.peak_bytes, where),
@@ -193,13 +231,26 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
             seen.peak_bytes - seen.throughout_bytes,
             f"{wording.plural(len(seen.at_peak), 'buffer')} live in total",
         ),
-        bytes_figure("total", "Allocated in total", seen.total_bytes, f"not reusable: {wording.size(seen.not_reusable_bytes)}"),
-        figure("instructions", "Instructions", float(instructions), "", 0, "of all its computations"),
+        bytes_figure(
+            "total",
+            "Allocated in total",
+            seen.total_bytes,
+            f"not reusable: {wording.size(seen.not_reusable_bytes)}",
+        ),
+        figure(
+            "instructions", "Instructions", float(instructions), "", 0, "of all its computations"
+        ),
     ]
 
 
 def _table(rows: pd.DataFrame) -> Table:
-    rows = rows.assign(**{key: rows[key].map(_cut) for key in ("buffer", "shape", "framework_op", "source")}) if len(rows) else rows
+    rows = (
+        rows.assign(
+            **{key: rows[key].map(_cut) for key in ("buffer", "shape", "framework_op", "source")}
+        )
+        if len(rows)
+        else rows
+    )
     return table_of(rows, [frames.column("memory_viewer[module].at_peak", key) for key in _BUFFER])
 
 
@@ -211,7 +262,9 @@ def _left_out(frame: pd.DataFrame, smaller: pd.DataFrame) -> str:
     parts = []
     if len(smaller):
         most = wording.size(smaller["peak_bytes"].iloc[0])
-        parts.append(f"{wording.plural(len(smaller), 'more program')} with peaks of at most {most}: p.memory_viewer has all of them.")
+        parts.append(
+            f"{wording.plural(len(smaller), 'more program')} with peaks of at most {most}: p.memory_viewer has all of them."
+        )
     return " ".join([*parts, *_unknown(frame)])
 
 
@@ -221,11 +274,17 @@ def _unknown(frame: pd.DataFrame) -> list[str]:
     bare = int((notes == NO_ASSIGNMENT).sum())
     out = []
     if bare:
-        out.append(f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so their memory is unknown.")
+        out.append(
+            f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so their memory is unknown."
+        )
     if unread := int((notes == NOT_READ).sum()):
-        out.append(f"{wording.plural(unread, 'program is', 'programs are')} not read, because each host has too many.")
+        out.append(
+            f"{wording.plural(unread, 'program is', 'programs are')} not read, because each host has too many."
+        )
     if damaged := len(notes) - bare - unread:
-        out.append(f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; see p.memory_viewer.modules.")
+        out.append(
+            f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; see p.memory_viewer.modules."
+        )
     return out
 
 

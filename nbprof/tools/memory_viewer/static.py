@@ -20,10 +20,16 @@ def html(payload: Payload) -> str:
     for program in viewer.modules[:_ROWS]:
         main = program.spaces[0]
         padding = 100 * (1 - main.unpadded_bytes / main.peak_bytes) if main.peak_bytes else None
-        peak, unpadded, throughout = map(wording.size, (main.peak_bytes, main.unpadded_bytes, main.throughout_bytes))
-        rows.append([markup.name(program.name, 80), peak, unpadded, wording.percent(padding), throughout])
+        peak, unpadded, throughout = map(
+            wording.size, (main.peak_bytes, main.unpadded_bytes, main.throughout_bytes)
+        )
+        rows.append(
+            [markup.name(program.name, 80), peak, unpadded, wording.percent(padding), throughout]
+        )
     heads = ["Program", "Peak", "Without padding", "Padding", "Live throughout"]
-    html = markup.table("Memory of compiled programs", "as the compiler planned it", heads, rows, "lrrrr")
+    html = markup.table(
+        "Memory of compiled programs", "as the compiler planned it", heads, rows, "lrrrr"
+    )
     if not rows:
         return ""
     module, space = viewer.chosen or (0, 0)

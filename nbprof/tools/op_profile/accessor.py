@@ -83,9 +83,16 @@ class OpProfile(OfPrograms):
         """
         known = ("wasted_us", "time_us", "flops", "bytes", "occurrences")
         if sort not in known or not isinstance(cast("object", count), int) or count < 1:
-            raise NbprofError(f"sort must be one of {', '.join(map(repr, known))} and count 1 or more, not {sort!r} and {count!r}")
+            raise NbprofError(
+                f"sort must be one of {', '.join(map(repr, known))} and count 1 or more, not {sort!r} and {count!r}"
+            )
         frame = self.frame
-        return frame[frame["kind"] == "op"].sort_values(sort, ascending=False, kind="stable").head(count).reset_index(drop=True)
+        return (
+            frame[frame["kind"] == "op"]
+            .sort_values(sort, ascending=False, kind="stable")
+            .head(count)
+            .reset_index(drop=True)
+        )
 
     def figure(self, by: str = "program", **options: Any) -> Model:
         """A Bokeh figure of the upper levels of the tree: one bar per node, as long as its time, with the wasted part pale."""

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 _LEVELS = 3
 
 
-def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, width: int = 900, height: int = 0, **options: Any) -> Figure:
+def op_profile(
+    tree: pd.DataFrame,
+    *,
+    levels: int = _LEVELS,
+    top: int = 40,
+    width: int = 900,
+    height: int = 0,
+    **options: Any,
+) -> Figure:
     """The upper levels of an op profile: a bar a node, as long as its time, the part that is wasted pale.
 
     Parameters
@@ -42,15 +50,22 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
     plotting, models = bokeh()
     shown = tree[(tree["depth"] <= levels) & (tree["kind"] != "fused")]
     if shown.empty:
-        raise NbprofError("no op of a compiled XLA program ran on a device in this profile, so there is no op profile")
+        raise NbprofError(
+            "no op of a compiled XLA program ran on a device in this profile, so there is no op profile"
+        )
     kept = shown["time_us"].rank(method="first", ascending=False) <= top
     shown = shown[kept]
     used = shown["flops_utilization"].to_numpy(np.float64)
-    ms, wasted = shown["time_us"].to_numpy(np.float64) / 1000, shown["wasted_us"].to_numpy(np.float64) / 1000
+    ms, wasted = (
+        shown["time_us"].to_numpy(np.float64) / 1000,
+        shown["wasted_us"].to_numpy(np.float64) / 1000,
+    )
     lost = ms * np.nan_to_num(shown["unknown_fraction"].to_numpy(np.float64))
     labels = [
         f"{number:>3}  {'  ' * deep}{wording.one_line(str(name))[:60]}"
-        for number, deep, name in zip(range(1, len(shown) + 1), shown["depth"], shown["name"], strict=True)
+        for number, deep, name in zip(
+            range(1, len(shown) + 1), shown["depth"], shown["name"], strict=True
+        )
     ]
     # Labels stand right-aligned; of one width they show the tree.
     wide = max(map(len, labels))
@@ -65,16 +80,42 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
         "unknown": [_ms(value) for value in lost],
         "used": ms - np.nan_to_num(wasted) - lost,
         "flops": [_percent(value) for value in used],
-        "memory": [_percent(value) for value in shown["bandwidth_utilization"].to_numpy(np.float64)],
+        "memory": [
+            _percent(value) for value in shown["bandwidth_utilization"].to_numpy(np.float64)
+        ],
     }
-    defaults = {"width": width, "height": height or 70 + 22 * len(shown), "y_range": labels[::-1], "tools": "save"}
+    defaults = {
+        "width": width,
+        "height": height or 70 + 22 * len(shown),
+        "y_range": labels[::-1],
+        "tools": "save",
+    }
     plot: Any = plotting.figure(**defaults | options)
     source = models.ColumnDataSource(data)
-    named = {"legend_label": "at the peak"}, {"legend_label": "wasted or unknown" if lost.any() else "wasted"}
+    named = (
+        {"legend_label": "at the peak"},
+        {"legend_label": "wasted or unknown" if lost.any() else "wasted"},
+    )
     known = bool(np.isfinite(wasted).any())
-    plot.hbar(y="label", right="used", height=0.6, color=DEVICE, source=source, **(named[0] if known else {}))
+    plot.hbar(
+        y="label",
+        right="used",
+        height=0.6,
+        color=DEVICE,
+        source=source,
+        **(named[0] if known else {}),
+    )
     if known:
-        plot.hbar(y="label", left="used", right="ms", height=0.6, color=DEVICE, alpha=0.35, source=source, **named[1])
+        plot.hbar(
+            y="label",
+            left="used",
+            right="ms",
+            height=0.6,
+            color=DEVICE,
+            alpha=0.35,
+            source=source,
+            **named[1],
+        )
         plot.legend.location = "bottom_right"
     tips = [
         ("", "@path"),

@@ -33,8 +33,15 @@ _SUMMED = ("time_us", "unknown_us", "flops", "bytes")
 _SLACK = 1.05
 """How far a rate may exceed a peak before clocks and rounding no longer explain it."""
 _TIMES = ((1e6, "s", 1e7), (1e3, "ms", 1e3), (1.0, "µs", 0.0))
-_NAME = columns.text("name", "Op", "Program, category or scope; the ops in it; and the ops inside a fusion.")
-_GFLOPS = rate("flops", "", "GFLOP/s", "Floating-point operations per second, in 10⁹, narrow ones weighted by their width.")
+_NAME = columns.text(
+    "name", "Op", "Program, category or scope; the ops in it; and the ops inside a fusion."
+)
+_GFLOPS = rate(
+    "flops",
+    "",
+    "GFLOP/s",
+    "Floating-point operations per second, in 10⁹, narrow ones weighted by their width.",
+)
 _GBYTES = rate("bytes", "", "GB/s", "Bytes of main memory per second, in 10⁹.")
 
 
@@ -89,7 +96,14 @@ def has(run: Run) -> bool:
 def left_out(run: Run) -> int:
     """Ops that the payload has in sums alone."""
     return (
-        max(0, run.persist("ops of compiled programs", lambda: int((run.programs.op_profile_upper["kind"] == "op").sum())) - MOST_OPS)
+        max(
+            0,
+            run.persist(
+                "ops of compiled programs",
+                lambda: int((run.programs.op_profile_upper["kind"] == "op").sum()),
+            )
+            - MOST_OPS,
+        )
         if has(run)
         else 0
     )
@@ -105,8 +119,15 @@ def figures(run: Run) -> list[Figure]:
     time, wasted = float(root["time_us"]), float(root["wasted_us"])
     lost = float(root["unknown_fraction"])
     busy = time * (1 - lost)
-    unknown = f"; cost unknown for {wording.percent(100 * lost)} of op time" if lost > _WORTH_SAYING else ""
-    rates = [_rate(root[key], busy, unit) + unknown for key, unit in (("flops", "FLOP/s"), ("bytes", "B/s"))]
+    unknown = (
+        f"; cost unknown for {wording.percent(100 * lost)} of op time"
+        if lost > _WORTH_SAYING
+        else ""
+    )
+    rates = [
+        _rate(root[key], busy, unit) + unknown
+        for key, unit in (("flops", "FLOP/s"), ("bytes", "B/s"))
+    ]
     return [
         figure("time", "Time of ops", time / scale, unit, 2, f"{wording.plural(count, 'op')} of {wording.plural(programs, 'program')}"),
         figure("flops_utilization", "FLOPS utilization of ops", _percent(root["flops_utilization"]), "%", 1, rates[0]),
@@ -131,11 +152,21 @@ def statement(run: Run) -> str:
     category = str(sums.idxmax())
     most = f"Most time goes to **{_plain(category)}**: {wording.percent(100 * float(sums.max()) / whole)}."
     if (lost := float(tree["unknown_fraction"].iloc[0])) > _WORTH_SAYING:
-        most += f" The cost of ops that take **{wording.percent(100 * lost)}** of the time is unknown."
+        most += (
+            f" The cost of ops that take **{wording.percent(100 * lost)}** of the time is unknown."
+        )
     known = bool(found["wasted_us"].notna().any())
     rows = found.sort_values("wasted_us" if known else "time_us", ascending=False, kind="stable")
     name, kind, time, wasted, computing, moving = (
-        rows[key].iloc[0] for key in ("name", "category", "time_us", "wasted_us", "flops_utilization", "bandwidth_utilization")
+        rows[key].iloc[0]
+        for key in (
+            "name",
+            "category",
+            "time_us",
+            "wasted_us",
+            "flops_utilization",
+            "bandwidth_utilization",
+        )
     )
     share = wording.percent(100 * float(time) / whole)
     if not known:
@@ -184,9 +215,18 @@ def by_category(part: OpProfile, most: int) -> list[CategorySums]:
             tables.append(pd.DataFrame({"name": names, "ops": many, **sums_of_ops}))
     if not tables:
         return []
-    sums = pd.concat(tables).groupby("name", sort=False).sum(min_count=1).sort_values("time_us", ascending=False, kind="stable")
+    sums = (
+        pd.concat(tables)
+        .groupby("name", sort=False)
+        .sum(min_count=1)
+        .sort_values("time_us", ascending=False, kind="stable")
+    )
     if len(sums) > most:
-        others = sums.iloc[most:].sum(min_count=1).rename(wording.plural(len(sums) - most, "other category", "other categories"))
+        others = (
+            sums.iloc[most:]
+            .sum(min_count=1)
+            .rename(wording.plural(len(sums) - most, "other category", "other categories"))
+        )
         sums = pd.concat([sums.head(most), others.to_frame().T])
     whole = float(sums["time_us"].sum()) or 1.0
     out = []
@@ -198,7 +238,9 @@ def by_category(part: OpProfile, most: int) -> list[CategorySums]:
         known = [value for value in (computing, moving) if value is not None]
         wasted = (1 - min(1.0, max(known))) * busy / whole if known else None
         lost = unknown / time if time else 0.0
-        out.append(CategorySums(name or "other", int(many), time / whole, wasted, lost, computing, moving))
+        out.append(
+            CategorySums(name or "other", int(many), time / whole, wasted, lost, computing, moving)
+        )
     return out
 
 
@@ -221,7 +263,9 @@ def text(tree: pd.DataFrame, missing: str, most: int = 12) -> str:
         kept["depth"], kept["name"], kept["time_fraction"], kept["unknown_fraction"] * kept["time_us"] / whole, kept["wasted_us"] / whole,
         kept["flops_utilization"], kept["bandwidth_utilization"], strict=True,
     ):  # fmt: skip
-        said = " ".join(f"{wording.percent(None if part != part else 100 * part):>8}" for part in parts)
+        said = " ".join(
+            f"{wording.percent(None if part != part else 100 * part):>8}" for part in parts
+        )
         lines.append(f"{said}  {'  ' * depth}{wording.one_line(str(name))[:80]}")
     if len(shown) > len(kept):
         lines.append(f"and {len(shown) - len(kept):,} more rows")
@@ -239,7 +283,11 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
         out.append("Times are CPU thread times: ops that run concurrently are counted separately.")
     if lacking := peaks.lacking:
         what = " and ".join(lacking)
-        rest = "so there is no utilization and no wasted time" if len(lacking) > 1 else "so utilization is based on the other one only"
+        rest = (
+            "so there is no utilization and no wasted time"
+            if len(lacking) > 1
+            else "so utilization is based on the other one only"
+        )
         device = "the CPU" if on_cpu else wording.one_line(peaks.device) or "this device"
         out.append(
             f"The peak {what} of {device} {'are' if len(lacking) > 1 else 'is'} unknown, {rest}: pass them with nbprof.load(path, "
@@ -247,20 +295,34 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
         )
     frame = leaves.ops
     if gone := int((~frame["in_file"].astype(bool)).sum()):
-        out.append(f"The file lacks the program of {wording.plural(gone, 'op')}, so what they compute may be unknown.")
+        out.append(
+            f"The file lacks the program of {wording.plural(gone, 'op')}, so what they compute may be unknown."
+        )
     unknown = frame["unknown"].sum() / max(float(frame["time"].sum()), 1.0)
     if unknown > _WORTH_SAYING:
         part = wording.percent(100 * float(unknown))
-        out.append(f"FLOPs and bytes are unknown for ops that take {part} of the time; the other figures exclude them.")
+        out.append(
+            f"FLOPs and bytes are unknown for ops that take {part} of the time; the other figures exclude them."
+        )
     seconds = frame["time"] / 1e12
-    above = (frame["flops"] > _SLACK * peaks.flops_per_second * seconds) | (frame["moved"] > _SLACK * peaks.bytes_per_second * seconds)
+    above = (frame["flops"] > _SLACK * peaks.flops_per_second * seconds) | (
+        frame["moved"] > _SLACK * peaks.bytes_per_second * seconds
+    )
     # Of ops that are next to nothing, as those that only begin a copy, a rate means little.
     above &= frame["time"] >= _SEEN * float(frame["time"].sum())
     if over := int(above.sum()):
-        why = "other threads may do part of the work outside their events" if on_cpu else "a cache may serve some of their bytes"
-        out.append(f"{wording.plural(over, 'op')} {'is' if over == 1 else 'are'} above a peak: {why}, or the peak is too low.")
+        why = (
+            "other threads may do part of the work outside their events"
+            if on_cpu
+            else "a cache may serve some of their bytes"
+        )
+        out.append(
+            f"{wording.plural(over, 'op')} {'is' if over == 1 else 'are'} above a peak: {why}, or the peak is too low."
+        )
     if count := left_out(run):
-        out.append(f"{wording.plural(count, 'smaller op')} are combined: p.op_profile.frame lists them.")
+        out.append(
+            f"{wording.plural(count, 'smaller op')} are combined: p.op_profile.frame lists them."
+        )
     return out
 
 
@@ -282,7 +344,9 @@ def _ops(leaves: Leaves) -> ProfiledOps:
         shape=_texts(frame, "shape"),
         layout=_texts(frame, "layout"),
         trace_op=_texts(frame, "trace_op"),
-        expression=coded(wording.cut(text, most) for text, most in zip(frame["expression"], cuts, strict=True)),
+        expression=coded(
+            wording.cut(text, most) for text, most in zip(frame["expression"], cuts, strict=True)
+        ),
         in_file=frame["in_file"].to_numpy(np.bool_),
         inside_left_out=numbers(leaves.inside_left_out),
         at_ms=short(np.round(floats(frame["at_ms"]), 6)),
@@ -340,7 +404,9 @@ def _heads(peaks: roofline.Peaks) -> list[Column]:
     columns = {
         "name": _NAME,
         "time": _declared("time_fraction"),
-        "wasted": _declared("wasted_us")._replace(label="Wasted %", unit="percent") if flops or moved else None,
+        "wasted": _declared("wasted_us")._replace(label="Wasted %", unit="percent")
+        if flops or moved
+        else None,
         "flops": _declared("flops_utilization") if flops else _GFLOPS,
         "bytes": _declared("bandwidth_utilization") if moved else _GBYTES,
         "runs": _declared("occurrences"),

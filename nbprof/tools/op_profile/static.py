@@ -24,13 +24,22 @@ def html(payload: Payload) -> str:
             markup.text(row.name),
             wording.number(row.ops, 0),
             markup.bar(100 * row.share, DEVICE),
-            *(_percent(value, row.unknown) for value in (row.share, row.wasted, row.flops, row.bytes)),
+            *(
+                _percent(value, row.unknown)
+                for value in (row.share, row.wasted, row.flops, row.bytes)
+            ),
         ]
         for row in op_profile.by_category(profile, _ROWS)
     ]
     heads = ["Category", "Ops", "", "% of the time", "Wasted", "FLOPS", "Memory bandwidth"]
-    html = markup.table("Op profile", "ops of compiled programs by category, self time", heads, rows, "lrlrrrr")
-    said = "".join(markup.paragraph(markup.marked(text)) for text in [profile.statement, *profile.notes] if text)
+    html = markup.table(
+        "Op profile", "ops of compiled programs by category, self time", heads, rows, "lrlrrrr"
+    )
+    said = "".join(
+        markup.paragraph(markup.marked(text))
+        for text in [profile.statement, *profile.notes]
+        if text
+    )
     return html + said if rows else ""
 
 

@@ -96,7 +96,9 @@ class Ops(Framed):
             No such side or no such grouping.
         """
         if where not in ("device", "host") or by not in ("type", "op"):
-            raise NbprofError(f"where must be 'device' or 'host' and by 'type' or 'op', not {where!r} and {by!r}")
+            raise NbprofError(
+                f"where must be 'device' or 'host' and by 'type' or 'op', not {where!r} and {by!r}"
+            )
         run = self._profile.run
         return ops.distribution(run.ops_with_idle if idle else run.ops, where, by)
 

@@ -48,7 +48,12 @@ def ops(run: Run, *, include_idle: bool = False, size: int = 260, top: int = 5) 
     for where, colour in (("device", DEVICE), ("host", HOST)):
         side = frame[frame["where"] == where] if len(frame) else frame
         if len(side) and floats(side["self_us"]).sum() > 0:
-            rows.append([_pie(side, key, f"{where.capitalize()}, by {key}", colour, size, top) for key in ("op", "type")])
+            rows.append(
+                [
+                    _pie(side, key, f"{where.capitalize()}, by {key}", colour, size, top)
+                    for key in ("op", "type")
+                ]
+            )
     if not rows:
         raise NbprofError("this run has no ops, so there is nothing to plot")
     return gridplot(rows, toolbar_location=None)
@@ -65,7 +70,10 @@ def _pie(side: pd.DataFrame, key: str, title: str, colour: str, size: int, top: 
         .sort_values(ascending=False, kind="stable")
     )
     head, rest = work.head(top), work.iloc[top:]
-    slices = [(str(name), float(time), shade) for (name, time), shade in zip(head.items(), ranked(colour, len(head)), strict=True)]
+    slices = [
+        (str(name), float(time), shade)
+        for (name, time), shade in zip(head.items(), ranked(colour, len(head)), strict=True)
+    ]
     if len(rest):
         slices.append((wording.plural(len(rest), "other"), float(rest.sum()), OTHER))
     if idle.any():
@@ -85,11 +93,31 @@ def _pie(side: pd.DataFrame, key: str, title: str, colour: str, size: int, top: 
         }
     )
     plot: Any = plotting.figure(
-        width=size, height=size, title=title, x_range=(-1.1, 1.1), y_range=(-1.1, 1.1), tools="", toolbar_location=None
+        width=size,
+        height=size,
+        title=title,
+        x_range=(-1.1, 1.1),
+        y_range=(-1.1, 1.1),
+        tools="",
+        toolbar_location=None,
     )
-    wedge = {"x": 0, "y": 0, "inner_radius": 0.6, "outer_radius": 1, "start_angle": "start", "end_angle": "end", "direction": "clock"}
+    wedge = {
+        "x": 0,
+        "y": 0,
+        "inner_radius": 0.6,
+        "outer_radius": 1,
+        "start_angle": "start",
+        "end_angle": "end",
+        "direction": "clock",
+    }
     plot.annular_wedge(
-        **wedge, fill_color="colour", line_color="white", hatch_pattern="pattern", hatch_color="#8F959C", hatch_alpha=0.5, source=source
+        **wedge,
+        fill_color="colour",
+        line_color="white",
+        hatch_pattern="pattern",
+        hatch_color="#8F959C",
+        hatch_alpha=0.5,
+        source=source,
     )
     tips = [("", "@name"), ("Self time", "@ms{custom}"), ("Part", "@part{0.0}%")]
     plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "ms")))

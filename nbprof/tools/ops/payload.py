@@ -19,8 +19,25 @@ from nbprof.tools.torch_ops import ops_torch
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-COLUMNS = ("rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "eager")
-RATES = ("tensor_core_percent", "gflops_per_second", "gbytes_per_second", "operational_intensity", "bound_by")
+COLUMNS = (
+    "rank",
+    "where",
+    "type",
+    "op",
+    "occurrences",
+    "total_us",
+    "avg_us",
+    "self_us",
+    "avg_self_us",
+    "eager",
+)
+RATES = (
+    "tensor_core_percent",
+    "gflops_per_second",
+    "gbytes_per_second",
+    "operational_intensity",
+    "bound_by",
+)
 """Columns that are there only where an op has a value."""
 SHARES = ("self_percent", "cumulative_percent")
 MOST_ROWS = 3000
@@ -77,7 +94,12 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> Table:
     return hidden(listed, *longest(ops, calls, ("device", "host")))
 
 
-def _ring(ops: pd.DataFrame, idle: float | None, where: Literal["device", "host"], by: Literal["op", "type"]) -> OpRing:
+def _ring(
+    ops: pd.DataFrame,
+    idle: float | None,
+    where: Literal["device", "host"],
+    by: Literal["op", "type"],
+) -> OpRing:
     """Self time of a side by op or by type, as `p.ops.distribution` has it: without idle time, and with it."""
     sums = analysis.distribution(ops, where, by)
     times = pd.Series(floats(sums["self_us"]), sums[by].to_numpy(object))
@@ -144,7 +166,10 @@ def _empty(run: Run) -> Empty:
     if plain := unknown(run, "ops", "No ops in this run"):
         return plain
     if by_torch(run):
-        return Empty(title="No ops in this run", text=run.missing.get("ops", "No PyTorch op ran during the recording."))
+        return Empty(
+            title="No ops in this run",
+            text=run.missing.get("ops", "No PyTorch op ran during the recording."),
+        )
     if _in_programs(run):
         return Empty(
             title="The ops of this run are in compiled programs",

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = payload.left_out(run)
-    said = [f"The table of ops omits the {count:,} with the least self time; p.ops.frame has all."] if count else []
+    said = (
+        [f"The table of ops omits the {count:,} with the least self time; p.ops.frame has all."]
+        if count
+        else []
+    )
     return said + ops_torch.omissions(run)
 
 

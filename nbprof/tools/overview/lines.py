@@ -24,7 +24,11 @@ MOST_LINES = 400
 """Lines of one cell that a dashboard shows."""
 MOST_CELLS = 6
 _AROUND = 2
-_WHOLE = {"host_us": "host time of the recording", "device_us": "device time", "program_us": "time of compiled programs"}
+_WHOLE = {
+    "host_us": "host time of the recording",
+    "device_us": "device time",
+    "program_us": "time of compiled programs",
+}
 _SAMPLED = (
     "Host time is estimated from samples of the Python stack; %%nbprof --stacks measures it, counts how often each line ran and adds "
     "device time."
@@ -72,11 +76,21 @@ def payload(run: Run) -> Code | None:
         # Nothing has the text of a cell.
         return Code(cells=[], notes=[again]) if (again := offer(run)) else None
     lines = run.lines
-    columns = ["line", "code", *(key for key in ("calls", *PARTS) if lines.frame[key].notna().any())]
+    columns = [
+        "line",
+        "code",
+        *(key for key in ("calls", *PARTS) if lines.frame[key].notna().any()),
+    ]
     cells = [
         CodeCell(
             title=title,
-            table=_table(lines.frame[lines.frame["file"] == title], text, columns, whole=at == 0, sampled=lines.sampled),
+            table=_table(
+                lines.frame[lines.frame["file"] == title],
+                text,
+                columns,
+                whole=at == 0,
+                sampled=lines.sampled,
+            ),
         )
         for at, (title, text) in enumerate(lines.source.items())
         if (lines.frame["file"] == title).any()
@@ -89,7 +103,11 @@ def offer(run: Run) -> str:
     capture = run.capture
     facts = run.first_answer
     # Only what nbprof records in this process has lines, and samples of the Python stack name them already.
-    if capture is None or not _has_lines(capture.backend) or capture.options.get("stacks") is not False:
+    if (
+        capture is None
+        or not _has_lines(capture.backend)
+        or capture.options.get("stacks") is not False
+    ):
         return ""
     if capture.lines or capture.python or capture.options.get("python"):
         return ""
@@ -99,7 +117,11 @@ def offer(run: Run) -> str:
         what = "take the time outside ops"
     else:
         return ""
-    how = "profile the cell with %%nbprof --stacks" if capture.notebook else "record with nbprof.profile(stacks=True)"
+    how = (
+        "profile the cell with %%nbprof --stacks"
+        if capture.notebook
+        else "record with nbprof.profile(stacks=True)"
+    )
     return f"Which lines of Python {what} was not recorded. To see them, {how}."
 
 
@@ -113,7 +135,11 @@ def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampl
     """All lines of a cell, or those from the first to the last with a time; times in ms."""
     code = text.splitlines()
     known = rows["line"].to_numpy(np.int64)
-    first, last = (1, len(code)) if whole else (max(int(known.min()) - _AROUND, 1), min(int(known.max()) + _AROUND, len(code)))
+    first, last = (
+        (1, len(code))
+        if whole
+        else (max(int(known.min()) - _AROUND, 1), min(int(known.max()) + _AROUND, len(code)))
+    )
     last = min(last, first + MOST_LINES - 1)
     frame = rows.set_index("line").reindex(np.arange(first, last + 1))
     frame = frame.assign(line=frame.index, code=[code[at - 1] for at in frame.index])
@@ -124,7 +150,9 @@ def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampl
             label = column.label.replace("µs", "ms")
             if sampled and key == "host_us":
                 label = f"{label}, sampled"
-            column = column._replace(name=key.replace("_us", "_ms"), unit="ms", label=label, digits=2)
+            column = column._replace(
+                name=key.replace("_us", "_ms"), unit="ms", label=label, digits=2
+            )
             frame[column.name] = floats(frame[key]) / 1e3
         columns.append(column)
     return table_of(frame, columns)
@@ -137,7 +165,9 @@ def _notes(lines: Lines) -> list[str]:
         total = value + float(np.nansum(floats(lines.frame[key])))
         if value > 0:
             share = wording.percent(100 * value / total)
-            out.append(f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} is not attributed to any line.")
+            out.append(
+                f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} is not attributed to any line."
+            )
     if lines.sampled:
         out.append(_SAMPLED)
     if lines.cut:

@@ -31,7 +31,15 @@ from nbprof.tools.common import (
 )
 from nbprof.tools.names import NAMES
 from nbprof.tools.overview import lines, ranges
-from nbprof.tools.overview.parts import Advice, CheckResult, Confidence, HostPart, Overview, Probe, TraceTarget
+from nbprof.tools.overview.parts import (
+    Advice,
+    CheckResult,
+    Confidence,
+    HostPart,
+    Overview,
+    Probe,
+    TraceTarget,
+)
 from nbprof.tools.parts import Evidence, Figure, Table, Verdict, no_table
 from nbprof.tools.tables import floats, hidden, longest, table
 from nbprof.tools.tool import asked
@@ -45,7 +53,9 @@ MOST_ADVICE = 5
 def payload(run: Run) -> Overview:
     """The verdict, its evidence and advice."""
     first = early(run)
-    advice, no_advice = guarded("The advice", lambda: _findings(run), lambda sentence: ([], sentence))
+    advice, no_advice = guarded(
+        "The advice", lambda: _findings(run), lambda sentence: ([], sentence)
+    )
     return replace(
         first,
         figures=figures(run),
@@ -106,9 +116,16 @@ def early(run: Run) -> Overview:
         ),
         confidence=Confidence(
             level=facts.get("confidence") or "none",
-            evidence=[Evidence(ok=bool(ok), text=text) for ok, text in facts.get("confidence_evidence") or []],
+            evidence=[
+                Evidence(ok=bool(ok), text=text)
+                for ok, text in facts.get("confidence_evidence") or []
+            ],
         ),
-        figures=[_average(run), _waiting(run), *([_busy(run)] if has_device(run) else [_host_compute(run), *_rate(run, facts)])],
+        figures=[
+            _average(run),
+            _waiting(run),
+            *([_busy(run)] if has_device(run) else [_host_compute(run), *_rate(run, facts)]),
+        ],
         host_parts=_host_parts(run),
         advice=[],
         contention=facts.get("contention") or "",
@@ -127,9 +144,16 @@ def _host_parts(run: Run) -> list[HostPart]:
     """Rows below a category in the breakdown; none below one that is not split further."""
     frame = run.host_parts
     split = set(frame.loc[frame["part"] != "host", "category"])
-    shown = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)].sort_values("percent", ascending=False)
+    shown = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)].sort_values(
+        "percent", ascending=False
+    )
     return [
-        HostPart(category=str(row["category"]), text=str(row["text"]), ms=float(row["ms"]), percent=float(row["percent"]))
+        HostPart(
+            category=str(row["category"]),
+            text=str(row["text"]),
+            ms=float(row["ms"]),
+            percent=float(row["percent"]),
+        )
         for row in shown.to_dict("records")
     ]
 
@@ -176,7 +200,11 @@ def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     if devices := [_device(group) for group in known.get("devices") or []]:
         stated["Device"] = "; ".join(devices)
     # JAX states the platform "cpu" as the version of itself.
-    versions = [f"{name} {version}" for name, version in (known.get("versions") or {}).items() if version != name]
+    versions = [
+        f"{name} {version}"
+        for name, version in (known.get("versions") or {}).items()
+        if version != name
+    ]
     # A run that nbprof recorded has those of its framework in its name.
     if versions := [one for one in versions if one not in stated.get("Framework", "").split(", ")]:
         stated["Versions"] = ", ".join(versions)
@@ -196,14 +224,22 @@ def _of_file(run: Run) -> list[tuple[str, str]]:
 
 def _device(group: Mapping[str, Any]) -> str:
     """`4 × Tesla T4 (sm_75), 40 cores, 14.56 GiB` of what is known of a kind of device."""
-    count, capability, cores = group.get("count") or 1, group.get("compute_capability"), wording.real(group.get("cores"))
+    count, capability, cores = (
+        group.get("count") or 1,
+        group.get("compute_capability"),
+        wording.real(group.get("cores")),
+    )
     name = str(group.get("name") or group.get("kind") or "device")
     unit = unit_of_gpu([name])
     # A number of CUDA's: the names of AMD's have the architecture.
-    short = f"sm_{str(capability).replace('.', '')}" if capability and unit == "multiprocessor" else ""
+    short = (
+        f"sm_{str(capability).replace('.', '')}" if capability and unit == "multiprocessor" else ""
+    )
     parts = [f"{name} ({short})" if short and short not in name else name]
     if cores:
-        parts.append(wording.plural(int(cores), unit) if capability else wording.plural(int(cores), "core"))
+        parts.append(
+            wording.plural(int(cores), unit) if capability else wording.plural(int(cores), "core")
+        )
     if memory := wording.real(group.get("memory_bytes")):
         parts.append(wording.size(memory))
     if group.get("megacore"):
@@ -217,8 +253,13 @@ def figures(run: Run) -> list[Figure]:
     """The six key figures; with no device recorded, host figures take the place of those that need one."""
     facts = run.answer
     on_device = has_device(run)
-    of_tpu = facts.get("flops_utilization_percent") is not None and (run.devices["kind"] == "TPU").any()
-    of_device = [_busy(run), *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(run), _precision(facts)])]
+    of_tpu = (
+        facts.get("flops_utilization_percent") is not None and (run.devices["kind"] == "TPU").any()
+    )
+    of_device = [
+        _busy(run),
+        *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(run), _precision(facts)]),
+    ]
     middle = of_device if on_device else [_host_compute(run), *_rate(run, facts), _eager(run)]
     return [_average(run), _waiting(run), *middle, _memory(run)]
 
@@ -231,7 +272,10 @@ def _summary(run: Run, category: str) -> dict[Any, Any]:
 
 def _average(run: Run) -> Figure:
     row = _summary(run, "step_time")
-    mean, spread = wording.real(run.first_answer.get("step_time_ms")), wording.real(run.first_answer.get("step_time_sd_ms"))
+    mean, spread = (
+        wording.real(run.first_answer.get("step_time_ms")),
+        wording.real(run.first_answer.get("step_time_sd_ms")),
+    )
     unit_of_work = unit_of(run)
     note = "no steps" if mean is None else ""
     # All of the card in one unit.
@@ -245,7 +289,9 @@ def _average(run: Run) -> Figure:
     deviation = None
     if spread is not None and mean is not None and len(run.steps) > 1:
         deviation = f"± {wording.number(spread / size, 2)}"
-    return figure("step_time", unit_of_work.average, mean and mean / size, unit, 2, note, spread=deviation)
+    return figure(
+        "step_time", unit_of_work.average, mean and mean / size, unit, 2, note, spread=deviation
+    )
 
 
 def _of_each(run: Run, ms: Any) -> str:
@@ -255,12 +301,17 @@ def _of_each(run: Run, ms: Any) -> str:
 
 
 def _waiting(run: Run) -> Figure:
-    percent, mean = wording.real(run.first_answer.get("input_percent")), wording.real(run.first_answer.get("step_time_ms"))
+    percent, mean = (
+        wording.real(run.first_answer.get("input_percent")),
+        wording.real(run.first_answer.get("step_time_ms")),
+    )
     note = "no steps" if mean is None else "input was not traced"
     if percent is not None:
         note = _of_each(run, percent * mean / 100) if mean is not None else ""
     hot = run.first_answer.get("bound") == "input"
-    return figure("input", "Waiting for input", percent, "%", 1, note, bar=bar(("input", percent)), hot=hot)
+    return figure(
+        "input", "Waiting for input", percent, "%", 1, note, bar=bar(("input", percent)), hot=hot
+    )
 
 
 def _busy(run: Run) -> Figure:
@@ -271,34 +322,73 @@ def _busy(run: Run) -> Figure:
         note = f"of {unit_of(run).time}"
         if devices > 1:
             # A device that ran nothing may not have been traced: it is in no mean.
-            note += f", mean of {devices:,} devices" if used in (0, devices) else f", {_that_worked(used, devices)}"
-        note += "; copies and infeed count" if (run.devices["kind"] == "TPU").any() else "; copies count"
-    return figure("device_busy", "Device busy", percent, "%", 1, note, bar=bar(("device_compute", percent)))
+            note += (
+                f", mean of {devices:,} devices"
+                if used in (0, devices)
+                else f", {_that_worked(used, devices)}"
+            )
+        note += (
+            "; copies and infeed count"
+            if (run.devices["kind"] == "TPU").any()
+            else "; copies count"
+        )
+    return figure(
+        "device_busy", "Device busy", percent, "%", 1, note, bar=bar(("device_compute", percent))
+    )
 
 
 def _that_worked(used: int, devices: int) -> str:
     """The devices that ran anything, where others ran nothing."""
-    return f"the one of {devices:,} devices that ran" if used == 1 else f"mean of the {used:,} of {devices:,} devices that ran"
+    return (
+        f"the one of {devices:,} devices that ran"
+        if used == 1
+        else f"mean of the {used:,} of {devices:,} devices that ran"
+    )
 
 
 def _flops(run: Run) -> Figure:
     """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many bits, says little.)"""
-    rate, peak = (wording.real(value) for value in (run.answer.get("flops_per_second"), run.devices["peak_flops_per_second"].max()))
+    rate, peak = (
+        wording.real(value)
+        for value in (
+            run.answer.get("flops_per_second"),
+            run.devices["peak_flops_per_second"].max(),
+        )
+    )
     note = f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s per device"
     if (counter := wording.real(run.answer.get("mxu_utilization_percent"))) is not None:
         note += f"; MXU counter {wording.percent(counter)}"
     percent = run.answer.get("flops_utilization_percent")
     note += _unknown(run)
-    return figure("flops_utilization", "FLOPS utilization", percent, "%", 1, note, bar=bar(("device_compute", percent)))
+    return figure(
+        "flops_utilization",
+        "FLOPS utilization",
+        percent,
+        "%",
+        1,
+        note,
+        bar=bar(("device_compute", percent)),
+    )
 
 
 def _bandwidth(run: Run) -> Figure:
-    percent, rate = run.answer.get("memory_bandwidth_utilization_percent"), run.answer.get("memory_bytes_per_second")
+    percent, rate = (
+        run.answer.get("memory_bandwidth_utilization_percent"),
+        run.answer.get("memory_bytes_per_second"),
+    )
     known = wording.real(percent) is not None
     peak = wording.real(run.devices["memory_bytes_per_second"].max())
     stated = f"{wording.number((rate or 0) / 1e9, 2)} of {wording.number((peak or 0) / 1e9)} GB/s per device"
     note = f"{stated}{_unknown(run)}" if known else "not recorded"
-    return figure("memory_bandwidth", "Memory bandwidth", percent, "%", 1, note, bar=bar(("device_compute", percent)))
+    return figure(
+        "memory_bandwidth",
+        "Memory bandwidth",
+        percent,
+        "%",
+        1,
+        note,
+        bar=bar(("device_compute", percent)),
+    )
 
 
 def _unknown(run: Run) -> str:
@@ -312,21 +402,44 @@ def _no_ops(run: Run) -> str:
     activity = run.activity
     if without := len(activity.hosts_without_ops):
         return f"no ops recorded on {without:,} of {len(activity.hosts):,} hosts"
-    return "no ops recorded on the host" if run.answer.get("top_ops_where") == "device" else "no ops recorded"
+    return (
+        "no ops recorded on the host"
+        if run.answer.get("top_ops_where") == "device"
+        else "no ops recorded"
+    )
 
 
 def _op_time(run: Run) -> Figure:
-    device, host = (wording.real(run.answer.get(f"{side}_op_percent")) for side in ("device", "host"))
+    device, host = (
+        wording.real(run.answer.get(f"{side}_op_percent")) for side in ("device", "host")
+    )
     note = f"on host {wording.percent(host)}" if device is not None else _no_ops(run)
     return figure(
-        "op_runs_on_device", "Op runs on device", device, "%", 1, note, bar=bar(("device_compute", device), ("host_compute", host))
+        "op_runs_on_device",
+        "Op runs on device",
+        device,
+        "%",
+        1,
+        note,
+        bar=bar(("device_compute", device), ("host_compute", host)),
     )
 
 
 def _precision(facts: Mapping[str, Any]) -> Figure:
-    half, full = wording.real(facts.get("compute_16bit_percent")), wording.real(facts.get("compute_32bit_percent"))
-    note = f"32-bit {wording.percent(full)}" if half is not None else "precision not recorded" if facts.get("steps") else "no steps"
-    return figure("compute_16bit", "16-bit compute", half, "%", 1, note, bar=bar(("device_compute", half)))
+    half, full = (
+        wording.real(facts.get("compute_16bit_percent")),
+        wording.real(facts.get("compute_32bit_percent")),
+    )
+    note = (
+        f"32-bit {wording.percent(full)}"
+        if half is not None
+        else "precision not recorded"
+        if facts.get("steps")
+        else "no steps"
+    )
+    return figure(
+        "compute_16bit", "16-bit compute", half, "%", 1, note, bar=bar(("device_compute", half))
+    )
 
 
 def _host_compute(run: Run) -> Figure:
@@ -335,7 +448,9 @@ def _host_compute(run: Run) -> Figure:
     note = "no steps" if run.steps.empty else "no ops recorded on the host"
     if percent is not None:
         note = _of_each(run, row.get("mean_ms"))
-    return figure("host_compute", "Host compute", percent, "%", 1, note, bar=bar(("host_compute", percent)))
+    return figure(
+        "host_compute", "Host compute", percent, "%", 1, note, bar=bar(("host_compute", percent))
+    )
 
 
 def _rate(run: Run, facts: Mapping[str, Any]) -> list[Figure]:
@@ -367,7 +482,11 @@ def _memory(run: Run) -> Figure:
     summary = run.known_memory
     if len(summary):
         shown = summary[summary["peak_bytes"] == peak]
-        largest = (shown if len(shown) else summary.sort_values("peak_bytes", ascending=False, kind="stable")).iloc[0]
+        largest = (
+            shown
+            if len(shown)
+            else summary.sort_values("peak_bytes", ascending=False, kind="stable")
+        ).iloc[0]
         note = str(largest["memory_id"])
         capacity = wording.real(largest["capacity_bytes"])
         # Host allocators state no limit, or one so large that a part of it says nothing.
@@ -400,7 +519,9 @@ def _target(run: Run, rule: str) -> TraceTarget | None:
         return None
     copies = run.input_ops[run.input_ops["category"] == "enqueue"]
     if len(copies):
-        return TraceTarget(kind="input", name=str(copies["op"].iloc[int(copies["total_ms"].to_numpy().argmax())]))
+        return TraceTarget(
+            kind="input", name=str(copies["op"].iloc[int(copies["total_ms"].to_numpy().argmax())])
+        )
     return TraceTarget(kind="name", name=_COPY) if _COPY in set(run.trace.names) else None
 
 
@@ -408,7 +529,11 @@ def _place(run: Run, view: str) -> str:
     """A tab, or the one that shows the same where the dashboard of this run lacks it or has nothing on it."""
 
     def shows(tab: str) -> bool:
-        return tab in NAMES and asked(register.tool(tab).has, run, otherwise=False) and register.tool(tab).count(run) != 0
+        return (
+            tab in NAMES
+            and asked(register.tool(tab).has, run, otherwise=False)
+            and register.tool(tab).count(run) != 0
+        )
 
     # Kernels are ops, and so is what ran in compiled programs.
     return next(tab for tab in (view, "ops", "op_profile", "trace") if shows(tab))
@@ -459,18 +584,27 @@ def _top_ops(run: Run) -> Table:
         # The screen has one column for both, and calls it "ms".
         frame = frame.assign(ms_per_step=frame["self_ms"])
     # Beside the time of a step stands what one device takes of it, not the sum of all.
-    devices = len(run.activity.device_extents) if len(run.steps) and run.answer.get("top_ops_where") == "device" else 1
+    devices = (
+        len(run.activity.device_extents)
+        if len(run.steps) and run.answer.get("top_ops_where") == "device"
+        else 1
+    )
     if devices > 1 and len(frame):
         # Each host has steps of its own, by all of which the sum was divided already.
         hosts = run.steps["host"].nunique()
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
     where = ("host" if run.answer.get("top_ops_where") == "host" else "device",)
-    top_ops = hidden(table(frame.head(10), "overview.top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
+    top_ops = hidden(
+        table(frame.head(10), "overview.top_ops", keys),
+        *longest(frame.head(10), run.longest_calls, where),
+    )
     top_ops.head("percent").label = f"% of {where[0]}"
     head = top_ops.head("ms_per_step")
     if run.steps.empty:
         head.label = "ms"
         head.help = "Self time in the whole profile, summed over devices and threads: there are no steps to normalize by."
     elif devices > 1:
-        head.help = f"Self time per step, mean of {devices} devices. see p.overview['top_ops'] for the sum."
+        head.help = (
+            f"Self time per step, mean of {devices} devices. see p.overview['top_ops'] for the sum."
+        )
     return top_ops

@@ -64,10 +64,18 @@ def steps_png(payload: Payload) -> bytes | None:
 
 def _header(sheet: Canvas, meta: Meta, y: float) -> float:
     for i, (colour, width) in enumerate((("#CF4A1A", 18), ("#23896A", 24), ("#184A95", 14))):
-        sheet.box(_LEFT + 6 * (i == 1), y + 2 + 8 * i, _LEFT + 6 * (i == 1) + width, y + 7 + 8 * i, colour)
+        sheet.box(
+            _LEFT + 6 * (i == 1), y + 2 + 8 * i, _LEFT + 6 * (i == 1) + width, y + 7 + 8 * i, colour
+        )
     x = sheet.text(_LEFT + 44, y, "nbprof", 24, INK, bold=True)
     x = sheet.text(x + 22, y, sheet.fit(meta.label, 24, 500), 24, TEXT, bold=True)
-    sheet.text(x + 10, y + 2, sheet.fit(" · ".join(["", *meta.facts]).strip(), 22, _RIGHT - x - 10), 22, SOFT)
+    sheet.text(
+        x + 10,
+        y + 2,
+        sheet.fit(" · ".join(["", *meta.facts]).strip(), 22, _RIGHT - x - 10),
+        22,
+        SOFT,
+    )
     sheet.rule(_LEFT, _RIGHT, y + 42)
     notice = meta.notice
     if not notice:
@@ -86,7 +94,9 @@ def _verdict(sheet: Canvas, overview: Overview, y: float) -> float:
     word = verdict.word + (":" if verdict.text else "")
     colour = BY_KEY[overview.bound].colour if overview.bound else INK
     line = f"{word} {verdict.text}"
-    size = next((size for size in (42, 38, 34, 30) if sheet.measure(line, size) < _RIGHT - _LEFT - 20), 30)
+    size = next(
+        (size for size in (42, 38, 34, 30) if sheet.measure(line, size) < _RIGHT - _LEFT - 20), 30
+    )
     x = sheet.text(_LEFT, y, word, size, mix(colour, 88, "#000000"), bold=True) + 12
     sheet.text(x, y, sheet.fit(verdict.text, size, _RIGHT - x), size, INK, bold=True)
     y += 62
@@ -113,7 +123,12 @@ def _average_bar(sheet: Canvas, rows: list[Row], y: float) -> float:
         sheet.box(x, y, max(right - 2, x + 1), y + 40, row.colour)
         text = f"{wording.millis(row.ms)} · {wording.percent(row.percent, 0)}"
         room = sheet.measure(f"{row.label} {text}", 22) + 30
-        if x >= label_end and right - x > 40 and x + room < _RIGHT + 30 and (room < right - x or row.percent < 30):
+        if (
+            x >= label_end
+            and right - x > 40
+            and x + room < _RIGHT + 30
+            and (room < right - x or row.percent < 30)
+        ):
             end = sheet.text(x, y + 48, row.label, 22, INK, bold=True)
             label_end = sheet.text(end + 8, y + 48, text, 22, SOFT) + 24
         x = right
@@ -142,7 +157,9 @@ def _figures(sheet: Canvas, figures: list[Figure], y: float) -> float:
             sheet.box(x - 16, y, x - 14, y + 136, LINE)
         sheet.text(x, y + 16, sheet.fit(figure.label, 22, room), 22, SOFT)
         colour = mix(BY_KEY["input"].colour, 88, "#000000") if figure.hot else INK
-        end = sheet.text(x, y + 46, wording.number(figure.value, figure.digits), 36, colour, bold=True)
+        end = sheet.text(
+            x, y + 46, wording.number(figure.value, figure.digits), 36, colour, bold=True
+        )
         unit, note = figure.unit if figure.value is not None else "", figure.note
         if spread := figure.spread:
             fits = sheet.measure(f"{unit} {spread}", 22) <= x + room - end
@@ -194,10 +211,20 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
     mean = average.value
     times = [float(t) for t in steps.step_time_ms]
     scope = steps.count or wording.plural(len(times), unit.noun)
-    end = sheet.text(_LEFT, y, "The recording" if unit.whole else unit.time.capitalize(), 25, INK, bold=True)
-    numbers = f"{steps.prefix} {steps.step[0]}-{steps.step[-1]}".strip() if len(times) > 1 else str(steps.step[0])
+    end = sheet.text(
+        _LEFT, y, "The recording" if unit.whole else unit.time.capitalize(), 25, INK, bold=True
+    )
+    numbers = (
+        f"{steps.prefix} {steps.step[0]}-{steps.step[-1]}".strip()
+        if len(times) > 1
+        else str(steps.step[0])
+    )
     # Recordings have no numbers: there is one, or one of each host.
-    about = [scope, numbers, "ms", *_middle(average)] if not unit.whole else [*([scope] if len(times) > 1 else []), "ms"]
+    about = (
+        [scope, numbers, "ms", *_middle(average)]
+        if not unit.whole
+        else [*([scope] if len(times) > 1 else []), "ms"]
+    )
     sheet.text(end + 14, y + 3, sheet.fit(", ".join(about), 22, _SPLIT - end - 14), 22, SOFT)
     top, left, right = y + 52, _LEFT + 66, _SPLIT
     ceiling, cut = scale(times)
@@ -209,7 +236,11 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
     borders = _borders(sheet, steps, (left, top, right))
     if mean is not None and mean < ceiling and not unit.whole:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
-    middle = f"axis cut: longest {unit.noun} {wording.millis(max(times))}" if cut else f"{unit.noun} number"
+    middle = (
+        f"axis cut: longest {unit.noun} {wording.millis(max(times))}"
+        if cut
+        else f"{unit.noun} number"
+    )
     if unit.whole:
         middle = "one bar per host" if len(times) > 1 else "the recording"
     elif len(times) > 1:
@@ -244,22 +275,41 @@ def _ticks(ceiling: float) -> int:
     return 5 if first in "15" else 4
 
 
-def _bars(sheet: Canvas, steps: Steps, times: list[float], area: tuple[float, float, float], ceiling: float) -> None:
+def _bars(
+    sheet: Canvas,
+    steps: Steps,
+    times: list[float],
+    area: tuple[float, float, float],
+    ceiling: float,
+) -> None:
     left, top, right = area
     # More steps than columns of 2 pixels: each column shows the longest of its steps.
     group = math.ceil(len(times) / ((right - left) / 3))
-    shown = [max(range(i, min(i + group, len(times))), key=times.__getitem__) for i in range(0, len(times), group)]
+    shown = [
+        max(range(i, min(i + group, len(times))), key=times.__getitem__)
+        for i in range(0, len(times), group)
+    ]
     pitch = (right - left) / len(shown)
     width = min(max(pitch * 0.82, 2), 64)
     for k, i in enumerate(shown):
         x = left + pitch * (k + 0.5) - width / 2
         base = 0.0
-        stack = [(c.colour, float(steps.categories[c.key][i])) for c in CATEGORIES if c.key in steps.categories]
+        stack = [
+            (c.colour, float(steps.categories[c.key][i]))
+            for c in CATEGORIES
+            if c.key in steps.categories
+        ]
         for colour, value in stack or [(OTHER, times[i])]:
             if not value > 0:
                 continue
             high = min(base + value, ceiling)
-            sheet.box(x, top + _GRAPH * (1 - high / ceiling), x + width, top + _GRAPH * (1 - base / ceiling), colour)
+            sheet.box(
+                x,
+                top + _GRAPH * (1 - high / ceiling),
+                x + width,
+                top + _GRAPH * (1 - base / ceiling),
+                colour,
+            )
             base = high
 
 
@@ -273,7 +323,9 @@ def _breakdown(sheet: Canvas, rows: list[Row], mean: float | None, y: float, uni
         sheet.rule(left, _RIGHT, y - 5, TRACK)
         colour = _row_colour(row)
         if not row.part:
-            sheet.box(left, y + 6, left + 18, y + 24, row.colour if row.ms else mix(row.colour, 35), 3)
+            sheet.box(
+                left, y + 6, left + 18, y + 24, row.colour if row.ms else mix(row.colour, 35), 3
+            )
         indent = left + (48 if row.part else 30)
         sheet.text(indent, y + 2, sheet.fit(row.label, 22, 1120 - indent), 22, colour)
         sheet.text(1200, y + 2, wording.number(row.ms, 2), 22, colour, align="r")
@@ -309,7 +361,13 @@ def _top_ops(sheet: Canvas, overview: Overview, y: float) -> float:
         name = wording.one_line(table.cell("op", i))
         sheet.text(_LEFT, y + 2, sheet.fit(name, 22, 540, keep_end=True), 22)
         sheet.text(700, y + 2, wording.number(table.cell("ms_per_step", i), 3), 22, align="r")
-        sheet.box(716, y + 9, 716 + max(60 * shares[i] / widest, 0) if shares[i] > 0 else 716, y + 20, colour)
+        sheet.box(
+            716,
+            y + 9,
+            716 + max(60 * shares[i] / widest, 0) if shares[i] > 0 else 716,
+            y + 20,
+            colour,
+        )
         sheet.text(_SPLIT, y + 2, wording.percent(shares[i]).rstrip("%"), 22, align="r")
         y += 37
     return y
@@ -329,7 +387,12 @@ def _next_steps(sheet: Canvas, overview: Overview, y: float) -> float:
         gain = gain_text(item)
         sheet.text(left, y + 2, sheet.fit(item.title, 22, _RIGHT - left), 22, INK, bold=True)
         y += 32
-        for line in sheet.wrap(". ".join(part for part in (gain, wording.plain(item.evidence)) if part), 20, _RIGHT - left, 3):
+        for line in sheet.wrap(
+            ". ".join(part for part in (gain, wording.plain(item.evidence)) if part),
+            20,
+            _RIGHT - left,
+            3,
+        ):
             sheet.text(left, y, line, 20, SOFT)
             y += 27
         y += 14

@@ -14,7 +14,9 @@ from nbprof.tools.plot import bokeh, displayed
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-_MISSING = "This profile has no Python samples: %%nbprof records them unless --no-sampling is given."
+_MISSING = (
+    "This profile has no Python samples: %%nbprof records them unless --no-sampling is given."
+)
 _LEAST = 0.001
 """Share of the time below which a call is not drawn."""
 _COLOURS = ("#E8A33D", "#DD7F3B", "#D9A066", "#C96F4A", "#E3B778", "#B9784E")
@@ -82,7 +84,9 @@ class PythonView(View):
 
     def _frame(self, name: str) -> pd.DataFrame:
         python = self._profile.run.python
-        frame: pd.DataFrame = frames.empty(f"python.{name}") if python is None else getattr(python, name)
+        frame: pd.DataFrame = (
+            frames.empty(f"python.{name}") if python is None else getattr(python, name)
+        )
         return frame.copy()
 
     def _there(self) -> bool:
@@ -108,17 +112,35 @@ def _flame(tree: pd.DataFrame, **options: Any) -> Model:
         caller = parent[row]
         left[row] = (left[caller] if caller >= 0 else 0.0) + used[caller]
         used[caller] += total[row]
-    shown = tree.assign(left=left, right=[start + width for start, width in zip(left, total, strict=True)])
+    shown = tree.assign(
+        left=left, right=[start + width for start, width in zip(left, total, strict=True)]
+    )
     shown = shown[shown["total_ms"] >= _LEAST * whole]
     plotting, models = bokeh()
     colours = [
-        _COLOURS[sum(map(ord, f"{file}{name}")) % len(_COLOURS)] for file, name in zip(shown["file"], shown["function"], strict=True)
+        _COLOURS[sum(map(ord, f"{file}{name}")) % len(_COLOURS)]
+        for file, name in zip(shown["file"], shown["function"], strict=True)
     ]
     characters = (110 * (shown["right"] - shown["left"]) / whole).astype(int)
-    labels = [name[:most] if most > 2 else "" for name, most in zip(shown["function"], characters, strict=True)]
+    labels = [
+        name[:most] if most > 2 else ""
+        for name, most in zip(shown["function"], characters, strict=True)
+    ]
     source = models.ColumnDataSource(
         {
-            **{key: shown[key].tolist() for key in ("left", "right", "function", "file", "line", "self_ms", "total_ms", "percent")},
+            **{
+                key: shown[key].tolist()
+                for key in (
+                    "left",
+                    "right",
+                    "function",
+                    "file",
+                    "line",
+                    "self_ms",
+                    "total_ms",
+                    "percent",
+                )
+            },
             "bottom": shown["depth"].tolist(),
             "top": (shown["depth"] + 0.92).tolist(),
             "colour": colours,
@@ -126,10 +148,34 @@ def _flame(tree: pd.DataFrame, **options: Any) -> Model:
         }
     )
     height = 60 + 18 * (int(shown["depth"].max()) + 1)
-    plot = plotting.figure(**{"height": height, "width": 900, "tools": "xwheel_zoom,xpan,reset", "toolbar_location": None, **options})
-    boxes = plot.quad("left", "right", "top", "bottom", source=source, fill_color="colour", line_color="white", line_width=0.5)
-    plot.text("left", "bottom", "label", source=source, text_font_size="10px", x_offset=3, y_offset=-2)
-    about = [("", "@function"), ("", "@file:@line"), ("total", "@total_ms{0,0.0} ms (@percent{0.0}%)"), ("self", "@self_ms{0,0.0} ms")]
+    plot = plotting.figure(
+        **{
+            "height": height,
+            "width": 900,
+            "tools": "xwheel_zoom,xpan,reset",
+            "toolbar_location": None,
+            **options,
+        }
+    )
+    boxes = plot.quad(
+        "left",
+        "right",
+        "top",
+        "bottom",
+        source=source,
+        fill_color="colour",
+        line_color="white",
+        line_width=0.5,
+    )
+    plot.text(
+        "left", "bottom", "label", source=source, text_font_size="10px", x_offset=3, y_offset=-2
+    )
+    about = [
+        ("", "@function"),
+        ("", "@file:@line"),
+        ("total", "@total_ms{0,0.0} ms (@percent{0.0}%)"),
+        ("self", "@self_ms{0,0.0} ms"),
+    ]
     plot.add_tools(models.HoverTool(renderers=[boxes], tooltips=about))
     plot.xaxis.axis_label, plot.yaxis.visible = "ms", False
     plot.grid.grid_line_color = plot.outline_line_color = None

@@ -85,12 +85,22 @@ def payload(run: Run) -> Ranges | None:
     if not shown:
         return None
     rows = pd.concat(shown, ignore_index=True)
-    return Ranges(step_ms=step_ms, groups=groups, table=_table(rows), notes=_notes(run, len(frame) - len(rows)))
+    return Ranges(
+        step_ms=step_ms,
+        groups=groups,
+        table=_table(rows),
+        notes=_notes(run, len(frame) - len(rows)),
+    )
 
 
 def _largest(rows: pd.DataFrame, step_ms: float) -> list[int]:
     """Positions of the rows with the most time, with those around them."""
-    columns = ["host_ms_per_step", "device_ms_per_step", "backward_host_ms_per_step", "backward_device_ms_per_step"]
+    columns = [
+        "host_ms_per_step",
+        "device_ms_per_step",
+        "backward_host_ms_per_step",
+        "backward_device_ms_per_step",
+    ]
     time = rows[columns].fillna(0.0).max(axis=1).to_numpy(np.float64)
     depth = rows["depth"].to_numpy(np.int64)
     above = _above(depth)
@@ -123,20 +133,39 @@ def _table(rows: pd.DataFrame) -> Table:
     on_device = rows["device_ms_per_step"].notna().any()
     backward = "backward_device_ms_per_step" if on_device else "backward_host_ms_per_step"
     top = _top(rows)
-    keys = ["name", "calls_per_step", "host_ms_per_step", "percent", "wait_ms_per_step", "device_ms_per_step", backward]
+    keys = [
+        "name",
+        "calls_per_step",
+        "host_ms_per_step",
+        "percent",
+        "wait_ms_per_step",
+        "device_ms_per_step",
+        backward,
+    ]
     # A column of zeros alone says nothing in a small table.
     used = [key for key in keys if key == "name" or (floats(rows[key]) > 0).any()]
     columns = [frames.column("ranges.frame", key) for key in used]
     label = frames.column("ranges.frame", "top_host_op")
-    columns.append(label._replace(name="top", label="Mostly", help="Op with the most time in it, on the host or on devices."))
-    return table_of(rows.assign(top=top), columns).with_columns({"_depth": rows["depth"].to_numpy(np.float32)})
+    columns.append(
+        label._replace(
+            name="top",
+            label="Mostly",
+            help="Op with the most time in it, on the host or on devices.",
+        )
+    )
+    return table_of(rows.assign(top=top), columns).with_columns(
+        {"_depth": rows["depth"].to_numpy(np.float32)}
+    )
 
 
 def _top(rows: pd.DataFrame) -> list[str]:
     """`aten::mm 12.3 ms`: the op with the most time in each range, on the host or on devices."""
     result = []
     for row in rows.to_dict("records"):
-        both = [(wording.real(row[f"top_{side}_op_ms_per_step"]) or 0.0, row[f"top_{side}_op"]) for side in ("host", "device")]
+        both = [
+            (wording.real(row[f"top_{side}_op_ms_per_step"]) or 0.0, row[f"top_{side}_op"])
+            for side in ("host", "device")
+        ]
         time, op = max(both, key=lambda pair: pair[0])
         result.append(f"{op} {wording.millis(time)}" if op and time else "")
     return result
@@ -147,7 +176,11 @@ def _notes(run: Run, hidden: int) -> list[str]:
     notes = []
     outside = run.outside_ranges["device_ms_per_step"]
     if not np.isnan(outside) and outside >= 0.005:
-        notes.append(f"{wording.millis(outside)} {unit.per} of device time was launched outside of these ranges.")
+        notes.append(
+            f"{wording.millis(outside)} {unit.per} of device time was launched outside of these ranges."
+        )
     if hidden:
-        notes.append(f"{wording.plural(hidden, 'smaller range')} {'is' if hidden == 1 else 'are'} in p.ranges.frame.")
+        notes.append(
+            f"{wording.plural(hidden, 'smaller range')} {'is' if hidden == 1 else 'are'} in p.ranges.frame."
+        )
     return notes

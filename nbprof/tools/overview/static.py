@@ -32,8 +32,19 @@ def html(payload: Payload) -> str:
     if overview.only == "advice":
         return advice(overview)
     if overview.plain:
-        return markup.table("Run", "", ["", ""], [[markup.text(label), markup.text(value)] for label, value in overview.run], "ll")
-    parts = [_figures(overview.figures), _breakdown(payload), _ranges(overview.ranges, unit_in(payload.meta)), advice(overview)]
+        return markup.table(
+            "Run",
+            "",
+            ["", ""],
+            [[markup.text(label), markup.text(value)] for label, value in overview.run],
+            "ll",
+        )
+    parts = [
+        _figures(overview.figures),
+        _breakdown(payload),
+        _ranges(overview.ranges, unit_in(payload.meta)),
+        advice(overview),
+    ]
     return "".join([*parts, _code(overview.code), _top_ops(overview)])
 
 
@@ -46,12 +57,19 @@ def _verdict(overview: Overview) -> str:
     level = overview.confidence.level
     if level == "none":
         return html
-    evidence = " · ".join(("✓ " if item.ok else "– ") + item.text for item in overview.confidence.evidence)
-    return html + markup.paragraph(f'<b>Confidence: {markup.text(level)}</b> <span style="{markup.SOFT}">{markup.text(evidence)}</span>')
+    evidence = " · ".join(
+        ("✓ " if item.ok else "– ") + item.text for item in overview.confidence.evidence
+    )
+    return html + markup.paragraph(
+        f'<b>Confidence: {markup.text(level)}</b> <span style="{markup.SOFT}">{markup.text(evidence)}</span>'
+    )
 
 
 def _figures(figures: list[Figure]) -> str:
-    rows = [[markup.text(f.label), f"<b>{markup.text(figure_text(f))}</b>", markup.text(f.note)] for f in figures]
+    rows = [
+        [markup.text(f.label), f"<b>{markup.text(figure_text(f))}</b>", markup.text(f.note)]
+        for f in figures
+    ]
     return markup.table("Key figures", "", ["Figure", "Value", ""], rows, "lrl")
 
 
@@ -59,12 +77,18 @@ def _breakdown(payload: Payload) -> str:
     rows = [_breakdown_row(row) for row in breakdown(payload)]
     unit = unit_in(payload.meta)
     scope = "" if unit.whole else f"mean of all {unit.plural}"
-    return markup.table(where_it_goes(unit), scope, ["Category", "ms", "", unit.reword("% of step")], rows, "lrlr")
+    return markup.table(
+        where_it_goes(unit), scope, ["Category", "ms", "", unit.reword("% of step")], rows, "lrlr"
+    )
 
 
 def _breakdown_row(row: Row) -> list[str]:
     name = markup.text(row.label)
-    label = f'<span style="padding-left:18px;{markup.SOFT}">{name}</span>' if row.part else markup.swatch(row.colour) + name
+    label = (
+        f'<span style="padding-left:18px;{markup.SOFT}">{name}</span>'
+        if row.part
+        else markup.swatch(row.colour) + name
+    )
     bar = "" if row.part else markup.bar(row.percent, row.colour)
     return [label, wording.number(row.ms, 2), bar, wording.percent(row.percent)]
 
@@ -82,7 +106,13 @@ def _ranges(ranges: Ranges | None, unit: Unit) -> str:
             rows.append([f"<b>{markup.text(titles[row])}</b>", *[""] * (len(columns) - 1)])
         rows.append([_range_cell(table, head, row) for head in columns])
     align = "".join("l" if head.key in ("name", "top") else "r" for head in columns)
-    html = markup.table("Your ranges", "" if unit.whole else f"mean {unit.per}", [head.label for head in columns], rows, align)
+    html = markup.table(
+        "Your ranges",
+        "" if unit.whole else f"mean {unit.per}",
+        [head.label for head in columns],
+        rows,
+        align,
+    )
     return html + "".join(markup.paragraph(markup.text(note)) for note in ranges.notes)
 
 
@@ -95,16 +125,24 @@ def _range_cell(table: Table, head: Column, row: int) -> str:
         return f'<span style="padding-left:{indent}px">{name}</span>' if indent else name
     if key == "top":
         return markup.name(value, 60) if value else ""
-    return "" if np.isnan(value) else wording.number(value, 2 if head.digits is None else head.digits)
+    return (
+        "" if np.isnan(value) else wording.number(value, 2 if head.digits is None else head.digits)
+    )
 
 
 def advice(overview: Overview) -> str:
     """What to change, with its evidence and the code."""
-    html = markup.heading("Next steps", "largest expected gain first; gains do not add up" if overview.advice else "")
+    html = markup.heading(
+        "Next steps", "largest expected gain first; gains do not add up" if overview.advice else ""
+    )
     if overview.contention:
         html += markup.paragraph(f"<b>{markup.text(overview.contention)}</b>")
     if probe := overview.probe:
-        detail = f'<br><span style="{markup.SOFT}">{markup.text(probe.detail)}</span>' if probe.detail else ""
+        detail = (
+            f'<br><span style="{markup.SOFT}">{markup.text(probe.detail)}</span>'
+            if probe.detail
+            else ""
+        )
         html += markup.paragraph(f"<b>{markup.text(probe.text)}</b>{detail}")
     if not overview.advice:
         return html + markup.paragraph(markup.text(overview.no_advice))
@@ -118,7 +156,11 @@ def findings(advice: list[Advice]) -> str:
         saved = gain_text(item)
         gain = f' <span style="{markup.SOFT}">{saved}</span>' if saved else ""
         title = f"<b>{markup.text(item.severity.capitalize())}: {markup.text(item.title)}</b>"
-        sure = f'<br><span style="{markup.SOFT}">{markup.text(certainty(item))}</span>' if item.certainty else ""
+        sure = (
+            f'<br><span style="{markup.SOFT}">{markup.text(certainty(item))}</span>'
+            if item.certainty
+            else ""
+        )
         html += markup.paragraph(f"{title}{gain}<br>{markup.marked(item.evidence)}{sure}")
         html += markup.diff(item.fix)
     return html
@@ -126,7 +168,9 @@ def findings(advice: list[Advice]) -> str:
 
 def certainty(item: Advice) -> str:
     """`Measured. Wrong if the step takes as long …`."""
-    return f"{item.certainty.capitalize()}." + (f" Wrong if {item.refuted_by}." if item.refuted_by else "")
+    return f"{item.certainty.capitalize()}." + (
+        f" Wrong if {item.refuted_by}." if item.refuted_by else ""
+    )
 
 
 def _top_ops(overview: Overview) -> str:
@@ -142,7 +186,13 @@ def _top_ops(overview: Overview) -> str:
         ]
         for i in range(min(table.rows, _ROWS))
     ]
-    heads = ["Operation", table.head("type").label, table.head("ms_per_step").label, "", f"% of {where}"]
+    heads = [
+        "Operation",
+        table.head("type").label,
+        table.head("ms_per_step").label,
+        "",
+        f"% of {where}",
+    ]
     return markup.table(f"Top ops on {where}", "self time, idle excluded", heads, rows, "llrlr")
 
 
@@ -155,7 +205,9 @@ class _Line(NamedTuple):
 
     def time(self, keys: Sequence[str]) -> float:
         """The largest of some times."""
-        return max((float(np.nan_to_num(self.table.cell(key, self.row))) for key in keys), default=0.0)
+        return max(
+            (float(np.nan_to_num(self.table.cell(key, self.row))) for key in keys), default=0.0
+        )
 
 
 def _code(code: Code | None) -> str:
@@ -164,7 +216,9 @@ def _code(code: Code | None) -> str:
         return ""
     first = code.cells[0].table
     keys = [key for key in ("host_ms", "device_ms", "program_ms") if key in first.data]
-    lines = [_Line(cell.title, cell.table, row) for cell in code.cells for row in range(cell.table.rows)]
+    lines = [
+        _Line(cell.title, cell.table, row) for cell in code.cells for row in range(cell.table.rows)
+    ]
     timed = [(index, line) for index, line in enumerate(lines) if line.time(keys) > 0]
     largest = {index for index, _ in sorted(timed, key=lambda item: -item[1].time(keys))[:_ROWS]}
     rows = []

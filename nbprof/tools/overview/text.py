@@ -29,7 +29,11 @@ def lines(payload: Payload, most: int) -> list[str]:
     if overview.only == "advice":
         return _findings(overview)[:most]
     if overview.plain:
-        return [verdict(overview), overview.verdict.detail, *(f"{label:<19} {value}" for label, value in overview.run)][:most]
+        return [
+            verdict(overview),
+            overview.verdict.detail,
+            *(f"{label:<19} {value}" for label, value in overview.run),
+        ][:most]
     head = [verdict(overview)]
     if notice and notice.kind != "no_steps":
         head.append(f"Note: {notice.title} {notice.text}")
@@ -41,7 +45,9 @@ def verdict(overview: Overview) -> str:
     """`Input-bound: 61% of step time is spent waiting for data (confidence high)`."""
     word, text = overview.verdict.word, overview.verdict.text
     level = overview.confidence.level
-    return f"{word}: {text}" + (f" (confidence {level})" if level != "none" else "") if text else word
+    return (
+        f"{word}: {text}" + (f" (confidence {level})" if level != "none" else "") if text else word
+    )
 
 
 class CategoryMean(NamedTuple):
@@ -88,9 +94,13 @@ def breakdown(payload: Payload) -> list[Row]:
     labels = payload.steps.labels or {}
     rows = []
     for category, ms, percent in means(payload):
-        rows.append(Row(labels.get(category.key, category.label), category.colour, ms, percent, part=False))
+        rows.append(
+            Row(labels.get(category.key, category.label), category.colour, ms, percent, part=False)
+        )
         parts = [part for part in payload.overview.host_parts if part.category == category.key]
-        rows.extend(Row(part.text, category.colour, part.ms, part.percent, part=True) for part in parts)
+        rows.extend(
+            Row(part.text, category.colour, part.ms, part.percent, part=True) for part in parts
+        )
     return rows
 
 
@@ -109,7 +119,9 @@ def figure_text(figure: Figure) -> str:
 
 def _average(overview: Overview) -> str:
     average = overview.figures[0]
-    return f"{average.label:<19} {figure_text(average)}" + (f", {average.note}" if average.note else "")
+    return f"{average.label:<19} {figure_text(average)}" + (
+        f", {average.note}" if average.note else ""
+    )
 
 
 def _parts(payload: Payload, most: int) -> list[str]:
@@ -147,7 +159,10 @@ def _largest_ranges(table: Table, rows: list[int], key: str) -> list[str]:
         return []
     times = {row: table.cell(key, row) for row in rows if table.cell(key, row) > 0}
     largest = sorted(times, key=lambda row: -times[row])[:_RANGES]
-    return [f"{wording.tail(table.cell('name', row), 30)} {wording.millis(times[row])}" for row in largest]
+    return [
+        f"{wording.tail(table.cell('name', row), 30)} {wording.millis(times[row])}"
+        for row in largest
+    ]
 
 
 def _top_op(overview: Overview) -> list[str]:
@@ -155,7 +170,9 @@ def _top_op(overview: Overview) -> list[str]:
     if not table.rows:
         return []
     op, share = table.cell("op", 0), table.cell("percent", 0)
-    return [f"{'Top op on ' + where:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {where} time"]
+    return [
+        f"{'Top op on ' + where:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {where} time"
+    ]
 
 
 def _figures(overview: Overview) -> str:
@@ -164,7 +181,11 @@ def _figures(overview: Overview) -> str:
 
 def _notes(overview: Overview) -> list[str]:
     """That other processes ran beside the recording, and the result of a probe."""
-    return [text for text in (overview.contention, overview.probe.text if overview.probe else "") if text]
+    return [
+        text
+        for text in (overview.contention, overview.probe.text if overview.probe else "")
+        if text
+    ]
 
 
 def _advice(overview: Overview) -> list[str]:

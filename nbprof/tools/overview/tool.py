@@ -35,7 +35,13 @@ TOOL = Tool(
     lead=static.lead,
     static=static.html,
     brief=(
-        Top("Ops, self time in the whole profile", "overview.top_ops", "op", ("self_ms", "percent"), most=5),
+        Top(
+            "Ops, self time in the whole profile",
+            "overview.top_ops",
+            "op",
+            ("self_ms", "percent"),
+            most=5,
+        ),
         Top(
             "Ranges of the program",
             "ranges.frame",
@@ -44,6 +50,11 @@ TOOL = Tool(
             most=5,
             largest="host_ms_per_step",
         ),
-        Top("Python functions, sampled", "python.functions", "function", ("self_ms", "total_ms", "percent")),
+        Top(
+            "Python functions, sampled",
+            "python.functions",
+            "function",
+            ("self_ms", "total_ms", "percent"),
+        ),
     ),
 )

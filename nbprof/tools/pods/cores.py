@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 MOST_CORES = 3000
 MOST_ROWS = 8000
 """Cores times steps that a report holds one by one."""
-KINDS = tuple(name for name in frames.names("pods.cores") if name.endswith("_ms") and name not in ("step_time_ms", "start_ms"))
+KINDS = tuple(
+    name
+    for name in frames.names("pods.cores")
+    if name.endswith("_ms") and name not in ("step_time_ms", "start_ms")
+)
 _COLUMNS = {col.name: col for col in frames.SCHEMA["pods.cores"]}
 
 
@@ -65,12 +69,16 @@ def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores |
     rows = frame.merge(at, on=["host", "group"])
     place = np.full(int(at["at"].to_numpy(np.int64).max(initial=-1)) + 1, -1, np.int64)
     place[steps] = np.arange(len(steps))
-    rows = rows.assign(at=place[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"]))
+    rows = rows.assign(
+        at=place[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"])
+    )
     rows = rows[(rows["at"] >= 0) & (rows["core"] >= 0)].sort_values(["at", "core"], kind="stable")
     if len(rows) > MOST_ROWS:
         part.note += f" This report contains means; p.pods.cores has each step of each core ({len(frame):,} rows)."
         return part
-    part.first = np.append(0, np.cumsum(np.bincount(rows["at"], minlength=len(steps)))).astype(np.uint32)
+    part.first = np.append(0, np.cumsum(np.bincount(rows["at"], minlength=len(steps)))).astype(
+        np.uint32
+    )
     part.core = smallest(rows["core"].to_numpy(np.int64))
     part.time_ms = rows["step_time_ms"].to_numpy(np.float32)
     part.parts = {kind: rows[kind].to_numpy(np.float32) for kind in kinds}

@@ -27,7 +27,15 @@ _NAMES = 40
 """Names that stand beside the rows of a heat map."""
 
 
-def pods(run: Run, step: int | None = None, *, heat: str = "", width: int = 900, height: int = 0, **options: Any) -> Figure:
+def pods(
+    run: Run,
+    step: int | None = None,
+    *,
+    heat: str = "",
+    width: int = 900,
+    height: int = 0,
+    **options: Any,
+) -> Figure:
     """A bar a worker for one step, stacked by category in ms; or a heat map of all workers and steps. Both with a hover card.
 
     Parameters
@@ -50,7 +58,9 @@ def pods(run: Run, step: int | None = None, *, heat: str = "", width: int = 900,
     """
     plotting, models = bokeh()
     if run.pods.empty:
-        raise NbprofError("this run has no steps, so workers cannot be compared; mark steps with `with nbprof.step():`")
+        raise NbprofError(
+            "this run has no steps, so workers cannot be compared; mark steps with `with nbprof.step():`"
+        )
     if heat:
         return _heat(run, heat, width, height, options)
     if step is None:
@@ -58,11 +68,16 @@ def pods(run: Run, step: int | None = None, *, heat: str = "", width: int = 900,
         step = int(run.pods_summary["step"].iloc[int(np.nan_to_num(spread).argmax())])
     frame = run.pods[run.pods["step"] == step]
     if frame.empty:
-        raise NbprofError(f"there is no step {step} in this run; it has {run.pods['step'].min()} to {run.pods['step'].max()}")
+        raise NbprofError(
+            f"there is no step {step} in this run; it has {run.pods['step'].min()} to {run.pods['step'].max()}"
+        )
     unit = unit_of(run)
     categories = recorded(frame)
     names = [wording.one_line(str(name)) for name in sorted(frame["worker"], key=wording.natural)]
-    data: dict[str, object] = {"worker": [wording.one_line(str(name)) for name in frame["worker"]], "total": floats(frame["step_time_ms"])}
+    data: dict[str, object] = {
+        "worker": [wording.one_line(str(name)) for name in frame["worker"]],
+        "total": floats(frame["step_time_ms"]),
+    }
     data |= {c.key: floats(frame[c.column]) for c in categories}
     defaults = {
         "width": width,
@@ -70,7 +85,9 @@ def pods(run: Run, step: int | None = None, *, heat: str = "", width: int = 900,
         "y_range": names[::-1],
         "title": "Recordings" if unit.whole else f"{unit.noun.capitalize()} {step}",
     }
-    plot: Any = plotting.figure(**defaults | {"tools": "save", "toolbar_location": "right"} | options)
+    plot: Any = plotting.figure(
+        **defaults | {"tools": "save", "toolbar_location": "right"} | options
+    )
     stacked_rows(plot, models, categories, data, "Worker", 0.72, 2)
     return cast("Figure", plot)
 
@@ -97,9 +114,14 @@ def _heat(run: Run, key: str, width: int, height: int, options: dict[str, Any]) 
         "y_range": (0, count),
         "title": f"{label}, from the median worker, % of {unit.the}{several}",
     }
-    plot: Any = plotting.figure(**defaults | {"tools": "save", "toolbar_location": "right"} | options)
+    plot: Any = plotting.figure(
+        **defaults | {"tools": "save", "toolbar_location": "right"} | options
+    )
     most = limit(cells, over)
-    palette = [*(mix(UNDER, p, MIDDLE) for p in range(100, 0, -1)), *(mix(OVER, p, MIDDLE) for p in range(101))]
+    palette = [
+        *(mix(UNDER, p, MIDDLE) for p in range(100, 0, -1)),
+        *(mix(OVER, p, MIDDLE) for p in range(101)),
+    ]
     colours = models.LinearColorMapper(palette=palette, low=-most, high=most, nan_color="#FFFFFF00")
     plot.image(image=[over[rows]], x=0, y=0, dw=columns, dh=count, color_mapper=colours)
     plot.add_tools(models.HoverTool(tooltips=[("From the median", "@image{+0.0} %")]))

@@ -27,10 +27,34 @@ _CHANCE = 0.01
 _LEAST_PERCENT = 1.0
 _TABLES = {
     "stragglers": (
-        *("host", "device", "straggler", "own_ms", "excess_ms", "slowest_in", "steps", "chance", "pauses", "last_in", "collectives"),
+        *(
+            "host",
+            "device",
+            "straggler",
+            "own_ms",
+            "excess_ms",
+            "slowest_in",
+            "steps",
+            "chance",
+            "pauses",
+            "last_in",
+            "collectives",
+        ),
         *("cost_ms", "saved_ms", "cause", "cause_ms"),
     ),
-    "outliers": ("name", "where", "kind", "host", "time_ms", "median_ms", "excess_ms", "ratio", "deviations", "hosts_out", "hosts"),
+    "outliers": (
+        "name",
+        "where",
+        "kind",
+        "host",
+        "time_ms",
+        "median_ms",
+        "excess_ms",
+        "ratio",
+        "deviations",
+        "hosts_out",
+        "hosts",
+    ),
 }
 
 
@@ -46,13 +70,21 @@ def table_of(run: Run, name: str) -> Table | None:
 def left_out(run: Run, name: str) -> str | None:
     """How many rows `table_of` leaves out, in a sentence; None where it has all."""
     count = len(getattr(run.pod_frames, name))
-    return f"The first {MOST_ROWS:,} of {count:,} rows; p.pods.{name} has all." if count > MOST_ROWS else None
+    return (
+        f"The first {MOST_ROWS:,} of {count:,} rows; p.pods.{name} has all."
+        if count > MOST_ROWS
+        else None
+    )
 
 
 def text(payload: Payload, most: int) -> list[str]:
     """For the console: who holds the others up, and whether hosts are missing."""
     # The first sentence of each: the tab has the rest.
-    told = [wording.plain(finding) for finding in payload.pods.findings or () if finding.startswith("**")]
+    told = [
+        wording.plain(finding)
+        for finding in payload.pods.findings or ()
+        if finding.startswith("**")
+    ]
     named = [f"{said.partition('. ')[0].removesuffix('.')}." for said in told]
     return named[: max(0, min(most, _MOST_LINES))]
 
@@ -66,16 +98,22 @@ def sentences(run: Run) -> list[str]:
     slow = ranks[ranks["straggler"].astype(bool)]
     several = bool(ranks["host"].duplicated().any())
     measured = _measured(frames.what_if)
-    said = [_straggler(row, several, measured, unit) for row in slow.head(_MOST_TOLD).to_dict("records")]
+    said = [
+        _straggler(row, several, measured, unit) for row in slow.head(_MOST_TOLD).to_dict("records")
+    ]
     if len(slow) > _MOST_TOLD:
         said.append(f"{len(slow) - _MOST_TOLD:,} more delay the others; see the table below.")
     if slow.empty:
-        said.append(f"No straggler found: no worker's own work in {unit.a} takes over 1% longer than that of the others, beyond noise.")
+        said.append(
+            f"No straggler found: no worker's own work in {unit.a} takes over 1% longer than that of the others, beyond noise."
+        )
         said += _barely_slow(ranks, measured, several, unit)
     return [*said, *_what_if(frames.what_if, frames.collectives, unit), *_missing(run)]
 
 
-def _barely_slow(ranks: pd.DataFrame, measured: float | None, several: bool, unit: Unit) -> list[str]:
+def _barely_slow(
+    ranks: pd.DataFrame, measured: float | None, several: bool, unit: Unit
+) -> list[str]:
     """The rank that differs from the others by more than chance explains, but too little to be a straggler."""
     if measured is None:
         return []
@@ -83,7 +121,9 @@ def _barely_slow(ranks: pd.DataFrame, measured: float | None, several: bool, uni
     if beyond_chance.empty:
         return []
     row = beyond_chance.iloc[int(beyond_chance["slowest_in"].to_numpy().argmax())]
-    behind = f"only {wording.millis(row['excess_ms'])} behind" if row["excess_ms"] > 0 else "not behind"
+    behind = (
+        f"only {wording.millis(row['excess_ms'])} behind" if row["excess_ms"] > 0 else "not behind"
+    )
     often = f"**{_name(row, several)}**, the slowest in {row['slowest_in']:,} of {row['steps']:,} {unit.plural}"
     return [f"Beyond chance, but on average {behind} the median of the others: {often}."]
 
@@ -97,7 +137,11 @@ def _missing(run: Run) -> list[str]:
         what = "host or file is" if away == 1 else "hosts or files are"
         said.append(f"**{away:,}** {what} missing and not compared; see p.pods.missing.")
     if part:
-        what = "host was read only in part, and is" if part == 1 else "hosts were read only in part, and are"
+        what = (
+            "host was read only in part, and is"
+            if part == 1
+            else "hosts were read only in part, and are"
+        )
         said.append(f"**{part:,}** {what} compared as far as possible; see p.pods.missing.")
     return said
 
@@ -107,7 +151,9 @@ def _measured(what_if: pd.DataFrame) -> float | None:
     return wording.real(rows.iloc[0]) if len(rows) else None
 
 
-def _straggler(row: dict[Any, Any], several: bool, measured: float | None, unit: Unit = MARKED) -> str:
+def _straggler(
+    row: dict[Any, Any], several: bool, measured: float | None, unit: Unit = MARKED
+) -> str:
     """One straggler: by how much, how often, what that costs, and why."""
     name = _name(row, several)
     behind, steps = wording.millis(row["excess_ms"]), f"{row['steps']:,}"
@@ -130,7 +176,12 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None, unit:
     if (cost := wording.real(row["cost_ms"])) is not None and cost > 0:
         said += f" In total, the others wait {wording.millis(cost)} {unit.per} for it."
     saved = wording.real(row["saved_ms"])
-    if row["by"] == COLLECTIVES and saved is not None and measured and 100 * saved / measured >= _LEAST_PERCENT:
+    if (
+        row["by"] == COLLECTIVES
+        and saved is not None
+        and measured
+        and 100 * saved / measured >= _LEAST_PERCENT
+    ):
         said += f" If it were as fast as they are, {unit.a} would take about **{wording.percent(100 * saved / measured)}** less."
     return said
 
@@ -162,5 +213,11 @@ def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> l
 def _group(members: str, groups: pd.DataFrame) -> str:
     """Of whom collectives are: by the program's word for the group, too, where that is the only one for these ranks."""
     ranks = wording.one_line(members)
-    words = set(groups.loc[groups["slow"].astype(bool) & (groups["members"] == members), "description"]) - {""}
-    return f"of **{wording.one_line(words.pop())}** (ranks {ranks})" if len(words) == 1 else f"among ranks **{ranks}**"
+    words = set(
+        groups.loc[groups["slow"].astype(bool) & (groups["members"] == members), "description"]
+    ) - {""}
+    return (
+        f"of **{wording.one_line(words.pop())}** (ranks {ranks})"
+        if len(words) == 1
+        else f"among ranks **{ranks}**"
+    )

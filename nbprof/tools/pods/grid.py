@@ -68,7 +68,11 @@ class Grid:
         filled = np.where(self.known, self.time, -np.inf)
         self.slowest = filled.argmax(axis=1)
         # Of several that take as long none is the slowest, and of one alone neither.
-        second, first = (np.partition(filled, -2, axis=1)[:, -2:] if filled.shape[1] > 1 else np.repeat(filled, 2, axis=1)).T
+        second, first = (
+            np.partition(filled, -2, axis=1)[:, -2:]
+            if filled.shape[1] > 1
+            else np.repeat(filled, 2, axis=1)
+        ).T
         self.one_slowest = np.isfinite(second) & (np.nan_to_num(first - second) > _NOTHING_MS)
         self.median = np.nanmedian(self.time, axis=1)
         most, least = np.nanmax(self.time, axis=1), np.nanmin(self.time, axis=1)
@@ -78,10 +82,17 @@ class Grid:
 
     def _counted(self, run: Run, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
         every = np.ones(len(self.steps), np.bool_)
-        if not {"host", "group"} <= set(frame.columns) or not {"host", "group", "counted"} <= set(run.steps.columns):
+        if not {"host", "group"} <= set(frame.columns) or not {"host", "group", "counted"} <= set(
+            run.steps.columns
+        ):
             return every
         flags = run.steps.set_index(["host", "group"])["counted"].astype(bool)
-        out = flags[~flags.index.duplicated()].reindex(pd.MultiIndex.from_frame(frame[["host", "group"]])).fillna(True).to_numpy(np.bool_)
+        out = (
+            flags[~flags.index.duplicated()]
+            .reindex(pd.MultiIndex.from_frame(frame[["host", "group"]]))
+            .fillna(True)
+            .to_numpy(np.bool_)
+        )
         every[self.row[~out]] = False
         # A job of warm-up alone still has its means.
         return every if every.any() else ~every
@@ -111,7 +122,9 @@ class Grid:
             return np.arange(len(self.steps))
         return np.sort(np.argsort(-np.nan_to_num(self.spread), kind="stable")[:most])
 
-    def bars(self, steps: npt.NDArray[np.int64], most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def bars(
+        self, steps: npt.NDArray[np.int64], most: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Rows of the frame to draw, by step and then by worker, and where the rows of each step begin and the last ones end."""
         position = np.full(len(self.steps), -1)
         position[steps] = np.arange(len(steps))

@@ -83,13 +83,21 @@ def binned(grid: Grid, most_cells: int = MOST_CELLS, most_rows: int = MOST_ROWS)
     time = grid.time
     rows = np.arange(len(grid.workers))
     if len(rows) > most_rows:
-        rows = np.sort(np.argsort(-np.nan_to_num(_slowness(time, grid.counted), nan=-np.inf), kind="stable")[:most_rows])
+        rows = np.sort(
+            np.argsort(-np.nan_to_num(_slowness(time, grid.counted), nan=-np.inf), kind="stable")[
+                :most_rows
+            ]
+        )
     steps = len(grid.steps)
     per = -(-steps * len(rows) // most_cells)
     first = np.arange(0, steps, per)
     last = np.minimum(first + per, steps) - 1
     place = first[None, :, None] + np.arange(per)[None, None, :]
-    mine = np.where(place < steps, np.nan_to_num(time[np.minimum(place, steps - 1), rows[:, None, None]], nan=-1.0), -2.0)
+    mine = np.where(
+        place < steps,
+        np.nan_to_num(time[np.minimum(place, steps - 1), rows[:, None, None]], nan=-1.0),
+        -2.0,
+    )
     at = first[None, :] + mine.argmax(axis=2)
     return Heat(
         rows=rows,
@@ -139,7 +147,9 @@ def _unit(middle: Floats, largest: Floats) -> Floats:
     wanted = np.fmax(middle / _PARTS, largest / (MISSING - 1) * 2.5)
     wanted = np.where(wanted > 0, wanted, 1.0)
     power = 10.0 ** np.floor(np.log10(wanted))
-    return np.asarray(power * np.select([wanted >= 5 * power, wanted >= 2 * power], [5.0, 2.0], 1.0))
+    return np.asarray(
+        power * np.select([wanted >= 5 * power, wanted >= 2 * power], [5.0, 2.0], 1.0)
+    )
 
 
 def median(values: Floats) -> Floats:
@@ -159,7 +169,11 @@ def limit(heat: Heat, over: Floats) -> float:
     known = known[np.isfinite(known)]
     by_worker = np.abs(heat.mean(over))
     by_worker = by_worker[np.isfinite(by_worker)]
-    return max(float(np.percentile(known, 99)) if len(known) else 0.0, float(by_worker.max(initial=0.0)), _LEAST_PERCENT)
+    return max(
+        float(np.percentile(known, 99)) if len(known) else 0.0,
+        float(by_worker.max(initial=0.0)),
+        _LEAST_PERCENT,
+    )
 
 
 def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> parts.HeatLayer:
@@ -191,10 +205,18 @@ def _telling(layers: list[parts.HeatLayer]) -> str:
 def _note(grid: Grid, heat: Heat, layers: int) -> str:
     sentences = []
     if heat.per > 1:
-        sentences.append(f"A column is {heat.per:,} steps; a cell shows the slowest of them on that worker.")
+        sentences.append(
+            f"A column is {heat.per:,} steps; a cell shows the slowest of them on that worker."
+        )
     if len(heat.rows) < len(grid.workers):
-        sentences.append(f"Showing the {len(heat.rows):,} slowest of {len(grid.workers):,} workers.")
+        sentences.append(
+            f"Showing the {len(heat.rows):,} slowest of {len(grid.workers):,} workers."
+        )
     if layers:
-        what = "category in which workers differ least is" if layers == 1 else "categories in which workers differ least are"
+        what = (
+            "category in which workers differ least is"
+            if layers == 1
+            else "categories in which workers differ least are"
+        )
         sentences.append(f"{layers:,} {what} left out.")
     return " ".join([*sentences, "p.pods.frame has all."]) if sentences else ""

@@ -33,7 +33,9 @@ def payload(run: Run) -> Pods:
     if not several(run):
         part = nothing(_why_not(run))
         if cores.several(run):
-            part.cores = cores.payload(run, _of_hosts(run, np.zeros(0, np.int64)), np.zeros(0, np.int64))
+            part.cores = cores.payload(
+                run, _of_hosts(run, np.zeros(0, np.int64)), np.zeros(0, np.int64)
+            )
         return part
     grid = Grid(run)
     steps = grid.widest(MOST_STEPS)
@@ -63,9 +65,15 @@ def payload(run: Run) -> Pods:
         worker=smallest(grid.column[bars]),
         time_ms=short(floats(rows["step_time_ms"])),
         categories={c.key: short(floats(rows[c.column])) for c in grid.categories},
-        heads=heads("pods.frame", ("worker", "step_time_ms", *(c.column for c in grid.categories), "bottleneck")),
+        heads=heads(
+            "pods.frame",
+            ("worker", "step_time_ms", *(c.column for c in grid.categories), "bottleneck"),
+        ),
         table=table(by_worker.head(MOST_WORKERS), "pods.frame", _columns(grid)),
-        typical={key: float(by_worker[key].median()) for key in ("mean_step_ms", *(c.column for c in grid.categories))},
+        typical={
+            key: float(by_worker[key].median())
+            for key in ("mean_step_ms", *(c.column for c in grid.categories))
+        },
         cores=cores.payload(run, _of_hosts(run, grid.row), steps),
         findings=findings.sentences(run),
         stragglers=findings.table_of(run, "stragglers"),
@@ -89,14 +97,22 @@ def has(run: Run) -> bool:
 def _of_hosts(run: Run, row: npt.NDArray[np.int64]) -> pd.DataFrame:
     """Which step each step of a host is: ``host group at``; empty where the frame does not say or no step is drawn."""
     if not {"host", "group"} <= set(run.pods.columns) or len(row) != len(run.pods):
-        return pd.DataFrame({"host": np.zeros(0, object), "group": np.zeros(0, np.int64), "at": np.zeros(0, np.int64)})
+        return pd.DataFrame(
+            {
+                "host": np.zeros(0, object),
+                "group": np.zeros(0, np.int64),
+                "at": np.zeros(0, np.int64),
+            }
+        )
     return run.pods[["host", "group"]].assign(at=row).drop_duplicates(["host", "group"])
 
 
 def _with_waiting(run: Run) -> bool:
     """Whether another sentence says who is slow at its own part of a step, as workers wait for each other in the rest."""
     ranks = run.pod_frames.stragglers
-    return len(ranks) > 0 and bool((ranks["straggler"].astype(bool) & (ranks["by"] == COLLECTIVES)).any())
+    return len(ranks) > 0 and bool(
+        (ranks["straggler"].astype(bool) & (ranks["by"] == COLLECTIVES)).any()
+    )
 
 
 def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> str:
@@ -109,7 +125,11 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
     worst, times = int(which.argmax()), int(which.max())
     name = wording.one_line(grid.workers[worst])
     if not times:
-        who = "Several workers are equally slow." if n == 1 else f"In each {unit.noun}, several workers are equally slow."
+        who = (
+            "Several workers are equally slow."
+            if n == 1
+            else f"In each {unit.noun}, several workers are equally slow."
+        )
     elif n == 1:
         who = f"**{name}** is the slowest in the only {unit.noun}."
     elif 2 * times > n:
@@ -125,7 +145,10 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
     # What rounds to nothing is no difference, and then nobody is the slowest.
     if float(np.nanmax(spread)) < 0.05:
         return f"All workers take the same time in {'the only' if n == 1 else 'every'} {unit.noun}."
-    mean, most = float(np.nanmean(spread)), int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan)))
+    mean, most = (
+        float(np.nanmean(spread)),
+        int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan))),
+    )
     if n == 1:
         return f"{who} The fastest takes **{wording.percent(mean)}** less."
     return (
@@ -146,7 +169,9 @@ def _of_recordings(grid: Grid) -> str:
 def _left_out(grid: Grid, steps: npt.NDArray[np.int64], bars: int, unit: Unit) -> str:
     parts = []
     if len(steps) < len(grid.steps):
-        parts.append(f"the {len(steps):,} of {len(grid.steps):,} {unit.plural} whose workers differ most")
+        parts.append(
+            f"the {len(steps):,} of {len(grid.steps):,} {unit.plural} whose workers differ most"
+        )
     if bars < int(grid.known[steps].sum()):
         parts.append(f"the slowest workers and the fastest one of each {unit.noun}")
     if not parts:
@@ -155,7 +180,14 @@ def _left_out(grid: Grid, steps: npt.NDArray[np.int64], bars: int, unit: Unit) -
 
 
 def _columns(grid: Grid) -> tuple[str, ...]:
-    return ("worker", "worker_steps", "mean_step_ms", "over_median_percent", "times_slowest", *(c.column for c in grid.categories))
+    return (
+        "worker",
+        "worker_steps",
+        "mean_step_ms",
+        "over_median_percent",
+        "times_slowest",
+        *(c.column for c in grid.categories),
+    )
 
 
 def _by_worker(grid: Grid) -> pd.DataFrame:
@@ -170,7 +202,10 @@ def _by_worker(grid: Grid) -> pd.DataFrame:
             "mean_step_ms": mean(time),
             "over_median_percent": mean(over),
             "times_slowest": _times_slowest(grid, grid.counted),
-            **{c.column: mean(grid.of_time[grid.counted][:, :, i]) for i, c in enumerate(grid.categories)},
+            **{
+                c.column: mean(grid.of_time[grid.counted][:, :, i])
+                for i, c in enumerate(grid.categories)
+            },
         }
     )
     return frame.sort_values("mean_step_ms", ascending=False, kind="stable", na_position="last")
@@ -178,12 +213,17 @@ def _by_worker(grid: Grid) -> pd.DataFrame:
 
 def _times_slowest(grid: Grid, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """By worker, in how many of these steps it alone took longest."""
-    return np.bincount(grid.slowest[among & grid.one_slowest], minlength=len(grid.workers)).astype(np.int64)
+    return np.bincount(grid.slowest[among & grid.one_slowest], minlength=len(grid.workers)).astype(
+        np.int64
+    )
 
 
 def _why_not(run: Run) -> Empty:
     if run.pods.empty:
-        return Empty(title="No steps to compare", text="Workers are compared step by step, and this run has no steps.")
+        return Empty(
+            title="No steps to compare",
+            text="Workers are compared step by step, and this run has no steps.",
+        )
     return Empty(
         title="One worker in this run",
         text="This tab compares hosts, or devices that have their own steps: load the folder with the files of all of them.",

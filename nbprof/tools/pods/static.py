@@ -39,19 +39,27 @@ def _workers(pods: Pods) -> str:
         return ""
     scope = "slowest first" if table.rows <= _ROWS else f"the {_ROWS} slowest of {pods.total:,}"
     heads = ["Worker", "Step ms", "", "Over the median", "Slowest in", "Most over the median in"]
-    said = "".join(markup.paragraph(markup.marked(text)) for text in (*(pods.findings or ()), pods.statement))
+    said = "".join(
+        markup.paragraph(markup.marked(text)) for text in (*(pods.findings or ()), pods.statement)
+    )
     return markup.table("Workers", scope, heads, rows, "lrlrrl") + said
 
 
 def _over(pods: Pods, row: int) -> str:
     """The category in which a worker is farthest over the median one, with a swatch; a dash where that is less than 1% of the step."""
     typical = pods.typical or {}
-    over = {c: pods.table.cell(c.column, row) - typical[c.column] for c in CATEGORIES if c.column in typical}
+    over = {
+        c: pods.table.cell(c.column, row) - typical[c.column]
+        for c in CATEGORIES
+        if c.column in typical
+    }
     known = {c: ms for c, ms in over.items() if ms > _LEAST * typical["mean_step_ms"]}
     if not known:
         return "–"
     worst = max(known, key=lambda c: known[c])
-    return f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.millis(known[worst])}"
+    return (
+        f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.millis(known[worst])}"
+    )
 
 
 def _cores(cores: Cores | None) -> str:
@@ -66,7 +74,9 @@ def _cores(cores: Cores | None) -> str:
         ]
         for i in range(min(table.rows, _ROWS))
     ]
-    scope = "means over the steps in averages, ms" + (f"; {_ROWS} of {table.rows:,} cores" if table.rows > _ROWS else "")
+    scope = "means over the steps in averages, ms" + (
+        f"; {_ROWS} of {table.rows:,} cores" if table.rows > _ROWS else ""
+    )
     return markup.table(
         "TPU cores",
         scope,

@@ -25,8 +25,20 @@ TOOL = Tool(
     static=static.html,
     figures={"pods": figure.pods},
     brief=(
-        Top("Stragglers", "pods.stragglers", "host", ("cost_ms", "saved_ms", "chance", "why"), query="straggler == True"),
-        Top("Out of line with other hosts", "pods.outliers", "name", ("host", "time_ms", "median_ms", "excess_ms"), late=True),
+        Top(
+            "Stragglers",
+            "pods.stragglers",
+            "host",
+            ("cost_ms", "saved_ms", "chance", "why"),
+            query="straggler == True",
+        ),
+        Top(
+            "Out of line with other hosts",
+            "pods.outliers",
+            "name",
+            ("host", "time_ms", "median_ms", "excess_ms"),
+            late=True,
+        ),
         Top("Hosts that are missing", "pods.missing", "host", ("reason",)),
     ),
 )

@@ -46,14 +46,26 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
     plotting, models = bokeh()
     frame = run.steps
     if frame.empty:
-        raise NbprofError("this run has no steps, so there is no step graph; mark steps with `with nbprof.step():`")
+        raise NbprofError(
+            "this run has no steps, so there is no step graph; mark steps with `with nbprof.step():`"
+        )
     categories = recorded(frame)
     # Several hosts record the same step numbers: positions keep their bars apart.
-    data: dict[str, object] = {"x": np.arange(len(frame)), "step": frame["step"].to_numpy(), "total": floats(frame["step_time_ms"])}
+    data: dict[str, object] = {
+        "x": np.arange(len(frame)),
+        "step": frame["step"].to_numpy(),
+        "total": floats(frame["step_time_ms"]),
+    }
     columns, said = stacked_columns({c.key: floats(frame[c.column]) for c in categories})
     data |= columns
     plot: Any = plotting.figure(
-        **{"width": width, "height": height, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "toolbar_location": "right"} | options
+        **{
+            "width": width,
+            "height": height,
+            "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save",
+            "toolbar_location": "right",
+        }
+        | options
     )
     source = models.ColumnDataSource(data)
     plot.vbar_stack(
@@ -68,13 +80,23 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
     formatters = hover_times(models, "total", *said.values())
     plot.add_tools(models.HoverTool(tooltips=[*_head(unit_of(run)), *rows], formatters=formatters))
     unit = unit_of(run)
-    for border in boundaries(frame, run.capture.boundaries if run.capture is not None else [], unit):
-        plot.add_layout(models.Span(location=border.row - 0.5, dimension="height", line_dash="dashed", line_width=1))
+    for border in boundaries(
+        frame, run.capture.boundaries if run.capture is not None else [], unit
+    ):
+        plot.add_layout(
+            models.Span(
+                location=border.row - 0.5, dimension="height", line_dash="dashed", line_width=1
+            )
+        )
     style(plot, "recording" if unit.whole else f"{unit.noun} number", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
-    labels = frame["host"].astype(str).tolist() if unit.whole else [str(step) for step in frame["step"]]
-    plot.xaxis.formatter = models.CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")
+    labels = (
+        frame["host"].astype(str).tolist() if unit.whole else [str(step) for step in frame["step"]]
+    )
+    plot.xaxis.formatter = models.CustomJSTickFormatter(
+        args={"labels": labels}, code="return labels[tick] ?? ''"
+    )
     plot.xgrid.visible = False
     if plot.legend:
         plot.legend[0].items = plot.legend[0].items[::-1]

@@ -72,7 +72,9 @@ def payload(run: Run) -> Steps:
     names = [str(name) if isinstance(name, str) else "" for name in steps["name"]]
     part = Steps(
         empty=no_steps(run) if steps.empty else None,
-        step=pd.to_numeric(steps["step"]).to_numpy(np.int32) if len(steps) else np.zeros(0, np.int32),
+        step=pd.to_numeric(steps["step"]).to_numpy(np.int32)
+        if len(steps)
+        else np.zeros(0, np.int32),
         name=names,
         start_ms=_times(steps, "start_ms"),
         step_time_ms=_times(steps, "step_time_ms"),
@@ -148,7 +150,10 @@ def recorded(steps: pd.DataFrame) -> list[Any]:
 
 def prefix(names: list[str]) -> str:
     """What all step names have in front of their number: "train" for "train 500", "train 501"; else the empty text."""
-    heads = {match.group(1) if (match := re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL)) else "" for name in names}
+    heads = {
+        match.group(1) if (match := re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL)) else ""
+        for name in names
+    }
     return heads.pop() if len(heads) == 1 else ""
 
 
@@ -169,12 +174,21 @@ def _named(rows: Flags, steps: pd.DataFrame, unit: Unit) -> str:
 
 def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
     """What the averages leave out, in a sentence."""
-    warm, recorder_lost, incomplete, counted = (steps[name].to_numpy(np.bool_) for name in ("warmup", "lost", "cut", "counted"))
+    warm, recorder_lost, incomplete, counted = (
+        steps[name].to_numpy(np.bool_) for name in ("warmup", "lost", "cut", "counted")
+    )
     kind, host = steps["kind"].to_numpy(object), steps["host"].to_numpy(object)
     main = kind == kind[counted][0]
     first = _of_each(warm & main, steps)
-    parts = [f"{_named(warm & main, steps, unit) or f'the first {first} {unit.plural}'} (warm-up)"] if first else []
-    parts += [f"{count} {name} {unit.plural}" for name, count in Counter(kind[~main].tolist()).most_common()]
+    parts = (
+        [f"{_named(warm & main, steps, unit) or f'the first {first} {unit.plural}'} (warm-up)"]
+        if first
+        else []
+    )
+    parts += [
+        f"{count} {name} {unit.plural}"
+        for name, count in Counter(kind[~main].tolist()).most_common()
+    ]
     of_kind = ~warm & main
     lost = recorder_lost & of_kind
     cut = incomplete & of_kind & ~lost
@@ -196,8 +210,12 @@ def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
         if count:
             hosts = steps.loc[rows, "host"].unique().tolist()
             of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
-            counted_noun = unit.noun if count == 1 and which else wording.plural(count, unit.noun, unit.plural)
-            parts.append(f"{_named(rows, steps, unit) or f'{which} {counted_noun}'.lstrip()}{of} ({why})")
+            counted_noun = (
+                unit.noun if count == 1 and which else wording.plural(count, unit.noun, unit.plural)
+            )
+            parts.append(
+                f"{_named(rows, steps, unit) or f'{which} {counted_noun}'.lstrip()}{of} ({why})"
+            )
     if full.any():
         parts.append(about_crowded(steps, unit))
     return f"Averages exclude {' and '.join(parts)}."

@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 _UNKNOWN = "unknown kind"
-_SHOWN = ("kind", "iterations", "median_ms", "p99_ms", "percent", "requests", "tokens_per_s", "token_ms", "gap_ms", "busy_percent")
+_SHOWN = (
+    "kind",
+    "iterations",
+    "median_ms",
+    "p99_ms",
+    "percent",
+    "requests",
+    "tokens_per_s",
+    "token_ms",
+    "gap_ms",
+    "busy_percent",
+)
 
 
 class Serving(Framed):
@@ -74,7 +85,9 @@ def _by_part(parts: pd.DataFrame) -> Table:
     """A row per part of the model, a column per kind of iteration."""
     kinds = parts["kind"].fillna(_UNKNOWN)
     wide = parts.assign(kind=kinds).pivot(index="part", columns="kind", values="mean_ms")
-    wide = wide.reindex(index=[part for part in PARTS if part in wide.index], columns=pd.unique(kinds)).fillna(0.0)
+    wide = wide.reindex(
+        index=[part for part in PARTS if part in wide.index], columns=pd.unique(kinds)
+    ).fillna(0.0)
     mean = frames.column("serving.parts", "mean_ms")
     columns = [mean._replace(name=kind, label=f"{kind} ms") for kind in wide.columns]
     return table_of(wide.reset_index(), [frames.column("serving.parts", "part"), *columns])

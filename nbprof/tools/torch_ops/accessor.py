@@ -48,7 +48,9 @@ class TorchOps(Framed):
             Another key.
         """
         if key not in torch_ops.KEYS:
-            raise NbprofError(f"ops can be grouped by {', '.join(map(repr, torch_ops.KEYS))}, not by {key!r}")
+            raise NbprofError(
+                f"ops can be grouped by {', '.join(map(repr, torch_ops.KEYS))}, not by {key!r}"
+            )
         return self._profile.run.torch_ops_by(key).copy()
 
     @property

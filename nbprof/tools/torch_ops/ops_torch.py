@@ -23,8 +23,14 @@ _KEYS = {col.name: col for col in torch_ops.KEYS}
 _OPS = {col.name: col for col in frames.SCHEMA["torch_ops.frame"]}
 _MODULES = {col.name: col for col in frames.SCHEMA["torch_ops.modules"]}
 _PERCENT = {
-    (True, "modules"): "Device time of its forward and backward passes, as a share of that of all modules.",
-    (False, "modules"): "Host time of its forward and backward passes, as a share of that of all modules.",
+    (
+        True,
+        "modules",
+    ): "Device time of its forward and backward passes, as a share of that of all modules.",
+    (
+        False,
+        "modules",
+    ): "Host time of its forward and backward passes, as a share of that of all modules.",
     (True, "shapes"): "Device self time, as a share of that of all ops.",
     (False, "shapes"): "Host self time, as a share of that of all ops.",
 }
@@ -84,7 +90,12 @@ def largest_modules(frame: pd.DataFrame, most: int = MOST_MODULES) -> pd.DataFra
     )
     # Behind the last row of the module's subtree.
     ends = [_end(depth, at) for at in rest.index.tolist()]
-    order = np.concatenate([np.flatnonzero(keep).astype(np.float64), np.array(ends) - 0.5 - extra["depth"].to_numpy() * 1e-6])
+    order = np.concatenate(
+        [
+            np.flatnonzero(keep).astype(np.float64),
+            np.array(ends) - 0.5 - extra["depth"].to_numpy() * 1e-6,
+        ]
+    )
     both = pd.concat([frame[keep], extra], ignore_index=True)
     return both.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
 
@@ -110,7 +121,9 @@ def _end(depth: np.ndarray[Any, Any], at: int) -> int:
 
 def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
     names = _PARTS[:2] if device else _PARTS[2:]
-    out: np.ndarray[Any, np.dtype[np.float64]] = np.nansum([floats(frame[name]) for name in names], axis=0)
+    out: np.ndarray[Any, np.dtype[np.float64]] = np.nansum(
+        [floats(frame[name]) for name in names], axis=0
+    )
     return out
 
 
@@ -120,17 +133,34 @@ def shapes(run: Run) -> Table | None:
     if not len(frame):
         return None
     device = bool(frame["device_self_us"].notna().any())
-    names = ("op", "calls", *(("device_self_us", "device_total_us") if device else ()), "host_self_us", "host_total_us")
-    columns: list[Col] = [_OPS["op"], _KEYS["input_shapes"], _percent("shapes", device=device), *(_OPS[name] for name in names[1:])]
+    names = (
+        "op",
+        "calls",
+        *(("device_self_us", "device_total_us") if device else ()),
+        "host_self_us",
+        "host_total_us",
+    )
+    columns: list[Col] = [
+        _OPS["op"],
+        _KEYS["input_shapes"],
+        _percent("shapes", device=device),
+        *(_OPS[name] for name in names[1:]),
+    ]
     key = "device_self_us" if device else "host_self_us"
     whole = float(np.nansum(floats(frame[key])))
     shown, rest = frame.head(MOST_SHAPES), frame.iloc[MOST_SHAPES:]
     at, length = longest(shown, run.longest_calls, ("host", "device"))
     if len(rest):
         sums = rest[list(names[1:])].sum(min_count=1).to_frame().T
-        shown = pd.concat([shown, sums.assign(op=f"({len(rest):,} more with less time)", input_shapes="")], ignore_index=True)
+        shown = pd.concat(
+            [shown, sums.assign(op=f"({len(rest):,} more with less time)", input_shapes="")],
+            ignore_index=True,
+        )
         at, length = np.append(at, np.nan), np.append(length, np.nan)
-    shown = shown.assign(percent=100 * floats(shown[key]) / whole if whole > 0 else np.nan, input_shapes=shown["input_shapes"].fillna(""))
+    shown = shown.assign(
+        percent=100 * floats(shown[key]) / whole if whole > 0 else np.nan,
+        input_shapes=shown["input_shapes"].fillna(""),
+    )
     return hidden(table_of(shown, columns), at, length)
 
 
@@ -147,7 +177,9 @@ def omissions(run: Run) -> list[str]:
     out = []
     frame = run.torch_modules
     if count := len(frame) - int((largest_modules(frame)["module"] != "").sum()):
-        out.append(f"The module tree sums up the {wording.plural(count, 'module')} with the least time; p.torch_ops.modules has all.")
+        out.append(
+            f"The module tree sums up the {wording.plural(count, 'module')} with the least time; p.torch_ops.modules has all."
+        )
     if (count := len(by_shapes(run)) - MOST_SHAPES) > 0:
         out.append(
             f"The table of ops by shape sums up the {wording.plural(count, 'row')} with the least time; p.torch_ops.by('shapes') has all."

@@ -34,9 +34,14 @@ class TraceView(View):
     @property
     def tracks(self) -> pd.DataFrame:
         """One row per lane as the timeline draws them, in its order: recorded ones with events, derived ones, and counters."""
-        rows = [(t.id, t.host, t.process, t.name, t.kind, t.events, t.derived) for t in self._profile.run.timeline.tracks.lanes]
+        rows = [
+            (t.id, t.host, t.process, t.name, t.kind, t.events, t.derived)
+            for t in self._profile.run.timeline.tracks.lanes
+        ]
         columns = ["lane", "host", "process", "name", "kind", "events", "derived"]
-        return pd.DataFrame(rows, columns=columns).astype({"lane": "int64", "events": "int64", "derived": "bool"})
+        return pd.DataFrame(rows, columns=columns).astype(
+            {"lane": "int64", "events": "int64", "derived": "bool"}
+        )
 
     def events(
         self,
@@ -81,7 +86,10 @@ class TraceView(View):
         run = self._profile.run
         tracks = run.timeline.tracks
         return select_events.frame(
-            run.trace, tracks, select_events.pick(tracks, lane, name, between, kind), [args] if isinstance(args, str) else args
+            run.trace,
+            tracks,
+            select_events.pick(tracks, lane, name, between, kind),
+            [args] if isinstance(args, str) else args,
         )
 
     def find(self, text: str) -> pd.DataFrame:
@@ -108,7 +116,9 @@ class TraceView(View):
         found = select_events.frame(run.trace, run.timeline.tracks, hits.ids.astype(np.int64))
         return found.sort_values("start_us", kind="stable", ignore_index=True)
 
-    def range(self, from_ms: float, to_ms: float, lanes: select_events.Lanes | None = None) -> pd.DataFrame:
+    def range(
+        self, from_ms: float, to_ms: float, lanes: select_events.Lanes | None = None
+    ) -> pd.DataFrame:
         """What took the time between two moments, by name, most self time first. Times are in µs, and only what lies in the range.
 
         `on` is the kind of lane: a launch on the host may have the name of its kernel on the device; it is a separate row.
@@ -138,15 +148,27 @@ class TraceView(View):
             for moment in select_events.window((from_ms, to_ms))
         )
         low, high = round(first), round(last)
-        chosen = work_lanes(slices) if lanes is None else select_events.lanes(slices.tracks, lanes, None)
+        chosen = (
+            work_lanes(slices) if lanes is None else select_events.lanes(slices.tracks, lanes, None)
+        )
         sets: dict[str, list[Rows]] = {}
         for lane in chosen:
-            sets.setdefault(lane.kind, []).extend(in_lane(slices.part_of(lane.id), lane.id, low, high))
+            sets.setdefault(lane.kind, []).extend(
+                in_lane(slices.part_of(lane.id), lane.id, low, high)
+            )
         names = by_name(slices, sets)
-        columns = {"name": names.name, "on": names.on, "count": names.count, "self_us": names.own / 1e6, "total_us": names.total / 1e6}
+        columns = {
+            "name": names.name,
+            "on": names.on,
+            "count": names.count,
+            "self_us": names.own / 1e6,
+            "total_us": names.total / 1e6,
+        }
         out = pd.DataFrame(columns)
         out["percent"] = out["self_us"] * (1e8 / (high - low)) if high > low else np.zeros(len(out))
-        return out.sort_values(["self_us", "count"], ascending=False, kind="stable", ignore_index=True)
+        return out.sort_values(
+            ["self_us", "count"], ascending=False, kind="stable", ignore_index=True
+        )
 
     def gaps(self, most: int = gaps.MOST) -> pd.DataFrame:
         """The longest times in which a device ran nothing, longest first, and what the host did meanwhile. `start_ms` is after the start of
@@ -193,4 +215,6 @@ class TraceView(View):
         --------
         >>> p.trace.export("trace.json.gz", lanes="Stream")   # doctest: +SKIP
         """
-        return writer.export(self._profile.run, path, between=between, lanes=lanes, counters=counters)
+        return writer.export(
+            self._profile.run, path, between=between, lanes=lanes, counters=counters
+        )

@@ -36,16 +36,23 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     unit : int
         ps of a tick.
     """
-    tables = [_Left(events, rows, level) for events, rows, level in zip((tracks.events, tracks.extra), kept, levels, strict=True)]
+    tables = [
+        _Left(events, rows, level)
+        for events, rows, level in zip((tracks.events, tracks.extra), kept, levels, strict=True)
+    ]
     size = max((len(table.depths) for table in tables), default=0)
-    depths = np.max([np.pad(table.depths, (0, size - len(table.depths))) for table in tables], axis=0)
+    depths = np.max(
+        [np.pad(table.depths, (0, size - len(table.depths))) for table in tables], axis=0
+    )
     base = np.cumsum(depths) - depths
     count = np.zeros(int(depths.sum()), np.int64)
     first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     for table in tables:
         for part, out in table.blocks():
             row = base[table.events.lane[part]] + table.level[part]
-            count += np.bincount(row, minlength=len(count)) - np.bincount(row[out], minlength=len(count))
+            count += np.bincount(row, minlength=len(count)) - np.bincount(
+                row[out], minlength=len(count)
+            )
             start = table.events.start[part].copy()
             end = start + table.events.duration[part]
             start[out], end[out] = first, last
@@ -68,7 +75,11 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
             row = place[base[table.events.lane[part]] + table.level[part]]
             row[out] = len(told)
             start = np.minimum(table.events.start[part], last - least)
-            density.add(row, start, np.maximum(table.events.start[part] + table.events.duration[part], start + least))
+            density.add(
+                row,
+                start,
+                np.maximum(table.events.start[part] + table.events.duration[part], start + least),
+            )
     return Rest(
         bins=bins,
         from_=(first - tracks.origin) / unit,
@@ -117,4 +128,12 @@ def _outermost(count: Int64s, level: Int64s) -> Int64s:
 def nothing() -> Rest:
     """Of a timeline that leaves nothing out."""
     none = np.zeros(0, np.uint32)
-    return Rest(bins=0, from_=0.0, to=0.0, lane=none, depth=none.astype(np.uint16), count=none, busy=none.astype(np.uint8))
+    return Rest(
+        bins=0,
+        from_=0.0,
+        to=0.0,
+        lane=none,
+        depth=none.astype(np.uint16),
+        count=none,
+        busy=none.astype(np.uint8),
+    )

@@ -11,7 +11,9 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 
-def longest(lanes: Sequence[tuple[npt.NDArray[np.int32], Ints]], always: set[int], most: int) -> list[Ints]:
+def longest(
+    lanes: Sequence[tuple[npt.NDArray[np.int32], Ints]], always: set[int], most: int
+) -> list[Ints]:
     """Indices of the events to keep, ascending: all of the lanes in `always`, of the others the longest of each.
 
     Each lane may keep the same number; what a short lane does not need goes to the long ones. Of equally long events the first stays,
@@ -47,7 +49,9 @@ def _of(edges: npt.NDArray[np.intp], duration: Ints, quota: Ints) -> Ints:
     kept: list[Ints] = [_longest_of(edges, one, duration)]
     quota = quota.copy()
     quota[one] = 0
-    for most, first, stop in zip(quota.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+    for most, first, stop in zip(
+        quota.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True
+    ):
         if most >= stop - first:
             kept.append(np.arange(first, stop))
         elif most > 0:

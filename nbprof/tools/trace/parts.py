@@ -45,7 +45,9 @@ class Lane(Part):
     """Number of each event in the profile: its name for a live source."""
     op: Codes | None = None
     """Of work on a device: 1 + the index of its framework op in the names, 0 where unknown."""
-    time: Annotated[npt.NDArray[np.float64] | Delta, "Float64Array | Int32Array | Uint32Array"] | None = None
+    time: (
+        Annotated[npt.NDArray[np.float64] | Delta, "Float64Array | Int32Array | Uint32Array"] | None
+    ) = None
     """Of a counter: ns since the origin; `value` holds from then on, in `unit`."""
     value: Numbers | None = None
     unit: Annotated[str, '"bytes" | "percent" | "count"'] | None = None

@@ -63,8 +63,14 @@ def payload(run: Run, most: int = MOST_EVENTS) -> parts.Trace:
         origin_ns=made.origin / _PS,
         end=max((made.end - made.origin) // (tick * _PS), 0),
         names=columns.names,
-        category=np.pad(made.category[columns.used].astype(np.uint8), (0, len(columns.names) - len(columns.used))),
-        lanes=[columns.lane(lane, max(index.rows(lane.id), 1), counters.get(lane.id)) for lane in made.lanes],
+        category=np.pad(
+            made.category[columns.used].astype(np.uint8),
+            (0, len(columns.names) - len(columns.used)),
+        ),
+        lanes=[
+            columns.lane(lane, max(index.rows(lane.id), 1), counters.get(lane.id))
+            for lane in made.lanes
+        ],
         shown=sum(map(len, kept)),
         total=len(made.events) + len(made.extra),
         rest=density.rest(made, kept, levels, tick * _PS),
@@ -76,7 +82,9 @@ def payload(run: Run, most: int = MOST_EVENTS) -> parts.Trace:
     )
 
 
-def _joined(run: Run, tracks: Tracks, kept: Ints, shown: int, most: int) -> tuple[Arrows, list[str]]:
+def _joined(
+    run: Run, tracks: Tracks, kept: Ints, shown: int, most: int
+) -> tuple[Arrows, list[str]]:
     """The arrows between the kept events, and what else was recorded of them."""
 
     def make() -> tuple[Arrows, list[str]]:
@@ -92,7 +100,14 @@ def _joined(run: Run, tracks: Tracks, kept: Ints, shown: int, most: int) -> tupl
 class _Columns:
     """The kept events, and how one lane is cut out of them."""
 
-    def __init__(self, tracks: Tracks, kept: list[Ints], levels: list[density.Levels], tick: int, joined: Arrows) -> None:
+    def __init__(
+        self,
+        tracks: Tracks,
+        kept: list[Ints],
+        levels: list[density.Levels],
+        tick: int,
+        joined: Arrows,
+    ) -> None:
         self._origin, self._unit, self._of_trace = tracks.origin, tick * _PS, tracks.events
         unit = tick * _PS
         columns = []
@@ -101,16 +116,33 @@ class _Columns:
             start = events.start[rows] - tracks.origin
             # The end of every event is rounded like its start: what was nested stays nested.
             begin, end = start // unit, (start + np.maximum(events.duration[rows], 0)) // unit
-            own = np.minimum(np.maximum(self_times_of(rows, events.parent, events.duration), 0) // unit, end - begin)
-            columns.append((events.lane[rows], begin, end - begin, own, level[rows], events.name[rows], rows + first))
+            own = np.minimum(
+                np.maximum(self_times_of(rows, events.parent, events.duration), 0) // unit,
+                end - begin,
+            )
+            columns.append(
+                (
+                    events.lane[rows],
+                    begin,
+                    end - begin,
+                    own,
+                    level[rows],
+                    events.name[rows],
+                    rows + first,
+                )
+            )
             first += len(events)
-        lane, self._start, self._duration, self._own, self._level, name, self._event = map(np.concatenate, zip(*columns, strict=True))
+        lane, self._start, self._duration, self._own, self._level, name, self._event = map(
+            np.concatenate, zip(*columns, strict=True)
+        )
         self.used, names = np.unique(name, return_inverse=True)
         self._names = smallest(names)
         self.names = [one_line(str(tracks.names[code]))[:MOST_NAME] for code in self.used]
         self._op = self._ops(joined.op, joined.op_of)
         # Of all lanes at once: there may be thousands.
-        self._bounds = np.searchsorted(lane, np.arange(max((one.id for one in tracks.lanes), default=-1) + 2)).tolist()
+        self._bounds = np.searchsorted(
+            lane, np.arange(max((one.id for one in tracks.lanes), default=-1) + 2)
+        ).tolist()
         self._length, self._inside = self._duration.astype(np.uint32), self._duration - self._own
         self._has_op = self._op != 0
 
@@ -128,7 +160,10 @@ class _Columns:
 
     def links(self, joined: Arrows) -> parts.Links:
         """The arrows, and launches that are not among the kept events."""
-        work, call = ((self._of_trace.start[events] - self._origin) // self._unit for events in (joined.work, joined.call))
+        work, call = (
+            (self._of_trace.start[events] - self._origin) // self._unit
+            for events in (joined.work, joined.call)
+        )
         limits = np.iinfo(np.int32)
         return parts.Links(
             kind=joined.kind,
@@ -165,7 +200,9 @@ def _levels(level: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8 | np.uint16]:
     return level.astype(np.uint8) if not len(level) or level.max() < 256 else level
 
 
-def _samples(counter: Counter, origin: int) -> tuple[Delta | npt.NDArray[np.float64], npt.NDArray[Any]]:
+def _samples(
+    counter: Counter, origin: int
+) -> tuple[Delta | npt.NDArray[np.float64], npt.NDArray[Any]]:
     """A counter's samples; of too many, the lowest, the highest and the last of equally long runs of them.
 
     The last is there because a sample holds until the next, however long that is. Of a share of time it is the mean of equal parts of the
@@ -176,7 +213,9 @@ def _samples(counter: Counter, origin: int) -> tuple[Delta | npt.NDArray[np.floa
         time, value = _means(time, value, MOST_SAMPLES - 1)
     elif len(time) > MOST_SAMPLES:
         edges = np.linspace(0, len(time), MOST_SAMPLES // 3 + 1).astype(np.int64)
-        extremes = [_first_of(f.reduceat(value, edges[:-1]), value, edges) for f in (np.minimum, np.maximum)]
+        extremes = [
+            _first_of(f.reduceat(value, edges[:-1]), value, edges) for f in (np.minimum, np.maximum)
+        ]
         rows = np.unique([*extremes, edges[1:] - 1])
         time, value = time[rows], value[rows]
     # Shares are drawn, with three digits.
@@ -190,7 +229,9 @@ def _whole(time: Ints) -> Delta | npt.NDArray[np.float64]:
     return Delta(ns) if len(ns) and ns.min() >= 0 and ns.max() < 2**31 else short(time / _PS)
 
 
-def _means(time: Ints, value: npt.NDArray[np.float64], parts: int) -> tuple[Ints, npt.NDArray[np.float64]]:
+def _means(
+    time: Ints, value: npt.NDArray[np.float64], parts: int
+) -> tuple[Ints, npt.NDArray[np.float64]]:
     """Means of equal parts of the time, and the last value; the values hold until the next."""
     edges = np.linspace(float(time[0]), float(time[-1]), parts + 1)
     reached = np.append(0.0, np.cumsum(value[:-1] * np.diff(time)))
@@ -198,7 +239,9 @@ def _means(time: Ints, value: npt.NDArray[np.float64], parts: int) -> tuple[Ints
     return edges.astype(np.int64), np.append(mean, value[-1])
 
 
-def _first_of(wanted: npt.NDArray[np.float64], values: npt.NDArray[np.float64], edges: Ints) -> Ints:
+def _first_of(
+    wanted: npt.NDArray[np.float64], values: npt.NDArray[np.float64], edges: Ints
+) -> Ints:
     """By run of values, the place of the first that is wanted there; NaN is what is found where there is one."""
     same = values == np.repeat(wanted, np.diff(edges))
     at = np.flatnonzero(same | np.isnan(values))
@@ -212,7 +255,11 @@ def _gaps(slices: Slices) -> parts.Gaps:
         work = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1)
         start, length = work.end[:-1], work.start[1:] - work.end[:-1]
         most = first_largest(length, MOST_GAPS)
-        rows += [(process, slices.ns(int(start[i])), int(length[i]) / _PS) for i in most.tolist() if length[i] > 0]
+        rows += [
+            (process, slices.ns(int(start[i])), int(length[i]) / _PS)
+            for i in most.tolist()
+            if length[i] > 0
+        ]
     rows.sort(key=lambda row: (-row[2], row[1]))
     return parts.Gaps(
         process=coded(process for process, _, _ in rows),
@@ -223,7 +270,9 @@ def _gaps(slices: Slices) -> parts.Gaps:
 
 def _no_links() -> parts.Links:
     none = np.zeros(0, np.uint8)
-    return parts.Links(kind=none, from_=none, to=none, left_out=0, work=none, on=none, delay=none.astype(np.int32))
+    return parts.Links(
+        kind=none, from_=none, to=none, left_out=0, work=none, on=none, delay=none.astype(np.int32)
+    )
 
 
 def _no_gaps() -> parts.Gaps:
@@ -239,7 +288,10 @@ def nothing() -> parts.Trace:
     """The part without events."""
     none = np.zeros(0, np.uint8)
     return parts.Trace(
-        empty=Empty(title="No events in this run", text="The profile has no timed events, so there is nothing to draw."),
+        empty=Empty(
+            title="No events in this run",
+            text="The profile has no timed events, so there is nothing to draw.",
+        ),
         key="",
         tick_ns=1,
         origin_ns=0.0,

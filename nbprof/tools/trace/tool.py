@@ -15,20 +15,37 @@ from nbprof.tools.trace.parts import Trace
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-_FOLLOWED = ("output", "kernel_launch", "device_collectives", "device_to_device", "compile", "host_compute", "device_compute")
+_FOLLOWED = (
+    "output",
+    "kernel_launch",
+    "device_collectives",
+    "device_to_device",
+    "compile",
+    "host_compute",
+    "device_compute",
+)
 """Nearly all there is; of these, what has a table of its own is followed up there."""
 
 
 def _payload(run: Run, events: int) -> Trace:
-    return replace(stored(run, f"trace of {events}", partial(payload.payload, most=events)), key=run.source.content_key())
+    return replace(
+        stored(run, f"trace of {events}", partial(payload.payload, most=events)),
+        key=run.source.content_key(),
+    )
 
 
 def _omissions(run: Run, events: int) -> list[str]:
     total = run.persist("events", lambda: int(run.trace.lanes["events"].sum()))
     if total <= events:
         return []
-    what = f"the longest of the {total:,} events, about {events:,}, with" if events else f"none of the {total:,} events individually, only"
-    return [f"The report holds {what} every lane and the density of the rest; set the number with events= in p.save and for outputs."]
+    what = (
+        f"the longest of the {total:,} events, about {events:,}, with"
+        if events
+        else f"none of the {total:,} events individually, only"
+    )
+    return [
+        f"The report holds {what} every lane and the density of the rest; set the number with events= in p.save and for outputs."
+    ]
 
 
 def _alone(run: Run) -> Alone | None:
@@ -36,7 +53,11 @@ def _alone(run: Run) -> Alone | None:
         return None
     length = [] if run.recorded_s is None else [wording.duration(run.recorded_s)]
     more = [] if run.kernels.empty else ["kernels", "device_time"]
-    return Alone(["overview", *more, "trace"], [wording.plural(run.as_read.receipt.events, "event"), *length], "device unknown")
+    return Alone(
+        ["overview", *more, "trace"],
+        [wording.plural(run.as_read.receipt.events, "event"), *length],
+        "device unknown",
+    )
 
 
 TOOL = Tool(

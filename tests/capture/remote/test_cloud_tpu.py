@@ -20,7 +20,9 @@ METADATA = "/computeMetadata/v1/"
 TOLD = {
     f"{METADATA}project/project-id": "proj-1",
     f"{METADATA}instance/zone": "projects/12/zones/us-east5-b",
-    f"{METADATA}instance/service-accounts/default/token": json.dumps({"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}),
+    f"{METADATA}instance/service-accounts/default/token": json.dumps(
+        {"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}
+    ),
 }
 NODE = "/v2/projects/proj-1/locations/us-east5-b/nodes/pod"
 
@@ -64,7 +66,11 @@ def cloud(monkeypatch):
 
 
 def node(*hosts, state="READY"):
-    return {"name": "projects/proj-1/locations/us-east5-b/nodes/pod", "state": state, "networkEndpoints": [{"ipAddress": h} for h in hosts]}
+    return {
+        "name": "projects/proj-1/locations/us-east5-b/nodes/pod",
+        "state": state,
+        "networkEndpoints": [{"ipAddress": h} for h in hosts],
+    }
 
 
 def found(text):
@@ -77,13 +83,21 @@ def test_the_workers_of_a_tpu_in_the_zone_of_this_machine(cloud):
     assert cloud.asked[-1] == (NODE, f"Bearer {TOKEN}")
     assert all(token is None for path, token in cloud.asked if path.startswith(METADATA))
     # Each once, with others, in the order given.
-    assert found("a:1,tpu://pod:6009,10.0.0.3:6009,b:2") == ["a:1", "10.0.0.2:6009", "10.0.0.3:6009", "[fd00::4]:6009", "b:2"]
+    assert found("a:1,tpu://pod:6009,10.0.0.3:6009,b:2") == [
+        "a:1",
+        "10.0.0.2:6009",
+        "10.0.0.3:6009",
+        "[fd00::4]:6009",
+        "b:2",
+    ]
 
 
 def test_zone_and_project_that_are_given_are_not_asked_for(cloud):
     cloud.answers["/v2/projects/example.com%3Aother/locations/eu-a/nodes/t"] = node("10.1.1.1")
     assert found("tpu://example.com:other/eu-a/t") == ["10.1.1.1:8466"]
-    assert [path for path, _ in cloud.asked if path.startswith(METADATA)] == [f"{METADATA}instance/service-accounts/default/token"]
+    assert [path for path, _ in cloud.asked if path.startswith(METADATA)] == [
+        f"{METADATA}instance/service-accounts/default/token"
+    ]
 
 
 def test_addresses_alone_ask_nobody(cloud):
@@ -94,7 +108,10 @@ def test_addresses_alone_ask_nobody(cloud):
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        ({}, "no such TPU in zone us-east5-b of project proj-1: name them as tpu://PROJECT/ZONE/pod"),
+        (
+            {},
+            "no such TPU in zone us-east5-b of project proj-1: name them as tpu://PROJECT/ZONE/pod",
+        ),
         ({NODE: 403}, r"may not look it up in project proj-1 \(HTTP 403\).*roles/tpu.viewer"),
         ({NODE: 500}, "answered with HTTP 500; elsewhere, give the addresses"),
         ({NODE: node("10.0.0.2", state="CREATING")}, "in the state CREATING"),
@@ -102,9 +119,15 @@ def test_addresses_alone_ask_nobody(cloud):
         ({NODE: {"networkEndpoints": [{"port": 8470}, 3, {"ipAddress": 5}]}}, "lists no worker"),
         ({NODE: []}, "lists no worker"),
         ({NODE: "<html>"}, "did not answer"),
-        ({f"{METADATA}instance/service-accounts/default/token": 404}, "metadata server of Google Cloud did not answer"),
+        (
+            {f"{METADATA}instance/service-accounts/default/token": 404},
+            "metadata server of Google Cloud did not answer",
+        ),
         ({f"{METADATA}instance/service-accounts/default/token": "{}"}, "no service account"),
-        ({f"{METADATA}project/project-id": 404}, "from a machine of Google Cloud; elsewhere, give the addresses of its workers"),
+        (
+            {f"{METADATA}project/project-id": 404},
+            "from a machine of Google Cloud; elsewhere, give the addresses of its workers",
+        ),
     ],
 )
 def test_what_hinders_is_a_sentence_that_never_has_the_token(cloud, told, says):
@@ -119,7 +142,10 @@ def test_a_machine_outside_of_the_cloud(monkeypatch):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{nobody.getsockname()[1]}")
-        with pytest.raises(CaptureError, match=r"did not answer \(.*refused.*found by name only from a machine of Google Cloud"):
+        with pytest.raises(
+            CaptureError,
+            match=r"did not answer \(.*refused.*found by name only from a machine of Google Cloud",
+        ):
             found("tpu://pod")
 
 

@@ -33,7 +33,10 @@ def test_the_output_is_the_dashboard_of_both_workers(kernel):
     assert kernel.ask("p.path.split('my logs')[1].startswith('/plugins/profile/')") == "True"
     assert (request[1], {no: request[4].get(no, 0) for no in (2, 3, 4)}) == (30, {2: 3, 3: 0, 4: 1})
     assert request[4][8] > 0
-    assert kernel.ask("[name for name in ('tensorflow', 'jax', 'torch') if name in sys.modules]") == "[]"
+    assert (
+        kernel.ask("[name for name in ('tensorflow', 'jax', 'torch') if name in sys.modules]")
+        == "[]"
+    )
     assert kernel.ask("'p' in dir() and p.run.capture.options['retries']") == "2"
 
 
@@ -43,7 +46,9 @@ def test_options_may_stand_in_front_and_a_variable_may_hold_the_workers(kernel):
         result = kernel.run("%nbprof -o q capture team --duration 20 --delay 0 --no-save")
         assert result.status == "ok", result.message
         assert len(result.dashboards) == 1
-        again = kernel.run(f"%nbprof capture {a.address}, {b.address} --duration 20 --delay 0 -q -o r")
+        again = kernel.run(
+            f"%nbprof capture {a.address}, {b.address} --duration 20 --delay 0 -q -o r"
+        )
     assert (again.status, again.displays, again.stdout, again.stderr) == ("ok", [], "", "")
     assert kernel.ask("sorted(q.hosts) == sorted(r.hosts) == ['b', 'machine']") == "True"
 
@@ -59,10 +64,14 @@ def test_a_call_shows_a_line_that_says_what_it_came_to(kernel):
     assert result.lines[0].startswith("nbprof: ")
     assert [data["text/plain"] for data in result.displays] == ["nbprof: recorded"]
     with standing_in(slowly) as server:
-        result = kernel.run(f"p = nbprof.capture('{server.address}', 50, logdir='kept'); print(p.path)")
+        result = kernel.run(
+            f"p = nbprof.capture('{server.address}', 50, logdir='kept'); print(p.path)"
+        )
     assert result.displays[0]["text/plain"] == f"nbprof: recorded, in {result.stdout.strip()}"
     with standing_in(slowly) as server:
-        silent = kernel.run(f"p = nbprof.capture('{server.address}', 50, save=False, progress=False)")
+        silent = kernel.run(
+            f"p = nbprof.capture('{server.address}', 50, save=False, progress=False)"
+        )
     assert silent.displays == []
 
 
@@ -73,11 +82,17 @@ def test_a_call_shows_a_line_that_says_what_it_came_to(kernel):
         ("localhost", "localhost has no port"),
         ("localhost:1 --duration 0", "the duration must be 1 ms to 3,600,000 ms (an hour), not 0"),
         ("localhost:1 --duration 864000000", "not 864,000,000"),
-        ("localhost:1 --duration 2s", "invalid int value: '2s'. %nbprof capture -h lists the options"),
+        (
+            "localhost:1 --duration 2s",
+            "invalid int value: '2s'. %nbprof capture -h lists the options",
+        ),
         ("localhost:1 --bogus 3", "unrecognized arguments: --bogus"),
         ("localhost:1 --views bogus", "unknown view 'bogus'"),
         ("localhost:1 -o 1x", "takes the name of a variable"),
-        ("localhost:1 --retries 0", "localhost:1: nothing listens on this port: is the worker running"),
+        (
+            "localhost:1 --retries 0",
+            "localhost:1: nothing listens on this port: is the worker running",
+        ),
         ("localhost:1 --logdir /dev/null", "/dev/null cannot be written"),
     ],
 )
@@ -125,7 +140,9 @@ def test_ctrl_c_shows_what_was_recorded(kernel):
         return answer("stopped")
 
     with standing_in(waits) as server:
-        kernel.run("import threading, time, sys\ndef say():\n    time.sleep(0.6)\n    sys.__stdout__.flush(); print('now', flush=True)\n")
+        kernel.run(
+            "import threading, time, sys\ndef say():\n    time.sleep(0.6)\n    sys.__stdout__.flush(); print('now', flush=True)\n"
+        )
         result = kernel.run(
             f"threading.Thread(target=say).start()\nget_ipython().run_line_magic('nbprof', 'capture {server.address} --duration 15000 -o p')",
             interrupt_at="now",

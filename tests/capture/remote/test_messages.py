@@ -38,23 +38,34 @@ SCHEMA = {
     ],
     "ProfileToolData": [("name", 1, "string", False), ("data", 2, "bytes", False)],
     # The recording is a message; as bytes it looks the same on the wire.
-    "ProfileResponse": [("tool_data", 6, "ProfileToolData", True), ("empty_trace", 7, "bool", False), ("xspace", 8, "bytes", False)],
+    "ProfileResponse": [
+        ("tool_data", 6, "ProfileToolData", True),
+        ("empty_trace", 7, "bool", False),
+        ("xspace", 8, "bytes", False),
+    ],
     "TerminateRequest": [("session_id", 1, "string", False)],
 }
 
 
 @cache
 def message(name):
-    file = descriptor_pb2.FileDescriptorProto(name="service_of_tests.proto", package="service_of_tests", syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="service_of_tests.proto", package="service_of_tests", syntax="proto3"
+    )
     for own, fields in SCHEMA.items():
         built = file.message_type.add(name=own)
         for field_name, number, kind, repeated in fields:
-            field = built.field.add(name=field_name, number=number, label=3 if repeated else 1, type=TYPES.get(kind, 11))
+            field = built.field.add(
+                name=field_name, number=number, label=3 if repeated else 1, type=TYPES.get(kind, 11)
+            )
             if kind not in TYPES:
                 field.type_name = f".service_of_tests.{kind}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {own: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"service_of_tests.{own}")) for own in SCHEMA}[name]
+    return {
+        own: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"service_of_tests.{own}"))
+        for own in SCHEMA
+    }[name]
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
@@ -70,12 +81,25 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
     session=TEXT,
     name=TEXT,
 )
-def test_a_request_is_read_by_protobuf_as_it_was_meant(duration, host, device, python, start, root, session, name):
-    read = message("ProfileRequest").FromString(ProfileRequest(duration, host, device, python, start, root, session, name).encode())
-    assert (read.duration_ms, read.repository_root, read.session_id, read.host_name) == (duration, root, session, name)
+def test_a_request_is_read_by_protobuf_as_it_was_meant(
+    duration, host, device, python, start, root, session, name
+):
+    read = message("ProfileRequest").FromString(
+        ProfileRequest(duration, host, device, python, start, root, session, name).encode()
+    )
+    assert (read.duration_ms, read.repository_root, read.session_id, read.host_name) == (
+        duration,
+        root,
+        session,
+        name,
+    )
     assert (read.max_events, list(read.tools), read.emit_xspace) == (1_000_000, ["xplane.pb"], True)
     opts = read.opts
-    assert (opts.host_tracer_level, opts.device_tracer_level, opts.python_tracer_level) == (host, device, python)
+    assert (opts.host_tracer_level, opts.device_tracer_level, opts.python_tracer_level) == (
+        host,
+        device,
+        python,
+    )
     assert (opts.start_timestamp_ns, opts.duration_ms) == (start, duration)
     assert (opts.version, opts.enable_hlo_proto, opts.include_dataset_ops) == (1, True, True)
     assert not read.DiscardUnknownFields()
@@ -83,14 +107,26 @@ def test_a_request_is_read_by_protobuf_as_it_was_meant(duration, host, device, p
 
 @given(TEXT)
 def test_so_is_the_end_of_a_session(session):
-    assert message("TerminateRequest").FromString(TerminateRequest(session).encode()).session_id == session
+    assert (
+        message("TerminateRequest").FromString(TerminateRequest(session).encode()).session_id
+        == session
+    )
 
 
 def test_a_path_that_is_no_unicode_is_sent_nevertheless():
-    assert message("ProfileRequest").FromString(ProfileRequest(1, root="/a\udcff").encode()).repository_root == "/a?"
+    assert (
+        message("ProfileRequest")
+        .FromString(ProfileRequest(1, root="/a\udcff").encode())
+        .repository_root
+        == "/a?"
+    )
 
 
-@given(xspace=st.none() | st.binary(max_size=400), empty=st.booleans(), others=st.lists(TEXT.filter(lambda t: not t.endswith("xplane.pb"))))
+@given(
+    xspace=st.none() | st.binary(max_size=400),
+    empty=st.booleans(),
+    others=st.lists(TEXT.filter(lambda t: not t.endswith("xplane.pb"))),
+)
 def test_an_answer_of_protobuf_is_read_as_it_was_meant(xspace, empty, others):
     written = message("ProfileResponse")(empty_trace=empty)
     if xspace is not None:

@@ -67,7 +67,9 @@ class Trainer:
 @pytest.fixture(scope="module")
 def trainers():
     """TensorFlow, JAX, and a second JAX that may be killed, started at the same time."""
-    names = [name for name in ("tensorflow", "jax", "jax") if importlib.util.find_spec(name) is not None]
+    names = [
+        name for name in ("tensorflow", "jax", "jax") if importlib.util.find_spec(name) is not None
+    ]
     if len(names) < 3:
         needed("TensorFlow and JAX are not both installed")
     started = [Trainer(name) for name in names]
@@ -79,14 +81,18 @@ def trainers():
 
 
 def sample(*trainers, duration_ms=300, **options):
-    return nbprof.capture(",".join(f"grpc://{t.address}" for t in trainers), duration_ms, progress=False, **options)
+    return nbprof.capture(
+        ",".join(f"grpc://{t.address}" for t in trainers), duration_ms, progress=False, **options
+    )
 
 
 def test_each_is_a_host_with_its_steps(trainers):
     tensorflow, jax, _ = trainers
     profile = sample(tensorflow, jax)
     machine = profile.hosts[0].rpartition(":")[0]
-    assert sorted(profile.hosts) == sorted([f"{machine}:{tensorflow.port}", f"{machine}:{jax.port}"])
+    assert sorted(profile.hosts) == sorted(
+        [f"{machine}:{tensorflow.port}", f"{machine}:{jax.port}"]
+    )
     assert profile.run.steps.groupby("host").size().reindex(profile.hosts).min() >= 2
     ops = profile.ops.frame
     assert any("MatMul" in kind for kind in ops["type"])
@@ -115,7 +121,9 @@ def test_an_idle_worker_is_asked_until_it_works(trainers, which):
     trainer.be("idle")
     time.sleep(0.05)
     try:
-        with pytest.raises(CaptureError, match=rf"{trainer.address}: nothing happened there .* \(2 tries\)"):
+        with pytest.raises(
+            CaptureError, match=rf"{trainer.address}: nothing happened there .* \(2 tries\)"
+        ):
             sample(trainer, duration_ms=100, retries=1)
         timer = threading.Timer(0.4, trainer.be, ["train"])
         timer.start()
@@ -152,7 +160,10 @@ def test_ctrl_c_gives_what_both_have_recorded(trainers):
     assert time.monotonic() - began < 60
     assert len(profile.hosts) == 2
     assert len(profile.steps.frame) >= 5
-    assert re.search(r"the recording was stopped early, after \d+\.\d of 120 s", "\n".join(profile.run.capture.notes))
+    assert re.search(
+        r"the recording was stopped early, after \d+\.\d of 120 s",
+        "\n".join(profile.run.capture.notes),
+    )
     # Nothing is left open there.
     assert len(sample(trainers[0], trainers[1], duration_ms=100, retries=0).hosts) == 2
 

@@ -53,9 +53,17 @@ def test_one_worker():
     folder = Path(profile.path)
     assert folder.parent == Path.cwd() / "nbprof-results" / "plugins" / "profile"
     assert time.strptime(folder.name, "%Y_%m_%d_%H_%M_%S")
-    assert sorted(file.name for file in folder.iterdir()) == [f"localhost_{server.port}.xplane.pb", "nbprof.json"]
+    assert sorted(file.name for file in folder.iterdir()) == [
+        f"localhost_{server.port}.xplane.pb",
+        "nbprof.json",
+    ]
     assert (folder / f"localhost_{server.port}.xplane.pb").read_bytes() == bytes(xspace(server))
-    assert (request[1], request[9], request[6], request[7]) == (20, 1, folder.name, f"localhost_{server.port}")
+    assert (request[1], request[9], request[6], request[7]) == (
+        20,
+        1,
+        folder.name,
+        f"localhost_{server.port}",
+    )
     assert {no: request[4].get(no, 0) for no in (2, 3, 4, 8, 9)} == {2: 3, 3: 0, 4: 1, 8: 0, 9: 20}
     capture = CaptureInfo.read(folder)
     assert capture.options["addresses"] == [server.address]
@@ -76,7 +84,9 @@ def test_a_run_has_the_name_that_it_is_given_and_a_number_where_that_is_taken():
     assert nbprof.load(first.path).hosts == ["machine"]
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", ".x", "a.", "a ", " a", "a\n", "a\0", "a" * 61, 7, "a:b", "C:\\x"])
+@pytest.mark.parametrize(
+    "name", ["", "a/b", "..", ".x", "a.", "a ", " a", "a\n", "a\0", "a" * 61, 7, "a:b", "C:\\x"]
+)
 def test_a_name_that_no_disk_takes_is_refused(name):
     with pytest.raises(CaptureError, match="the name of a run has up to 60 letters"):
         sample(NOBODY, name=name)
@@ -111,14 +121,20 @@ def test_each_worker_is_a_host_also_two_of_one_machine(first, second, hosts):
     assert not [note for note in profile.receipt.notes if note.level == "warning"]
     # What TensorBoard reads is as it was sent, behind the name.
     for server in (a, b):
-        assert (Path(profile.path) / f"localhost_{server.port}.xplane.pb").read_bytes().endswith(bytes(xspace(server)))
+        assert (
+            (Path(profile.path) / f"localhost_{server.port}.xplane.pb")
+            .read_bytes()
+            .endswith(bytes(xspace(server)))
+        )
 
 
 def test_a_recording_larger_than_grpc_allows_by_default():
     data = (
         space()
         + b"\xfa\x01"
-        + (lambda n: bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14 & 127 | 128, n >> 21]))(6_000_000)
+        + (lambda n: bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14 & 127 | 128, n >> 21]))(
+            6_000_000
+        )
         + bytes(6_000_000)
     )
     with standing_in(answer("big", data)) as server:
@@ -148,7 +164,9 @@ def test_a_worker_that_was_not_ready_is_asked_again(before):
 
 def test_it_is_asked_no_more_often_than_was_said():
     with standing_in(answer(empty=True)) as server:
-        with pytest.raises(CaptureError, match=rf"localhost:{server.port}: nothing happened there .* \(3 tries\)"):
+        with pytest.raises(
+            CaptureError, match=rf"localhost:{server.port}: nothing happened there .* \(3 tries\)"
+        ):
             sample(server, retries=2)
         assert len(server.requests) == 3
         with pytest.raises(CaptureError, match="is it training"):
@@ -182,7 +200,11 @@ def test_what_a_second_try_would_not_change_is_tried_once(refusal, says):
 
 
 def test_partial_results_are_kept_and_the_missing_named():
-    with standing_in(answer("good")) as good, standing_in(answer(empty=True)) as idle, standing_in(service="some.Other") as other:
+    with (
+        standing_in(answer("good")) as good,
+        standing_in(answer(empty=True)) as idle,
+        standing_in(service="some.Other") as other,
+    ):
         profile = sample(good, idle, other, NOBODY, retries=1)
     assert profile.hosts == ["good"]
     text = notes(profile)
@@ -190,7 +212,9 @@ def test_partial_results_are_kept_and_the_missing_named():
     assert f"{idle.address} is missing: nothing happened there" in text
     assert f"{other.address} is missing: the server on this port has no profiler service" in text
     assert f"{NOBODY} is missing: nothing listens on this port: is the worker running" in text
-    assert [note.text.partition(" ")[0] for note in profile.receipt.notes if note.level == "warning"] == [
+    assert [
+        note.text.partition(" ")[0] for note in profile.receipt.notes if note.level == "warning"
+    ] == [
         idle.address,
         other.address,
         NOBODY,
@@ -201,7 +225,9 @@ def test_partial_results_are_kept_and_the_missing_named():
 def test_when_nobody_records_all_are_named():
     with standing_in(answer(empty=True)) as idle, pytest.raises(CaptureError) as caught:
         sample(idle, NOBODY, retries=0)
-    assert str(caught.value).startswith(f"no worker could be recorded. {idle.address}: nothing happened")
+    assert str(caught.value).startswith(
+        f"no worker could be recorded. {idle.address}: nothing happened"
+    )
     assert f"{NOBODY}: nothing listens on this port" in str(caught.value)
 
 
@@ -227,7 +253,10 @@ def test_a_web_server_is_no_profiler():
 
 
 def test_what_never_answers_is_given_up(short):
-    with socket.create_server(("localhost", 0)) as listener, pytest.raises(CaptureError, match=r"no answer within|does not answer"):
+    with (
+        socket.create_server(("localhost", 0)) as listener,
+        pytest.raises(CaptureError, match=r"no answer within|does not answer"),
+    ):
         sample(f"localhost:{listener.getsockname()[1]}")
 
 
@@ -263,14 +292,20 @@ def test_an_old_server_on_this_machine_writes_its_file_to_the_right_place():
 
 def test_an_old_server_elsewhere_is_told_of_the_remedy():
     with standing_in(b"") as server:
-        with pytest.raises(CaptureError, match=r"this older server wrote its file .* on its own machine: choose a --logdir"):
+        with pytest.raises(
+            CaptureError,
+            match=r"this older server wrote its file .* on its own machine: choose a --logdir",
+        ):
             sample(server)
         assert len(server.requests) == 1
 
     def cannot(request, server):
         return Refuse("INTERNAL", f"{request[5]}; Permission denied")
 
-    with standing_in(cannot) as server, pytest.raises(CaptureError, match=r"could not write to .*: choose a --logdir"):
+    with (
+        standing_in(cannot) as server,
+        pytest.raises(CaptureError, match=r"could not write to .*: choose a --logdir"),
+    ):
         sample(server)
 
 
@@ -286,7 +321,9 @@ def test_an_empty_recording_of_an_old_server_leaves_no_file():
 def test_a_logdir_that_cannot_be_written_is_said_before_anything_is_recorded():
     Path("file").write_text("")
     with standing_in() as server:
-        with pytest.raises(CaptureError, match=r"file cannot be written .*nothing was recorded. Choose a --logdir"):
+        with pytest.raises(
+            CaptureError, match=r"file cannot be written .*nothing was recorded. Choose a --logdir"
+        ):
             sample(server, logdir="file")
         assert not server.requests
 
@@ -337,7 +374,14 @@ def test_nor_do_they_outlive_the_process():
     with standing_in() as server:
         code = f"import nbprof; print(nbprof.capture('{server.address}', 20, save=False, progress=False).path)"
         env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
     assert "nbprof-" in done.stdout
     assert not Path(done.stdout.strip()).exists()
 
@@ -350,9 +394,15 @@ def test_runs_of_one_second_do_not_overwrite_each_other():
 
 
 def test_an_answer_that_is_no_profile_is_said():
-    with standing_in(b"\xff\xff") as server, pytest.raises(CaptureError, match="its answer is not a profile"):
+    with (
+        standing_in(b"\xff\xff") as server,
+        pytest.raises(CaptureError, match="its answer is not a profile"),
+    ):
         sample(server)
-    with standing_in(answer(data=b"\x0a\x7fabc")) as server, pytest.raises(CaptureError, match=r"its recording is damaged .*\(2 tries\)"):
+    with (
+        standing_in(answer(data=b"\x0a\x7fabc")) as server,
+        pytest.raises(CaptureError, match=r"its recording is damaged .*\(2 tries\)"),
+    ):
         sample(server, retries=1)
 
 
@@ -393,11 +443,17 @@ def test_a_second_ctrl_c_waits_no_longer_and_keeps_what_came():
     ):
         profile = sample(a, b, duration_ms=15_000)
     assert profile.hosts == ["came"]
-    assert f"{b.address} is missing: it had not answered when the recording was abandoned" in notes(profile)
+    assert f"{b.address} is missing: it had not answered when the recording was abandoned" in notes(
+        profile
+    )
 
 
 def test_ctrl_c_before_anything_was_recorded_is_an_interrupt():
-    with standing_in(waits) as server, ctrl_c(lambda over: when([server.requests], over)), pytest.raises(KeyboardInterrupt):
+    with (
+        standing_in(waits) as server,
+        ctrl_c(lambda over: when([server.requests], over)),
+        pytest.raises(KeyboardInterrupt),
+    ):
         sample(server, delay_ms=20_000)
     assert not list(Path("nbprof-results").glob(".recording*"))
 
@@ -415,7 +471,9 @@ def test_the_line_says_what_goes_on_four_times_a_second_at_most():
     # One for the beginning, and one that falls due as it ends.
     assert len(texts) <= 4 * (time.monotonic() - began) + 2
     assert re.match(r"nbprof: recording 2 workers · \d+\.\d of 0\.1 s", texts[0])
-    assert any(f"waiting for {slow.address}" in text and "1 of 2 came" in text for text in texts), texts
+    assert any(f"waiting for {slow.address}" in text and "1 of 2 came" in text for text in texts), (
+        texts
+    )
 
 
 def test_a_line_that_cannot_be_shown_harms_nothing():

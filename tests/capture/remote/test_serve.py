@@ -43,7 +43,9 @@ def framework(monkeypatch, name, ports=None, error=None):
 
     module = types.ModuleType(name)
     server = types.SimpleNamespace(start=start)
-    module.profiler = types.SimpleNamespace(start_server=start, experimental=types.SimpleNamespace(server=server))
+    module.profiler = types.SimpleNamespace(
+        start_server=start, experimental=types.SimpleNamespace(server=server)
+    )
     monkeypatch.setitem(sys.modules, name, module)
     return sockets
 
@@ -56,7 +58,9 @@ def test_a_free_port_is_found_and_a_second_call_changes_nothing(bare, name):
     assert ports == [port]
     assert (nbprof.serve(0), nbprof.serve(port)) == (port, port)
     assert ports == [port]
-    with pytest.raises(CaptureError, match=f"already listens on port {port} in this process; there can be only one"):
+    with pytest.raises(
+        CaptureError, match=f"already listens on port {port} in this process; there can be only one"
+    ):
         nbprof.serve(port - 1)
     for each in sockets:
         each.close()
@@ -85,7 +89,9 @@ def test_a_taken_port_is_said(bare):
     framework(bare, "jax", ports)
     with (
         socket.create_server(("", 0)) as taken,
-        pytest.raises(CaptureError, match="is in use by another profiler server or another program"),
+        pytest.raises(
+            CaptureError, match="is in use by another profiler server or another program"
+        ),
     ):
         nbprof.serve(taken.getsockname()[1])
     assert not ports
@@ -102,7 +108,10 @@ def test_a_server_that_does_not_listen_is_said(bare):
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (ValueError("Only one profiler server can be active at a time."), "is already running in this process"),
+        (
+            ValueError("Only one profiler server can be active at a time."),
+            "is already running in this process",
+        ),
         (RuntimeError("no backend"), "JAX's profiler server did not start: no backend"),
         (ValueError("what"), "did not start: what"),
     ],
@@ -125,7 +134,9 @@ def test_the_framework_of_keras_wins(bare):
 
 
 def test_pytorch_has_no_server(bare):
-    with pytest.raises(CaptureError, match=r"PyTorch has no profiler server.* %%nbprof above its cell"):
+    with pytest.raises(
+        CaptureError, match=r"PyTorch has no profiler server.* %%nbprof above its cell"
+    ):
         nbprof.serve(0, "torch")
     bare.setitem(sys.modules, "torch", types.ModuleType("torch"))
     with pytest.raises(CaptureError, match="PyTorch has no profiler server"):
@@ -133,7 +144,9 @@ def test_pytorch_has_no_server(bare):
 
 
 def test_without_a_framework_it_is_asked_which(bare):
-    with pytest.raises(CaptureError, match="neither TensorFlow nor JAX is imported: import one first, or name it"):
+    with pytest.raises(
+        CaptureError, match="neither TensorFlow nor JAX is imported: import one first, or name it"
+    ):
         nbprof.serve(0)
     with pytest.raises(CaptureError, match="unknown backend 'mxnet'"):
         nbprof.serve(0, "mxnet")

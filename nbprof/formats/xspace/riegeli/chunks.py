@@ -97,7 +97,9 @@ class Chunks:
     def __iter__(self) -> Iterator[Chunk | Damage]:
         while True:
             # A chunk that begins at a block header begins in front of it.
-            self._begin = self._offset - (_BLOCK_HEADER if self._offset % BLOCK == _BLOCK_HEADER else 0)
+            self._begin = self._offset - (
+                _BLOCK_HEADER if self._offset % BLOCK == _BLOCK_HEADER else 0
+            )
             self._end = None
             try:
                 chunk = self._chunk()
@@ -134,7 +136,9 @@ class Chunks:
         if size > self._limit:
             # The next block header contradicts a damaged size.
             self._pass_to(begin + BLOCK + 1)
-            raise ReadError(f"a chunk says that it has {size:,} bytes, more than is allowed", offset=begin)
+            raise ReadError(
+                f"a chunk says that it has {size:,} bytes, more than is allowed", offset=begin
+            )
         data = self._data(size)
         self._pass_to(end)
         return Chunk(begin, end, kind, records, decoded, data)
@@ -144,7 +148,10 @@ class Chunks:
             # Its pages are set aside when they are written to: a header may claim what is not there.
             buffer = Buffer(size)
         except (OSError, MemoryError, OverflowError):
-            raise ReadError(f"a chunk says that it has {size:,} bytes, more than there is memory", offset=self._begin) from None
+            raise ReadError(
+                f"a chunk says that it has {size:,} bytes, more than there is memory",
+                offset=self._begin,
+            ) from None
         self._read(buffer.data)
         return buffer.data
 

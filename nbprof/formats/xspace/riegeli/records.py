@@ -91,7 +91,12 @@ def _sizes(chunk: Chunk) -> tuple[Int64s, memoryview]:
     sizes = _unpacked(kind, chunk.data[begin : begin + size], 10 * chunk.records)
     span = np.array([0], np.int64), np.array([len(sizes)], np.int64)
     lengths, _, complete = wire.packed(wire.buffer(bytes(sizes)), *span)
-    if not complete.all() or len(lengths) != chunk.records or (lengths < 0).any() or (lengths > chunk.decoded).any():
+    if (
+        not complete.all()
+        or len(lengths) != chunk.records
+        or (lengths < 0).any()
+        or (lengths > chunk.decoded).any()
+    ):
         raise ReadError("the sizes of its records make no sense")
     if int(lengths.sum()) != chunk.decoded:
         raise ReadError("the sizes of its records are not those of its content")
@@ -112,7 +117,9 @@ def _split(values: Buffer, ends: Int64s) -> list[Buffer]:
     if len(ends) == 1:
         return [values]
     begins = [0, *ends.tolist()]
-    return [Buffer.of(values.data[begin:end]) for begin, end in zip(begins, ends.tolist(), strict=False)]
+    return [
+        Buffer.of(values.data[begin:end]) for begin, end in zip(begins, ends.tolist(), strict=False)
+    ]
 
 
 def _unpacked_size(kind: int, data: memoryview) -> tuple[int, int]:
