@@ -1,22 +1,28 @@
-"""How long until all frames of a profile are there, side by side with XProf's tools for the same views.
+"""How long until all frames of a profile are there, side by side with XProf's tools for the same
+views.
 
     python benchmarks/analysis.py [--seeds tf,jax] [--events 1M] [--repeats 5]
     python benchmarks/analysis.py --seeds tf,run/host.xplane.pb          # a profile of your own, replicated
     python benchmarks/analysis.py big.xplane.pb                         # a file that replicate.py made
     python benchmarks/analysis.py --frames big.xplane.pb                # where our own time goes, frame by frame
 
-Inputs are made by `replicate.py` and kept in `--folder`. Each measurement is a fresh process on a file that was just read into memory; the
-two sides take turns in changing order. Both read the file and make everything for the first time: nbprof's cache is off, XProf gets a
-fresh folder. "xprof, one after the other" calls its tools in one process, where what the first one leaves in the folder helps the others;
-"xprof, each first" gives each tool a folder of its own and adds up their times: what each would take if it were the first one called.
+Inputs are made by `replicate.py` and kept in `--folder`. Each measurement is a fresh process on a
+file that was just read into memory; the two sides take turns in changing order. Both read the file
+and make everything for the first time: nbprof's cache is off, XProf gets a fresh folder. "xprof,
+one after the other" calls its tools in one process, where what the first one leaves in the folder
+helps the others; "xprof, each first" gives each tool a folder of its own and adds up their times:
+what each would take if it were the first one called.
 
-nbprof makes steps, their summary, overview, advice, input pipeline, tf.data, ops, ops with idle, kernels, memory (summary, timeline, peak)
-and pods; XProf the JSON of overview_page, input_pipeline_analyzer, framework_op_stats, kernel_stats, memory_profile and pod_viewer (its
-tf.data analysis cannot be called). Imports are told apart: they are in no other column but "start to exit".
+nbprof makes steps, their summary, overview, advice, input pipeline, tf.data, ops, ops with idle,
+kernels, memory (summary, timeline, peak) and pods; XProf the JSON of overview_page,
+input_pipeline_analyzer, framework_op_stats, kernel_stats, memory_profile and pod_viewer (its
+tf.data analysis cannot be called). Imports are told apart: they are in no other column but "start
+to exit".
 
-Reported as median (least–most); the ratio is XProf's time over nbprof's, pair by pair, imports left out. "Rows" are those of steps, ops
-(with idle) and kernels, so that one can see that both sides found the same: XProf drops the first and the last step, shows 500 ops a side
-and 1,000 kernels, and finds no op names in GPU profiles of TensorFlow 2.3 and 2.4.
+Reported as median (least–most); the ratio is XProf's time over nbprof's, pair by pair, imports left
+out. "Rows" are those of steps, ops (with idle) and kernels, so that one can see that both sides
+found the same: XProf drops the first and the last step, shows 500 ops a side and 1,000 kernels, and
+finds no op names in GPU profiles of TensorFlow 2.3 and 2.4.
 """
 
 from __future__ import annotations

@@ -1,22 +1,26 @@
-"""How long from the start of Python to the frame of framework ops, and how much memory, side by side with XProf and HTA.
+"""How long from the start of Python to the frame of framework ops, and how much memory, side by
+side with XProf and HTA.
 
     python benchmarks/decode.py [--sizes 100k,1M,10M] [--kinds xspace,kineto] [--repeats 5]
     python benchmarks/decode.py --xspace-seed run/host.xplane.pb --kineto-seed worker0.pt.trace.json.gz
     python benchmarks/decode.py big.xplane.pb big.json.gz        # files that replicate.py made
     python benchmarks/decode.py --stages                         # where our own time goes
 
-Inputs are made by `replicate.py` from recorded events, those of a short run on the CPU or of the files given as seeds, and kept in
-`--folder`. Each measurement is a fresh process; those of one file take turns in changing order, on a file that was just read into memory.
-XProf gets a fresh folder each time, for it writes its result beside the file. Every process says how much it read, and the benchmark
-stops where that is not what is in the file.
+Inputs are made by `replicate.py` from recorded events, those of a short run on the CPU or of the
+files given as seeds, and kept in `--folder`. Each measurement is a fresh process; those of one file
+take turns in changing order, on a file that was just read into memory. XProf gets a fresh folder
+each time, for it writes its result beside the file. Every process says how much it read, and the
+benchmark stops where that is not what is in the file.
 
-Reported as median (least–most): from the start of Python to its exit; to the frame; from `load` to the frame, imports done; time of all
-processors together, which other load on the machine changes little; and how many times longer than nbprof it took to the frame, pair by
-pair. Peak memory is that of the process.
+Reported as median (least–most): from the start of Python to its exit; to the frame; from `load` to
+the frame, imports done; time of all processors together, which other load on the machine changes
+little; and how many times longer than nbprof it took to the frame, pair by pair. Peak memory is
+that of the process.
 
-XProf is its converter's `framework_op_stats`, HTA its `TraceAnalysis` of one file. They are imported by `--peer-python`, this Python if
-left out: `pip install -e ".[bench]"`. HTA leaves out what has no duration, what comes behind the last step, and with ijson the
-functions of Python; it is told how many events it kept.
+XProf is its converter's `framework_op_stats`, HTA its `TraceAnalysis` of one file. They are
+imported by `--peer-python`, this Python if left out: `pip install -e ".[bench]"`. HTA leaves out
+what has no duration, what comes behind the last step, and with ijson the functions of Python; it is
+told how many events it kept.
 """
 
 from __future__ import annotations
@@ -107,7 +111,8 @@ class Contestant:
         target = path
         if self.fresh_folder:
             target = folder / path.name
-            # The same bytes under another name: a copy would have to be read from the disk, or would push other files out of memory.
+            # The same bytes under another name: a copy would have to be read from the disk, or
+            # would push other files out of memory.
             try:
                 os.link(path, target)
             except OSError:
@@ -241,7 +246,8 @@ def compare(path: Path, kind: str, given: argparse.Namespace, scratch: Path) -> 
     yield from missing
     manifest["ops"] = taking[0].measure(path, scratch).rows
     for contestant in list(taking):
-        # Compiled modules of all, and the cache of the second open; who can't read it does not take part.
+        # Compiled modules of all, and the cache of the second open; who can't read it does not take
+        # part.
         try:
             contestant.measure(path, scratch)
         except SystemExit as error:

@@ -1,8 +1,10 @@
-"""How fast databases of Ascend's profilers are read: a synthetic run of torch_npu with two tasks, seven counters and a call an operator.
+"""How fast databases of Ascend's profilers are read: a synthetic run of torch_npu with two tasks,
+seven counters and a call an operator.
 
     python benchmarks/decode_ascend.py [--operators 150k] [--repeats 5]
 
-Times are from the file to the trace and its tables, in this process, the file being in memory; those of the processor are of all threads.
+Times are from the file to the trace and its tables, in this process, the file being in memory;
+those of the processor are of all threads.
 """
 
 from __future__ import annotations

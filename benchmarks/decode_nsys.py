@@ -1,10 +1,12 @@
-"""How fast exports of Nsight Systems are read: a database of kernels, CUDA calls and NVTX ranges, by us and by the standard library.
+"""How fast exports of Nsight Systems are read: a database of kernels, CUDA calls and NVTX ranges,
+by us and by the standard library.
 
     python benchmarks/decode_nsys.py [--events 1200000] [--repeats 5]
 
-A third of the events is of each kind, with every column that the recorder writes. Reported is the time of the processor, as other load on
-the machine changes it little: our reader from the bytes of the file to the `Trace`, and `sqlite3` fetching the same columns as tuples,
-of which nothing is made yet.
+A third of the events is of each kind, with every column that the recorder writes. Reported is the
+time of the processor, as other load on the machine changes it little: our reader from the bytes of
+the file to the `Trace`, and `sqlite3` fetching the same columns as tuples, of which nothing is made
+yet.
 """
 
 from __future__ import annotations

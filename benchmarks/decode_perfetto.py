@@ -1,10 +1,12 @@
-"""How fast Perfetto's protobuf traces are read: a synthetic trace of slices on eight threads, as the SDK writes it.
+"""How fast Perfetto's protobuf traces are read: a synthetic trace of slices on eight threads, as
+the SDK writes it.
 
     python benchmarks/decode_perfetto.py [--slices 1M] [--repeats 5] [--args] [--packed]
 
-Names and categories are interned, tracks have random ids of 64 bits, a packet begins or ends one slice. With `--args` each slice has an
-annotation, with `--packed` packets are compressed in blocks as the tracing service does. Times are from the file to the trace, in this
-process, the file being in memory; those of the processor are of all threads.
+Names and categories are interned, tracks have random ids of 64 bits, a packet begins or ends one
+slice. With `--args` each slice has an annotation, with `--packed` packets are compressed in blocks
+as the tracing service does. Times are from the file to the trace, in this process, the file being
+in memory; those of the processor are of all threads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""How fast files of rocprofv3 are decoded into a trace, by format: of one made-up run, in MB of the file a second.
+"""How fast files of rocprofv3 are decoded into a trace, by format: of one made-up run, in MB of the
+file a second.
 
     python benchmarks/decode_rocprof.py [--steps 8000] [--repeats 3]
 
-Reported is the best of the repeats, in seconds of CPU time, which other load on the machine changes little.
+Reported is the best of the repeats, in seconds of CPU time, which other load on the machine changes
+little.
 """
 
 from __future__ import annotations

@@ -1,18 +1,23 @@
-"""How often is the gate wrong about step times: unchanged runs that fail, and planted slowdowns that it does not catch?
+"""How often is the gate wrong about step times: unchanged runs that fail, and planted slowdowns
+that it does not catch?
 
-    python benchmarks/gate.py real [--runs 200] [--planted 100] [--repeats 5] [--steps 20] [--step-ms 3] [--slower 5]
-    python benchmarks/gate.py simulated [--between-repeats 1] [--within 5] [--between-runs 0.5]
+    python benchmarks/gate.py real [--runs 200] [--planted 100] [--repeats 5] [--steps 20]
+    [--step-ms 3] [--slower 5] python benchmarks/gate.py simulated [--between-repeats 1] [--within
+    5] [--between-runs 0.5]
 
-``real`` times a program of JAX on the CPU, on one core with one thread: unchanged runs, and runs with a slowdown planted, in turns. Each
-run has repeats as the fixture ``nbprof_profile`` makes them: those that other processes disturbed are made again, and count for nothing.
-With ``--recorded`` the fixture records it, which takes several times as long for the same steps.
+``real`` times a program of JAX on the CPU, on one core with one thread: unchanged runs, and runs
+with a slowdown planted, in turns. Each run has repeats as the fixture ``nbprof_profile`` makes
+them: those that other processes disturbed are made again, and count for nothing. With
+``--recorded`` the fixture records it, which takes several times as long for the same steps.
 
-Each run is then compared, as ``step_time`` does, with a baseline of other unchanged runs: drawn from all of the time that the benchmark
-took, as a baseline to which runs are added at different times, and the first ones, as a baseline that is made in one go. The last line says
-how much steps differ within a recording, repeats beyond that, and runs beyond both.
+Each run is then compared, as ``step_time`` does, with a baseline of other unchanged runs: drawn
+from all of the time that the benchmark took, as a baseline to which runs are added at different
+times, and the first ones, as a baseline that is made in one go. The last line says how much steps
+differ within a recording, repeats beyond that, and runs beyond both.
 
-``simulated`` draws step times with such differences (standard deviations in percent) from normal distributions, ``--draws`` runs of each
-kind: what a machine would give that is as noisy, and that no one has the time to wait for.
+``simulated`` draws step times with such differences (standard deviations in percent) from normal
+distributions, ``--draws`` runs of each kind: what a machine would give that is as noisy, and that
+no one has the time to wait for.
 
 Outcomes: `slower`, `fine`, or `unknown`: the noise is too large to tell, and the gate says so.
 """
@@ -195,7 +200,9 @@ def timed(function, options: argparse.Namespace) -> tuple[list[Repeat], int]:
 
 
 def scatter(runs: list[list[Repeat]]) -> tuple[float, float, float]:
-    """Standard deviations in percent: of steps in a recording, of repeats beyond that, and of runs beyond both."""
+    """Standard deviations in percent: of steps in a recording, of repeats beyond that, and of runs
+    beyond both.
+    """
     level = np.mean([one.typical for run in runs for one in run])
     error = np.mean([one.typical_error**2 for run in runs for one in run])
     between = np.mean([np.var([one.typical for one in run], ddof=1) for run in runs])

@@ -1,8 +1,9 @@
 """What does recording cost a loop on a GPU, and whose cost is it?
 
-The same loop runs bare, under the framework's own profiler, and in nbprof's recording. Printed is the time of a step, the better of two
-turns each; the time of starting, stopping and writing is not in it. A loop that the GPU bounds hides what the host takes; in one that the
-host bounds all of it shows.
+The same loop runs bare, under the framework's own profiler, and in nbprof's recording. Printed is
+the time of a step, the better of two turns each; the time of starting, stopping and writing is not
+in it. A loop that the GPU bounds hides what the host takes; in one that the host bounds all of it
+shows.
 
     python benchmarks/gpu.py torch
     python benchmarks/gpu.py jax

@@ -1,13 +1,16 @@
-"""What grows with what: the cost of load, first picture and whole output against events, names, lanes and steps, each alone.
+"""What grows with what: the cost of load, first picture and whole output against events, names,
+lanes and steps, each alone.
 
-    python benchmarks/growth.py [--only events names lanes steps] [--format xspace|kineto] [--repeats 3] [--write]
+    python benchmarks/growth.py [--only events names lanes steps] [--format xspace|kineto]
+    [--repeats 3] [--write]
 
-Of the profiles, which `synthetic` makes, one size grows while the others stay. Each is opened in a fresh process without the cache, imports
-apart; of the repeats the one with the least CPU time counts. Between two neighbours stands the exponent: by what power of the size the cost
-grows. Times are CPU seconds of all threads, which other load on the machine changes little.
+Of the profiles, which `synthetic` makes, one size grows while the others stay. Each is opened in a
+fresh process without the cache, imports apart; of the repeats the one with the least CPU time
+counts. Between two neighbours stands the exponent: by what power of the size the cost grows. Times
+are CPU seconds of all threads, which other load on the machine changes little.
 
-What takes most and what grows fastest is told by frame (`steps.frame`) and by tab, each without the frames that it asks for.
-`--write` writes the tables into docs/performance.md.
+What takes most and what grows fastest is told by frame (`steps.frame`) and by tab, each without the
+frames that it asks for. `--write` writes the tables into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-# A user's Python keeps what it compiled; a process that compiles nbprof again takes half a second longer.
+# A user's Python keeps what it compiled; a process that compiles nbprof again takes half a second
+# longer.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 BASE = {"events": 1_000_000, "names": 100, "lanes": 10, "steps": 100}
@@ -115,7 +119,9 @@ class Spent:
 
 
 def opened(path: str) -> dict[str, Any]:
-    """In this process: what it costs to open a file, to its first picture and to the whole output."""
+    """In this process: what it costs to open a file, to its first picture and to the whole
+    output.
+    """
     os.environ["NBPROF_CACHE"] = "0"
     from nbprof.profiles.load import load
     from nbprof.profiles.report import mimebundle

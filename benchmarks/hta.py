@@ -1,12 +1,14 @@
-"""How long the analyses of `p.device_time` take, side by side with those of Holistic Trace Analysis (HTA) on the same file.
+"""How long the analyses of `p.device_time` take, side by side with those of Holistic Trace Analysis
+(HTA) on the same file.
 
     pip install HolisticTraceAnalysis          # into this Python, or into the one that --peer-python names
     python benchmarks/hta.py rank0.pt.trace.json.gz [--repeats 3] [--peer-python ../venv-hta/bin/python]
 
-Each measurement is a fresh process that has read the file before the clock starts: only the analyses are timed. Both make the temporal
-breakdown, idle time, overlap, kernel breakdown, launch statistics, queue lengths and memory bandwidth; HTA makes no collectives, and its
-critical path is left out, which fails with pandas 3. Ours makes all frames, those too. Reported are the medians, and HTA's time by ours,
-pair by pair.
+Each measurement is a fresh process that has read the file before the clock starts: only the
+analyses are timed. Both make the temporal breakdown, idle time, overlap, kernel breakdown, launch
+statistics, queue lengths and memory bandwidth; HTA makes no collectives, and its critical path is
+left out, which fails with pandas 3. Ours makes all frames, those too. Reported are the medians, and
+HTA's time by ours, pair by pair.
 """
 
 from __future__ import annotations

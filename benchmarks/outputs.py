@@ -1,20 +1,26 @@
-"""Everything that nbprof makes of every profile at hand, recorded to be compared: shows that a refactoring changed nothing.
+"""Everything that nbprof makes of every profile at hand, recorded to be compared: shows that a
+refactoring changed nothing.
 
     python benchmarks/outputs.py record before/ --package ../checkout-of-the-old-commit
     python benchmarks/outputs.py record after/
     python benchmarks/outputs.py diff before/ after/
 
-`record` loads each profile in `tests/data` and `../shared/profiles` of this checkout (files, folders, archives, runs of several hosts), and
-pairs of them for `nbprof.compare`, with the package of `--package` (this checkout when left out). It keeps every public frame, value, text
-and figure: what a `Profile` or one of its views has is found by looking, not by a list, and methods that need arguments are in `CALLS`.
-Beside them the payload as the page gets it, the HTML of output and report, answers of the timeline, the exported trace; of what cannot be
-loaded, the error. Masked are the version, the time that the analysis took, random keys, and where files lie; JavaScript is left out.
+`record` loads each profile in `tests/data` and `../shared/profiles` of this checkout (files,
+folders, archives, runs of several hosts), and pairs of them for `nbprof.compare`, with the package
+of `--package` (this checkout when left out). It keeps every public frame, value, text and figure:
+what a `Profile` or one of its views has is found by looking, not by a list, and methods that need
+arguments are in `CALLS`. Beside them the payload as the page gets it, the HTML of output and
+report, answers of the timeline, the exported trace; of what cannot be loaded, the error. Masked are
+the version, the time that the analysis took, random keys, and where files lie; JavaScript is left
+out.
 
-`diff` prints how many differences each profile has in which part, then the differences, equal ones of all profiles together. Texts that
-differ in words but in no number count as wording; `--values` leaves them out. The exit status is 1 where there is a difference.
+`diff` prints how many differences each profile has in which part, then the differences, equal ones
+of all profiles together. Texts that differ in words but in no number count as wording; `--values`
+leaves them out. The exit status is 1 where there is a difference.
 
-`--quick` leaves out files of more than 600 kB, folders of more than 2 MB, single files of Ascend's runs, and the outputs of single views;
-it is to be compared with another quick one. `--only TEXT` takes the profiles whose name has it, and is of `diff` too.
+`--quick` leaves out files of more than 600 kB, folders of more than 2 MB, single files of Ascend's
+runs, and the outputs of single views; it is to be compared with another quick one. `--only TEXT`
+takes the profiles whose name has it, and is of `diff` too.
 """
 
 from __future__ import annotations
@@ -235,7 +241,9 @@ class Recorder:
         return self.plain(json.loads(text))
 
     def output(self, bundle: Any) -> dict[str, Any]:
-        """The output of a cell: of its payload what the whole dashboard has not, and the HTML that needs no script."""
+        """The output of a cell: of its payload what the whole dashboard has not, and the HTML that
+        needs no script.
+        """
         data, about = bundle if isinstance(bundle, tuple) else (bundle, {})
         out: dict[str, Any] = {"about": self.plain(about)}
         for mime, value in data.items():
@@ -386,7 +394,9 @@ class Recorder:
 
 
 def in_page(text: str) -> bytes:
-    """The packed payload that a page holds: in base 85, or in base 64 as pages of earlier builds."""
+    """The packed payload that a page holds: in base 85, or in base 64 as pages of earlier
+    builds.
+    """
     found = re.search(r'const data = "([^"]*)"', text)
     if not found:
         return b""
@@ -396,7 +406,9 @@ def in_page(text: str) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """The payload that an output holds, as the page reads it: also of a package whose own reader is elsewhere."""
+    """The payload that an output holds, as the page reads it: also of a package whose own reader is
+    elsewhere.
+    """
     body = gzip.decompress(packed)
     (length,) = struct.unpack_from("<I", body)
     start = 4 + length + -(4 + length) % 8

@@ -1,18 +1,22 @@
 """What does %%nbprof cost on top of the framework's own profiler, and what while it only is loaded?
 
-The same cell runs in turns, in changing order: bare, under the framework's own profiler, in the recording that ``%%nbprof`` uses, step
-markers included, and in that with the live strip, whose messages are packed and sent as a kernel does it. Before and after that the cell
-runs in two shells of IPython in turns, one of them with the extension loaded, nothing recorded.
+The same cell runs in turns, in changing order: bare, under the framework's own profiler, in the
+recording that ``%%nbprof`` uses, step markers included, and in that with the live strip, whose
+messages are packed and sent as a kernel does it. Before and after that the cell runs in two shells
+of IPython in turns, one of them with the extension loaded, nothing recorded.
 
-    python benchmarks/overhead.py [--framework tensorflow|torch|jax|all] [--step-ms 5] [--turns 15] [--turn-s 1]
+    python benchmarks/overhead.py [--framework tensorflow|torch|jax|all] [--step-ms 5] [--turns 15]
+    [--turn-s 1]
                                   [--only recorded|cell|own|idle|sampling] [--minutes 2.2]
 
-``--step-ms`` is how long a step of the bare cell is to take: the work in it is fitted to that first, by its CPU time. XProf's and PyTorch's
-recorders cost more the more events a step has, so a step of many small ops (``--step-ms 5``) shows most. The loop of JAX has no marks: its
-steps are found in the recording, after the time that is measured.
+``--step-ms`` is how long a step of the bare cell is to take: the work in it is fitted to that
+first, by its CPU time. XProf's and PyTorch's recorders cost more the more events a step has, so a
+step of many small ops (``--step-ms 5``) shows most. The loop of JAX has no marks: its steps are
+found in the recording, after the time that is measured.
 
-Printed are ratios of turns that follow each other: their median, the interval that holds the true median in 95 of 100 such series (by order
-statistics: nothing is assumed of the scatter), and whether that is below the bound, above it, or too wide to tell. Of each turn there are:
+Printed are ratios of turns that follow each other: their median, the interval that holds the true
+median in 95 of 100 such series (by order statistics: nothing is assumed of the scatter), and
+whether that is below the bound, above it, or too wide to tell. Of each turn there are:
 
     step, low quarter   the 25 % quantile of the times of its steps: what a step costs where nothing disturbs it
     loop, CPU           CPU time of the process in the loop, all threads
@@ -20,24 +24,31 @@ statistics: nothing is assumed of the scatter), and whether that is below the bo
     cell, CPU / wall    the same with start, stop and the writing of files
     CPU, low quarter    the 25 % quantile of all turns of one way by that of the other
 
-What disturbs a turn only ever adds to its CPU time (caches that others use, page faults, the writing of files), so the low quarter of many
-turns scatters least; its interval is that of 4,000 bootstrap series, in which turns are drawn as pairs.
+What disturbs a turn only ever adds to its CPU time (caches that others use, page faults, the
+writing of files), so the low quarter of many turns scatters least; its interval is that of 4,000
+bootstrap series, in which turns are drawn as pairs.
 
-``--only cell`` settles what ``%%nbprof`` adds to the framework's profiler. It takes as many turns of short cells as the time allows: the
-framework's profiler, the same again as a control, and nbprof with its strip, in random order. A cell is a fixed part and so many steps;
-what is added to both is put together for a cell of 1 s and of 10 s. Turns are drawn whole for the interval, and that of the control says
-what the machine lets be resolved. All frameworks, in under 8 minutes: ``python benchmarks/overhead.py --only cell --framework all``.
+``--only cell`` settles what ``%%nbprof`` adds to the framework's profiler. It takes as many turns
+of short cells as the time allows: the framework's profiler, the same again as a control, and nbprof
+with its strip, in random order. A cell is a fixed part and so many steps; what is added to both is
+put together for a cell of 1 s and of 10 s. Turns are drawn whole for the interval, and that of the
+control says what the machine lets be resolved. All frameworks, in under 8 minutes: ``python
+benchmarks/overhead.py --only cell --framework all``.
 
-Where the machine is too busy for any of these, what nbprof's own code takes is left: its CPU time at the begin and at the end, less that
-inside the framework's own calls, and that of a step, over the cell under the framework's profiler. (Of PyTorch it holds the packing of the
-file, which is in the framework's own call otherwise.)
+Where the machine is too busy for any of these, what nbprof's own code takes is left: its CPU time
+at the begin and at the end, less that inside the framework's own calls, and that of a step, over
+the cell under the framework's profiler. (Of PyTorch it holds the packing of the file, which is in
+the framework's own call otherwise.)
 
-``--only sampling`` settles what the sampler of Python stacks adds, without a framework: to a loop that holds the GIL, one that releases it
-and one of tiny steps. Each takes turns without the sampler, with it, and with one that samples as fast as it can. What the last one adds is
-large enough to be resolved: by sample, and so by the rate of the usual sampler, it gives what that one costs.
+``--only sampling`` settles what the sampler of Python stacks adds, without a framework: to a loop
+that holds the GIL, one that releases it and one of tiny steps. Each takes turns without the
+sampler, with it, and with one that samples as fast as it can. What the last one adds is large
+enough to be resolved: by sample, and so by the rate of the usual sampler, it gives what that one
+costs.
 
-Other load on the machine changes CPU times and low quarters little, and makes wall times scatter. For the same reason everything runs on
-one core with one thread of the framework, unless ``--all-cores`` is given.
+Other load on the machine changes CPU times and low quarters little, and makes wall times scatter.
+For the same reason everything runs on one core with one thread of the framework, unless
+``--all-cores`` is given.
 """
 
 from __future__ import annotations
@@ -76,7 +87,8 @@ from nbprof.capture.options import Options
 from nbprof.capture.python_samples import PythonSampler
 from nbprof.capture.session import Session
 
-# Steps are fitted by their CPU time: on one core with one thread that is what they take where nothing else runs.
+# Steps are fitted by their CPU time: on one core with one thread that is what they take where
+# nothing else runs.
 FITTED = 0 if "--all-cores" in sys.argv else 1
 SHORT = 16
 """Steps of a short cell."""
@@ -96,7 +108,9 @@ class Timer:
         self.spent.append(time.process_time())
 
     def done(self):
-        """Seconds of the loop, CPU seconds of it, the low quarter of its steps, and the median of their CPU seconds."""
+        """Seconds of the loop, CPU seconds of it, the low quarter of its steps, and the median of
+        their CPU seconds.
+        """
         wall, cpu = time.perf_counter() - self.began, time.process_time() - self.cpu
         # The first step begins what the others find ready.
         between = sorted(b - a for a, b in zip(self.ends, self.ends[1:], strict=False))
@@ -281,7 +295,9 @@ CELLS = {"tensorflow": KerasCell, "torch": TorchCell, "jax": JaxCell}
 
 
 def fitted(length, wanted_ms: float, least: int) -> int:
-    """The size of the work with which a step takes about as long as wanted; `length` gives ms a step for a size."""
+    """The size of the work with which a step takes about as long as wanted; `length` gives ms a
+    step for a size.
+    """
     size = least
     for _ in range(6):
         took = length(size)
@@ -315,7 +331,9 @@ def nbprof(cell, folder):
 
 
 class Page:
-    """Where a strip is shown: packs and signs its messages as a kernel does, and sends them to nobody."""
+    """Where a strip is shown: packs and signs its messages as a kernel does, and sends them to
+    nobody.
+    """
 
     def __init__(self):
         import zmq
@@ -471,7 +489,9 @@ def interval(values):
 
 
 def low_quarters(upper, lower, series=4000):
-    """The ratio of the 25 % quantiles of two ways, and the interval of its bootstrap series; both are given turn by turn."""
+    """The ratio of the 25 % quantiles of two ways, and the interval of its bootstrap series; both
+    are given turn by turn.
+    """
     upper, lower = np.array(upper), np.array(lower)
     drawn = np.random.default_rng(0).integers(len(upper), size=(series, len(upper)))
     ratios = np.quantile(upper[drawn], 0.25, axis=1) / np.quantile(lower[drawn], 0.25, axis=1)
@@ -535,8 +555,9 @@ def middle(values):
 def short_cells(cell, minutes, series=4000):
     """What nbprof adds to a cell, of many short cells in turn, as long as there is time.
 
-    The CPU time of a cell is that of its steps, as many times the median one, and a fixed part for begin and end. Both are compared with
-    the mean of the two cells of the framework's profiler in the same turn, and put together for longer cells.
+    The CPU time of a cell is that of its steps, as many times the median one, and a fixed part for
+    begin and end. Both are compared with the mean of the two cells of the framework's profiler in
+    the same turn, and put together for longer cells.
     """
     ways = (framework, strip, again)
     for way in ways:
@@ -672,7 +693,9 @@ def tiny_steps(count):
 
 
 def sampled_turn(loop, count, interval_s, share):
-    """Wall and CPU seconds of a loop, samples that were taken, none without an interval, and CPU seconds of the thread that took them."""
+    """Wall and CPU seconds of a loop, samples that were taken, none without an interval, and CPU
+    seconds of the thread that took them.
+    """
     usual = python_samples.INTERVAL_S, python_samples.SHARE
     python_samples.INTERVAL_S, python_samples.SHARE = interval_s, share
     sampler, own = PythonSampler(), 0.0
@@ -773,7 +796,8 @@ def main():
     print(
         f"{given.framework}: {steps} steps of {given.step_ms:g} ms ({cell.size}), {given.turns} turns, {where}; median [95 %]"
     )
-    # Turns in which nothing is recorded have less scatter to average, and a smaller bound to resolve.
+    # Turns in which nothing is recorded have less scatter to average, and a smaller bound to
+    # resolve.
     if given.only == "own":
         whole = take_turns(cell, (framework,), given.turns)[framework]
         of_own_code(cell, given.turns, statistics.median(t[3] for t in whole))

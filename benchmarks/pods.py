@@ -1,11 +1,13 @@
-"""What many hosts cost: to the verdict, to the dashboard, when they are opened again, and in memory, by their number.
+"""What many hosts cost: to the verdict, to the dashboard, when they are opened again, and in
+memory, by their number.
 
 Usage: python benchmarks/pods.py [--hosts 64 256 1024] [--workers 2] [--seed PROFILE ...] [--peer]
 
-The hosts are copies of one recording with clocks, names and lengths of their own: an XSpace file, by default a Keras run that is recorded
-first, or a PyTorch trace. Each number of hosts is read in fresh processes without a cache, one that asks for the verdict and the
-stragglers and one that draws the dashboard, and once more with what these left in one.
-With `--peer` the same files are also read by one process at once, as where they are few.
+The hosts are copies of one recording with clocks, names and lengths of their own: an XSpace file,
+by default a Keras run that is recorded first, or a PyTorch trace. Each number of hosts is read in
+fresh processes without a cache, one that asks for the verdict and the stragglers and one that draws
+the dashboard, and once more with what these left in one. With `--peer` the same files are also read
+by one process at once, as where they are few.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-# A user's Python keeps what it compiled; a process that compiles nbprof again takes half a second longer.
+# A user's Python keeps what it compiled; a process that compiles nbprof again takes half a second
+# longer.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 OURS = """
@@ -102,7 +105,9 @@ def write(seed: Path, folder: Path, hosts: int) -> int:
 
 
 def opened(folder: Path, workers: str, cache: Path | None) -> dict[str, float]:
-    """The figures of two processes that open them, each with a cache of its own; memory and workers are those of the dashboard."""
+    """The figures of two processes that open them, each with a cache of its own; memory and workers
+    are those of the dashboard.
+    """
     out: dict[str, float] = {}
     for asks in ("verdict", "dashboard"):
         kept = (
@@ -150,7 +155,8 @@ def main() -> None:
         for seed, hosts in product(asked.seed or [record(Path(place))], asked.hosts):
             folder = Path(tempfile.mkdtemp(dir=place))
             cache, size = folder / "cache", write(seed, folder / "pod", hosts)
-            # Files that were written a moment ago may change unseen: they would be hashed when they are opened again.
+            # Files that were written a moment ago may change unseen: they would be hashed when they
+            # are opened again.
             time.sleep(3)
             ways = [("apart", str(asked.workers), cache), ("again", str(asked.workers), cache)]
             for how, workers, kept in [

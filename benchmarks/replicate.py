@@ -4,8 +4,9 @@
     python benchmarks/replicate.py --seed run/host.xplane.pb --events 1e7 big.xplane.pb
     python benchmarks/replicate.py --seed worker0.pt.trace.json.gz --events 1e6 big.json.gz
 
-`--seed` is a recorded file, or the name of a framework: `jax` or `tf` (XSpace), `torch` (Kineto). A short run on the CPU is then
-recorded with it, by `--python` if this interpreter does not have it. Beside the target a `.manifest.json` says how many events are in it.
+`--seed` is a recorded file, or the name of a framework: `jax` or `tf` (XSpace), `torch` (Kineto). A
+short run on the CPU is then recorded with it, by `--python` if this interpreter does not have it.
+Beside the target a `.manifest.json` says how many events are in it.
 """
 
 from __future__ import annotations

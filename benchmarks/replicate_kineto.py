@@ -1,8 +1,10 @@
-"""Large Kineto traces (PyTorch's JSON) out of a small recorded one, by filling a template of its text.
+"""Large Kineto traces (PyTorch's JSON) out of a small recorded one, by filling a template of its
+text.
 
-Every event of the seed is repeated: later by the span of the seed, with correlation, external and flow ids and step numbers of its own.
-Of the kernels, Python functions and call stacks, one in ten has a new name in every replica. Names of lanes and what stands around the
-events is written once. All else is kept as the seed has it, white space and all.
+Every event of the seed is repeated: later by the span of the seed, with correlation, external and
+flow ids and step numbers of its own. Of the kernels, Python functions and call stacks, one in ten
+has a new name in every replica. Names of lanes and what stands around the events is written once.
+All else is kept as the seed has it, white space and all.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ CLASSES_OF_NAMES = {"kernel", "python_function"}
 
 @dataclass
 class Template:
-    """The text of all events with gaps, and what goes into them: base + step x replica, or the replica's suffix."""
+    """The text of all events with gaps, and what goes into them: base + step x replica, or the
+    replica's suffix.
+    """
 
     parts: list[str] = field(default_factory=list)
     base: list[int] = field(default_factory=list)
@@ -54,7 +58,9 @@ class Template:
 
 
 def named(text: str) -> int | None:
-    """Where a name gets its suffix, for one name in `SHARE`; None for names that stay. `text` is a JSON string with its quotes."""
+    """Where a name gets its suffix, for one name in `SHARE`; None for names that stay. `text` is a
+    JSON string with its quotes.
+    """
     cut = re.search(r"[<(]", text)
     base = text[1 : cut.start()] if cut else text[1:-1]
     return 1 + len(base) if base and chosen(base) else None
@@ -126,7 +132,9 @@ def phases(found: list[tuple[str, dict]], many: list[dict], replicas: int, which
 
 
 def replicate(seed: Path, target: Path, events: int) -> dict[str, int]:
-    """Writes about `events` events, whole replicas of the seed; tells what was written. A target of `.gz` is compressed."""
+    """Writes about `events` events, whole replicas of the seed; tells what was written. A target of
+    `.gz` is compressed.
+    """
     head, found, tail = split(read_text(seed))
     template = Template()
     once = []
@@ -148,7 +156,8 @@ def replicate(seed: Path, target: Path, events: int) -> dict[str, int]:
         for w in many
         if float(w["ts"]) > 0
     ]
-    # Instants and slices of the far past or future would tear the replicas apart: the middle of the recording counts.
+    # Instants and slices of the far past or future would tear the replicas apart: the middle of the
+    # recording counts.
     begin, end = (
         np.percentile([t[0] for t in times], 0.01),
         np.percentile([t[1] for t in times], 99.99),

@@ -1,11 +1,13 @@
 """Large XSpace files out of a small recorded one, written field by field.
 
-Every event of the seed is repeated, replica by replica, on its own line: later by the span of the seed, with correlation, group and
-step numbers of its own. Of the op and kernel names, one in ten is new in every replica, so that the tables of names and strings grow
-as they do in a long recording. All else (stats, their order, unknown fields) is kept byte by byte.
+Every event of the seed is repeated, replica by replica, on its own line: later by the span of the
+seed, with correlation, group and step numbers of its own. Of the op and kernel names, one in ten is
+new in every replica, so that the tables of names and strings grow as they do in a long recording.
+All else (stats, their order, unknown fields) is kept byte by byte.
 
-The events of a line become a template once: constant bytes with gaps for numbers. A replica is the template with numpy filling all gaps
-at once; numbers are written as short as they are, and the lengths around them follow.
+The events of a line become a template once: constant bytes with gaps for numbers. A replica is the
+template with numpy filling all gaps at once; numbers are written as short as they are, and the
+lengths around them follow.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ SHIFTED = {
     "_p",
     "_c",
 }
-"""Stats that number things of one step or launch; all others mean the same thing in every replica."""
+"""Stats that number things of one step or launch; all others mean the same thing in every
+replica.
+"""
 FROM_ZERO = {"group_id", "step_num"}
 """Numbers of which 0 is one like any other; elsewhere it means none."""
 PAIRS = ("_p", "_c")
@@ -110,7 +114,9 @@ def chosen(name: str) -> bool:
 
 @lru_cache(1 << 16)
 def grown(text: str, device: bool = False) -> str | None:
-    """A name with a place for the replica's number, for one op or kernel in `SHARE`; None for names that stay."""
+    """A name with a place for the replica's number, for one op or kernel in `SHARE`; None for names
+    that stay.
+    """
     if text.startswith(("Iterator", "Memcpy", "Memset")):
         return None
     if device and re.search(r"[<(]", text):
@@ -243,7 +249,9 @@ class PlaneSeed:
         }
         self.lines = [bytes(value) for n, _, value, _ in self.rest if n == 3]
         self.growing: list[tuple[int, int, str]] = []
-        """(4 for an event name or 5 for a string, its number in the seed, its text with a place for the replica)."""
+        """(4 for an event name or 5 for a string, its number in the seed, its text with a place for
+        the replica).
+        """
         self.slot: dict[tuple[int, int], int] = {}
 
     def times(self) -> Iterator[tuple[int, int]]:
@@ -273,7 +281,9 @@ class PlaneSeed:
                                 )
 
     def growth(self, number: int, ident: int, steps: int) -> int | None:
-        """The slot of a name (4) or string (5) that is new in every replica; None for one that stays."""
+        """The slot of a name (4) or string (5) that is new in every replica; None for one that
+        stays.
+        """
         if (number, ident) in self.slot:
             return self.slot[number, ident]
         text = self.names[number].get(ident, "")
@@ -375,7 +385,9 @@ class PlaneSeed:
     def write(
         self, replicas: int, shift_ps: int, steps: dict[str, int]
     ) -> tuple[list[bytes], int, dict[int, int]]:
-        """The plane's content in pieces, its events, and how many names (4) and strings (5) were added."""
+        """The plane's content in pieces, its events, and how many names (4) and strings (5) were
+        added.
+        """
         next_id = {n: max(table, default=0) + 1 for n, table in self.metas.items()}
         added: dict[int, list[bytes]] = {4: [], 5: []}
         tables = np.zeros((replicas, len(self.growing)), np.uint64)
@@ -454,7 +466,8 @@ def replicate(seed: Path, target: Path, events: int) -> dict[str, int]:
     steps = {
         name: max(values) - min(values) + 1 for name, values in ids.items() if name not in PAIRS
     }
-    # Producer and consumer meet by number. Counters of a thread, low halves of a word, move on; hashes take any shift.
+    # Producer and consumer meet by number. Counters of a thread, low halves of a word, move on;
+    # hashes take any shift.
     low = max((v & 0xFFFFFFFF for name in PAIRS for v in ids.get(name, [])), default=0)
     steps |= {
         name: low + 1 if low < 1 << 31 else 0x9E3779B97F4A7C15 for name in PAIRS if name in ids

@@ -1,18 +1,23 @@
-"""Many at once: clients that page through tiles of one profile on a Jupyter Server with the extension, while others open theirs.
+"""Many at once: clients that page through tiles of one profile on a Jupyter Server with the
+extension, while others open theirs.
 
     python benchmarks/server.py [big.xplane.pb] [--clients 20] [--requests 40] [--think 0.1]
 
-A real server runs in a process of its own. One client alone pages first, as somebody does who zooms at eight places of the profile and
-pans: each request asks for all tiles of `--rows` rows in a window of `--width` pixels, and the next one comes `--think` seconds (more or
-less) after the answer. Then all clients do so at once, each along a way of its own, while copies of the same profile are opened one after
-the other, each for the first time: the cache is off. Beside it all, another process asks the server for `/api/status` every 50 ms: how
-long that takes is how long its event loop lets others wait, and how busy the processors are.
+A real server runs in a process of its own. One client alone pages first, as somebody does who zooms
+at eight places of the profile and pans: each request asks for all tiles of `--rows` rows in a
+window of `--width` pixels, and the next one comes `--think` seconds (more or less) after the
+answer. Then all clients do so at once, each along a way of its own, while copies of the same
+profile are opened one after the other, each for the first time: the cache is off. Beside it all,
+another process asks the server for `/api/status` every 50 ms: how long that takes is how long its
+event loop lets others wait, and how busy the processors are.
 
-Told are the latency of tiles (median, 95th percentile, longest), the ratio to one client alone, the slowest client against the fastest, how
-long an opening takes alone and beside the others, and the memory of the server and of its processes at its peak. Every answer is unpacked
-and has to be one. Clients run in this process, on the same processors.
+Told are the latency of tiles (median, 95th percentile, longest), the ratio to one client alone, the
+slowest client against the fastest, how long an opening takes alone and beside the others, and the
+memory of the server and of its processes at its peak. Every answer is unpacked and has to be one.
+Clients run in this process, on the same processors.
 
-Without a file, a replica of a real recording with `--events` is made by `replicate.py` and kept in `--folder`.
+Without a file, a replica of a real recording with `--events` is made by `replicate.py` and kept in
+`--folder`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Where nbprof's own time goes between `load` and the frame of framework ops: seconds of each stage without those inside it.
+"""Where nbprof's own time goes between `load` and the frame of framework ops: seconds of each stage
+without those inside it.
 
 python benchmarks/stages.py big.xplane.pb ...
 """
@@ -35,7 +36,9 @@ STAGES = {
 
 @contextmanager
 def timed(stage: Callable[[str, float], None], names: dict[str, list[str]]) -> Iterator[list[str]]:
-    """Functions by dotted name, wrapped so that their own time is told; gives those that are not there."""
+    """Functions by dotted name, wrapped so that their own time is told; gives those that are not
+    there.
+    """
     absent: list[str] = []
     before: list[tuple[object, str, object]] = []
     stack: list[float] = []

@@ -1,8 +1,10 @@
-"""Made profiles in which events, names, lanes and steps are as many as are asked for, each apart from the others.
+"""Made profiles in which events, names, lanes and steps are as many as are asked for, each apart
+from the others.
 
-They look like the training of a model on one GPU. In each step a batch is taken and copied to the device; then come units of work, one
-after the other: an op on one of the host's threads, in it the launch of a kernel, the kernel on one of the streams, and a block of memory
-that lives for a few units. Half of the lanes are threads, half streams; ops and kernels take their names in turn.
+They look like the training of a model on one GPU. In each step a batch is taken and copied to the
+device; then come units of work, one after the other: an op on one of the host's threads, in it the
+launch of a kernel, the kernel on one of the streams, and a block of memory that lives for a few
+units. Half of the lanes are threads, half streams; ops and kernels take their names in turn.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ class Work:
 
 
 class Cells:
-    """The bytes of the rows of a table, with which of them are there: fields of different length stand side by side."""
+    """The bytes of the rows of a table, with which of them are there: fields of different length
+    stand side by side.
+    """
 
     def __init__(self, cells: np.ndarray, there: np.ndarray) -> None:
         self.cells, self.there = cells, there
@@ -104,7 +108,9 @@ def number(field: int, values: np.ndarray | int, rows: int) -> Cells:
 
 @dataclass
 class Kind:
-    """Events of one layout: on which lane, when, of what name, with which stats; a stat of texts is the numbers of their metadata."""
+    """Events of one layout: on which lane, when, of what name, with which stats; a stat of texts is
+    the numbers of their metadata.
+    """
 
     lane: np.ndarray
     start: np.ndarray

@@ -1,18 +1,24 @@
-"""How long the timeline takes from a loaded profile to its first tiles, and for each request of tiles while one zooms and pans.
+"""How long the timeline takes from a loaded profile to its first tiles, and for each request of
+tiles while one zooms and pans.
 
-    python benchmarks/timeline.py big.xplane.pb [more files] [--width 1400] [--rows 33] [--repeats 3]
+    python benchmarks/timeline.py big.xplane.pb [more files] [--width 1400] [--rows 33] [--repeats
+    3]
 
-Files of any size are made by `replicate.py`. Each repeat is a fresh process that loads the profile (seconds are those of the second load,
-when it is in the cache), and then takes these steps: the lanes as they are drawn; which event lies in which; rows without overlap; blocks
-for sums and longest events; the tiles of the first screen. All are needed once. Then a script zooms at eight places from the whole
-profile down to a nanosecond a pixel and pans at every third step, and asks each time for all tiles of `--rows` rows in a window of
-`--width` pixels: a page keeps what it has and asks for less. Each answer is packed as it is sent. The processor's time of a request is
-what other load on the machine changes little.
+Files of any size are made by `replicate.py`. Each repeat is a fresh process that loads the profile
+(seconds are those of the second load, when it is in the cache), and then takes these steps: the
+lanes as they are drawn; which event lies in which; rows without overlap; blocks for sums and
+longest events; the tiles of the first screen. All are needed once. Then a script zooms at eight
+places from the whole profile down to a nanosecond a pixel and pans at every third step, and asks
+each time for all tiles of `--rows` rows in a window of `--width` pixels: a page keeps what it has
+and asks for less. Each answer is packed as it is sent. The processor's time of a request is what
+other load on the machine changes little.
 
-For comparison, the same windows are found by a mask over all events, without any merging: `ratio` is how many times longer that takes.
-The sum of counts of the tiles of every row over the whole profile has to be the number of events.
+For comparison, the same windows are found by a mask over all events, without any merging: `ratio`
+is how many times longer that takes. The sum of counts of the tiles of every row over the whole
+profile has to be the number of events.
 
-Memory is what the rows and blocks add to the columns of the events, in bytes an event; the columns are 24.
+Memory is what the rows and blocks add to the columns of the events, in bytes an event; the columns
+are 24.
 """
 
 from __future__ import annotations
@@ -38,7 +44,9 @@ ZOOM = 1.6
 
 
 def windows(span: float, width: int) -> Iterator[tuple[float, float]]:
-    """From and to, ns, of a walk through the profile: eight places, from far to near, with steps to the right."""
+    """From and to, ns, of a walk through the profile: eight places, from far to near, with steps to
+    the right.
+    """
     for place in range(8):
         at = span * (place + 0.5) / 8
         wide = span

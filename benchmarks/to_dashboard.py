@@ -1,11 +1,13 @@
-"""Time from the end of a cell to the drawn dashboard: reading, the first picture, analysis, output, and drawing in Chromium.
+"""Time from the end of a cell to the drawn dashboard: reading, the first picture, analysis, output,
+and drawing in Chromium.
 
 Usage: python benchmarks/to_dashboard.py [PROFILE ...] [--repeats 5] [--no-drawing] [--no-peer]
-Without arguments it records a Keras run, and writes a run of 100,000 events. The first picture, which large runs show until the rest is
-made, counts from the end of the load, as the whole output does, of which it is a part. CPU seconds stand in parentheses.
-Of XSpace files, where XProf is installed, its tools that show the same (overview, input pipeline, op stats, kernels, memory, trace viewer)
-are timed on a fresh copy of the file, in fresh processes taken in turn, and the ratio is printed. Imports are left out on
-both sides.
+Without arguments it records a Keras run, and writes a run of 100,000 events. The first picture,
+which large runs show until the rest is made, counts from the end of the load, as the whole output
+does, of which it is a part. CPU seconds stand in parentheses. Of XSpace files, where XProf is
+installed, its tools that show the same (overview, input pipeline, op stats, kernels, memory, trace
+viewer) are timed on a fresh copy of the file, in fresh processes taken in turn, and the ratio is
+printed. Imports are left out on both sides.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-# A user's Python keeps what it compiled; a process that compiles nbprof again takes half a second longer.
+# A user's Python keeps what it compiled; a process that compiles nbprof again takes half a second
+# longer.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 OURS = """
@@ -105,7 +108,8 @@ def draw(path: Path, folder: Path) -> float | None:
     if chromium is None:
         return None
     page_path = folder / "page.html"
-    # In a process of its own: those that this one starts later would have its peak memory as theirs.
+    # In a process of its own: those that this one starts later would have its peak memory as
+    # theirs.
     subprocess.run([sys.executable, "-c", SAVE, str(path), str(page_path)], check=True)
     with sync_playwright() as p:
         browser = p.chromium.launch(
@@ -128,7 +132,9 @@ def draw(path: Path, folder: Path) -> float | None:
 
 
 def xprof(path: Path, folder: Path) -> float | None:
-    """Seconds of XProf's tools on a fresh copy of the file, import left out; None where XProf is not installed."""
+    """Seconds of XProf's tools on a fresh copy of the file, import left out; None where XProf is
+    not installed.
+    """
     run = Path(tempfile.mkdtemp(dir=folder))
     shutil.copy(path, run / path.name)
     try:

@@ -1,20 +1,25 @@
-"""The trace view at full size: first picture, tiles, frames and memory, measured in Chromium; and XProf's trace viewer on the same file.
+"""The trace view at full size: first picture, tiles, frames and memory, measured in Chromium; and
+XProf's trace viewer on the same file.
 
     python benchmarks/trace.py [--seeds tf,jax] [--events 10M]
     python benchmarks/trace.py big.xplane.pb --width 1400 --out table.md
 
-Inputs are made by `replicate.py` and kept in `--folder`. A process of its own loads the profile and answers the page over HTTP on this
-machine, with the function that answers a kernel's comm and the server extension; a page in Chromium (headless, software drawing) shows the
-trace tab, and a script moves through it: zoom by keys and by Ctrl+wheel, pan by keys and by dragging, the overview strip, and jumps.
+Inputs are made by `replicate.py` and kept in `--folder`. A process of its own loads the profile and
+answers the page over HTTP on this machine, with the function that answers a kernel's comm and the
+server extension; a page in Chromium (headless, software drawing) shows the trace tab, and a script
+moves through it: zoom by keys and by Ctrl+wheel, pan by keys and by dragging, the overview strip,
+and jumps.
 
-Told are: from the loaded profile to the first picture that was drawn from all events (profile loaded in the process, page open: payload,
-index, tiles, drawing); the answers to requests of tiles as the page sees them (median, 95th percentile, longest) and the part spent in
-nbprof; the time between frames while moving, and how many took over 32 ms; what the page's heap and the renderer's process take more than
-before the dashboard was there; what the process takes more for the trace than it took for the profile.
+Told are: from the loaded profile to the first picture that was drawn from all events (profile
+loaded in the process, page open: payload, index, tiles, drawing); the answers to requests of tiles
+as the page sees them (median, 95th percentile, longest) and the part spent in nbprof; the time
+between frames while moving, and how many took over 32 ms; what the page's heap and the renderer's
+process take more than before the dashboard was there; what the process takes more for the trace
+than it took for the profile.
 
-XProf (2.24, where installed) answers `trace_viewer@` for the same file in a fresh folder: the first answer, which builds its store, and
-answers for windows of falling length with the viewer's own resolution of 8,000; the page that would have to parse and draw them is not
-counted.
+XProf (2.24, where installed) answers `trace_viewer@` for the same file in a fresh folder: the first
+answer, which builds its store, and answers for windows of falling length with the viewer's own
+resolution of 8,000; the page that would have to parse and draw them is not counted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """nbprof: the ML profiler that lives in the notebook.
 
-`%load_ext nbprof`, then `%%nbprof` above a training cell; or `nbprof.load(path)` for an existing profile.
+`%load_ext nbprof`, then `%%nbprof` above a training cell; or `nbprof.load(path)` for an existing
+profile.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     last: Profile | None
     capture: Room
 
-# Imported when first used: loading the extension must not cost the import of pandas, let alone of a framework.
+# Imported when first used: loading the extension must not cost the import of pandas, let alone of a
+# framework.
 _WHERE = {
     "load": "nbprof.profiles.load",
     "runs": "nbprof.profiles.load",
@@ -86,7 +88,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _meet_kernel() -> None:
-    """In the kernel of a notebook: lets saved outputs ask it for the trace. Costs nothing elsewhere, and never fails."""
+    """In the kernel of a notebook: lets saved outputs ask it for the trace. Costs nothing
+    elsewhere, and never fails.
+    """
     from sys import modules
 
     if "ipykernel" not in modules:
@@ -105,12 +109,13 @@ def _meet_kernel() -> None:
 
             open_comm(comm, message)
         except Exception:
-            # What is raised here the kernel prints below the cell that runs; a comm that is closed says enough.
+            # What is raised here the kernel prints below the cell that runs; a comm that is closed
+            # says enough.
             comm.close()
 
     class Sign:
-        # Among the comms of the kernel it tells a page that nbprof is here. To try the target of a kernel without nbprof would have that
-        # write an error to its log.
+        # Among the comms of the kernel it tells a page that nbprof is here. To try the target of a
+        # kernel without nbprof would have that write an error to its log.
         comm_id = target_name = "nbprof"
         _closed = False
 
@@ -132,7 +137,9 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Called by `%load_ext nbprof`: adds `%%nbprof`, `%nbprof`, and the name `nbprof` unless it is taken."""
+    """Called by `%load_ext nbprof`: adds `%%nbprof`, `%nbprof`, and the name `nbprof` unless it is
+    taken.
+    """
     from nbprof.notebook.magic import load
 
     _meet_kernel()

@@ -1,14 +1,16 @@
 """The cache: a profile that has been opened before opens again almost instantly.
 
-What was decoded and computed is kept in the platform's cache directory, beside nothing that is yours, and found again by the content of
-the profile: a file that changed is read anew, one that was only touched, moved or copied is not. Entries of other versions of nbprof are
-never used. When the cache is full, what was not opened for the longest time goes.
+What was decoded and computed is kept in the platform's cache directory, beside nothing that is
+yours, and found again by the content of the profile: a file that changed is read anew, one that was
+only touched, moved or copied is not. Entries of other versions of nbprof are never used. When the
+cache is full, what was not opened for the longest time goes.
 
 >>> print(nbprof.cache.info())           # doctest: +SKIP
 >>> nbprof.cache.clear()                 # doctest: +SKIP
 
-Environment variables, read each time a profile is loaded: `NBPROF_CACHE=0` turns the cache off, `NBPROF_CACHE_DIR` puts it elsewhere,
-`NBPROF_CACHE_SIZE` (500M, 2G) says how large it may get; by default 4 GiB, or 5 % of the free disk where that is less.
+Environment variables, read each time a profile is loaded: `NBPROF_CACHE=0` turns the cache off,
+`NBPROF_CACHE_DIR` puts it elsewhere, `NBPROF_CACHE_SIZE` (500M, 2G) says how large it may get; by
+default 4 GiB, or 5 % of the free disk where that is less.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The schema of the public frames: `SCHEMA["kernels.by_name"]` lists the columns of `p.kernels.by_name()`."""
+"""The schema of the public frames: `SCHEMA["kernels.by_name"]` lists the columns of
+`p.kernels.by_name()`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ __all__ = ["SCHEMA"]
 
 
 class _Frames(dict[str, list[Col]]):
-    """Frames by their name; the name of a view alone stands for its main frame: "steps" is "steps.frame"."""
+    """Frames by their name; the name of a view alone stands for its main frame: "steps" is
+    "steps.frame".
+    """
 
     def __missing__(self, name: str) -> list[Col]:
         if f"{name}.frame" in self:

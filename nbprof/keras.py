@@ -30,20 +30,24 @@ __all__ = ["Callback"]
 
 
 class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
-    """Record some batches of each `fit`, `evaluate` or `predict` that it is passed to, and print where the run is.
+    """Record some batches of each `fit`, `evaluate` or `predict` that it is passed to, and print
+    where the run is.
 
-    For scripts; in a notebook, ``%%nbprof --steps 10:15`` above the cell does the same and shows the result. It works with each backend
-    of Keras, has no method that is called for each batch, and so changes nothing in how batches are dispatched.
+    For scripts; in a notebook, ``%%nbprof --steps 10:15`` above the cell does the same and shows
+    the result. It works with each backend of Keras, has no method that is called for each batch,
+    and so changes nothing in how batches are dispatched.
 
     A recording that is already running is left alone: the batches are part of it.
 
     Parameters
     ----------
     batches : (int, int), int or str
-        First and last batch, as ``(10, 15)`` or ``"10:15"``, or the only one, counted from 1 over all epochs of the loop, both included.
-        Batches of a validation within `fit` are recorded where they lie in between, and not counted.
+        First and last batch, as ``(10, 15)`` or ``"10:15"``, or the only one, counted from 1 over
+        all epochs of the loop, both included. Batches of a validation within `fit` are recorded
+        where they lie in between, and not counted.
     logdir : str, optional
-        Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
+        Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the
+        working directory.
     say : callable, optional
         Receives the line that says where the run is; `print` by default.
     **options
@@ -62,7 +66,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
     Examples
     --------
     >>> model.fit(data, callbacks=[nbprof.keras.Callback(batches=(10, 15), logdir="logs")])  # doctest: +SKIP
-    nbprof: batches 10 to 15 of fit are recorded in logs/plugins/profile/2026_01_01_12_00_00; nbprof.load(...) opens the run
+    nbprof: batches 10 to 15 of fit are recorded in logs/plugins/profile/2026_01_01_12_00_00;
+    nbprof.load(...) opens the run
     """
 
     def __init__(
@@ -126,7 +131,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         self._ended("predict")
 
     def close(self, error: BaseException | None = None) -> None:
-        """End what is being recorded, and say where it is. Called by itself at the end of the loop, and when the loop fails.
+        """End what is being recorded, and say where it is. Called by itself at the end of the loop,
+        and when the loop fails.
 
         Parameters
         ----------
@@ -159,7 +165,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         try:
             session = Session(self._options, source="import keras", batches_of=kind).start()
             if kind != "train":
-                # What would tell of the beginning of the loop is running already. An epoch is still to begin.
+                # What would tell of the beginning of the loop is running already. An epoch is still
+                # to begin.
                 session.clock.loop(kind)
         except Exception as error:
             # Nothing of nbprof may fail a training.
@@ -168,7 +175,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
             return
         self._session, self._running = session, loop
         if loop.callbacks is not None:
-            # Keras tells nobody that a loop has failed. Then the list of its callbacks goes without an end.
+            # Keras tells nobody that a loop has failed. Then the list of its callbacks goes without
+            # an end.
             self._watch = weakref.finalize(loop.callbacks, _left, weakref.ref(self))
             self._watch.atexit = False
         loop.callbacks = None
@@ -227,7 +235,8 @@ class _Loop:
         self._of = id(callbacks)
         self._thread = threading.get_ident()
         self._frames = [id(frame) for frame in frames]
-        # Where those around the function that calls the callbacks are as long as that runs; Keras' own handle what leaves it.
+        # Where those around the function that calls the callbacks are as long as that runs; Keras'
+        # own handle what leaves it.
         self._at = {
             id(frame): frame.f_lasti
             for frame in frames[2:]
@@ -247,13 +256,17 @@ class _Loop:
         return cls(kind, callbacks, frames)
 
     def runs(self, inner: _Loop) -> bool:
-        """Whether this loop is still running, around `inner`: the function that called its callbacks is among the callers."""
+        """Whether this loop is still running, around `inner`: the function that called its
+        callbacks is among the callers.
+        """
         return self._thread != inner._thread or (
             len(self._frames) > 1 and self._frames[1] in inner._frames
         )
 
     def left_by(self, error: BaseException) -> bool:
-        """Whether an exception came out of the call of the loop; one of later may have ended the cell."""
+        """Whether an exception came out of the call of the loop; one of later may have ended the
+        cell.
+        """
         at = []
         trace = error.__traceback__
         while trace is not None:
@@ -279,7 +292,9 @@ def _left(reference: weakref.ref[Callback], error: BaseException | None = None) 
 
 
 def _after_cell(callback: Callback) -> None:
-    """In a notebook, which keeps what an exception holds, the end of the cell is the end of the loop."""
+    """In a notebook, which keeps what an exception holds, the end of the cell is the end of the
+    loop.
+    """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None:
         return

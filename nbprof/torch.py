@@ -31,9 +31,11 @@ __all__ = ["TraceHandler", "schedule", "trace_handler"]
 def schedule(
     *, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1, skip_first: int = 0
 ) -> Callable[[int], Any]:
-    """Which steps ``torch.profiler.profile(schedule=...)`` records: not `wait`, then, warmed up by `warmup`, `active`; all `repeat` times.
+    """Which steps ``torch.profiler.profile(schedule=...)`` records: not `wait`, then, warmed up by
+    `warmup`, `active`; all `repeat` times.
 
-    Unlike ``torch.profiler.schedule``, it records once by default instead of repeating until training ends.
+    Unlike ``torch.profiler.schedule``, it records once by default instead of repeating until
+    training ends.
 
     Parameters
     ----------
@@ -80,7 +82,8 @@ def schedule(
 
 
 class TraceHandler:
-    """What `trace_handler` gives: call it with a profiler that has stopped, and its trace is in the logdir.
+    """What `trace_handler` gives: call it with a profiler that has stopped, and its trace is in the
+    logdir.
 
     Attributes
     ----------
@@ -94,7 +97,9 @@ class TraceHandler:
         self._worker = worker
 
     def __call__(self, profiler: Any) -> None:
-        """Write the trace of `profiler`; where that fails, a warning says so and the training goes on."""
+        """Write the trace of `profiler`; where that fails, a warning says so and the training goes
+        on.
+        """
         import time
 
         from nbprof.capture import torch_trace
@@ -119,11 +124,14 @@ class TraceHandler:
 
 
 def trace_handler(logdir: str | os.PathLike[str], *, worker: str = "") -> TraceHandler:
-    """For ``torch.profiler.profile(on_trace_ready=...)``: writes each cycle into `logdir`, where `nbprof.load` finds it.
+    """For ``torch.profiler.profile(on_trace_ready=...)``: writes each cycle into `logdir`, where
+    `nbprof.load` finds it.
 
-    Files are named as ``torch.profiler.tensorboard_trace_handler`` names them, ``<worker>.<time>.pt.trace.json.gz``, so TensorBoard finds
-    them too. The processes of a job (``torchrun``, ``torch.distributed``, RANK and WORLD_SIZE) may share the logdir; their files are told
-    apart by rank and are one run. A file appears once it is complete, and is compressed ten times as fast as by PyTorch.
+    Files are named as ``torch.profiler.tensorboard_trace_handler`` names them,
+    ``<worker>.<time>.pt.trace.json.gz``, so TensorBoard finds them too. The processes of a job
+    (``torchrun``, ``torch.distributed``, RANK and WORLD_SIZE) may share the logdir; their files are
+    told apart by rank and are one run. A file appears once it is complete, and is compressed ten
+    times as fast as by PyTorch.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""No test reads or writes the cache of whoever runs it; those of the cache turn on one of their own."""
+"""No test reads or writes the cache of whoever runs it; those of the cache turn on one of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,14 @@ from hypothesis import settings
 
 from tests.support import programs
 
-# A test that is slow on a busy machine is no failure. `make test` draws the same examples each time; `make fuzz` draws others.
+# A test that is slow on a busy machine is no failure. `make test` draws the same examples each
+# time; `make fuzz` draws others.
 settings.register_profile("nbprof", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("fuzz", deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("nbprof")
 
-# jsonschema, which Jupyter imports, makes 38 parsers of addresses at import where it finds this: 1.6 s in each process that runs tests.
+# jsonschema, which Jupyter imports, makes 38 parsers of addresses at import where it finds this:
+# 1.6 s in each process that runs tests.
 sys.modules["rfc3987_syntax"] = None
 
 LONGEST = [
@@ -72,8 +76,8 @@ LONGEST = [
 """The files that take longest, the longest first, be they of few tests."""
 
 
-# What is imported and collected stays to the end: looking through it for garbage, as it grows and in each collection after it, takes a
-# tenth of the time of all tests.
+# What is imported and collected stays to the end: looking through it for garbage, as it grows and
+# in each collection after it, takes a tenth of the time of all tests.
 gc.disable()
 
 
@@ -97,9 +101,11 @@ def pytest_configure():
         os.environ[programs.SESSION] = str(os.getpid())
     # In the environment, so that it holds in every process that a test starts.
     os.environ["NBPROF_CACHE"] = "0"
-    # TensorFlow decides by the CPU's instructions whether it takes oneDNN and its allocator, which is the one that records allocations.
+    # TensorFlow decides by the CPU's instructions whether it takes oneDNN and its allocator, which
+    # is the one that records allocations.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
-    # Whoever runs tests in the background has Ctrl-C turned off, for every process started here too.
+    # Whoever runs tests in the background has Ctrl-C turned off, for every process started here
+    # too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -116,7 +122,9 @@ class _Failures(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def no_part_fails(request):
-    """A part of the analysis that fails is left out of what users see; in a test it is a failure, unless the test is about that."""
+    """A part of the analysis that fails is left out of what users see; in a test it is a failure,
+    unless the test is about that.
+    """
     failures, log = _Failures(), logging.getLogger("nbprof.guard")
     level = log.level
     log.addHandler(failures)
@@ -128,13 +136,15 @@ def no_part_fails(request):
 
 
 def pytest_make_parametrize_id(val, argname):
-    # Packed bytes may hold the time at which they were packed; a test has the same name in every process that runs tests.
+    # Packed bytes may hold the time at which they were packed; a test has the same name in every
+    # process that runs tests.
     return argname if isinstance(val, bytes) else None
 
 
 def pytest_collection_modifyitems(items):
-    # Browser tests come last: their browser runs an event loop in this thread until the end, and those of the server start their own.
-    # The longest file comes first, of the others and of these, so that no worker is left alone with it at the end.
+    # Browser tests come last: their browser runs an event loop in this thread until the end, and
+    # those of the server start their own. The longest file comes first, of the others and of these,
+    # so that no worker is left alone with it at the end.
     counts = Counter(item.path for item in items)
     ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
     items.sort(

@@ -42,7 +42,9 @@ def answer(profile: Any, source: str = "") -> dict[str, Any]:
 
 
 def named(overview: Any, source: str) -> list[str]:
-    """What the overview names in the largest part of the host's time, with the text of the line of the cell that it numbers."""
+    """What the overview names in the largest part of the host's time, with the text of the line of
+    the cell that it numbers.
+    """
     parts = overview.get("host_parts")
     if parts is None or not len(parts):
         return []

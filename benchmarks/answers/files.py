@@ -48,8 +48,8 @@ def _marked(count: int) -> Mapping[str, tuple[int, ...]]:
 
 
 # Steps that are marked were counted by the names of their marks (`ProfilerStep#7`); those of
-# TensorFlow are stated where the files come from. The loop of `train_resnet18` has no marks but five
-# calls of its optimizer, and five times 472 kernels.
+# TensorFlow are stated where the files come from. The loop of `train_resnet18` has no marks but
+# five calls of its optimizer, and five times 472 kernels.
 RECORDED = tuple(
     Recorded(name, units)
     for name, units in (

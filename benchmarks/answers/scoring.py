@@ -120,7 +120,9 @@ def _units(units: Units) -> str:
 
 
 def _expected_ms(truth: Truth, said: Mapping[str, Any], unit_ms: float | None) -> float | None:
-    """How long a unit takes by the program's clock: of the count that nbprof found, if that is right."""
+    """How long a unit takes by the program's clock: of the count that nbprof found, if that is
+    right.
+    """
     if unit_ms is not None:
         return unit_ms
     seconds = said.get("seconds")

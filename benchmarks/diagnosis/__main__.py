@@ -1,11 +1,13 @@
-"""How true is the diagnosis? Small training programs with one planted problem each, or none, and what nbprof says of them.
+"""How true is the diagnosis? Small training programs with one planted problem each, or none, and
+what nbprof says of them.
 
     make diagnosis
     python benchmarks/diagnosis [--only torch] [--turns 2] [--store FILE]
 
-Each program is recorded in a process of its own, one after the other, then its mended twin; its truth stands beside its code. Printed are
-the figures of `score.py`, then all that was wrong. With `--store` the figures go into a file, and are compared with those it held.
-A busy machine makes step times scatter: run it on one that is quiet.
+Each program is recorded in a process of its own, one after the other, then its mended twin; its
+truth stands beside its code. Printed are the figures of `score.py`, then all that was wrong. With
+`--store` the figures go into a file, and are compared with those it held. A busy machine makes step
+times scatter: run it on one that is quiet.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ HERE = Path(__file__).parent
 
 
 def record(name: str) -> dict[str, Any]:
-    """What `record.py` prints of a program. Raises RuntimeError with what it wrote when it fails."""
+    """What `record.py` prints of a program. Raises RuntimeError with what it wrote when it
+    fails.
+    """
     done = subprocess.run(
         [sys.executable, str(HERE / "record.py"), name],
         capture_output=True,
@@ -82,7 +86,9 @@ def main() -> None:
 
 
 def store(path: Path, figures: dict[str, Share | float | None]) -> None:
-    """Writes the figures and what was wrong, and says which figures are worse than those of the file."""
+    """Writes the figures and what was wrong, and says which figures are worse than those of the
+    file.
+    """
     numbers = {
         key: value.percent if isinstance(value, Share) else value for key, value in figures.items()
     }

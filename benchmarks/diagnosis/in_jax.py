@@ -1,4 +1,6 @@
-"""Programs of JAX on the CPU. Unless they use `nbprof.steps`, their steps are the runs of their main program."""
+"""Programs of JAX on the CPU. Unless they use `nbprof.steps`, their steps are the runs of their
+main program.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,9 @@ def cnn() -> keras.Model:
 
 
 class Clock(keras.callbacks.Callback):
-    """From the begin of the epoch, so with the wait for the first batch, to the end of its last one; what `fit` does around is no step."""
+    """From the begin of the epoch, so with the wait for the first batch, to the end of its last
+    one; what `fit` does around is no step.
+    """
 
     begin = end = 0.0
 

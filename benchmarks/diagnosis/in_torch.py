@@ -39,7 +39,9 @@ def fit(
     optimizer: str = "SGD",
     extra: Callable[[int], object] = lambda _: None,
 ) -> Loop:
-    """The ordinary loop. `batches()` iterates over pairs for ever; `extra(i)` is what a loop does besides."""
+    """The ordinary loop. `batches()` iterates over pairs for ever; `extra(i)` is what a loop does
+    besides.
+    """
     optim = getattr(torch.optim, optimizer)(model.parameters(), lr=1e-3)
 
     def loop(steps: int) -> None:

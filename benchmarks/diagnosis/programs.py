@@ -1,7 +1,8 @@
-"""What a program of the benchmark is: a training loop, what bounds its step, and which problem was planted in it.
+"""What a program of the benchmark is: a training loop, what bounds its step, and which problem was
+planted in it.
 
-The programs are in `in_keras`, `in_tensorflow`, `in_jax` and `in_torch`. Their truth is stated beside them and follows from how they are
-written, never from what nbprof says of them.
+The programs are in `in_keras`, `in_tensorflow`, `in_jax` and `in_torch`. Their truth is stated
+beside them and follows from how they are written, never from what nbprof says of them.
 """
 
 from __future__ import annotations

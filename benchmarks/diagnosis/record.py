@@ -1,4 +1,5 @@
-"""Records one program and its mended twin in turn, in a process of their own, and prints what nbprof says of them, as JSON.
+"""Records one program and its mended twin in turn, in a process of their own, and prints what
+nbprof says of them, as JSON.
 
 python benchmarks/diagnosis/record.py "torch/mlp"
 """

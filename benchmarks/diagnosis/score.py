@@ -1,4 +1,6 @@
-"""What the recordings of `record.py` come to: how often the verdict, the findings, the gains and the step times are true."""
+"""What the recordings of `record.py` come to: how often the verdict, the findings, the gains and
+the step times are true.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,15 @@ from nbprof.analysis.rule import ABOUT, AT_LEAST, UP_TO
 NEAR = 0.02
 """By how much a step time may differ from the program's own clock."""
 NOISE = 1.96
-"""By how many standard errors of the difference of the two step times a realised gain may be on the wrong side of a bound."""
+"""By how many standard errors of the difference of the two step times a realised gain may be on the
+wrong side of a bound.
+"""
 MORE_PER_STEP = frozenset(("tiny_batch", "small_batch"))
 """Rules that put more examples into a step, which takes longer then, and less for each of them."""
 SLOWER = 0.05
-"""By which share of its time a step without a recording may be longer after a change, as such times differ by chance."""
+"""By which share of its time a step without a recording may be longer after a change, as such times
+differ by chance.
+"""
 CLOSE = 1.5
 """The factor within which an estimated gain is called close."""
 
@@ -89,7 +95,8 @@ def score(
     Returns
     -------
     dict
-        Shares (`verdict`, `verdict_high` …) and medians (`realised_over_predicted`, `step_error_percent`); None where nothing was measured.
+        Shares (`verdict`, `verdict_high` …) and medians (`realised_over_predicted`,
+        `step_error_percent`); None where nothing was measured.
     """
     mine = [(programs[name], each) for name, each in measured.items()]
     plants = [(p, each) for p, each in mine if p.plant]
@@ -154,7 +161,8 @@ def score(
     out["realised_over_predicted"] = (
         statistics.median(gain.real / gain.said for gain in guesses) if guesses else None
     )
-    # The mended program is the one to which the advice was applied, where the advice is on what was planted.
+    # The mended program is the one to which the advice was applied, where the advice is on what was
+    # planted.
     first = [(p, each, each["as_is"]["found"][0]) for p, each in promised if each["as_is"]["found"]]
     applied = [
         (p, each, finding)

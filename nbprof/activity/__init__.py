@@ -1,1 +1,3 @@
-"""In which words is a run described, whoever recorded it? The activity tables: dialects fill them, analysis reads them."""
+"""In which words is a run described, whoever recorded it? The activity tables: dialects fill them,
+analysis reads them.
+"""

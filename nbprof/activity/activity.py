@@ -1,4 +1,5 @@
-"""One vocabulary for every producer: what a dialect makes of a Trace, and all that the analyses may look at.
+"""One vocabulary for every producer: what a dialect makes of a Trace, and all that the analyses may
+look at.
 
 Tables are declared in `nbprof.activity.tables`.
 A table that the producer did not record is empty, and `missing` says why in a sentence.
@@ -54,7 +55,9 @@ from nbprof.frameworks.register import UNKNOWN
 def text_column(
     values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]
 ) -> pd.api.extensions.ExtensionArray:
-    """Texts by code as the column of a frame; pandas looks at each different text once, not at the text of each row."""
+    """Texts by code as the column of a frame; pandas looks at each different text once, not at the
+    text of each row.
+    """
     out: pd.api.extensions.ExtensionArray = pd.Series(values).array.take(codes)
     return out
 
@@ -62,7 +65,8 @@ def text_column(
 def device_names(devices: pd.DataFrame) -> str:
     """The models of the devices, each once; "" without devices.
 
-    Some profilers name one of several identical devices and call the others only GPU; these are no model of their own.
+    Some profilers name one of several identical devices and call the others only GPU; these are no
+    model of their own.
     """
     names = list(dict.fromkeys(map(str, devices["name"].dropna())))
     return ", ".join(
@@ -99,13 +103,16 @@ DEVICES = [
 ]
 
 
-# Step classes by priority: the larger wins where two overlap. Source: the event types of TensorFlow Profiler's step breakdown.
+# Step classes by priority: the larger wins where two overlap. Source: the event types of TensorFlow
+# Profiler's step breakdown.
 HOST_COMPUTE, HOST_COMPILE, HOST_TO_HOST, HOST_TO_DEVICE, HOST_PREPARE = 10, 60, 70, 80, 90
-# The host stands still until the device has caught up: neither compute nor launching, so it must not be taken for either.
+# The host stands still until the device has caught up: neither compute nor launching, so it must
+# not be taken for either.
 HOST_WAIT_DEVICE = 75
 # Of programs that serve requests: no class of a training step's chart.
 HOST_PREPROCESS, HOST_POSTPROCESS, HOST_BATCH_FORMATION, HOST_RUNTIME = 20, 30, 40, 50
-# Between two nodes of one replayed graph the device runs nothing for some microseconds, because each is recorded.
+# Between two nodes of one replayed graph the device runs nothing for some microseconds, because
+# each is recorded.
 DEVICE_BETWEEN_NODES = 95
 DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
 # Nothing says how wide the numbers of a DEVICE_COMPUTE are.
@@ -184,21 +191,31 @@ class Names:
 UNKNOWN_PRECISION = "unknown precision"
 """One of `Activity.traits`: neither kernels nor their names state the types of their inputs."""
 UNKNOWN_EAGER = "unknown eager runs"
-"""One of `Activity.traits`: whether what ran on devices was launched op by op or out of a compiled program is not recorded."""
+"""One of `Activity.traits`: whether what ran on devices was launched op by op or out of a compiled
+program is not recorded.
+"""
 UNKNOWN_COPIES = "unknown copies"
-"""One of `Activity.traits`: the recording has no copy, and does not tell whether copies were recorded."""
+"""One of `Activity.traits`: the recording has no copy, and does not tell whether copies were
+recorded.
+"""
 LOST_KERNELS = "lost kernels"
-"""One of `Activity.traits`: a device was used, but none of its kernels was recorded, so what it did is unknown."""
+"""One of `Activity.traits`: a device was used, but none of its kernels was recorded, so what it did
+is unknown.
+"""
 EMPTY = "no events"
 """One of `Activity.traits`: the trace has no events and no counters."""
 PLAIN = "plain trace"
-"""One of `Activity.traits`: no framework or recorder that nbprof knows wrote the trace: it has lanes, events and counters, and no more."""
+"""One of `Activity.traits`: no framework or recorder that nbprof knows wrote the trace: it has
+lanes, events and counters, and no more.
+"""
 SHAPES = "shapes of inputs"
 """One of `Activity.traits`: the shapes of the inputs of PyTorch's ops were recorded."""
 PYTHON_CALLS = "Python calls"
 """One of `Activity.traits`: calls of Python are events of the trace."""
 ITERATIONS = "iterations of a graph"
-"""One of `Activity.traits`: steps are iterations of a graph on an NPU; of four or more, the first two are startup."""
+"""One of `Activity.traits`: steps are iterations of a graph on an NPU; of four or more, the first
+two are startup.
+"""
 
 
 SERVING = "iterations of an inference engine"
@@ -206,14 +223,17 @@ SERVING = "iterations of an inference engine"
 
 
 WAITS = "waits of a loop"
-"""One of `Activity.traits`: how long the iterations of a loop waited for their items was recorded, whatever made them."""
+"""One of `Activity.traits`: how long the iterations of a loop waited for their items was recorded,
+whatever made them.
+"""
 
 
 class Activity:
-    """Everything that happened in one profile, in the terms of the analyses. Times are ps on the clock of the trace.
+    """Everything that happened in one profile, in the terms of the analyses. Times are ps on the
+    clock of the trace.
 
-    A table is built when it is first read, so that a frame costs only what it needs: the dialect registers how with `later`. What no
-    dialect registers has the empty value of its type.
+    A table is built when it is first read, so that a frame costs only what it needs: the dialect
+    registers how with `later`. What no dialect registers has the empty value of its type.
     """
 
     hosts: list[str]
@@ -244,7 +264,9 @@ class Activity:
     programs: Any
     """The compiled programs in the file."""
     tagged_calls: HostOps
-    """Events of the host that are no op but state the op that they served: calls of the allocator and of the driver."""
+    """Events of the host that are no op but state the op that they served: calls of the allocator
+    and of the driver.
+    """
     python_calls: HostOps
     """Calls of programs on a GPU back into Python, as events of the host thread that launches."""
     device_extents: Extents
@@ -260,10 +282,14 @@ class Activity:
     optimizer_calls: OptimizerCalls
     ranges: Ranges
     allocations: pd.DataFrame
-    """Allocator events: the columns of `Allocations`, of nullable dtypes where the allocator did not state some value."""
+    """Allocator events: the columns of `Allocations`, of nullable dtypes where the allocator did
+    not state some value.
+    """
     iterators: Iterators
     iterator_links: npt.NDArray[np.int64]
-    """int64[k, 2], pairs of iterator calls: the one that took an element, and the one that produced it on another thread."""
+    """int64[k, 2], pairs of iterator calls: the one that took an element, and the one that produced
+    it on another thread.
+    """
     iterator_params: dict[int, dict[str, object]]
     """Parameters that iterators of tf.data state, by iterator."""
     iterator_functions: dict[str, float]
@@ -280,23 +306,37 @@ class Activity:
     eager_runs: HostOps
     """The same calls, each as a run of the op in its name."""
     environment: dict[str, object]
-    """Where and when the program ran, as stated in the file: `versions`, `start_time`, `duration_s`."""
+    """Where and when the program ran, as stated in the file: `versions`, `start_time`,
+    `duration_s`.
+    """
     group_names: dict[tuple[int, int], str]
     """Names of steps by (host, group)."""
     unit: Unit
     """The meaning of `markers`: steps, or what stands in their place where nothing marks any."""
     cut: set[tuple[int, int]]
-    """(host, group) of steps whose begin, or the end of whose device work, was not recorded; they are shown, but not averaged."""
+    """(host, group) of steps whose begin, or the end of whose device work, was not recorded; they
+    are shown, but not averaged.
+    """
     lost: set[tuple[int, int]]
-    """(host, group) of steps of which the recorder lost device work; they are shown, but not averaged."""
+    """(host, group) of steps of which the recorder lost device work; they are shown, but not
+    averaged.
+    """
     batches: dict[tuple[int, int], int]
-    """By (host, group), how often a step asked DataLoaders for a batch; empty where such calls were not recorded."""
+    """By (host, group), how often a step asked DataLoaders for a batch; empty where such calls were
+    not recorded.
+    """
     waited: set[tuple[int, int]]
-    """(host, group) of steps in which a collective waited for another rank at the start of the recording: warm-up."""
+    """(host, group) of steps in which a collective waited for another rank at the start of the
+    recording: warm-up.
+    """
     memory_added_up: set[str]
-    """Memories whose totals nothing states: bytes in use are summed from the recorded events, without earlier allocations."""
+    """Memories whose totals nothing states: bytes in use are summed from the recorded events,
+    without earlier allocations.
+    """
     memory_capacity: dict[str, int]
-    """Bytes that an allocator can have at most, by the name of the memory, where the file states it."""
+    """Bytes that an allocator can have at most, by the name of the memory, where the file states
+    it.
+    """
     ops: Names
     types: Names
     kernel_names: Names
@@ -308,14 +348,19 @@ class Activity:
     notes: list[Note]
     """Lines for the receipt on how the events hang together."""
     given_peaks: dict[str, float]
-    """Peaks of the devices given by a person, by the names of `nbprof.activity.given_peaks.KEYS`; `devices` has them too."""
+    """Peaks of the devices given by a person, by the names of `nbprof.activity.given_peaks.KEYS`;
+    `devices` has them too.
+    """
     xprof_bytes_per_second: float
     """The peak of main memory that XProf takes for the GPUs'; NaN where it is that of `devices`."""
     tables: dict[str, list[Any]]
-    """Tables of Ascend's profilers by kind, see `nbprof.core.trace.Table`; {} of any other format."""
+    """Tables of Ascend's profilers by kind, see `nbprof.core.trace.Table`; {} of any other
+    format.
+    """
     traits: set[str]
-    """Features that the program was seen to use, as far as advice is about them: "DataParallel", "gloo: 12", "out of memory: 1",
-    `UNKNOWN_PRECISION`, `UNKNOWN_EAGER`, `UNKNOWN_COPIES`, `PLAIN`, `EMPTY`, `ITERATIONS`, `SERVING`."""
+    """Features that the program was seen to use, as far as advice is about them: "DataParallel",
+    "gloo: 12", "out of memory: 1", `UNKNOWN_PRECISION`, `UNKNOWN_EAGER`, `UNKNOWN_COPIES`, `PLAIN`,
+    `EMPTY`, `ITERATIONS`, `SERVING`."""
     framework: Framework
     has_device: bool
     xprof: bool
@@ -325,7 +370,9 @@ class Activity:
     hosts_without_ops: set[int]
     """If so, the numbers of the hosts of which none were."""
     reads_infeed: bool
-    """Programs of a TPU read from its infeed, so that the device itself says how long it waits for input."""
+    """Programs of a TPU read from its infeed, so that the device itself says how long it waits for
+    input.
+    """
     name_category: npt.NDArray[np.uint8]
     """By name code of the trace: index into CATEGORIES + 1, 0 for none; the colour of a slice."""
 
@@ -345,7 +392,9 @@ class Activity:
         return self.has_host_ops and host not in self.hosts_without_ops
 
     def later(self, names: str | tuple[str, ...], make: Callable[[], Any]) -> None:
-        """States how a table, or several at once, are made; `make` gives the value, or one value a name."""
+        """States how a table, or several at once, are made; `make` gives the value, or one value a
+        name.
+        """
         several = (names,) if isinstance(names, str) else names
         for name in several:
             self._makers[name] = (several, make)
@@ -397,7 +446,9 @@ _UNRECORDED: dict[str, Callable[[], Any]] = {
     "framework": lambda: UNKNOWN,
     "name_category": lambda: np.zeros(0, np.uint8),
 }
-"""Values of attributes that no dialect registered, where the type of the attribute has no empty value."""
+"""Values of attributes that no dialect registered, where the type of the attribute has no empty
+value.
+"""
 
 
 def _unrecorded(name: str) -> Any:

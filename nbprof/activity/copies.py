@@ -18,7 +18,9 @@ KINDS = (
     (re.compile(r"memset|fillbuffer"), FILL),
     (re.compile(r"memcpy|copybuffer|memory_copy"), OTHER),
 )
-"""By what a name in lower case begins with. ROCm writes `CopyDeviceToHost` (roctracer) or `MEMORY_COPY_DEVICE_TO_HOST` (rocprofiler)."""
+"""By what a name in lower case begins with. ROCm writes `CopyDeviceToHost` (roctracer) or
+`MEMORY_COPY_DEVICE_TO_HOST` (rocprofiler).
+"""
 CLASS = {
     H2D: act.HOST_TO_DEVICE,
     D2H: act.DEVICE_TO_HOST,
@@ -36,7 +38,9 @@ _BLIT = re.compile(r"__amd_rocclr_(?:copy|fill)")
 
 
 def kind(name: str) -> str:
-    """`H2D` for "Memcpy HtoD (Pageable -> Device)", `other` for a copy that names no direction, "" for what has no name of one."""
+    """`H2D` for "Memcpy HtoD (Pageable -> Device)", `other` for a copy that names no direction, ""
+    for what has no name of one.
+    """
     return _kind(name) if name[:3].lower() in _HEADS else ""
 
 

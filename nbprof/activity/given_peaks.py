@@ -17,8 +17,8 @@ ON_CHIP = {
     "vmem_write": "VMEM Write",
     "shared_memory": "Shared memory",
 }
-"""On-chip memories by name, and their labels in "bound by": `activity.devices` has their peaks in columns
-`<name>_bytes_per_second`, in XProf's order: of equal ones, the earlier wins."""
+"""On-chip memories by name, and their labels in "bound by": `activity.devices` has their peaks in
+columns `<name>_bytes_per_second`, in XProf's order: of equal ones, the earlier wins."""
 KEYS = {
     "flops": "peak_flops_per_second",
     "bytes": "memory_bytes_per_second",
@@ -35,7 +35,8 @@ def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:
     Parameters
     ----------
     peaks : dict or str, optional
-        A string as typed after an option: `flops=312T,bytes=2.0e12`; K, M, G, T and P are factors of 1000.
+        A string as typed after an option: `flops=312T,bytes=2.0e12`; K, M, G, T and P are factors
+        of 1000.
 
     Raises
     ------

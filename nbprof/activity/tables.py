@@ -1,7 +1,7 @@
 """The tables of an activity, each declared once: what has a row, and the meaning of each column.
 
-Tables are narrow: the index of an event and what the dialect adds, as codes. Names are looked up at the end. Times are ps on the clock
-of the trace.
+Tables are narrow: the index of an event and what the dialect adds, as codes. Names are looked up at
+the end. Times are ps on the clock of the trace.
 """
 
 from __future__ import annotations
@@ -247,7 +247,9 @@ class CostRuns(Columns):
 
 
 class TorchCalls(Columns):
-    """Calls of Python functions in the order of their events, but those around the whole recording."""
+    """Calls of Python functions in the order of their events, but those around the whole
+    recording.
+    """
 
     event = int64("Index into the events of the trace.")
     parent = int64("Row of the call around it; -1 for none.")
@@ -292,7 +294,9 @@ class Transfers(Spans):
 
 
 class Launches(Columns):
-    """Calls on the host that start work on a device: a row for each of its device events, or one where none was recorded."""
+    """Calls on the host that start work on a device: a row for each of its device events, or one
+    where none was recorded.
+    """
 
     event = int64("The call.")
     host = int32("Number of the host.")
@@ -356,7 +360,9 @@ class Collectives(Spans):
 def located(
     events: Events, rows: Int64s, host: Int32s, **others: Int32s
 ) -> dict[str, npt.NDArray[Any]]:
-    """The columns of `Spans` for some events, and those given besides; `host` and the others have an item a row."""
+    """The columns of `Spans` for some events, and those given besides; `host` and the others have
+    an item a row.
+    """
     start = events.start[rows]
     return {
         "event": rows,
@@ -370,7 +376,9 @@ def located(
 def marked(
     events: Events, rows: Int64s, host: Int32s, group: Ints, device: Int32s | None = None
 ) -> Markers:
-    """Some events as rows of `Markers`; the other arguments have an item an event, and without `device` all are on the host."""
+    """Some events as rows of `Markers`; the other arguments have an item an event, and without
+    `device` all are on the host.
+    """
     of_device = np.full(len(rows), -1, np.int32) if device is None else device[rows]
     return Markers(**located(events, rows, host[rows], device=of_device), group=group[rows])
 

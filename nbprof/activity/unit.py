@@ -1,4 +1,5 @@
-"""The unit of work that figures are given per: a step, an iteration, a call, or the recording itself.
+"""The unit of work that figures are given per: a step, an iteration, a call, or the recording
+itself.
 
 Every recording with work in it has one. Where nothing marks steps, the iterations of a loop, calls
 of a model or repetitions in the recorded events are the unit; where nothing repeats, the recording
@@ -25,11 +26,15 @@ _OF_RECORDING = (
     (re.compile(r"\b(?:a|the) step\b"), "the recording"),
     (re.compile(r"\bStep (?=ms\b)"), "Recording "),
 )
-"""What headings and tooltips of columns say of steps, and what that is where there is one recording in their place."""
+"""What headings and tooltips of columns say of steps, and what that is where there is one recording
+in their place.
+"""
 
 STEP, ITERATION, CALL, RECORDING = "step", "iteration", "call", "recording"
 KINDS = (STEP, ITERATION, CALL, RECORDING)
-"""Kinds of units, the best first: hosts of one run that have different ones are shown by the best."""
+"""Kinds of units, the best first: hosts of one run that have different ones are shown by the
+best.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class Unit:
     kind : str
         One of `KINDS`.
     how : str
-        A sentence for the receipt: how it was found, and how to choose another; "" where steps are marked.
+        A sentence for the receipt: how it was found, and how to choose another; "" where steps are
+        marked.
     agreement : float or None
         Of an estimate, the share of events that fit it, 0 to 1; None of what is exact.
     """
@@ -57,7 +63,9 @@ class Unit:
 
     @property
     def whole(self) -> bool:
-        """Whether the unit is the recording itself, so that there is one of it and nothing to average."""
+        """Whether the unit is the recording itself, so that there is one of it and nothing to
+        average.
+        """
         return self.kind == RECORDING
 
     @property
@@ -84,17 +92,23 @@ class Unit:
 
     @property
     def time(self) -> str:
-        """What a percentage is of: "step time", "iteration time", "call time"; of the recording "the recording"."""
+        """What a percentage is of: "step time", "iteration time", "call time"; of the recording
+        "the recording".
+        """
         return "the recording" if self.whole else f"{self.noun} time"
 
     @property
     def per(self) -> str:
-        """What a figure is given per: "per step", "per iteration", "per call"; of the recording "of the recording"."""
+        """What a figure is given per: "per step", "per iteration", "per call"; of the recording "of
+        the recording".
+        """
         return "of the recording" if self.whole else f"per {self.noun}"
 
     @property
     def counted(self) -> str:
-        """What a count is given per: "12 times per step"; of the recording "12 times in the recording"."""
+        """What a count is given per: "12 times per step"; of the recording "12 times in the
+        recording".
+        """
         return "in the recording" if self.whole else self.per
 
     @property
@@ -104,7 +118,9 @@ class Unit:
 
     @property
     def average(self) -> str:
-        """The heading of the figure of its mean duration where there is little room: "Average step"; of the recording "Duration"."""
+        """The heading of the figure of its mean duration where there is little room: "Average
+        step"; of the recording "Duration".
+        """
         return "Duration" if self.whole else f"Average {self.noun}"
 
     @property
@@ -114,7 +130,9 @@ class Unit:
         return {name: str(getattr(self, name)) for name in names}
 
     def reword(self, text: str) -> str:
-        """The heading or the tooltip of a column, which are written of steps, in the words of this unit."""
+        """The heading or the tooltip of a column, which are written of steps, in the words of this
+        unit.
+        """
         if self.whole:
             for of_steps, instead in _OF_RECORDING:
                 text = of_steps.sub(instead, text)
@@ -127,7 +145,9 @@ class Unit:
         return out[:1].upper() + out[1:] if found[0][0].isupper() else out
 
     def fill(self, text: str) -> str:
-        """A text with `{noun}`, `{plural}`, `{a}`, `{the}`, `{time}` and `{per}` replaced by these words."""
+        """A text with `{noun}`, `{plural}`, `{a}`, `{the}`, `{time}` and `{per}` replaced by these
+        words.
+        """
         return text.format(
             noun=self.noun, plural=self.plural, a=self.a, the=self.the, time=self.time, per=self.per
         )
@@ -143,15 +163,18 @@ class Unit:
 
     @classmethod
     def of(cls, overview: Mapping[str, Any]) -> Unit:
-        """The unit of a mapping `p.overview`, or of what was made of one; `MARKED` where it is older than units."""
+        """The unit of a mapping `p.overview`, or of what was made of one; `MARKED` where it is
+        older than units.
+        """
         values = overview.get("unit")
         return cls.from_dict(values) if isinstance(values, dict) else MARKED
 
 
 NONE, WHOLE, NAMED, ANY = "none", "recording", "named", "any"
-"""What may stand in the place of steps where nothing marks any: nothing, the recording, ranges and calls that have a name, or all that
-repeats. Hosts that are read one by one do not know whether another has steps, nor what repeats on all of them. Where the loops of a
-notebook's cell were recorded, what repeats beside them is no loop of the person's."""
+"""What may stand in the place of steps where nothing marks any: nothing, the recording, ranges and
+calls that have a name, or all that repeats. Hosts that are read one by one do not know whether
+another has steps, nor what repeats on all of them. Where the loops of a notebook's cell were
+recorded, what repeats beside them is no loop of the person's."""
 
 MARKED = Unit()
 """Steps that the program, its framework or nbprof marked."""

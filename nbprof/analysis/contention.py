@@ -1,4 +1,6 @@
-"""Whether other processes made the steps slow that were recorded: said before any advice, for none of it would help."""
+"""Whether other processes made the steps slow that were recorded: said before any advice, for none
+of it would help.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ FULL = 0.9
 
 
 def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = MARKED) -> str:
-    """What other processes took while the profile was recorded; '' where they took little, or where it is not known.
+    """What other processes took while the profile was recorded; '' where they took little, or where
+    it is not known.
 
     Parameters
     ----------
@@ -52,6 +55,8 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = 
 
 
 def full(measured: Mapping[str, float]) -> bool:
-    """Whether this process and its children alone kept the cores busy, so that one more would have had none."""
+    """Whether this process and its children alone kept the cores busy, so that one more would have
+    had none.
+    """
     cores = measured.get("cores", 0.0)
     return cores > 0 and measured.get("own_cores", 0.0) >= FULL * cores

@@ -16,15 +16,19 @@ from nbprof.core.trace import Int64s
 _KEYS = ["name", "category", "shapes", "precision", "product", "known"]
 _SUMS = ["runs", "own", "total", "flops", "normalized", "moved", "memory", "model", "again"]
 PRODUCTS, REST, MODEL = "products:", "rest:", "model:"
-"""What the columns of FLOPs by precision begin with: of products, of all else, and of products that were not computed again."""
+"""What the columns of FLOPs by precision begin with: of products, of all else, and of products that
+were not computed again.
+"""
 
 
 Costed = tuple[pd.DataFrame, int, int]
-"""Ops with what they cost; the time in which the devices ran nothing; and what rates are over, all in ps.
+"""Ops with what they cost; the time in which the devices ran nothing; and what rates are over, all
+in ps.
 
-The ops are as `analysis.hlo.measured` gives those of programs, with `shapes`, `precision`, `product`; of FLOPs also `model` (of products
-that were not computed again) and `again` (those that were). Rates are over the time of the devices, idle included, without that in which
-they ran ops of unknown cost alone; without devices over that of ops of known cost.
+The ops are as `analysis.hlo.measured` gives those of programs, with `shapes`, `precision`,
+`product`; of FLOPs also `model` (of products that were not computed again) and `again` (those that
+were). Rates are over the time of the devices, idle included, without that in which they ran ops of
+unknown cost alone; without devices over that of ops of known cost.
 """
 
 
@@ -75,16 +79,18 @@ def added(hosts: list[Costed]) -> Costed:
 
 
 def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
-    """What the ops of each step cost: a row per step, in the order of `steps`, for `analysis.roofline.by_step`.
+    """What the ops of each step cost: a row per step, in the order of `steps`, for
+    `analysis.roofline.by_step`.
 
     A run of an op belongs to the step in which it begins, on the device where there is one.
 
     Returns
     -------
     DataFrame
-        `host`, `start_ms`, `devices`, `busy` and `unknown` (time of ops, and of those of unknown cost, ps), `alone` (what of the latter the
-        devices did nothing else), `normalized`, `memory`, `model`, `again`, and FLOPs by precision in columns that begin with
-        `PRODUCTS`, `REST` or `MODEL`.
+        `host`, `start_ms`, `devices`, `busy` and `unknown` (time of ops, and of those of unknown
+        cost, ps), `alone` (what of the latter the devices did nothing else), `normalized`,
+        `memory`, `model`, `again`, and FLOPs by precision in columns that begin with `PRODUCTS`,
+        `REST` or `MODEL`.
     """
     out = steps[["host", "start_ms"]].reset_index(drop=True)
     runs, parts = activity.cost_runs.frame(), activity.cost_parts.frame()
@@ -128,7 +134,9 @@ def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
 def in_steps(
     activity: Activity, steps: pd.DataFrame, runs: pd.DataFrame
 ) -> tuple[Int64s, npt.NDArray[np.float64]]:
-    """By run the row of the step in which it begins, -1 for none; by step how many devices of its host ran any."""
+    """By run the row of the step in which it begins, -1 for none; by step how many devices of its
+    host ran any.
+    """
     hosts = (
         pd.Index(activity.hosts).get_indexer(pd.Index(steps["host"]))
         if "host" in steps.columns

@@ -1,9 +1,10 @@
-"""Programs without an accelerator: what the host's time is spent on, as categories that tell what to change.
+"""Programs without an accelerator: what the host's time is spent on, as categories that tell what
+to change.
 
-*Host compute* of the step breakdown is true of every program on a CPU. Here it is split. An instant in which any
-thread runs an op, and no op in it, is compute if the self time of the op is at least `TINY_PS`. The rest is
-overhead: ops of a few microseconds, and what the framework does between and around ops (dispatch, autograd,
-allocation).
+*Host compute* of the step breakdown is true of every program on a CPU. Here it is split. An instant
+in which any thread runs an op, and no op in it, is compute if the self time of the op is at least
+`TINY_PS`. The rest is overhead: ops of a few microseconds, and what the framework does between and
+around ops (dispatch, autograd, allocation).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from nbprof.core.trace import Int64s
 from nbprof.frameworks.register import PYTORCH
 
 TINY_PS = 20_000_000
-"""An op that takes less does hardly more than being dispatched: on a CPU that takes PyTorch and TensorFlow 2 to 10 µs an op."""
+"""An op that takes less does hardly more than being dispatched: on a CPU that takes PyTorch and
+TensorFlow 2 to 10 µs an op.
+"""
 _COMPUTE = HOST_COMPUTE + 1
 _WIDE = ("float32", "tf32")
 
@@ -58,7 +61,8 @@ class CpuSplit:
 class _Runs:
     """Times in which ops run, without the ops in them.
 
-    Start and end (ps), the self time of the op, its kind as a code, and whether the time is the first of its run.
+    Start and end (ps), the self time of the op, its kind as a code, and whether the time is the
+    first of its run.
     """
 
     start: Int64s
@@ -72,7 +76,9 @@ class _Runs:
 
 
 Totals = dict[str, Any]
-"""Sums over steps: `compute` and `overhead` (ps), `calls` and `tiny` (ops), `steps`, and `ops`, the compute of each op in ps."""
+"""Sums over steps: `compute` and `overhead` (ps), `calls` and `tiny` (ops), `steps`, and `ops`, the
+compute of each op in ps.
+"""
 
 
 def totals(activity: Activity, steps: pd.DataFrame) -> Totals | None:
@@ -128,7 +134,9 @@ def split(found: Totals | None) -> CpuSplit | None:
 
 
 class Products(NamedTuple):
-    """Matrix products and convolutions of 32-bit numbers: their percent of the time of steps, by self time, and their mean FLOPs."""
+    """Matrix products and convolutions of 32-bit numbers: their percent of the time of steps, by
+    self time, and their mean FLOPs.
+    """
 
     percent: float
     flops: float
@@ -138,7 +146,9 @@ NO_PRODUCTS = Products(0.0, 0.0)
 
 
 def products(activity: Activity, steps: pd.DataFrame) -> Products:
-    """The products of one host without a device; none where shapes, and so the costs of ops, were not recorded."""
+    """The products of one host without a device; none where shapes, and so the costs of ops, were
+    not recorded.
+    """
     runs, parts = activity.cost_runs.frame(), activity.cost_parts.frame()
     total = float(steps["step_time_ms"].sum()) * 1e9
     if not len(runs) or activity.has_device or not total:
@@ -177,7 +187,9 @@ def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
 
 
 def _self_times(activity: Activity, host: int) -> _Runs:
-    """The times in which ops of a host run, those of programs compiled for the CPU among them, without the ops in them."""
+    """The times in which ops of a host run, those of programs compiled for the CPU among them,
+    without the ops in them.
+    """
     kind = "op" if activity.framework is PYTORCH else "type"
     of_program = activity.host_ops.take(~activity.host_ops.dataset).frame()
     tables = (of_program, activity.eager_runs.frame(), activity.cpu_ops.frame())
@@ -228,7 +240,9 @@ def _inside(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
 def _compute_and_overhead(
     activity: Activity, host: int, runs: _Runs, spans: tuple[Int64s, Int64s]
 ) -> tuple[float, float]:
-    """Time of the steps in compute and in overhead, ps: each instant counts once, input and compiling before compute."""
+    """Time of the steps in compute and in overhead, ps: each instant counts once, input and
+    compiling before compute.
+    """
     work, (begin, stop) = activity.work.frame(), spans
     rows = (work["group"].to_numpy() >= 0) & (work["host"].to_numpy() == host)
     start, end, cls = (work[column].to_numpy()[rows] for column in ("start", "end", "cls"))

@@ -34,7 +34,9 @@ def graphs(activity: Activity) -> pd.DataFrame:
 
 
 def nodes(activity: Activity) -> pd.DataFrame:
-    """One row per node of a graph and device, in the order of the nodes: the columns of `p.kernels.graph_nodes`."""
+    """One row per node of a graph and device, in the order of the nodes: the columns of
+    `p.kernels.graph_nodes`.
+    """
     work = activity.graph_work.frame()
     if not len(work):
         return frames.empty("kernels.graph_nodes")
@@ -57,7 +59,9 @@ def nodes(activity: Activity) -> pd.DataFrame:
 
 
 def _times(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    """How many spans there are of each, and how long they are together, and the shortest and the longest, ps."""
+    """How many spans there are of each, and how long they are together, and the shortest and the
+    longest, ps.
+    """
     length = (spans["end"] - spans["start"]).rename("length")
     grouped = length.groupby([spans[column] for column in key], sort=True)
     return (

@@ -1,7 +1,8 @@
 """Time by op of compiled XLA programs: XProf's HLO stats.
 
-A row is an op of a program. What one run of it computes and moves is stated with the event (TPUs) or counted from the program (GPUs);
-rates are those of all its runs over their whole time, since an op's bytes are those of the ops inside too.
+A row is an op of a program. What one run of it computes and moves is stated with the event (TPUs)
+or counted from the program (GPUs); rates are those of all its runs over their whole time, since an
+op's bytes are those of the ops inside too.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ _COPIES = ("copy-start", "copy-done")
 _SUM_OF = {"normalized_flops": "normalized", "bytes": "moved", "memory_bytes": "memory"}
 """Sums by the columns of `OpParts` that are called otherwise there."""
 SUMS = ["total", "own", "runs", "flops", "normalized", "moved", "memory"]
-"""Over all runs: time and self time in ps, their number, FLOPs, FLOPs scaled to 16 bit, bytes, and main memory bytes."""
+"""Over all runs: time and self time in ps, their number, FLOPs, FLOPs scaled to 16 bit, bytes, and
+main memory bytes.
+"""
 
 
 def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFrame, int]:
-    """The ops of compiled programs that ran on devices, and the time in ps in which the devices ran no op.
+    """The ops of compiled programs that ran on devices, and the time in ps in which the devices ran
+    no op.
 
     Parameters
     ----------
@@ -47,7 +51,8 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
     Returns
     -------
     DataFrame
-        The columns of `activity.op_parts`, `SUMS`, and `part`, the row there; most self time first, equal ones by program and name.
+        The columns of `activity.op_parts`, `SUMS`, and `part`, the row there; most self time first,
+        equal ones by program and name.
     int
     """
     parts, runs = (activity.op_parts, activity.device_ops) if as_xprof else _ran(activity)
@@ -101,14 +106,18 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
 
 
 def unknown(found: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Of which ops of `measured` neither FLOPs nor bytes are known, as of most custom calls: what is said of use leaves out their time."""
+    """Of which ops of `measured` neither FLOPs nor bytes are known, as of most custom calls: what
+    is said of use leaves out their time.
+    """
     normalized, memory = (found[name].to_numpy(np.float64) for name in ("normalized", "memory"))
     contains = np.isin(found["category"].to_numpy(object), CONTAINERS)
     return np.asarray(np.isnan(normalized) & np.isnan(memory) & ~contains, np.bool_)
 
 
 def _ran(activity: Activity) -> tuple[OpParts, DeviceOps]:
-    """What ops ran, and their runs: `op_parts` and `device_ops`, or where no program ran on a device what the CPU ran."""
+    """What ops ran, and their runs: `op_parts` and `device_ops`, or where no program ran on a
+    device what the CPU ran.
+    """
     return (
         (activity.op_parts, activity.device_ops)
         if activity.has_device
@@ -127,12 +136,14 @@ def _on_tpu(activity: Activity) -> bool:
 
 
 def added(found: list[pd.DataFrame]) -> pd.DataFrame:
-    """What `measured` found on several hosts, or groups of them, as if it had been asked for all at once.
+    """What `measured` found on several hosts, or groups of them, as if it had been asked for all at
+    once.
 
     Parameters
     ----------
     found : list of DataFrame
-        Each with `identity`, which with its program's ident tells an op's program from others: see `identities`.
+        Each with `identity`, which with its program's ident tells an op's program from others: see
+        `identities`.
     """
     every = pd.concat([one for one in found if len(one)] or found[:1], ignore_index=True)
     code = (
@@ -154,8 +165,8 @@ def added(found: list[pd.DataFrame]) -> pd.DataFrame:
 def identities(activity: Activity, found: pd.DataFrame) -> list[str]:
     """For each op what its program is known by on every host: the digest of its content.
 
-    Of programs that are not in the file nothing tells: on devices those of one ident are taken for one, on CPUs, which number them by
-    themselves, those of a host.
+    Of programs that are not in the file nothing tells: on devices those of one ident are taken for
+    one, on CPUs, which number them by themselves, those of a host.
     """
     known: dict[tuple[int, int], str] = {}
     for key in zip(found["host"].tolist(), found["program"].tolist(), strict=True):
@@ -174,7 +185,9 @@ def frame(activity: Activity, measured: tuple[pd.DataFrame, int]) -> pd.DataFram
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
-    """The rows of XProf 2.24: shares include idle time, unknown values are 0, and no rate is left out."""
+    """The rows of XProf 2.24: shares include idle time, unknown values are 0, and no rate is left
+    out.
+    """
     if not activity.xprof:
         return frame(activity, measured(activity)).head(0)
     found, idle = measured(activity, as_xprof=True)
@@ -248,8 +261,8 @@ def rates(
     on_chip : dict, optional
         The same of its memories on the chip, by the names of `nbprof.activity.given_peaks.ON_CHIP`.
     impossible : bool
-        XProf's rules: rates are left in that no memory reaches, of ops that only begin a transfer or find it done, and the intensity is of
-        FLOPs as of 16 bits.
+        XProf's rules: rates are left in that no memory reaches, of ops that only begin a transfer
+        or find it done, and the intensity is of FLOPs as of 16 bits.
     main : str
         What main memory is called where an op is bound by it.
     """
@@ -258,7 +271,8 @@ def rates(
         found[name].to_numpy(np.float64) for name in ("flops", "moved", "memory")
     )
     flops, normalized = total_flops / seconds, found["normalized"].to_numpy(np.float64) / seconds
-    # An asynchronous copy states its bytes of main memory where it begins or where it is done, and its time is elsewhere.
+    # An asynchronous copy states its bytes of main memory where it begins or where it is done, and
+    # its time is elsewhere.
     waits = np.isin(found["category"].to_numpy(object), _COPIES) & ~(total_memory > 0)
     moved, memory = total_moved / seconds, np.where(waits, total_moved, total_memory) / seconds
     if not impossible:
@@ -291,7 +305,9 @@ def seconds_of(total_ps: pd.Series) -> Floats:
 
 
 def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, Floats]:
-    """Utilization of each on-chip memory's peak by ops, for memories whose bytes the profile states."""
+    """Utilization of each on-chip memory's peak by ops, for memories whose bytes the profile
+    states.
+    """
     seconds = seconds_of(found["total"])
     return {
         level: found[level].to_numpy(np.float64) / seconds / peak
@@ -328,7 +344,9 @@ def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:
 
 
 def described(activity: Activity, found: pd.DataFrame) -> pd.DataFrame:
-    """What ops are: `program` (its name with its ident), `in_file` (whether the file has it), `expression`, `shape`, `layout`."""
+    """What ops are: `program` (its name with its ident), `in_file` (whether the file has it),
+    `expression`, `shape`, `layout`.
+    """
     rows = []
     columns = zip(
         *(found[column].tolist() for column in ("host", "program", "name", "expression")),
@@ -348,7 +366,9 @@ def described(activity: Activity, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _written(program: Program | None, name: str) -> tuple[str, str, str]:
-    """The op as XLA writes it, the shape that it makes, and how that lies in memory; '' where the program does not tell."""
+    """The op as XLA writes it, the shape that it makes, and how that lies in memory; '' where the
+    program does not tell.
+    """
     place = None if program is None else program.place(name)
     if program is None or place is None:
         return "", "", ""

@@ -60,10 +60,11 @@ _GROUPED = [
 
 
 def frame(activity: Activity, rows: Kernels | None = None) -> pd.DataFrame:
-    """One row a kernel x op x launch shape, total time descending: the columns of `p.kernels.frame`.
+    """One row a kernel x op x launch shape, total time descending: the columns of
+    `p.kernels.frame`.
 
-    Occupancy is that of the first launch of the row; it is no part of the key. Where no launch of a row states one, it is computed.
-    `rows` are those of `activity.kernels` that count, when given.
+    Occupancy is that of the first launch of the row; it is no part of the key. Where no launch of a
+    row states one, it is computed. `rows` are those of `activity.kernels` that count, when given.
     """
     out = _grouped(activity.kernels if rows is None else rows, activity.launch_shapes, activity)
     if not len(out):
@@ -111,7 +112,9 @@ _KEY = [
 
 
 def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
-    """The kernels of several hosts, of which each is given as `frame`, as it would give all of them together."""
+    """The kernels of several hosts, of which each is given as `frame`, as it would give all of them
+    together.
+    """
     parts = [part for part in frames_of_hosts if len(part)]
     if not parts:
         return frames_of_hosts[0]
@@ -148,7 +151,9 @@ def in_steps(activity: Activity) -> pd.DataFrame:
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
-    """The rows of XProf 2.24's kernel stats, in its order: `p.kernels.as_xprof()`. Empty for a file that XProf cannot read."""
+    """The rows of XProf 2.24's kernel stats, in its order: `p.kernels.as_xprof()`. Empty for a file
+    that XProf cannot read.
+    """
     out = _grouped(activity.xprof_kernels, activity.xprof_launch_shapes, activity)
     if not len(out):
         return pd.DataFrame(columns=list(XPROF_COLUMNS))
@@ -160,7 +165,9 @@ def as_xprof(activity: Activity) -> pd.DataFrame:
 def _grouped(
     kernels: Kernels, launch_shapes: list[dict[str, object]], activity: Activity
 ) -> pd.DataFrame:
-    """Launches grouped by all that tells them apart, sorted as TensorFlow Profiler does: by total time, then by the key itself."""
+    """Launches grouped by all that tells them apart, sorted as TensorFlow Profiler does: by total
+    time, then by the key itself.
+    """
     if not len(kernels):
         return pd.DataFrame()
     keys = (kernels.kernel, kernels.op, kernels.details, kernels.eligible, kernels.tensor_core)
@@ -212,7 +219,9 @@ def _grouped(
 def _listed(
     code: npt.NDArray[np.int64], said: npt.NDArray[np.int64], activity: Activity
 ) -> npt.NDArray[np.object_]:
-    """For each group of launches what they say, as texts by code, each once; None where none says anything."""
+    """For each group of launches what they say, as texts by code, each once; None where none says
+    anything.
+    """
     texts = activity.texts.values
     out = np.full(int(code.max(initial=-1)) + 1, None, object)
     known = np.flatnonzero(said >= 0)
@@ -252,7 +261,9 @@ def _sides(shapes: pd.Series) -> Floats:
 
 
 def _computed_occupancy(table: pd.DataFrame, activity: Activity) -> Floats:
-    """Occupancy in percent of the rows' launch shapes on their devices; NaN where the device or a part of the shape is not known."""
+    """Occupancy in percent of the rows' launch shapes on their devices; NaN where the device or a
+    part of the shape is not known.
+    """
     devices = activity.devices
     nvidia = {
         (activity.hosts.index(h), int(d)): (
@@ -295,7 +306,9 @@ def by_name(kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_op(kernels: pd.DataFrame) -> pd.DataFrame:
-    """One row per op, total time descending: `p.kernels.by_op()`. Kernels without an op are one row, of the empty name."""
+    """One row per op, total time descending: `p.kernels.by_op()`. Kernels without an op are one
+    row, of the empty name.
+    """
     return _summed(kernels, "op", "kernel", "kernels")
 
 
@@ -344,7 +357,9 @@ def _summed(kernels: pd.DataFrame, key: str, other: str, counted: str) -> pd.Dat
 
 
 def fixed_type_percent(kernels: pd.DataFrame) -> float:
-    """Percent of kernel time in hand-written kernels that take only 32-bit numbers, which no setting of a framework changes."""
+    """Percent of kernel time in hand-written kernels that take only 32-bit numbers, which no
+    setting of a framework changes.
+    """
     total = float(kernels["total_us"].sum()) if len(kernels) else 0.0
     if not total:
         return 0.0

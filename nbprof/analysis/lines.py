@@ -1,6 +1,8 @@
-"""Time by line of the person's code: of notebook cells as they ran, and of the code that XLA programs were compiled from.
+"""Time by line of the person's code: of notebook cells as they ran, and of the code that XLA
+programs were compiled from.
 
-Each column divides a whole of its own, and counts each instant, kernel or op once. What belongs to no line is `unattributed`, never spread.
+Each column divides a whole of its own, and counts each instant, kernel or op once. What belongs to
+no line is `unattributed`, never spread.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ class Lines:
 
 @dataclass
 class _Ran:
-    """Lines that ran, how often, and the µs of each on host and devices; behind the last what belongs to none."""
+    """Lines that ran, how often, and the µs of each on host and devices; behind the last what
+    belongs to none.
+    """
 
     places: list[Place]
     calls: Sequence[int | None]
@@ -84,12 +88,13 @@ def lines(
 ) -> Lines:
     """Time by line of one recording.
 
-    The host's is what passed while the line ran, the innermost one where a function of a cell is called by another. The device's is that
-    of what was launched meanwhile, on any thread: autograd launches on one of its own. A program's is the self time of its ops by the line
-    that the compiler noted, which is that of a jitted function, not of its call.
+    The host's is what passed while the line ran, the innermost one where a function of a cell is
+    called by another. The device's is that of what was launched meanwhile, on any thread: autograd
+    launches on one of its own. A program's is the self time of its ops by the line that the
+    compiler noted, which is that of a jitted function, not of its call.
 
-    Where it was not recorded which line ran when, sampled Python stacks estimate the host's time by line. Without these, PyTorch's stacks
-    tell the function: its first line stands for all of it.
+    Where it was not recorded which line ran when, sampled Python stacks estimate the host's time by
+    line. Without these, PyTorch's stacks tell the function: its first line stands for all of it.
 
     Parameters
     ----------
@@ -224,14 +229,18 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
 
 
 def _name(cell: str, cells: dict[str, int]) -> str:
-    """`Cell [3]` for the stem of a cell whose number is known, `Cell` of another; a path as it is."""
+    """`Cell [3]` for the stem of a cell whose number is known, `Cell` of another; a path as it
+    is.
+    """
     if not cell.isdigit():
         return cell
     return f"Cell [{cells[cell]}]" if cell in cells else "Cell"
 
 
 def _person(source: str) -> Place | None:
-    """The cell, by its stem, or the file, and the line that an op comes from; None of library code and where it is not known."""
+    """The cell, by its stem, or the file, and the line that an op comes from; None of library code
+    and where it is not known.
+    """
     found = _SOURCE.fullmatch(source)
     if found is None or int(found[2]) < 1 or _LIBRARY.search(found[1]):
         return None
@@ -239,7 +248,9 @@ def _person(source: str) -> Place | None:
 
 
 def person_call(frame: str) -> Place | None:
-    """The same of a call in a stack. What has a folder lies in a package, which is taken for a library."""
+    """The same of a call in a stack. What has a folder lies in a package, which is taken for a
+    library.
+    """
     found = _CALL.fullmatch(frame)
     if found is None or _LIBRARY.search(found[1]):
         return None
@@ -258,7 +269,9 @@ def _divided(row: Int64s, duration_ps: Floats | Int64s, count: int) -> Floats:
 
 
 def _program_ops(activity: Activity) -> list[tuple[str, float]]:
-    """The line of code that each op of a compiled program comes from, as the compiler noted it, and its self time in ps."""
+    """The line of code that each op of a compiled program comes from, as the compiler noted it, and
+    its self time in ps.
+    """
     out: list[tuple[str, float]] = []
     for runs, parts in (
         (activity.device_ops.frame(), activity.op_parts.frame()),
@@ -280,7 +293,9 @@ def _program_ops(activity: Activity) -> list[tuple[str, float]]:
 def _launched(
     activity: Activity, trace: Trace, times: LineTimes, ran: Int64s, count: int
 ) -> Floats:
-    """Time of device work by the line that ran when it was launched; NaN without a device, and where the trace has another clock."""
+    """Time of device work by the line that ran when it was launched; NaN without a device, and
+    where the trace has another clock.
+    """
     events, changed = trace.events, times.at - origin_ns(trace)
     # In ns: the ps of a clock that began long before would pass 64 bits.
     if (

@@ -19,11 +19,13 @@ COLUMNS = frames.names("kernels.devices")
 def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFrame:
     """One row per GPU that ran kernels: `p.kernels.devices`.
 
-    The window is that of the steps of the GPU's host, from the start of the first to the end of the last; without steps from the first
-    kernel's start to the last one's end. `utilization_percent` is the part of it in which a kernel ran. `sm_efficiency_percent` is the
-    mean over it of min(1, sum of blocks per multiprocessor over the kernels that run): 100 when each multiprocessor has a block all the
-    time. `occupancy_percent` weighs the occupancy of kernels by their time in the window. Source: the GPU summary of PyTorch's TensorBoard
-    plugin, which cut what it showed at the same window.
+    The window is that of the steps of the GPU's host, from the start of the first to the end of the
+    last; without steps from the first kernel's start to the last one's end. `utilization_percent`
+    is the part of it in which a kernel ran. `sm_efficiency_percent` is the mean over it of min(1,
+    sum of blocks per multiprocessor over the kernels that run): 100 when each multiprocessor has a
+    block all the time. `occupancy_percent` weighs the occupancy of kernels by their time in the
+    window. Source: the GPU summary of PyTorch's TensorBoard plugin, which cut what it showed at the
+    same window.
 
     Parameters
     ----------
@@ -77,7 +79,9 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
 
 
 def sweep(start: Int64s, end: Int64s, weight: Floats) -> tuple[float, float]:
-    """How long any of the spans ran, and the integral of min(1, sum of the weights of those that run), NaN where one has none; in ps."""
+    """How long any of the spans ran, and the integral of min(1, sum of the weights of those that
+    run), NaN where one has none; in ps.
+    """
     if not len(start):
         return 0.0, 0.0
     edges = np.concatenate([start, end])
@@ -92,7 +96,9 @@ def sweep(start: Int64s, end: Int64s, weight: Floats) -> tuple[float, float]:
 
 
 def _blocks(activity: Activity, kernels: pd.DataFrame) -> Floats:
-    """Blocks of each launch by multiprocessor of its device; NaN where the grid or the device is not known."""
+    """Blocks of each launch by multiprocessor of its device; NaN where the grid or the device is
+    not known.
+    """
     count = np.full(len(activity.launch_shapes) + 1, np.nan)
     for i, shape in enumerate(activity.launch_shapes):
         sides = str(shape["grid"]).split(",")

@@ -1,8 +1,10 @@
-"""Theoretical occupancy of NVIDIA kernels: how many of a kernel's warps fit on a multiprocessor, from the resources of a block.
+"""Theoretical occupancy of NVIDIA kernels: how many of a kernel's warps fit on a multiprocessor,
+from the resources of a block.
 
-Sources: the tables of technical specifications by compute capability in the CUDA C++ programming guide, and the rules of allocation in the
-CUDA occupancy calculator (registers by warp in units of 256, warps over four partitions, shared memory in units, one KiB of it kept by
-the system for each block from compute capability 8.0 on).
+Sources: the tables of technical specifications by compute capability in the CUDA C++ programming
+guide, and the rules of allocation in the CUDA occupancy calculator (registers by warp in units of
+256, warps over four partitions, shared memory in units, one KiB of it kept by the system for each
+block from compute capability 8.0 on).
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ _KIB = 1024
 
 
 class Limits(NamedTuple):
-    """Limits of a multiprocessor: warps, blocks, bytes of shared memory, and allocation granularity."""
+    """Limits of a multiprocessor: warps, blocks, bytes of shared memory, and allocation
+    granularity.
+    """
 
     warps: int
     blocks: int
@@ -53,7 +57,9 @@ LIMITS: dict[tuple[int, int], Limits] = {
     (12, 0): Limits(48, 24, 100 * _KIB, 128, _KIB),
     (12, 1): Limits(48, 24, 100 * _KIB, 128, _KIB),
 }
-"""By compute capability; for one that is not listed, occupancy is unknown rather than taken from a similar one."""
+"""By compute capability; for one that is not listed, occupancy is unknown rather than taken from a
+similar one.
+"""
 
 
 @lru_cache(maxsize=64)
@@ -66,14 +72,16 @@ def limits(capability: object) -> Limits | None:
 def theoretical_percent(
     capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats
 ) -> Floats:
-    """Occupancy in percent of each launch shape: warps of the blocks that fit on a multiprocessor, of the warps that it can hold.
+    """Occupancy in percent of each launch shape: warps of the blocks that fit on a multiprocessor,
+    of the warps that it can hold.
 
     Parameters
     ----------
     capability : sequence of str, n
         Compute capability of the device, as "8.6".
     threads, registers, shared_bytes : float64[n]
-        Threads of a block, registers of a thread, bytes of shared memory of a block (static and dynamic); NaN where not known.
+        Threads of a block, registers of a thread, bytes of shared memory of a block (static and
+        dynamic); NaN where not known.
 
     Returns
     -------
@@ -93,7 +101,8 @@ def achieved_percent(
     blocks: Floats,
     cores: Floats,
 ) -> Floats:
-    """The theoretical occupancy, or less where the grid has too few blocks to fill the device: what PyTorch estimates as achieved.
+    """The theoretical occupancy, or less where the grid has too few blocks to fill the device: what
+    PyTorch estimates as achieved.
 
     Parameters
     ----------
@@ -115,7 +124,9 @@ def _most(capability: Sequence[object]) -> Floats:
 def warps(
     capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats
 ) -> Floats:
-    """Warps of each launch shape that a multiprocessor can hold; 0 if a block does not fit, NaN if an input is unknown."""
+    """Warps of each launch shape that a multiprocessor can hold; 0 if a block does not fit, NaN if
+    an input is unknown.
+    """
     known = [limits(c) for c in capability]
 
     def column(index: int) -> Floats:

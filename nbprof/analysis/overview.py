@@ -59,11 +59,13 @@ def of_steps(
     input_traced: bool,
     cpu: CpuSplit | None = None,
 ) -> dict[str, Any]:
-    """What of the mapping `p.overview` follows from the steps: the verdict with its evidence, and what the program ran on.
+    """What of the mapping `p.overview` follows from the steps: the verdict with its evidence, and
+    what the program ran on.
 
-    `summary` is that of the steps, `busy` comes from the function of that name, `captures` says whether launches were captured into a
-    graph, `works_ahead` whether a pipeline makes batches while the steps do something else, and `input_traced` whether the profile can
-    tell how long steps wait for input, and `cpu` what host compute consists of, in a program without a device.
+    `summary` is that of the steps, `busy` comes from the function of that name, `captures` says
+    whether launches were captured into a graph, `works_ahead` whether a pipeline makes batches
+    while the steps do something else, and `input_traced` whether the profile can tell how long
+    steps wait for input, and `cpu` what host compute consists of, in a program without a device.
     """
     mean = summary.set_index("category")["mean_ms"]
     percent = summary.set_index("category")["percent"]
@@ -81,7 +83,8 @@ def of_steps(
         "device_idle_percent": None if busy is None else max(0.0, 100.0 - busy),
         "hosts": len(activity.hosts),
         "devices": len(activity.devices),
-        # What a device is called that is there is not known where nothing of it but its memory was recorded.
+        # What a device is called that is there is not known where nothing of it but its memory was
+        # recorded.
         "device_kind": device_names(activity.devices)
         or (None if activity.has_device or activity.traits & _UNKNOWN_DEVICE else "CPU"),
         "framework": activity.framework.title,
@@ -111,22 +114,25 @@ def overview(
     waiting: float,
     waits_traced: bool,
 ) -> dict[str, Any]:
-    """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
+    """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and
+    the facts of the run.
 
-    `first` is what `of_steps` gave, `half` the percent of device compute in 16 bit, `functions` are those of
-    `checks.functions`, `tf_data` says whether tf.data worked, `private_threads` whether
-    threads of TensorFlow do nothing but launch kernels, `waits_traced` whether more is known of input than copies,
-    `waiting` is what `waiting_percent` gave,
-    `in_steps` are the ops without what was launched before the recording began, `host_in_steps` the self time of host ops in steps,
+    `first` is what `of_steps` gave, `half` the percent of device compute in 16 bit, `functions` are
+    those of `checks.functions`, `tf_data` says whether tf.data worked, `private_threads` whether
+    threads of TensorFlow do nothing but launch kernels, `waits_traced` whether more is known of
+    input than copies, `waiting` is what `waiting_percent` gave, `in_steps` are the ops without what
+    was launched before the recording began, `host_in_steps` the self time of host ops in steps,
     `eager_us` the self time of eager runs, and of all, by side.
 
-    Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
-    TensorFlow Profiler does; the eager shares are of op self time.
+    Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and
+    `device_op_percent` count runs of ops, as TensorFlow Profiler does; the eager shares are of op
+    self time.
     """
     steps = first["steps"]
     percent = summary.set_index("category")["percent"]
     on_host = ops.loc[ops["where"] == "host", "op"]
-    # Where a wait that nbprof times is all that was recorded of the host, nothing is known of the framework's ops there.
+    # Where a wait that nbprof times is all that was recorded of the host, nothing is known of the
+    # framework's ops there.
     only_waits = len(on_host) > 0 and bool(on_host.isin(WAITS_FOR_ITEMS).all())
     if only_waits:
         eager_us = {**eager_us, "host": (0.0, 0.0)}
@@ -175,10 +181,11 @@ def overview(
 def _top_ops(
     ops: pd.DataFrame, in_steps: pd.DataFrame, kernels: pd.DataFrame, steps: int
 ) -> pd.DataFrame:
-    """The ten ops with the most self time; with FLOP rate and use of Tensor Cores where these are known.
+    """The ten ops with the most self time; with FLOP rate and use of Tensor Cores where these are
+    known.
 
-    `in_steps` has their self time in steps, by op: of the device all but what was launched before the recording began.
-    Without steps there is no time a step, and `self_ms` is all that is known.
+    `in_steps` has their self time in steps, by op: of the device all but what was launched before
+    the recording began. Without steps there is no time a step, and `self_ms` is all that is known.
     """
     top = ops.head(10).reset_index(drop=True)
     of_steps = in_steps.set_index("op")["self_us"].reindex(top["op"]).fillna(0.0).to_numpy()
@@ -208,7 +215,9 @@ def _top_ops(
 
 
 def _outside(ops: pd.DataFrame, activity: Activity) -> float | None:
-    """Percent of op time on TPUs in which a compiled program waits for what runs outside of it; None without TPU ops."""
+    """Percent of op time on TPUs in which a compiled program waits for what runs outside of it;
+    None without TPU ops.
+    """
     if not (activity.devices["kind"] == "TPU").any():
         return None
     mine = ops[ops["where"] == "device"]
@@ -220,10 +229,10 @@ def _outside(ops: pd.DataFrame, activity: Activity) -> float | None:
 def environment(activity: Activity) -> dict[str, Any]:
     """The mapping `p.overview["environment"]`: on what the program ran, as far as the file says.
 
-    `hosts` (their names), `device_count`, `devices` (one entry a kind of device: `name` `kind` `count` `compute_capability`
-    `memory_bytes` `cores` `megacore` `sparse_cores` (beside each) `architecture`), `framework`, `versions`, `start_time` (ISO, UTC),
-    `duration_s`; None, or an empty mapping, for
-    what the file does not say.
+    `hosts` (their names), `device_count`, `devices` (one entry a kind of device: `name` `kind`
+    `count` `compute_capability` `memory_bytes` `cores` `megacore` `sparse_cores` (beside each)
+    `architecture`), `framework`, `versions`, `start_time` (ISO, UTC), `duration_s`; None, or an
+    empty mapping, for what the file does not say.
     """
     known = activity.environment
     kinds: dict[tuple[object, ...], dict[str, Any]] = {}
@@ -287,19 +296,22 @@ def _architecture(name: str, kind: str, capability: Any) -> str | None:
 
 
 def busy(shares: list[float] | None) -> float | None:
-    """Percent of the time in counted steps in which a device ran something; None without a device or without steps.
+    """Percent of the time in counted steps in which a device ran something; None without a device
+    or without steps.
 
-    Of several devices it is the mean of those that ran anything in these steps. `shares` are what `busy_shares` gives.
+    Of several devices it is the mean of those that ran anything in these steps. `shares` are what
+    `busy_shares` gives.
     """
     ran = [share for share in shares or () if share > 0]
     return float(np.mean(ran)) if ran else 0.0 if shares else None
 
 
 def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
-    """By device: percent of the time in counted steps in which it ran something; none without a device or without steps.
+    """By device: percent of the time in counted steps in which it ran something; none without a
+    device or without steps.
 
-    A kernel, a copy or a fill on any stream counts, an instant once, whatever step launched it: so a device can be busy while the step
-    breakdown shows the host at work.
+    A kernel, a copy or a fill on any stream counts, an instant once, whatever step launched it: so
+    a device can be busy while the step breakdown shows the host at work.
     """
     used = counted(steps)
     work = activity.work.frame()
@@ -331,7 +343,8 @@ def _ops(
     out: dict[str, float | None] = {}
     count = ops.groupby("where")["occurrences"].sum()
     total = float(count.sum())
-    # What no op was recorded of on the host is no 100 % on the device; nor is it, of one host of several, a share of all of them.
+    # What no op was recorded of on the host is no 100 % on the device; nor is it, of one host of
+    # several, a share of all of them.
     of_hosts = activity.has_host_ops and not (activity.hosts_without_ops and activity.has_device)
     for where, recorded in (("host", of_hosts), ("device", activity.has_device and of_hosts)):
         out[f"{where}_op_percent"] = (

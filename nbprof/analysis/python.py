@@ -1,7 +1,8 @@
 """Python time by function, line, module and thread, from sampled stacks.
 
-A sample stands for the time since the one before it. On the thread of the recorded cell that is wall time, waiting included; on other
-threads it is the CPU time of the thread in that time, or the wall time where the CPU time is unknown.
+A sample stands for the time since the one before it. On the thread of the recorded cell that is
+wall time, waiting included; on other threads it is the CPU time of the thread in that time, or the
+wall time where the CPU time is unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from nbprof.schema import frames
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-# Where Python keeps what it was installed with, and what was installed into it; code without a file; nbprof's own.
+# Where Python keeps what it was installed with, and what was installed into it; code without a
+# file; nbprof's own.
 _LIBRARY = re.compile(
     r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3|^<(?!stdin|ipython-input)"
     r"|[/\\]nbprof[/\\](?:capture|notebook)[/\\]"
@@ -49,7 +51,9 @@ _FRAMEWORKS = frozenset({"keras"}.union(*(framework.packages for framework in FR
 _ENOUGH = 10
 """Samples in some time from which on they alone say what it was spent on."""
 _AT_ONCE = (0.9, 1.3)
-"""How late a sample is, in terms of `SWITCH_S`, where the thread gave up the GIL as soon as it had to: the system adds 0.1 to 0.2 ms."""
+"""How late a sample is, in terms of `SWITCH_S`, where the thread gave up the GIL as soon as it had
+to: the system adds 0.1 to 0.2 ms.
+"""
 _IDLE = 0.5
 """Cores that a process uses at least while it is not waiting."""
 _QUICK_METHODS = frozenset().union(
@@ -59,13 +63,17 @@ _QUICK_METHODS = frozenset().union(
 _QUICK_MODULES = frozenset(
     {"time", "math", "random", "operator", "itertools", "functools", "collections"}
 )
-"""Modules of Python whose functions take less than a µs, but for those that take a function or wait."""
+"""Modules of Python whose functions take less than a µs, but for those that take a function or
+wait.
+"""
 _WAITS_FOR_FRAMEWORK = frozenset({"block_until_ready"})
 """Methods of a framework's arrays that are known by their names alone."""
 
 
 def _is_library_call(call: str) -> bool:
-    """Whether a call is one of a library's code in C, rather than of a quick function of Python's own."""
+    """Whether a call is one of a library's code in C, rather than of a quick function of Python's
+    own.
+    """
     owner, dot, name = call.rpartition(".")
     if not dot:
         return call.startswith("operator ")
@@ -86,7 +94,8 @@ class TopFunction(NamedTuple):
     line : int
         The line of it that took most.
     call : str
-        What was called in this line for most of that time, as `numpy.linalg.qr`; empty where unknown.
+        What was called in this line for most of that time, as `numpy.linalg.qr`; empty where
+        unknown.
     share : float
         Share of the function in the sampled time, 0…1.
     line_share : float
@@ -102,7 +111,8 @@ class TopFunction(NamedTuple):
 
 
 class PythonUse(NamedTuple):
-    """What the cell's thread did in some time, as parts of it that add up to 1, and what most of each part was in.
+    """What the cell's thread did in some time, as parts of it that add up to 1, and what most of
+    each part was in.
 
     Attributes
     ----------
@@ -113,7 +123,8 @@ class PythonUse(NamedTuple):
     framework : float
         Code of a machine learning framework ran, in Python or in C, in no op that it records.
     waiting : float
-        The process used less than half a core: it slept, or waited for a file, a lock or another process.
+        The process used less than half a core: it slept, or waited for a file, a lock or another
+        process.
     top, top_library, top_waiting, top_framework : TopFunction or None
         The function of the person's code, and the line and call in it, with most of each.
     samples : int or None
@@ -277,15 +288,17 @@ class Python:
         return frames.shaped("python.tree", frame.reset_index(drop=True))
 
     def use(self, waited: float = 0.0) -> PythonUse | None:
-        """What the cell's thread did, or the threads that it waited for; None where it was not sampled in this time.
+        """What the cell's thread did, or the threads that it waited for; None where it was not
+        sampled in this time.
 
-        `waited` is the part of the time in which threads were ready to run that they had no core, 0 to 1: so much less CPU time is to be
-        seen of a program that does not wait itself.
+        `waited` is the part of the time in which threads were ready to run that they had no core, 0
+        to 1: so much less CPU time is to be seen of a program that does not wait itself.
         """
         samples = self.samples
         rows = self._at_work()
         inside = rows[self._in_spans[samples.sample[rows]]]
-        # A sample stands for the time since the one before, which may have been longer than the spans and what lies between them.
+        # A sample stands for the time since the one before, which may have been longer than the
+        # spans and what lies between them.
         points = len(inside) >= _ENOUGH
         rows = inside if points else rows
         weight = np.ones(len(rows)) if points else self.weight[rows]
@@ -330,8 +343,9 @@ class Python:
     def _interpreting(self) -> Flags:
         """By row: whether the thread was running bytecode, though its stack may end in a call.
 
-        A thread gives up the GIL between two instructions, often after a call. Where that took as long as it may keep the GIL and no
-        longer, the calls that it makes are short; one in which the GIL is free, or kept for longer, is in compiled code.
+        A thread gives up the GIL between two instructions, often after a call. Where that took as
+        long as it may keep the GIL and no longer, the calls that it makes are short; one in which
+        the GIL is free, or kept for longer, is in compiled code.
         """
         samples = self.samples
         if not len(samples.late):
@@ -343,7 +357,9 @@ class Python:
         return np.asarray((at_once & alone)[samples.sample], np.bool_)
 
     def _at_work(self) -> npt.NDArray[np.intp]:
-        """Rows of the cell's thread; while that waits for other threads, which work, rows of these."""
+        """Rows of the cell's thread; while that waits for other threads, which work, rows of
+        these.
+        """
         samples = self.samples
         of_cell = samples.thread == 0
         waits = self._nodes(lambda function: _WAITING.search(function.file) is not None)[
@@ -364,7 +380,9 @@ class Python:
 
     @cached_property
     def _in_framework(self) -> Flags:
-        """By node: whether it is in code of a machine learning framework, or calls a function of one."""
+        """By node: whether it is in code of a machine learning framework, or calls a function of
+        one.
+        """
         of_function = [module(function.file) in _FRAMEWORKS for function in self.samples.functions]
         called = [_is_of_framework(place.call) for place in self.samples.places]
         inside = [
@@ -374,7 +392,9 @@ class Python:
 
     @cached_property
     def _in_library(self) -> Flags:
-        """By node: whether it is in a call of a library's code in C, or in an operator that lets other threads run, as of arrays."""
+        """By node: whether it is in a call of a library's code in C, or in an operator that lets
+        other threads run, as of arrays.
+        """
         places = self.samples.places
         calls = np.array([_is_library_call(place.call) for place in places], np.bool_)
         installed = [bool(_INSTALLED.search(function.file)) for function in self.samples.functions]
@@ -383,7 +403,9 @@ class Python:
         return np.asarray((calls | (called & files))[self._place], np.bool_)
 
     def top_function(self, of: npt.NDArray[np.integer] | None = None) -> TopFunction | None:
-        """What took most of the time of the cell's thread, or of some rows of it; None where no code of the person's was sampled in it."""
+        """What took most of the time of the cell's thread, or of some rows of it; None where no
+        code of the person's was sampled in it.
+        """
         samples = self.samples
         rows = np.flatnonzero(samples.thread == 0) if of is None else of
         node, weight = self._person[samples.node[rows]], self.weight[rows]
@@ -417,7 +439,9 @@ class Python:
 
     @cached_property
     def host_lines(self) -> dict[tuple[str, int], float]:
-        """Nanoseconds of the cell's thread by cell and line, the innermost line of a cell each time."""
+        """Nanoseconds of the cell's thread by cell and line, the innermost line of a cell each
+        time.
+        """
         samples = self.samples
         rows = samples.thread == 0
         in_cell = self._innermost(lambda function: bool(stem(function.file)))
@@ -456,7 +480,9 @@ class Python:
         ]
 
     def _innermost(self, holds: Callable[[Function], bool]) -> Int64s:
-        """For each node the innermost one of its stack for whose function it holds; -1 without one."""
+        """For each node the innermost one of its stack for whose function it holds; -1 without
+        one.
+        """
         found = np.where(self._nodes(holds), np.arange(len(self._function)), -1).tolist()
         for node, above in enumerate(self.samples.parent.tolist()):
             if found[node] < 0 <= above:
@@ -479,7 +505,9 @@ class Python:
         return np.where(unknown, np.nan, cpu)
 
     def _rows(self, key: Int64s, count: int) -> pd.DataFrame:
-        """Times by the key of the nodes, and the thread with most of it; a key that calls itself counts once."""
+        """Times by the key of the nodes, and the thread with most of it; a key that calls itself
+        counts once.
+        """
         samples, nodes = self.samples, len(self.samples.parent)
         busiest = np.argsort(
             -_sums(samples.thread, self.weight, len(samples.threads)), kind="stable"
@@ -534,7 +562,9 @@ class Python:
 
 
 def is_person(path: str) -> bool:
-    """Whether a file is a cell, or lies neither in an installed package nor in the standard library."""
+    """Whether a file is a cell, or lies neither in an installed package nor in the standard
+    library.
+    """
     return bool(stem(path)) or _LIBRARY.search(path) is None
 
 
@@ -553,7 +583,8 @@ def top_function(
     start_ns: Int64s | None = None,
     end_ns: Int64s | None = None,
 ) -> TopFunction | None:
-    """The function of the person's code that took most of some intervals, on the thread of the cell; None where none is known.
+    """The function of the person's code that took most of some intervals, on the thread of the
+    cell; None where none is known.
 
     Parameters
     ----------

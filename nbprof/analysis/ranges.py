@@ -1,7 +1,9 @@
-"""Time by range that the program names: on the host, on devices for what was launched in it, and of its part of the backward pass.
+"""Time by range that the program names: on the host, on devices for what was launched in it, and of
+its part of the backward pass.
 
-Ranges are instances on threads; a row is a path of names, as ranges lie in each other. Figures are those of the steps that averages use.
-What a path has per step is summed up here as totals, which add up over hosts, and divided at the end.
+Ranges are instances on threads; a row is a path of names, as ranges lie in each other. Figures are
+those of the steps that averages use. What a path has per step is summed up here as totals, which
+add up over hosts, and divided at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 MAIN, OTHER, PROGRAM = "main", "other", "ops"
-"""Where ranges are: on the thread that marks the steps, on other threads, or in the names of ops."""
+"""Where ranges are: on the thread that marks the steps, on other threads, or in the names of
+ops.
+"""
 MOST = 500
 """Rows of a frame; of more the ones with the most time."""
 SCOPES = "named_scope", "name_scope"
@@ -62,18 +66,21 @@ class Totals:
     Attributes
     ----------
     rows : DataFrame
-        `thread kind path` (names, outermost first, parted by `SEPARATOR`), `first` (ps), and sums: instances, kernels, and times in ps; NaN
-        where not known.
+        `thread kind path` (names, outermost first, parted by `SEPARATOR`), `first` (ps), and sums:
+        instances, kernels, and times in ps; NaN where not known.
     ops : DataFrame
-        `thread kind path side op own`: self time of each op within a path, in ps; `side` is host or device.
+        `thread kind path side op own`: self time of each op within a path, in ps; `side` is host or
+        device.
     places : DataFrame
-        `thread kind path what own`: time in ps of what advice speaks of (`PLACES`), with the paths in it; path "" is that of all.
+        `thread kind path what own`: time in ps of what advice speaks of (`PLACES`), with the paths
+        in it; path "" is that of all.
     steps : int
         Steps that were summed up.
     step_ps : float
         Their time.
     outside : dict
-        Time in ps of no range: `host` of the thread that marks steps, `device` of what was launched; NaN where not known.
+        Time in ps of no range: `host` of the thread that marks steps, `device` of what was
+        launched; NaN where not known.
     """
 
     rows: pd.DataFrame
@@ -199,7 +206,9 @@ class Instances:
 
     @cached_property
     def main(self) -> Int64s:
-        """By host, the lane whose ranges divide the step: that of the marks of steps, else the one with the most time in ranges; -1."""
+        """By host, the lane whose ranges divide the step: that of the marks of steps, else the one
+        with the most time in ranges; -1.
+        """
         result = np.full(len(self.activity.hosts), -1, np.int64)
         marks = self.activity.markers.frame()
         marks = marks[(marks["device"] < 0) & (marks["event"] >= 0)]
@@ -215,7 +224,9 @@ class Instances:
 
     @cached_property
     def folded(self) -> npt.NDArray[np.object_]:
-        """By code of a name, the name; names that differ in numbers alone, each in a step of its own, are one: `log N`."""
+        """By code of a name, the name; names that differ in numbers alone, each in a step of its
+        own, are one: `log N`.
+        """
         names = self.activity.texts.values.copy()
         used = np.unique(self.name)
         first, _ = unique_rows(self.name, self.host, self.step)
@@ -239,7 +250,9 @@ class Instances:
 
     @cached_property
     def paths(self) -> tuple[Int64s, Int64s, list[tuple[str, str, str]]]:
-        """The path of each range, the path around each path (-1), and what each is: thread, kind and names."""
+        """The path of each range, the path around each path (-1), and what each is: thread, kind
+        and names.
+        """
         texts, names = pd.factorize(self.folded[self.name])
         kinds = self.activity.texts.values
         main = self.lane == self.main[self.host]
@@ -412,7 +425,9 @@ _CALLS = {
     "copy": ("copy", "copy H2D", "copy D2H"),
 }
 PLACES = (*_CALLS, "input", "ops", "collectives", "other")
-"""What advice speaks of: calls of the host by kind, its waits for input, its ops, collectives of devices, and time of no op or call."""
+"""What advice speaks of: calls of the host by kind, its waits for input, its ops, collectives of
+devices, and time of no op or call.
+"""
 NOT_COUNTED, _OUTSIDE = -2, -1
 
 
@@ -425,7 +440,9 @@ def _placed(
 
 
 def _unrecorded(found: Instances) -> tuple[Floats, float]:
-    """Time of the paths of the main threads in which nothing was recorded of the host or its devices, and all such time, in ps."""
+    """Time of the paths of the main threads in which nothing was recorded of the host or its
+    devices, and all such time, in ps.
+    """
     work = found.activity.work.frame()
     host, start, end = (work[column].to_numpy(np.int64) for column in ("host", "start", "end"))
     path, _, keys = found.paths
@@ -468,10 +485,11 @@ def _ops_in(found: Instances, host_ops: pd.DataFrame) -> _Ops:
 
 
 def _launched(found: Instances) -> tuple[Int64s, Floats, Int64s, Flags, Int64s] | None:
-    """Device work launched in steps: range, ps, op as a code of the trace's names (-1), whether it is a kernel, event; None without.
+    """Device work launched in steps: range, ps, op as a code of the trace's names (-1), whether it
+    is a kernel, event; None without.
 
-    The range is the innermost one of the thread that launched. A thread of autograd has none of its own: it works for the thread that
-    called it, and its work is that of the range there.
+    The range is the innermost one of the thread that launched. A thread of autograd has none of its
+    own: it works for the thread that called it, and its work is that of the range there.
     """
     activity, events = found.activity, found.trace.events
     launches = activity.launches.frame()
@@ -497,7 +515,9 @@ def _launched(found: Instances) -> tuple[Int64s, Floats, Int64s, Flags, Int64s] 
 
 
 def _autograd_lanes(found: Instances) -> Int64s:
-    """Threads of PyTorch's autograd that work for another: lanes without a range around a call of its engine."""
+    """Threads of PyTorch's autograd that work for another: lanes without a range around a call of
+    its engine.
+    """
     ops, types = found.activity.host_ops.frame(), found.activity.types.codes
     if "autograd" not in types:
         return np.zeros(0, np.int64)
@@ -506,7 +526,9 @@ def _autograd_lanes(found: Instances) -> Int64s:
 
 
 def _backward(found: Instances) -> tuple[Int64s, Floats, Floats] | None:
-    """Ops of the backward pass in steps: the range of their op of the forward pass, self time and device time in ps; None where unknown."""
+    """Ops of the backward pass in steps: the range of their op of the forward pass, self time and
+    device time in ps; None where unknown.
+    """
     table = found.activity.torch_ops.frame()
     forward = table["forward"].to_numpy(np.int64) if len(table) else np.zeros(0, np.int64)
     back = np.flatnonzero(forward >= 0)
@@ -526,7 +548,9 @@ def _backward(found: Instances) -> tuple[Int64s, Floats, Floats] | None:
 
 @dataclass(frozen=True)
 class _Ops:
-    """Time of ops in paths: a number of a path, a place in `_SIDES`, a code of the op's name, and ps."""
+    """Time of ops in paths: a number of a path, a place in `_SIDES`, a code of the op's name, and
+    ps.
+    """
 
     at: Int64s
     side: Int64s
@@ -555,7 +579,9 @@ class _Ops:
         )
 
     def largest(self, above: Int64s) -> _Ops:
-        """The ops with the most time on each side of each path, with the paths in it, most time first."""
+        """The ops with the most time on each side of each path, with the paths in it, most time
+        first.
+        """
         level = self.take(self.op >= 0).summed()
         parts = [level]
         while len(level.at):
@@ -639,7 +665,9 @@ def _of_scopes(
 
 @dataclass(frozen=True)
 class _Runs:
-    """Runs of ops: the name that states the scopes as a code, a place in `_SIDES`, self time (ps) and begin."""
+    """Runs of ops: the name that states the scopes as a code, a place in `_SIDES`, self time (ps)
+    and begin.
+    """
 
     name: Int64s
     side: Int64s
@@ -814,7 +842,9 @@ _PLACES = {MAIN: 0, OTHER: 1, PROGRAM: 2}
 
 
 def _preorder(rows: pd.DataFrame) -> list[int]:
-    """Rows so that each stands below the path around it, those of one path by their first begin; the main thread first."""
+    """Rows so that each stands below the path around it, those of one path by their first begin;
+    the main thread first.
+    """
     keys = list(rows[list(_KEYS)].itertuples(index=False, name=None))
     # A range may lie in one of another kind: NVTX in record_function.
     place = {(thread, path): at for at, (thread, _, path) in enumerate(keys)}
@@ -835,7 +865,9 @@ def _preorder(rows: pd.DataFrame) -> list[int]:
 
 
 def outside_ms(found: Totals) -> dict[str, float]:
-    """Time per step that is in no range, in ms: `host_ms_per_step` of the thread that marks steps, `device_ms_per_step`."""
+    """Time per step that is in no range, in ms: `host_ms_per_step` of the thread that marks steps,
+    `device_ms_per_step`.
+    """
     return {
         f"{key}_ms_per_step": value / found.steps / _PS_PER_MS if found.steps else np.nan
         for key, value in found.outside.items()

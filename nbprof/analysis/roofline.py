@@ -1,8 +1,10 @@
-"""How close each op of a compiled program, or of PyTorch, comes to the device's limits: the roofline model.
+"""How close each op of a compiled program, or of PyTorch, comes to the device's limits: the
+roofline model.
 
-An op that does `i` operations for each byte can do at most min(peak FLOP/s, i x peak bytes/s): the roof. Where the two meet is the ridge
-point. Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore architectures",
-Communications of the ACM 52 (2009).
+An op that does `i` operations for each byte can do at most min(peak FLOP/s, i x peak bytes/s): the
+roof. Where the two meet is the ridge point. Source: S. Williams, A. Waterman, D. Patterson,
+"Roofline: an insightful visual performance model for multicore architectures", Communications of
+the ACM 52 (2009).
 """
 
 from __future__ import annotations
@@ -46,12 +48,13 @@ class Peaks:
     given : bool
         Whether a person gave one of them.
     on_chip : dict
-        Bytes a second of the memories on the chip, by the names of `nbprof.activity.given_peaks.ON_CHIP`; those that are known.
+        Bytes a second of the memories on the chip, by the names of
+        `nbprof.activity.given_peaks.ON_CHIP`; those that are known.
     memory : str
         What its main memory is: "HBM", "Device memory", or of a CPU "Main memory".
     by_precision : dict
-        Operations a second by precision ("float16", "tf32", "float32", ...), of a device that is known by its name; empty where a person
-        gave one for all.
+        Operations a second by precision ("float16", "tf32", "float32", ...), of a device that is
+        known by its name; empty where a person gave one for all.
     """
 
     device: str
@@ -63,7 +66,9 @@ class Peaks:
     by_precision: dict[str, float] = field(default_factory=dict)
 
     def of(self, precision: str, product: bool) -> float:
-        """The peak FLOP/s of ops that compute so; what is no product runs on the units for float32 and float64. NaN if unknown."""
+        """The peak FLOP/s of ops that compute so; what is no product runs on the units for float32
+        and float64. NaN if unknown.
+        """
         if not self.by_precision:
             return self.flops_per_second
         return self.by_precision.get(
@@ -141,7 +146,8 @@ def frame(
     transfers : bool
         Whether infeed and outfeed count.
     time : int, optional
-        ps that the figures of all ops are over; idle time and that of ops of known cost when left out.
+        ps that the figures of all ops are over; idle time and that of ops of known cost when left
+        out.
     """
     found, idle = measured
     if not transfers:
@@ -245,9 +251,11 @@ def _levels(found: pd.DataFrame) -> list[str]:
 
 
 def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
-    """Rates of ops taken together, an item for each row of `sums`: `total` is the time of the devices in ps, the others are of all runs.
+    """Rates of ops taken together, an item for each row of `sums`: `total` is the time of the
+    devices in ps, the others are of all runs.
 
-    `at_peak`, where it is there, is how many seconds the FLOPs would take at the peaks of their precisions.
+    `at_peak`, where it is there, is how many seconds the FLOPs would take at the peaks of their
+    precisions.
     """
     seconds = hlo.seconds_of(sums["total"])
     normalized, memory = (sums[name].to_numpy(np.float64) for name in ("normalized", "memory"))
@@ -278,15 +286,18 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
 def sums_of_steps(
     activity: Activity, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int]
 ) -> pd.DataFrame:
-    """What the ops of each step computed and moved: a row per step, in the order of `steps`, for `by_step`.
+    """What the ops of each step computed and moved: a row per step, in the order of `steps`, for
+    `by_step`.
 
-    A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op.
+    A run of an op belongs to the step in which it begins. What one run computes and moves is the
+    mean of all runs of the op.
 
     Returns
     -------
     DataFrame
-        `host`, `start_ms`, `devices` (how many of the host ran ops), `busy` and `unknown` (time of ops, and of those of which neither FLOPs
-        nor bytes are known, ps), `normalized`, `memory` and what is known of memories on the chip.
+        `host`, `start_ms`, `devices` (how many of the host ran ops), `busy` and `unknown` (time of
+        ops, and of those of which neither FLOPs nor bytes are known, ps), `normalized`, `memory`
+        and what is known of memories on the chip.
     """
     found, _ = measured
     parts, runs = hlo.ran(activity)
@@ -315,7 +326,8 @@ def sums_of_steps(
 
 
 def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
-    """The public frame, `p.roofline.steps`: the ops of each step combined, over the step time on the devices of its host.
+    """The public frame, `p.roofline.steps`: the ops of each step combined, over the step time on
+    the devices of its host.
 
     The time of ops of which nothing is known is left out of the step.
 
@@ -362,7 +374,9 @@ def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFram
 
 
 def _seconds_at_peak(sums: pd.DataFrame, roof: Peaks, *keys: str) -> Floats:
-    """The seconds that the FLOPs of some columns of `costs.sums_of_steps` would take at the peaks of their precisions."""
+    """The seconds that the FLOPs of some columns of `costs.sums_of_steps` would take at the peaks
+    of their precisions.
+    """
     model = sums["model"].to_numpy(np.float64)
     out = model * 0.0
     for key in keys:
@@ -385,8 +399,8 @@ def average(steps: pd.DataFrame) -> dict[str, float | str]:
     Returns
     -------
     dict
-        `flops_per_second` `bytes_per_second` `operational_intensity` `compute_fraction` `bandwidth_fraction` `mfu_fraction`; empty where
-        there are none.
+        `flops_per_second` `bytes_per_second` `operational_intensity` `compute_fraction`
+        `bandwidth_fraction` `mfu_fraction`; empty where there are none.
     """
     used = steps[steps["counted"]]
     time = used["step_time_ms"]

@@ -1,7 +1,8 @@
 """A rule: what it checks, its threshold, the source of both, and where the dashboard shows it.
 
-The rules of `p.advice` (`nbprof.analysis.advice`) and those of Ascend's own tools (`nbprof.analysis.ascend`) are all `Rule`s; what
-differs is the facts passed to their checks. docs/advice.md is generated from them as well.
+The rules of `p.advice` (`nbprof.analysis.advice`) and those of Ascend's own tools
+(`nbprof.analysis.ascend`) are all `Rule`s; what differs is the facts passed to their checks.
+docs/advice.md is generated from them as well.
 """
 
 from __future__ import annotations
@@ -35,14 +36,19 @@ TORCH_GUIDE = "PyTorch performance tuning guide; nbprof's threshold"
 OURS = "nbprof"
 
 MEASURED, ESTIMATED, INFERRED = "measured", "estimated", "inferred"
-"""How sure a finding is: its cost is the time of recorded events; it follows from names, shapes or peaks; or its cause was not recorded."""
+"""How sure a finding is: its cost is the time of recorded events; it follows from names, shapes or
+peaks; or its cause was not recorded.
+"""
 
 UP_TO, ABOUT, AT_LEAST = "up to", "about", "at least"
-"""What a gain is: a bound, as the change takes away no more than this recorded time; an estimate, as the host spends so long on it, but the
-change may leave some of it, or give the rest of the step its cores back; or a part of the gain, as what goes with it was not recorded."""
+"""What a gain is: a bound, as the change takes away no more than this recorded time; an estimate,
+as the host spends so long on it, but the change may leave some of it, or give the rest of the step
+its cores back; or a part of the gain, as what goes with it was not recorded."""
 
 HOST_TIME, DEVICE_TIME = "host", "device"
-"""What a change shortens. Where a host launches ahead, the step only gets shorter with the slower of the two."""
+"""What a change shortens. Where a host launches ahead, the step only gets shorter with the slower
+of the two.
+"""
 
 FactsT = TypeVar("FactsT")
 FoundT = TypeVar("FoundT")
@@ -126,7 +132,8 @@ class Found:
     severity : str
         `high`, `medium` or `low`.
     gain_ms : float
-        The recorded time per step that the change could save; NaN if unknown. `gain_is` says whether it can be more.
+        The recorded time per step that the change could save; NaN if unknown. `gain_is` says
+        whether it can be more.
     fix, title : str
         If they depend on what was found; otherwise the rule has them.
     target : Target, optional
@@ -145,7 +152,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Shown(Generic[FactsT]):
-    """Something that a recording shows, or does not: what a rule needs, or that its remedy is applied.
+    """Something that a recording shows, or does not: what a rule needs, or that its remedy is
+    applied.
 
     Attributes
     ----------
@@ -169,8 +177,8 @@ class Rule(Generic[FactsT, FoundT]):
     name : str
         Its name in `p.advice` or `p.ascend.rules`.
     check : callable
-        Gets the facts and the threshold. Returns None if there is nothing to report: no such cost, or a figure that it needs was not
-        recorded.
+        Gets the facts and the threshold. Returns None if there is nothing to report: no such cost,
+        or a figure that it needs was not recorded.
     threshold : Threshold
     source : str
         Where the check and its threshold come from.
@@ -181,27 +189,34 @@ class Rule(Generic[FactsT, FoundT]):
     looks_at : str
         What is checked, in a few words.
     title, fix : str
-        What to do, as a heading and as diff lines or a sentence, if it is always the same. The heading may have fields of `Unit.fill`.
+        What to do, as a heading and as diff lines or a sentence, if it is always the same. The
+        heading may have fields of `Unit.fill`.
     certainty : str
         `MEASURED`, `ESTIMATED` or `INFERRED`.
     refuted_by : str
-        What an experiment would show if the finding were wrong, as the end of "Wrong if …"; it may have fields of `Unit.fill`.
+        What an experiment would show if the finding were wrong, as the end of "Wrong if …"; it may
+        have fields of `Unit.fill`.
     gain_is : str
         `UP_TO`, `ABOUT` or `AT_LEAST`; empty for a rule that states no gain.
     shortens : str
-        `HOST_TIME` or `DEVICE_TIME`, if the change shortens only the one, while the other goes on beside it; else empty.
+        `HOST_TIME` or `DEVICE_TIME`, if the change shortens only the one, while the other goes on
+        beside it; else empty.
     on_npu : bool
-        For PyTorch rules: whether it also holds on an NPU. The others are about CUDA graphs, Tensor Cores and the like.
+        For PyTorch rules: whether it also holds on an NPU. The others are about CUDA graphs, Tensor
+        Cores and the like.
     advises : bool
-        For Ascend rules: whether it says what to change. The others say where to look, and are not in `p.advice`.
+        For Ascend rules: whether it says what to change. The others say where to look, and are not
+        in `p.advice`.
     needs_units : bool
-        Whether it counts units of work, compares them, or takes what happens in each for what the program always does: it is not asked of
-        a recording that is the only unit, with the start of the program in it.
+        Whether it counts units of work, compares them, or takes what happens in each for what the
+        program always does: it is not asked of a recording that is the only unit, with the start of
+        the program in it.
     requires : Shown, optional
-        What must be in the recording besides what is checked: without it, the advice is about something that
-        the program does not have.
+        What must be in the recording besides what is checked: without it, the advice is about
+        something that the program does not have.
     done : Shown, optional
-        What shows that the remedy is applied already: then the rule is silent. Every rule of `p.advice` has it.
+        What shows that the remedy is applied already: then the rule is silent. Every rule of
+        `p.advice` has it.
     about, unit : str
         For Ascend rules: the group that it is listed under, and the unit of its `limit`.
     needs : tuple of str
@@ -238,14 +253,18 @@ class Rule(Generic[FactsT, FoundT]):
         return self.check(facts, self.threshold) if self.has_place(facts) else None
 
     def has_place(self, facts: FactsT) -> bool:
-        """Whether the recording has what the rule requires, and does not show that its remedy is applied."""
+        """Whether the recording has what the rule requires, and does not show that its remedy is
+        applied.
+        """
         required, done = self.requires, self.done
         if required is not None and required.seen is not None and not required.seen(facts):
             return False
         return done is None or done.seen is None or not done.seen(facts)
 
     def finding(self, found: Found, unit: Unit = MARKED) -> Finding:
-        """The row of `p.advice` for a finding, in the words of the unit that its figures are given per."""
+        """The row of `p.advice` for a finding, in the words of the unit that its figures are given
+        per.
+        """
         view, link = found.target or self.target
         return Finding(
             rule=self.name,

@@ -1,7 +1,8 @@
 """Named scopes in the names of ops: `jax.named_scope`, `tf.name_scope`, layers of Keras and Flax.
 
-JAX writes `jit(step)/transpose(jvp(forward))/layer0/dot_general`: a compiled function, transformations of the outermost scope, scopes,
-and the primitive. TensorFlow writes `gradient_tape/encoder/dense/MatMul`. What these and the compilers add is no scope.
+JAX writes `jit(step)/transpose(jvp(forward))/layer0/dot_general`: a compiled function,
+transformations of the outermost scope, scopes, and the primitive. TensorFlow writes
+`gradient_tape/encoder/dense/MatMul`. What these and the compilers add is no scope.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import NamedTuple
 
 
 class Scope(NamedTuple):
-    """Where an op was written: the scopes around it, outermost first, and whether it is of the backward pass."""
+    """Where an op was written: the scopes around it, outermost first, and whether it is of the
+    backward pass.
+    """
 
     path: tuple[str, ...]
     backward: bool
@@ -70,7 +73,8 @@ def of_ops(names: Iterable[str], compiled: bool) -> list[Scope]:
     ----------
     names : iterable of str
     compiled : bool
-        Whether they are names that a compiler was given: those of JAX begin with a compiled function.
+        Whether they are names that a compiler was given: those of JAX begin with a compiled
+        function.
     """
     texts = list(names)
     scopes = [

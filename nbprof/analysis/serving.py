@@ -1,4 +1,6 @@
-"""Iterations of an inference engine: how long each took, what of the model it was spent on, and what its requests got for it."""
+"""Iterations of an inference engine: how long each took, what of the model it was spent on, and
+what its requests got for it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ Floats = npt.NDArray[np.float64]
 COUNTS = ("requests", "prefill_requests", "prefill_tokens", "decode_requests", "decode_tokens")
 KINDS = ("prefill", "mixed", "decode", "idle")
 
-# The first that fits wins: kernels of a library of attention may sample, and products of experts are products.
+# The first that fits wins: kernels of a library of attention may sample, and products of experts
+# are products.
 _PARTS = tuple(
     (part, re.compile(pattern))
     for part, pattern in (
@@ -46,7 +49,8 @@ _PARTS = tuple(
 
 
 def part_of(kernel: str, op: str = "", *, product: bool = False) -> str:
-    """The part of the model that a kernel belongs to, by its name, else by that of the op that launched it.
+    """The part of the model that a kernel belongs to, by its name, else by that of the op that
+    launched it.
 
     Parameters
     ----------
@@ -77,7 +81,8 @@ def frame(activity: Activity, trace: Trace) -> pd.DataFrame:
     length = (found["end"] - found["start"]).to_numpy(np.int64)
     time = np.where(length > 0, length / 1e9, np.nan)
     counts = {key: found[key].astype("Int64").mask(found[key] < 0) for key in COUNTS}
-    # A sequence that decodes gets the token that was computed for it; of several that were drafted some may be rejected.
+    # A sequence that decodes gets the token that was computed for it; of several that were drafted
+    # some may be rejected.
     single = (
         (found["decode_tokens"] == found["decode_requests"]) & (found["decode_requests"] > 0)
     ).to_numpy(np.bool_)
@@ -103,7 +108,9 @@ def frame(activity: Activity, trace: Trace) -> pd.DataFrame:
 
 
 def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame:
-    """All device work: `row` of the iteration that launched it (-1: none), `host device start end` and the `part` of the model."""
+    """All device work: `row` of the iteration that launched it (-1: none), `host device start end`
+    and the `part` of the model.
+    """
     kernels, transfers = activity.kernels.frame(), activity.transfers.frame()
     texts, ops = activity.kernel_names.values, activity.ops.values
     kernel, op, product = (kernels[key].to_numpy(np.int64) for key in ("kernel", "op", "eligible"))
@@ -143,7 +150,9 @@ def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame
 
 
 def _gaps(found: pd.DataFrame, used: pd.DataFrame) -> Floats:
-    """Time from the end of all work of the iterations before to the begin of the first work of each, ms; NaN where there is none."""
+    """Time from the end of all work of the iterations before to the begin of the first work of
+    each, ms; NaN where there is none.
+    """
     out = np.full(len(found), np.nan)
     spans = used.groupby("row").agg(
         host=("host", "first"), start=("start", "min"), end=("end", "max")
@@ -156,7 +165,9 @@ def _gaps(found: pd.DataFrame, used: pd.DataFrame) -> Floats:
 
 
 def _busy(used: pd.DataFrame, count: int) -> Floats:
-    """Time in which a device ran work of each iteration, ms, as a mean of the devices of the host."""
+    """Time in which a device ran work of each iteration, ms, as a mean of the devices of the
+    host.
+    """
     devices = used.groupby("host")["device"].transform("nunique").to_numpy(np.float64)
     row, device, start, end = (
         used[key].to_numpy(np.int64) for key in ("row", "device", "start", "end")
@@ -169,7 +180,9 @@ def _busy(used: pd.DataFrame, count: int) -> Floats:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of iteration: the columns of `p.serving.summary`. `rows` is what `frame` gives."""
+    """One row per kind of iteration: the columns of `p.serving.summary`. `rows` is what `frame`
+    gives.
+    """
     whole = float(rows.loc[~rows["cut"], "time_ms"].sum())
     out = []
     for kind, mine in _by_kind(rows):
@@ -207,7 +220,9 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def parts(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of iteration and part of the model that took time in it: the columns of `p.serving.parts`."""
+    """One row per kind of iteration and part of the model that took time in it: the columns of
+    `p.serving.parts`.
+    """
     out = []
     for kind, mine in _by_kind(rows):
         total = {part: float(mine[f"{part}_ms"].sum()) for part in PARTS}

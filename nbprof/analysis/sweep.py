@@ -24,7 +24,8 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
     Returns
     -------
     start, end, cls : int64[m]
-        In time order; a stretch without any span is no segment. Spans that only touch are parted where they do.
+        In time order; a stretch without any span is no segment. Spans that only touch are parted
+        where they do.
     """
     keep = end > start
     if not keep.all():
@@ -35,7 +36,8 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
     if len(values) == 1:
         of_class = Intervals.union(start, end, merge_touching=False)
         return of_class.start, of_class.end, np.full(len(of_class), values[0], cls.dtype)
-    # Spans of one class made disjoint are few, and each switches its class on and off again: as one bit a class all are swept at once.
+    # Spans of one class made disjoint are few, and each switches its class on and off again: as one
+    # bit a class all are swept at once.
     times, switches = [], []
     for bit, value in enumerate(values.tolist()):
         rows = np.flatnonzero(cls == value)

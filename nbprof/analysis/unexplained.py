@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def use(
     python: Python, activity: Activity, steps: pd.DataFrame, origin_ns: int, waited: float = 0.0
 ) -> PythonUse | None:
-    """What the thread of the cell did in some steps while no op, call or device work was recorded; None where it was not sampled then.
+    """What the thread of the cell did in some steps while no op, call or device work was recorded;
+    None where it was not sampled then.
 
     Parameters
     ----------

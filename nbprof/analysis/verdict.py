@@ -1,4 +1,5 @@
-"""What bounds the program: the largest part of a step, call or recording, how sure that is, and what it means.
+"""What bounds the program: the largest part of a step, call or recording, how sure that is, and
+what it means.
 
 Sentences take the words for the unit from `Unit`: "of step time", "per call", "of the recording".
 """
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 SINGLE_BOTTLENECK_PERCENT = 35.0
 """Below this share of the unit no category is called the bottleneck."""
 COVERED = 0.8
-"""Steps that cover less than this part of the time from the first to the last leave something of the loop out."""
+"""Steps that cover less than this part of the time from the first to the last leave something of
+the loop out.
+"""
 FEW = 0.1
 """A part is of a few steps where so many of them, or fewer, have all but this much of it."""
 _ENOUGH_SAMPLES = 20
@@ -41,7 +44,9 @@ STEADY = 0.25
 """The largest standard deviation of a step time that is called steady, as a part of the mean."""
 
 _CONTENDED_PERCENT = 75.0
-"""Of the time in which threads were ready to run, that they waited for a core, from which on the other processes are the answer."""
+"""Of the time in which threads were ready to run, that they waited for a core, from which on the
+other processes are the answer.
+"""
 
 _STALLED = "for {p}% of {time} the host waits for a device that runs nothing"
 _UNRECORDED = "for {p}% of {time} no device was busy, and the host was not recorded"
@@ -188,9 +193,11 @@ class Breakdown:
     cpu : CpuSplit or None
         What host compute consists of, in a program without a device.
     unexplained : PythonUse or None
-        What Python did in the time in which nothing was recorded (`other`), where its stacks were sampled.
+        What Python did in the time in which nothing was recorded (`other`), where its stacks were
+        sampled.
     unrecorded : str
-        What the framework ran that is not in the recording, as a sentence; "" where nothing is known of it.
+        What the framework ran that is not in the recording, as a sentence; "" where nothing is
+        known of it.
     contention : mapping
         Of the cores, see `nbprof.capture.contention`.
     probed_ms : float or None
@@ -233,16 +240,20 @@ class Breakdown:
 
     @cached_property
     def host_work(self) -> tuple[HostPart, ...]:
-        """Host compute and the time outside ops, split by what the host did; empty where that is not known."""
+        """Host compute and the time outside ops, split by what the host did; empty where that is
+        not known.
+        """
         if self.unexplained is None and (self.cpu is None or self.has_device):
             return ()
         return (*_in_ops(self.shares["host_compute"], self.cpu), *_outside_ops(self))
 
     @property
     def host_parts(self) -> dict[str, float]:
-        """Percent of the unit by what the host did, where that tells what to change; {} where it is not known.
+        """Percent of the unit by what the host did, where that tells what to change; {} where it is
+        not known.
 
-        `compute` in ops and in libraries, `overhead` of a framework, `python`, `waiting`; and `host`, what is known no closer.
+        `compute` in ops and in libraries, `overhead` of a framework, `python`, `waiting`; and
+        `host`, what is known no closer.
         """
         if not self.host_work:
             return {}
@@ -554,7 +565,9 @@ def _cores(found: Breakdown) -> str:
 
 
 def contended(measured: Mapping[str, float]) -> bool:
-    """Whether threads of the program waited for cores, which others used, for most of the time in which they could have run."""
+    """Whether threads of the program waited for cores, which others used, for most of the time in
+    which they could have run.
+    """
     cores, others = measured.get("cores", 0.0), measured.get("other_cores", 0.0)
     return (
         cores > 0
@@ -659,7 +672,9 @@ def _device_worked(activity: Activity, step: float, busy: float) -> str:
 
 
 def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str]:
-    """What speaks for the verdict and against it, and how sure it is therefore; `name` is that of the category in the sentence."""
+    """What speaks for the verdict and against it, and how sure it is therefore; `name` is that of
+    the category in the sentence.
+    """
     unit, steps, used = found.unit, found.steps, found.counted
     evidence = (
         _of_recording(found)
@@ -730,7 +745,8 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
     few = _few(steps, bound)
     if few is not None:
         spread = f", which {'has' if few.steps == 1 else 'have'} {100 * few.share:.0f}% of it"
-    # Steps of ranks that run side by side resemble each other: they say no more of the spread than those of one.
+    # Steps of ranks that run side by side resemble each other: they say no more of the spread than
+    # those of one.
     longest = step_count.most(steps)
     if longest < recorded:
         number += f" counted of {recorded:,}"
@@ -763,7 +779,9 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
 
 
 def _maybe_warmup(steps: pd.DataFrame, unit: Unit) -> str:
-    """That the first of a few steps may be warm-up, where their number leaves that open; "" elsewhere."""
+    """That the first of a few steps may be warm-up, where their number leaves that open; ""
+    elsewhere.
+    """
     factors = [warmup.first_factor(rows) or 0.0 for _, rows in steps.groupby("host")]
     if max(factors) <= warmup.FEW_FACTOR:
         return ""
@@ -787,7 +805,9 @@ def _complete(dropped: int) -> tuple[bool, str]:
 
 
 def _slowed(found: Breakdown, bound: str) -> Evidence:
-    """That a GPU which waits for its host may not do so without the recording, which slows the host; nothing where it would for certain."""
+    """That a GPU which waits for its host may not do so without the recording, which slows the
+    host; nothing where it would for certain.
+    """
     activity, shares, busy = found.activity, found.shares, found.busy
     if busy is None or not activity.has_host_ops or not (activity.devices["kind"] == "GPU").any():
         return []
@@ -803,7 +823,9 @@ def _slowed(found: Breakdown, bound: str) -> Evidence:
 
 
 def _sampled(found: Breakdown, bound: str) -> Evidence:
-    """That few samples tell what the host did; nothing where there are enough, or where another category is the largest."""
+    """That few samples tell what the host did; nothing where there are enough, or where another
+    category is the largest.
+    """
     use = found.unexplained
     by_samples = ("other",) if found.has_device else ("host_compute", "other")
     if (
@@ -823,7 +845,8 @@ def _sampled(found: Breakdown, bound: str) -> Evidence:
 
 
 def covered_by_steps(steps: pd.DataFrame) -> float | None:
-    """The part of the time of the averaged loop, on all hosts, that is in steps; None for fewer than two on each.
+    """The part of the time of the averaged loop, on all hosts, that is in steps; None for fewer
+    than two on each.
 
     Gaps to steps of another kind are no part of a loop: there one ends and the next is made.
     """
@@ -848,7 +871,9 @@ def label(category: str) -> str:
 
 
 class _Few(NamedTuple):
-    """A few steps that have nearly all of a part: how many of all, their share of it (0 to 1), and the mean time of the others, ms."""
+    """A few steps that have nearly all of a part: how many of all, their share of it (0 to 1), and
+    the mean time of the others, ms.
+    """
 
     steps: int
     share: float
@@ -856,7 +881,9 @@ class _Few(NamedTuple):
 
 
 def _few(steps: pd.DataFrame, bound: str) -> _Few | None:
-    """The steps whose largest part is `bound`, if they are a tenth of all or fewer and have nine tenths of it: one that compiled, say."""
+    """The steps whose largest part is `bound`, if they are a tenth of all or fewer and have nine
+    tenths of it: one that compiled, say.
+    """
     parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
     column = CATEGORIES.index(bound)
     largest = parts.argmax(axis=1) == column

@@ -1,4 +1,6 @@
-"""What a word of nbprof means: a column, a frame, a rule, a category, a tab, out of what the tables and pages are made of."""
+"""What a word of nbprof means: a column, a frame, a rule, a category, a tab, out of what the tables
+and pages are made of.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,9 @@ def _first_section(text: str) -> str:
 
 
 def _paragraphs(term: str, *, anywhere: bool) -> list[str]:
-    """What docstrings of profiles and comparisons say of a word in backticks or bold, or anywhere."""
+    """What docstrings of profiles and comparisons say of a word in backticks or bold, or
+    anywhere.
+    """
     if not term:
         return []
     marked = rf"`{re.escape(term)}`|\*\*{re.escape(term)}\*\*" + (

@@ -1,4 +1,6 @@
-"""The profiles that an assistant has open, and what it can ask of them. Everything here is called by one thread alone."""
+"""The profiles that an assistant has open, and what it can ask of them. Everything here is called
+by one thread alone.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,9 @@ class Reader:
     most_rows, most_bytes : int
         Of an answer.
     redact : bool
-        Pseudonyms instead of names, as `Profile.save` has them. Tables are filtered and sorted with these, so no question finds out by
-        trying what a name is; and they are taken where names are asked for.
+        Pseudonyms instead of names, as `Profile.save` has them. Tables are filtered and sorted with
+        these, so no question finds out by trying what a name is; and they are taken where names are
+        asked for.
     """
 
     def __init__(
@@ -73,7 +76,9 @@ class Reader:
     def answered(
         self, ask: Callable[[], dict[str, Any]], *, of_profiles: bool
     ) -> tuple[dict[str, Any], bool]:
-        """What is answered to a call of one of the methods below, and whether it is an error: a sentence then."""
+        """What is answered to a call of one of the methods below, and whether it is an error: a
+        sentence then.
+        """
         try:
             value, failed = ask(), False
         except NeedsHostError:
@@ -94,7 +99,9 @@ class Reader:
         return value, failed
 
     def open(self, path: str, run: str | None, host: str | int | None) -> dict[str, Any]:
-        """An id and a line about a profile. The same files have the same id as long as they do not change."""
+        """An id and a line about a profile. The same files have the same id as long as they do not
+        change.
+        """
         path, run, host = self._meant(path), self._meant(run), self._meant(host)
         files, runs = self._roots.find(path, run)
         self._beside.update(runs)

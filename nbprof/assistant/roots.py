@@ -20,7 +20,9 @@ from nbprof.sources.urls import is_url
 LONGEST = 4096
 """Characters of a path."""
 _FAR = re.compile(r"(https?|s3a?|gc?s|az|abfss?|adl|hf)://", re.IGNORECASE)
-"""URLs of places that are not this machine: `file:`, `git:`, `simplecache::` and the like would lead around the folders."""
+"""URLs of places that are not this machine: `file:`, `git:`, `simplecache::` and the like would
+lead around the folders.
+"""
 
 
 class Roots:
@@ -50,7 +52,8 @@ class Roots:
                 )
 
     def find(self, path: str, run: str | None = None) -> tuple[RunFiles, list[str]]:
-        """The run at a path, which is taken relative to the folders, and the names of all runs there, newest first.
+        """The run at a path, which is taken relative to the folders, and the names of all runs
+        there, newest first.
 
         Raises
         ------

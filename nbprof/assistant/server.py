@@ -1,6 +1,7 @@
 """The Model Context Protocol server: the tools, their descriptions and their bounds.
 
-Needs the extra `mcp`. Nothing is written but the cache, no code of a profile runs, and no tool starts a program.
+Needs the extra `mcp`. Nothing is written but the cache, no code of a profile runs, and no tool
+starts a program.
 """
 
 from __future__ import annotations
@@ -127,15 +128,19 @@ def build(
 
     @tool
     async def brief(id: _Id, tokens: _Tokens = 1500) -> CallToolResult:
-        """What a profile or a comparison says, most important first, as Markdown in the field `brief`.
+        """What a profile or a comparison says, most important first, as Markdown in the field
+        `brief`.
 
-        Each claim has its figure and the call of nbprof in Python that gives it; `frame` takes the same names.
+        Each claim has its figure and the call of nbprof in Python that gives it; `frame` takes the
+        same names.
         """
         return await answer(lambda: reader.brief(id, tokens))
 
     @tool
     async def advice(id: _Id) -> CallToolResult:
-        """Findings with evidence, code, gain, certainty, and what would show that they are wrong."""
+        """Findings with evidence, code, gain, certainty, and what would show that they are
+        wrong.
+        """
         return await answer(lambda: reader.advice(id))
 
     @tool
@@ -184,7 +189,9 @@ def build(
         after: Annotated[str, Field(description="The id of the one after it.")],
         tokens: _Tokens = 1500,
     ) -> CallToolResult:
-        """Whether the second run is faster, whether that is more than chance, and what changed; gives an id for `frame`, too."""
+        """Whether the second run is faster, whether that is more than chance, and what changed;
+        gives an id for `frame`, too.
+        """
         return await answer(lambda: reader.compare(before, after, tokens))
 
     @tool
@@ -193,7 +200,9 @@ def build(
             str, Field(description="Such as self_us, kernel launch, kernels.by_name, input_wait.")
         ],
     ) -> CallToolResult:
-        """What a column, frame, rule of advice, category of step time, tab or other word of nbprof means, with units and formulas."""
+        """What a column, frame, rule of advice, category of step time, tab or other word of nbprof
+        means, with units and formulas.
+        """
         return await answer(lambda: reader.explain(term), of_profiles=False)
 
     return server

@@ -1,8 +1,8 @@
 r"""Standard input as the SDK reads it: each message on it can be read, so that each has an answer.
 
 JSON may escape half of a surrogate pair (`"\ud800"`), which is no text. The SDK drops a line with
-one in it, and the client waits for ever. Here it becomes the replacement character, and the answer is
-that there is nothing of that name.
+one in it, and the client waits for ever. Here it becomes the replacement character, and the answer
+is that there is nothing of that name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Messages(io.BufferedIOBase):
 
 
 def claim() -> None:
-    """Put such a stream in the place of `sys.stdin`; whatever else reads standard input finds its end."""
+    """Put such a stream in the place of `sys.stdin`; whatever else reads standard input finds its
+    end.
+    """
     messages = os.fdopen(os.dup(0), "rb")
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -1,4 +1,6 @@
-"""One thread that does what is asked, one thing after the other, while whoever asks waits a bounded time."""
+"""One thread that does what is asked, one thing after the other, while whoever asks waits a bounded
+time.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ MOST_WAITING = 8
 class Worker:
     """A thread for calls that may take long.
 
-    Profiles are read and analysed by one thread alone. A call that takes longer than `seconds` is answered with a sentence. It goes on,
-    since what it has read makes the same call quick later; one that has not begun is dropped. So nothing piles up.
+    Profiles are read and analysed by one thread alone. A call that takes longer than `seconds` is
+    answered with a sentence. It goes on, since what it has read makes the same call quick later;
+    one that has not begun is dropped. So nothing piles up.
     """
 
     def __init__(self, seconds: float) -> None:

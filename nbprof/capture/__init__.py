@@ -1,6 +1,8 @@
-"""How is a run recorded? From a cell, a block or a range of steps to a folder that TensorBoard can open, too.
+"""How is a run recorded? From a cell, a block or a range of steps to a folder that TensorBoard can
+open, too.
 
-Nothing is imported here: opening a profile only needs to know how it was recorded, and a session pulls in half of asyncio.
+Nothing is imported here: opening a profile only needs to know how it was recorded, and a session
+pulls in half of asyncio.
 
 Calling this module, ``nbprof.capture(...)``, samples workers that run elsewhere.
 """
@@ -35,17 +37,20 @@ class Room(ModuleType):
         name: str | None = None,
         progress: bool | Callable[[str], None] = True,
     ) -> Profile:
-        """A profile of running workers, recorded by their profiler servers (TensorFlow, JAX or PyTorch/XLA).
+        """A profile of running workers, recorded by their profiler servers (TensorFlow, JAX or
+        PyTorch/XLA).
 
-        A worker starts its server with `nbprof.serve(6009)`, or as its framework does it. All workers are asked at once and begin together.
-        One that is idle, busy or away is asked again; one that gives nothing is left out, and `print(p.receipt)` says why. Ctrl-C ends
-        the recording early and gives what was recorded; a second one waits no longer.
+        A worker starts its server with `nbprof.serve(6009)`, or as its framework does it. All
+        workers are asked at once and begin together. One that is idle, busy or away is asked again;
+        one that gives nothing is left out, and `print(p.receipt)` says why. Ctrl-C ends the
+        recording early and gives what was recorded; a second one waits no longer.
 
         Parameters
         ----------
         addresses : str or iterable of str
-            ``"grpc://host:6009,grpc://host2:6009"``, also without ``grpc://``, or a list of such texts. On a machine of Google
-            Cloud, ``tpu://NAME`` stands for all workers of a Cloud TPU.
+            ``"grpc://host:6009,grpc://host2:6009"``, also without ``grpc://``, or a list of such
+            texts. On a machine of Google Cloud, ``tpu://NAME`` stands for all workers of a Cloud
+            TPU.
         duration_ms : int
             How long to record, 1 ms to an hour.
         host_level : int
@@ -55,16 +60,20 @@ class Room(ModuleType):
         retries : int
             How often a worker that gave nothing is asked again.
         delay_ms : int, optional
-            When to begin after the workers were asked: at one time for all, by their clocks. 0 lets each begin when it is asked. When left
-            out, several workers begin after a second and one at once.
+            When to begin after the workers were asked: at one time for all, by their clocks. 0 lets
+            each begin when it is asked. When left out, several workers begin after a second and one
+            at once.
         logdir : str, optional
-            Folder that receives ``plugins/profile/<run>/<host>_<port>.xplane.pb``; ``nbprof-results`` when left out.
+            Folder that receives ``plugins/profile/<run>/<host>_<port>.xplane.pb``;
+            ``nbprof-results`` when left out.
         save : bool
             False keeps the files only as long as the profile lives.
         name : str, optional
-            Name of the run's folder; by default the time when it began. If a run of that name exists, a number is appended.
+            Name of the run's folder; by default the time when it began. If a run of that name
+            exists, a number is appended.
         progress : bool or callable
-            False shows nothing while it records; a callable receives the sentences instead, as `print`.
+            False shows nothing while it records; a callable receives the sentences instead, as
+            `print`.
 
         Returns
         -------
@@ -74,7 +83,8 @@ class Room(ModuleType):
         Raises
         ------
         CaptureError
-            A wrong address or option, a folder that cannot be written, or no worker recorded anything; says why and what to do.
+            A wrong address or option, a folder that cannot be written, or no worker recorded
+            anything; says why and what to do.
 
         Examples
         --------

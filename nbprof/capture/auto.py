@@ -1,8 +1,9 @@
 """Record what runs: Python always, and beside it each framework that the cell may use.
 
-Before a cell has run, nobody knows which of the imported frameworks it uses; afterwards the recordings tell. So the
-profilers of all that may run do, and the recording of the one that ran is shown. Where none ran, it is Python's.
-Profilers of two frameworks share a CPU, but not a GPU: with one, a single framework is recorded.
+Before a cell has run, nobody knows which of the imported frameworks it uses; afterwards the
+recordings tell. So the profilers of all that may run do, and the recording of the one that ran is
+shown. Where none ran, it is Python's. Profilers of two frameworks share a CPU, but not a GPU: with
+one, a single framework is recorded.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class _Part:
     ----------
     backend : Backend
     expected : bool
-        Whether the cell names it, or its variables lead to it: then a failure to start is the user's to know.
+        Whether the cell names it, or its variables lead to it: then a failure to start is the
+        user's to know.
     since : Since
         When it began to record.
     running : bool
@@ -97,7 +99,8 @@ class AutoBackend:
     Attributes
     ----------
     shown : Backend
-        Before the end, the framework that is expected to run; afterwards the one whose recording is kept as the run.
+        Before the end, the framework that is expected to run; afterwards the one whose recording is
+        kept as the run.
     beside : list of Backend
         Frameworks that ran too, whose recordings are kept as runs beside it.
     """
@@ -162,7 +165,8 @@ class AutoBackend:
         self._code.code_ends()
 
     def add(self, backend: Backend, *, expected: bool) -> list[str]:
-        """Record a framework as well, from now on; returns notes for the user. One that refuses is left out.
+        """Record a framework as well, from now on; returns notes for the user. One that refuses is
+        left out.
 
         Parameters
         ----------
@@ -285,7 +289,9 @@ class AutoBackend:
             ) from error
 
     def _keep(self, shown: _Part, beside: list[_Part]) -> None:
-        """Leave the run of what is shown, and beside it those of what ran too, as `Place.settle` takes them; the rest goes."""
+        """Leave the run of what is shown, and beside it those of what ran too, as `Place.settle`
+        takes them; the rest goes.
+        """
         runs = self._folder / "plugins" / "profile"
         runs.mkdir(parents=True, exist_ok=True)
         run = next(_runs(self._home(shown)))
@@ -371,7 +377,8 @@ def _runs(home: Path) -> Iterator[Path]:
 
 
 def _ran(part: _Part, home: Path) -> bool:
-    """Whether something of a framework ran, by its recording; that of an NPU is of another format, and taken for one.
+    """Whether something of a framework ran, by its recording; that of an NPU is of another format,
+    and taken for one.
 
     A recording without a profiler does not show it: the cell must be expected to use the framework.
     """

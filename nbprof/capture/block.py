@@ -1,4 +1,6 @@
-"""``with nbprof.profile() as run:``, ``@nbprof.profile`` and ``nbprof.start()`` record what a notebook or a script runs."""
+"""``with nbprof.profile() as run:``, ``@nbprof.profile`` and ``nbprof.start()`` record what a
+notebook or a script runs.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,21 @@ if TYPE_CHECKING:
 
 
 class profile:  # noqa: N801 - a context manager that reads as a verb, like `warnings.catch_warnings`
-    """Record a block, or each call of a function; after the block, the object has everything that a `Profile` has.
+    """Record a block, or each call of a function; after the block, the object has everything that a
+    `Profile` has.
 
-    An exception in the block propagates as if nbprof were not there, and what was recorded up to then is kept.
+    An exception in the block propagates as if nbprof were not there, and what was recorded up to
+    then is kept.
 
-    As a decorator of functions, methods and generators, synchronous or asynchronous, it records each call as a separate run;
-    `function.profile` is the last one. A process has one recording at a time, so calls made during a recording, such as recursive ones, are
-    part of it.
+    As a decorator of functions, methods and generators, synchronous or asynchronous, it records
+    each call as a separate run; `function.profile` is the last one. A process has one recording at
+    a time, so calls made during a recording, such as recursive ones, are part of it.
 
     Parameters
     ----------
     **options
-        The fields of `nbprof.capture.options.Options`, which are the options of ``%%nbprof``; ``steps`` may also be a string, ``"10:20"``.
+        The fields of `nbprof.capture.options.Options`, which are the options of ``%%nbprof``;
+        ``steps`` may also be a string, ``"10:20"``.
 
     Raises
     ------
@@ -181,8 +186,8 @@ _lock = threading.Lock()
 def start(**options: Any) -> None:
     """Start recording; `nbprof.stop()`, possibly in another cell or function, ends it.
 
-    If nothing can be recorded, a warning says why; nothing is raised. A recording that is already running is stopped, and its files are
-    kept.
+    If nothing can be recorded, a warning says why; nothing is raised. A recording that is already
+    running is stopped, and its files are kept.
 
     Parameters
     ----------
@@ -216,15 +221,17 @@ start.__signature__ = signature()  # type: ignore[attr-defined]
 
 
 def stop() -> Profile | None:
-    """End the recording that `nbprof.start()` began and return its profile, which becomes `nbprof.last`; None if nothing could be recorded.
+    """End the recording that `nbprof.start()` began and return its profile, which becomes
+    `nbprof.last`; None if nothing could be recorded.
 
-    PyTorch with allocations can only be stopped on the thread that started it. Called on another one, this waits until that thread has
-    finished its step, which ends the recording there.
+    PyTorch with allocations can only be stopped on the thread that started it. Called on another
+    one, this waits until that thread has finished its step, which ends the recording there.
 
     Raises
     ------
     CaptureError
-        If `nbprof.start()` has not been called; or if it was called on another thread that finishes no step: the recording goes on then.
+        If `nbprof.start()` has not been called; or if it was called on another thread that finishes
+        no step: the recording goes on then.
     """
     with _lock:
         block = _started[-1] if _started else None
@@ -253,7 +260,9 @@ class Calls:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Record the block, unless a recording is already running: then the call is part of that one."""
+        """Record the block, unless a recording is already running: then the call is part of that
+        one.
+        """
         __tracebackhide__ = True
         from nbprof.capture.session import active
 
@@ -284,10 +293,11 @@ class Calls:
 
 
 def decorate(function: Callable[..., Any], options: Options) -> Callable[..., Any]:
-    """The function with each call recorded; it remains the kind of function it was (generator, asynchronous).
+    """The function with each call recorded; it remains the kind of function it was (generator,
+    asynchronous).
 
-    A generator is recorded from its first item to its end, including what its consumer does in between: a profiler records the whole
-    process.
+    A generator is recorded from its first item to its end, including what its consumer does in
+    between: a profiler records the whole process.
 
     Raises
     ------

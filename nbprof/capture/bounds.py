@@ -34,7 +34,9 @@ def machine_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """The memory that this process may still take: of the machine, of its container, and by its own limit."""
+    """The memory that this process may still take: of the machine, of its container, and by its own
+    limit.
+    """
     process = psutil.Process()
     used = process.memory_info()
     free = min(int(psutil.virtual_memory().available), machine_bytes() - int(used.rss))
@@ -48,12 +50,14 @@ def free_bytes() -> int:
 
 
 class Bounds:
-    """Watches the clock and the process from a thread of its own, and says once that a bound was reached.
+    """Watches the clock and the process from a thread of its own, and says once that a bound was
+    reached.
 
-    Profilers keep what they record in the memory of the process until they are stopped, and none of them tells how much that is. So the
-    growth of the process is what is bounded; it is counted from the end of the first recorded step, when the model and its buffers
-    are there. A cell without steps has no such moment: its growth is counted from the beginning and may be the cell's own, so a limit
-    that nobody asked for counts only when the machine runs short as well.
+    Profilers keep what they record in the memory of the process until they are stopped, and none of
+    them tells how much that is. So the growth of the process is what is bounded; it is counted from
+    the end of the first recorded step, when the model and its buffers are there. A cell without
+    steps has no such moment: its growth is counted from the beginning and may be the cell's own, so
+    a limit that nobody asked for counts only when the machine runs short as well.
 
     Parameters
     ----------

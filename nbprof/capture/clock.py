@@ -1,8 +1,9 @@
 """Step markers: who opens and closes them, and which win when several sources speak.
 
-Three sources say where a step begins and ends: the user's markers (``nbprof.step`` or the framework's own), Keras callbacks and, in
-PyTorch, the optimizer. A step of Keras runs from the end of one batch to the end of the next, so that waiting for data lies inside it.
-Where a user's marker opens inside or around such a step, that marker is the step.
+Three sources say where a step begins and ends: the user's markers (``nbprof.step`` or the
+framework's own), Keras callbacks and, in PyTorch, the optimizer. A step of Keras runs from the end
+of one batch to the end of the next, so that waiting for data lies inside it. Where a user's marker
+opens inside or around such a step, that marker is the step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ class Marker(Protocol):
     """An open span in the framework's trace that can still become a step, or not."""
 
     def close(self, step: int | None, batches: int = 1) -> None:
-        """End the span; with a number it becomes the root of that step, with None it stays an ordinary event."""
+        """End the span; with a number it becomes the root of that step, with None it stays an
+        ordinary event.
+        """
 
 
 OpenMarker = Callable[[str, int], Marker]
@@ -33,7 +36,9 @@ KERAS_WAIT = "Keras: next batch"
 """What the span around the wait of a loop of Keras is called."""
 
 STAGE = {"_ipl_stage_id": 1, "_ipl_stage_name": "nbprof.steps", "_ipl_stage_cat": "unknown"}
-"""What marks a span as a stage of an input pipeline in XSpace files, where XProf reads it too; what the stage does is not known here."""
+"""What marks a span as a stage of an input pipeline in XSpace files, where XProf reads it too; what
+the stage does is not known here.
+"""
 
 
 def stage(name: str) -> dict[str, object]:
@@ -42,7 +47,9 @@ def stage(name: str) -> dict[str, object]:
 
 
 EPOCH, LOOP, EVALUATION = "epoch", "loop", "evaluation"
-"""What may begin between two steps: an epoch, another loop that marks its steps, or an evaluation that is no part of a step."""
+"""What may begin between two steps: an epoch, another loop that marks its steps, or an evaluation
+that is no part of a step.
+"""
 
 _MOST_BOUNDARIES = 10_000
 
@@ -91,7 +98,8 @@ class StepClock:
     every : int
         Not 0: the window comes again each so many steps.
     batches_of : str
-        Not empty: the window counts the batches of this kind (``train``, ``test``, ``predict``) instead of the steps.
+        Not empty: the window counts the batches of this kind (``train``, ``test``, ``predict``)
+        instead of the steps.
     begin_window, end_window : callable
         Called before the first and after the last step of the window.
     on_step : callable, optional
@@ -104,7 +112,8 @@ class StepClock:
     first : int
         The first step of the window that comes or runs, as `counted` counts.
     open_marker, open_wait : callable or None
-        Open a span that may become a step, and one around what a step waits for; None while nothing records.
+        Open a span that may become a step, and one around what a step waits for; None while nothing
+        records.
     waits : Waits
         The time that steps spent waiting for input, where that is seen.
     found : dict of str to int
@@ -158,7 +167,9 @@ class StepClock:
 
     @property
     def current_step(self) -> int | None:
-        """The number of the step that has begun and not ended, or that an exception has ended; else None."""
+        """The number of the step that has begun and not ended, or that an exception has ended; else
+        None.
+        """
         open_now = bool(self._roots) or (self._open and self._entered)
         return self.seen + 1 if open_now or self.failed_at == self.seen + 1 else None
 
@@ -202,7 +213,9 @@ class StepClock:
             self._entered = True
 
     def end(self, kind: str, batches: int = 1, found: str = "") -> None:
-        """A batch has ended; the next step begins here. `found` says what tells of batches, as ``batches of Keras``."""
+        """A batch has ended; the next step begins here. `found` says what tells of batches, as
+        ``batches of Keras``.
+        """
         if not self.alive:
             return
         if kind and kind == self.batches_of:
@@ -213,7 +226,8 @@ class StepClock:
                 self._leave_window()
             return
         if self.root_inside or self._roots:
-            # The user's own marker was inside (or is around): that one is the step, and it has been counted.
+            # The user's own marker was inside (or is around): that one is the step, and it has been
+            # counted.
             self._drop()
             self._leave_window()
         else:
@@ -239,10 +253,11 @@ class StepClock:
     # Steps that a user marks.
 
     def root_begins(self, *, of_framework: bool = False, found: str = "") -> int:
-        """A user's marker is about to open; returns its step number where it is the outermost of its thread, else 0.
+        """A user's marker is about to open; returns its step number where it is the outermost of
+        its thread, else 0.
 
-        One of the framework is a root in the trace wherever it stands; ``nbprof.step`` inside another one leaves no mark. `found` says what
-        the marker is, as ``marked by nbprof.step``.
+        One of the framework is a root in the trace wherever it stands; ``nbprof.step`` inside
+        another one leaves no mark. `found` says what the marker is, as ``marked by nbprof.step``.
         """
         if not self.alive:
             return 0
@@ -265,7 +280,9 @@ class StepClock:
         return root is not None and root.holds_framework
 
     def root_ends(self, kind: str, outcome: str = "done", thread: int = 0) -> None:
-        """A user's marker has closed: ``done``, ``failed`` or ``unused``; `thread` is the one that opened it, if known."""
+        """A user's marker has closed: ``done``, ``failed`` or ``unused``; `thread` is the one that
+        opened it, if known.
+        """
         if not self.alive or not self._roots:
             return
         with self._lock:
@@ -336,7 +353,8 @@ class StepClock:
         return self._batches_seen if self.batches_of else self.seen
 
     def _arm(self) -> None:
-        # Batches come several at a time with steps_per_execution: the call that holds the first one is the first to record.
+        # Batches come several at a time with steps_per_execution: the call that holds the first one
+        # is the first to record.
         ahead = self.batches if self.batches_of else 1
         if (
             self.window
@@ -383,6 +401,8 @@ def set_current(clock: StepClock | None) -> None:
 
 
 def set_standing(clock: StepClock | None) -> None:
-    """Make `clock` the one that ``nbprof.step`` reports to while no recording runs here: somebody else may be recording this process."""
+    """Make `clock` the one that ``nbprof.step`` reports to while no recording runs here: somebody
+    else may be recording this process.
+    """
     global _standing
     _standing = clock

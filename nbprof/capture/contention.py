@@ -1,4 +1,6 @@
-"""How much of the cores other processes used while a recording ran, and how long the threads of this one waited for a core."""
+"""How much of the cores other processes used while a recording ran, and how long the threads of
+this one waited for a core.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ _TASKS = Path("/proc/self/task")
 class _Reading(NamedTuple):
     """CPU seconds since the machine, or the process, began.
 
-    `busy`: of the cores that this process may run on, whoever used them. `own`: of this process and its children. `ran` and `waited`: by
-    thread, how long it had a core, and how long it was ready to run without one.
+    `busy`: of the cores that this process may run on, whoever used them. `own`: of this process and
+    its children. `ran` and `waited`: by thread, how long it had a core, and how long it was ready
+    to run without one.
     """
 
     at: float
@@ -41,9 +44,10 @@ class Contention:
         Returns
         -------
         dict
-            `cores`: those that this process may run on. `own_cores`, `other_cores`: how many of them this process with its children, and
-            the others, kept busy in the mean. `waited_percent`, on Linux: of the time in which threads of this process were ready to run,
-            the part in which they had no core.
+            `cores`: those that this process may run on. `own_cores`, `other_cores`: how many of
+            them this process with its children, and the others, kept busy in the mean.
+            `waited_percent`, on Linux: of the time in which threads of this process were ready to
+            run, the part in which they had no core.
         """
         with contextlib.suppress(Exception):
             return {} if self._begin is None else _between(self._begin, _read())
@@ -119,7 +123,9 @@ def _used(process: Any) -> float:
 
 
 def _threads() -> dict[str, tuple[float, float]]:
-    """Seconds that each thread ran, and that it waited for a core: Linux has both in `schedstat`."""
+    """Seconds that each thread ran, and that it waited for a core: Linux has both in
+    `schedstat`.
+    """
     out = {}
     with contextlib.suppress(OSError):
         for task in _TASKS.iterdir():

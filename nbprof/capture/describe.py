@@ -22,7 +22,8 @@ class LeftEarlyError(Exception):
 
 
 def failure(error: BaseException, step: int | None, seen: int) -> str:
-    """What ended a cell and where, such as ``cell failed in step 3, after 2 complete steps: ValueError: bad batch``.
+    """What ended a cell and where, such as ``cell failed in step 3, after 2 complete steps:
+    ValueError: bad batch``.
 
     Parameters
     ----------
@@ -59,11 +60,13 @@ def message(error: BaseException) -> str:
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error or one of its causes is an out-of-memory error of Python, TensorFlow, JAX or PyTorch.
+    """Whether an error or one of its causes is an out-of-memory error of Python, TensorFlow, JAX or
+    PyTorch.
 
-    The frameworks are not imported for it: TensorFlow raises ``ResourceExhaustedError``, JAX an ``XlaRuntimeError`` or ``JaxRuntimeError``
-    that begins with ``RESOURCE_EXHAUSTED``, PyTorch ``OutOfMemoryError`` or, for the CPU, a ``RuntimeError``. A message that is too large
-    for gRPC exhausts a resource too, so the text counts where the type alone does not say it.
+    The frameworks are not imported for it: TensorFlow raises ``ResourceExhaustedError``, JAX an
+    ``XlaRuntimeError`` or ``JaxRuntimeError`` that begins with ``RESOURCE_EXHAUSTED``, PyTorch
+    ``OutOfMemoryError`` or, for the CPU, a ``RuntimeError``. A message that is too large for gRPC
+    exhausts a resource too, so the text counts where the type alone does not say it.
     """
     return any(_is_out_of_memory(each) for each in _chain(error))
 
@@ -76,7 +79,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
         return True
     if name == "ResourceExhaustedError" or "RESOURCE_EXHAUSTED" in text:
         return _NO_MEMORY.search(text) is not None
-    # "CUDA out of memory" of older PyTorch, "DefaultCPUAllocator: can't allocate memory", CUDA_ERROR_OUT_OF_MEMORY inside an InternalError.
+    # "CUDA out of memory" of older PyTorch, "DefaultCPUAllocator: can't allocate memory",
+    # CUDA_ERROR_OUT_OF_MEMORY inside an InternalError.
     own = isinstance(error, RuntimeError) or name == "InternalError"
     return (
         own
@@ -103,7 +107,9 @@ def how_steps_were_found(clock: StepClock) -> list[str]:
 
 
 def cells() -> dict[str, int]:
-    """Execution counts of the cells that ran in this kernel, by the stems of the files that stand for them; the last of 500."""
+    """Execution counts of the cells that ran in this kernel, by the stems of the files that stand
+    for them; the last of 500.
+    """
     interactive = sys.modules.get("IPython")
     shell = interactive.get_ipython() if interactive is not None else None
     # Of IPython itself, which tells tracebacks by it.

@@ -1,4 +1,6 @@
-"""Which framework a cell uses. This is asked before the cell runs, so the answer may be to wait for an import."""
+"""Which framework a cell uses. This is asked before the cell runs, so the answer may be to wait for
+an import.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Choice:
     others : tuple of str
         Further frameworks that the cell uses; they will not be recorded.
     unnamed : tuple of str
-        Where neither the cell nor its variables tell, those that it may use as well: what else is imported.
+        Where neither the cell nor its variables tell, those that it may use as well: what else is
+        imported.
     expected : tuple of str
         Frameworks that the cell names or its variables lead to, in order of preference.
     """
@@ -40,8 +43,8 @@ class Choice:
 def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None) -> Choice:
     """Return what to record for a cell.
 
-    A framework that the cell names wins over one that its variables lead to, and that over one that is merely imported; among several,
-    TensorFlow, then JAX, then PyTorch.
+    A framework that the cell names wins over one that its variables lead to, and that over one that
+    is merely imported; among several, TensorFlow, then JAX, then PyTorch.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 ``torch.compile`` traces a small model with hundreds of thousands of Python calls, and the first one
 imports as many again. Each takes about 1.6 kB when PyTorch's profiler stops, and nobody looks for
-their own code in them. PyTorch cannot pause the recording of Python calls. But Python itself calls no
-profiler while a trace function runs, so the work is done inside one.
+their own code in them. PyTorch cannot pause the recording of Python calls. But Python itself calls
+no profiler while a trace function runs, so the work is done inside one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")
 
 
 class HiddenCall:
-    """A call of a function that no profiler of Python sees; a trace function is, as before, called for none of its frames.
+    """A call of a function that no profiler of Python sees; a trace function is, as before, called
+    for none of its frames.
 
     Attributes
     ----------

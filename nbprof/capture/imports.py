@@ -1,6 +1,7 @@
 """Act on a module as soon as it is available: now, or when the cell imports it.
 
-A cell may set environment variables before it imports its framework, so nbprof never imports one itself; it waits for the cell's own.
+A cell may set environment variables before it imports its framework, so nbprof never imports one
+itself; it waits for the cell's own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ Action = Callable[[ModuleType], None]
 
 
 class ImportWatch:
-    """Runs an action for each named module: at once if it is already imported, else right after its import.
+    """Runs an action for each named module: at once if it is already imported, else right after its
+    import.
 
     Parameters
     ----------
@@ -44,7 +46,9 @@ class ImportWatch:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Answer the import system: the spec of a watched module, with the action behind its execution."""
+        """Answer the import system: the spec of a watched module, with the action behind its
+        execution.
+        """
         action = self._pending.get(fullname)
         if action is None:
             return None
@@ -72,6 +76,7 @@ class ImportWatch:
                 with shielded(soon=True):
                     action(module)
 
-        # A loader of this kind serves one module; the ones that refuse attributes (built-in modules) are never frameworks.
+        # A loader of this kind serves one module; the ones that refuse attributes (built-in
+        # modules) are never frameworks.
         with contextlib.suppress(AttributeError):
             loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]

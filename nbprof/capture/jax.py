@@ -31,10 +31,12 @@ _LOOK_S = 0.1
 
 
 class JaxBackend:
-    """Starts and stops JAX's profiler, which writes the same layout as TensorFlow's, and marks steps in its trace.
+    """Starts and stops JAX's profiler, which writes the same layout as TensorFlow's, and marks
+    steps in its trace.
 
-    Starting the profiler starts JAX's devices. A cell that imports JAX may still choose them (``jax.config.update("jax_platforms", ...)``,
-    ``jax.distributed.initialize()``), which only works before. So where they have not been started, the profiler starts right after them.
+    Starting the profiler starts JAX's devices. A cell that imports JAX may still choose them
+    (``jax.config.update("jax_platforms", ...)``, ``jax.distributed.initialize()``), which only
+    works before. So where they have not been started, the profiler starts right after them.
     """
 
     name, title = JAX.name, JAX.title
@@ -279,9 +281,11 @@ class JaxBackend:
         return getattr(state, "profile_session", None)
 
     def _settled(self) -> bool:
-        """Wait until the devices have done what was asked of them, so far as anything holds the results; False if that takes too long.
+        """Wait until the devices have done what was asked of them, so far as anything holds the
+        results; False if that takes too long.
 
-        Calls in JAX return before the device has done the work, and a profiler that is stopped does not see what comes after.
+        Calls in JAX return before the device has done the work, and a profiler that is stopped does
+        not see what comes after.
         """
         if not hasattr(self._jax, "live_arrays"):
             return True
@@ -290,7 +294,8 @@ class JaxBackend:
         def wait() -> None:
             with contextlib.suppress(Exception):
                 for array in self._jax.live_arrays():
-                    # A program that failed is the user's to see, and a buffer may be given away meanwhile.
+                    # A program that failed is the user's to see, and a buffer may be given away
+                    # meanwhile.
                     with contextlib.suppress(Exception):
                         array.block_until_ready()
             done.set()
@@ -310,7 +315,9 @@ class JaxBackend:
 
 
 class _Annotation:
-    """An annotation that becomes a step when it ends, where this JAX can still add metadata then, else from the beginning."""
+    """An annotation that becomes a step when it ends, where this JAX can still add metadata then,
+    else from the beginning.
+    """
 
     def __init__(self, profiler: Any, kind: str, number: int) -> None:
         plain = profiler.TraceAnnotation

@@ -1,7 +1,8 @@
 """Find the steps of Keras 3: `fit`, `evaluate` and `predict` mark none themselves.
 
-All three drive one ``CallbackList``, whose methods run on the caller's own thread, whatever the callbacks inside do. Hooking the class
-rather than adding a callback changes nothing visible: the list has no extra callback, and callbacks are dispatched as before.
+All three drive one ``CallbackList``, whose methods run on the caller's own thread, whatever the
+callbacks inside do. Hooking the class rather than adding a callback changes nothing visible: the
+list has no extra callback, and callbacks are dispatched as before.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _ITERATORS = (
     ("keras.src.trainers.epoch_iterator", "EpochIterator"),
     ("keras.src.backend.jax.trainer", "JAXEpochIterator"),
 )
-"""Classes whose iterators give a loop its batches. Those of PyTorch and TensorFlow are loaders of these frameworks, which record them."""
+"""Classes whose iterators give a loop its batches. Those of PyTorch and TensorFlow are loaders of
+these frameworks, which record them.
+"""
 LOOPS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 
 
@@ -51,7 +54,8 @@ def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
         def batch_ended(
             args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first
         ) -> None:
-            # With steps_per_execution, one call covers several batches: it begins at the first's number and ends at the last's.
+            # With steps_per_execution, one call covers several batches: it begins at the first's
+            # number and ends at the last's.
             batches = _batch(args) - first.pop("batch", _batch(args)) + 1
             clock.end(kind, max(batches, 1), BATCHES_OF_KERAS)
 
@@ -98,7 +102,9 @@ class _Batches:
 
 
 def _hook_iterators(clock: StepClock, patches: Patches) -> None:
-    """Time what gives the batches of loops; the module of a backend may be imported later than the callbacks."""
+    """Time what gives the batches of loops; the module of a backend may be imported later than the
+    callbacks.
+    """
     for name, kind in _ITERATORS:
         owner = getattr(sys.modules.get(name), kind, None)
         original = vars(owner).get("_get_iterator") if owner is not None else None

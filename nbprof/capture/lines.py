@@ -1,7 +1,9 @@
-"""Which line of the notebook's cells runs when: profilers name the first line of a function, whichever of its lines called them.
+"""Which line of the notebook's cells runs when: profilers name the first line of a function,
+whichever of its lines called them.
 
-Only code of cells is followed, and only on the thread that the recording began on. From Python 3.12 on ``sys.monitoring`` does that, which
-leaves all other code as fast as it is. Before, ``sys.settrace`` does, which Python calls for each function, as the recorders of stacks do.
+Only code of cells is followed, and only on the thread that the recording began on. From Python 3.12
+on ``sys.monitoring`` does that, which leaves all other code as fast as it is. Before,
+``sys.settrace`` does, which Python calls for each function, as the recorders of stacks do.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class LineClock:
     Parameters
     ----------
     called : callable, optional
-        Told how many Python functions were called on the thread, each time that so many more were; it may stop this.
+        Told how many Python functions were called on the thread, each time that so many more were;
+        it may stop this.
     """
 
     def __init__(self, called: Callable[[int], None] | None = None) -> None:
@@ -90,7 +93,9 @@ class LineClock:
         return LineTimes(self._source(), list(self._numbers), at, line, self._cut)
 
     def _source(self) -> dict[str, str]:
-        """The text of the cells that ran, and of the last ones before that define functions: XLA may have compiled these before."""
+        """The text of the cells that ran, and of the last ones before that define functions: XLA
+        may have compiled these before.
+        """
         used = {cell for cell, _ in self._numbers}
         out = {name: cell_text(path) for path, name in self._cells.items() if name in used}
         for path in [path for path in linecache.cache if (name := stem(path)) and name not in out][

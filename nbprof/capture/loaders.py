@@ -1,6 +1,8 @@
-"""Which loaders the recorded code asks for its batches, with which arguments, and how many cores it uses meanwhile.
+"""Which loaders the recorded code asks for its batches, with which arguments, and how many cores it
+uses meanwhile.
 
-No loader is kept alive and none of its code runs: what its constructor stored is read, once an iteration.
+No loader is kept alive and none of its code runs: what its constructor stored is read, once an
+iteration.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"
 
 
 class Clocks(NamedTuple):
-    """A moment in seconds: by the clock, by the CPU time of the process, and by that of the thread."""
+    """A moment in seconds: by the clock, by the CPU time of the process, and by that of the
+    thread.
+    """
 
     wall: float
     process: float
@@ -44,14 +48,18 @@ class _Sums:
 
 @dataclass
 class _Iteration:
-    """An iterator that is asked for batches: its loader, and when it gave the last one, by both clocks."""
+    """An iterator that is asked for batches: its loader, and when it gave the last one, by both
+    clocks.
+    """
 
     loader: LoaderUse
     last: Clocks | None = None
 
 
 class Loaders:
-    """The loaders of one session. `begin` forgets what was counted before, but not which iterators run."""
+    """The loaders of one session. `begin` forgets what was counted before, but not which iterators
+    run.
+    """
 
     def __init__(
         self,
@@ -137,7 +145,8 @@ class Loaders:
                 sums = self._count(iteration.loader)
                 sums.batches += 1
                 sums.wait_s += ended.wall - began.wall
-                # Threads of ops that have ended spin for a while: they make no part of a batch that this thread makes.
+                # Threads of ops that have ended spin for a while: they make no part of a batch that
+                # this thread makes.
                 own = iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0
                 sums.wait_cpu_s += (
                     ended.thread - began.thread if own else ended.process - began.process

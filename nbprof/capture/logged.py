@@ -1,5 +1,5 @@
-"""What native libraries write to stderr while a profiler starts or stops: collected, and passed on except for the profiler's own log
-lines.
+"""What native libraries write to stderr while a profiler starts or stops: collected, and passed on
+except for the profiler's own log lines.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ _CHATTER = re.compile(r"(?:USDT|STAGE|INFO|VERBOSE):\d{4}-")
 
 @contextlib.contextmanager
 def stderr_lines() -> Iterator[list[str]]:
-    """Collect the lines that arrive at file descriptor 2 in the block; the list is filled when it ends.
+    """Collect the lines that arrive at file descriptor 2 in the block; the list is filled when it
+    ends.
 
-    PyTorch's profiler logs there that it starts and stops, which looks like an error below the cell. Everything else is
-    written to stderr when the block has ended, so nothing is lost. Meant for short calls: other threads write there too.
+    PyTorch's profiler logs there that it starts and stops, which looks like an error below the
+    cell. Everything else is written to stderr when the block has ended, so nothing is lost. Meant
+    for short calls: other threads write there too.
     """
     lines: list[str] = []
     try:

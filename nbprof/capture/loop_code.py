@@ -171,7 +171,9 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """A generator expression or a `map` that is the only argument of a function that runs it to its end."""
+        """A generator expression or a `map` that is the only argument of a function that runs it to
+        its end.
+        """
         only = node.args[0] if len(node.args) == 1 and not node.keywords else None
         joins = (
             isinstance(node.func, ast.Attribute)
@@ -239,7 +241,9 @@ _WAITS = {"join", "wait"}
 
 
 def _waits_for_threads(node: ast.For) -> bool:
-    """Whether a loop only waits for what others do, as ``for thread in threads: thread.join()``: its iterations are no work."""
+    """Whether a loop only waits for what others do, as ``for thread in threads: thread.join()``:
+    its iterations are no work.
+    """
     if len(node.body) != 1 or not isinstance(node.target, ast.Name):
         return False
     only = node.body[0].value if isinstance(node.body[0], ast.Expr) else None
@@ -334,7 +338,9 @@ class Uses:
 
 
 class _Use(ast.NodeVisitor):
-    """Collects how code uses names; what `plain` holds are functions and classes that are plain code."""
+    """Collects how code uses names; what `plain` holds are functions and classes that are plain
+    code.
+    """
 
     def __init__(self, plain: set[int]) -> None:
         self.uses = Uses()
@@ -488,7 +494,9 @@ class Cell:
         self.uses = self.settle(set())
 
     def settle(self, held: set[str]) -> Uses:
-        """Find what is plain code, where `held` are names that other code holds; returns the uses."""
+        """Find what is plain code, where `held` are names that other code holds; returns the
+        uses.
+        """
         plain = {_place(each.node) for each in self.definitions if each.plain}
         while True:
             nodes = {id(each.node) for each in self.definitions if _place(each.node) in plain}
@@ -526,7 +534,9 @@ class Cell:
         return any(not _DISTRIBUTES.isdisjoint(_names_of(node)) for node in ast.walk(self.tree))
 
     def changes(self, defined: Any) -> list[tuple[FunctionType, CodeType]]:
-        """The rewritten code for a function that the cell has defined, or for the methods of a class."""
+        """The rewritten code for a function that the cell has defined, or for the methods of a
+        class.
+        """
         if isinstance(defined, type):
             functions = [each for each in vars(defined).values() if isinstance(each, FunctionType)]
         else:
@@ -539,7 +549,9 @@ class Cell:
         return found
 
     def has(self, code: CodeType) -> bool:
-        """Whether the text, as it is now, gives this code: the file of a module may have changed since it was imported."""
+        """Whether the text, as it is now, gives this code: the file of a module may have changed
+        since it was imported.
+        """
         if self._plain_codes is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

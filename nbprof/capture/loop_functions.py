@@ -35,7 +35,9 @@ _parsed: dict[str, tuple[str, Cell | None]] = {}
 
 @dataclass(frozen=True)
 class _Found:
-    """A function of an earlier cell or of a module, how its code uses names, and where it finds them."""
+    """A function of an earlier cell or of a module, how its code uses names, and where it finds
+    them.
+    """
 
     name: str
     function: FunctionType
@@ -109,14 +111,17 @@ class Earlier:
                 for found in self._at(name, uses, namespace):
                     if id(found.function) not in self._found and not self._distributes:
                         self._found[id(found.function)] = found
-                        # Code of modules is sent by its name, so that other processes import it as it is.
+                        # Code of modules is sent by its name, so that other processes import it as
+                        # it is.
                         self._distributes = (
                             found.namespace is self._namespace and found.cell.distributes
                         )
                         waiting.append((found.uses, found.namespace))
 
     def _at(self, name: str, uses: Uses, namespace: _Namespace) -> Iterator[_Found]:
-        """The functions behind a variable: it, or the methods of a class or of the object's class, or what is called of a module."""
+        """The functions behind a variable: it, or the methods of a class or of the object's class,
+        or what is called of a module.
+        """
         kind = type(namespace[name])
         if kind is FunctionType:
             if name in uses.called and sys.getrefcount(namespace[name]) <= self._references(
@@ -146,13 +151,16 @@ class Earlier:
         return kind.__module__ == "__main__" or sys.modules.get(kind.__module__) in self._modules
 
     def _references(self, function: FunctionType) -> int:
-        """References that a function of a cell or a module has at most, where only namespaces refer to it."""
+        """References that a function of a cell or a module has at most, where only namespaces refer
+        to it.
+        """
         if function.__globals__ is self._namespace:
             return _REFERENCES
         spaces = {
             id(space): space for space in (self._namespace, *map(vars, self._modules))
         }.values()
-        # One is the argument of `sys.getrefcount`, one that of this method, which has ended when they are counted.
+        # One is the argument of `sys.getrefcount`, one that of this method, which has ended when
+        # they are counted.
         return 1 + sum(value is function for space in spaces for value in list(space.values()))
 
     def _of(self, name: str, function: FunctionType) -> Iterator[_Found]:
@@ -203,7 +211,9 @@ class Earlier:
         return known[1]
 
     def _held_elsewhere(self) -> set[str]:
-        """Names of the functions that any cell or module uses as values, whether it is reached or not."""
+        """Names of the functions that any cell or module uses as values, whether it is reached or
+        not.
+        """
         names = {each.name for each in self._found.values()} | self._own
         files = [file for file in list(linecache.cache) if stem(file) or file in self._numbers]
         held = self._held_in(files[-_MOST_CELLS:], names) if names else set()
@@ -222,7 +232,9 @@ class Earlier:
     def _held_in(
         self, files: list[str], names: set[str], modules: set[str] | None = None
     ) -> set[str]:
-        """Names that files use as values, if the files have one of some names, and one of some modules where these are given."""
+        """Names that files use as values, if the files have one of some names, and one of some
+        modules where these are given.
+        """
         held: set[str] = set()
         for file in files:
             text = "".join(linecache.getlines(file))

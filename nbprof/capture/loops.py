@@ -256,7 +256,9 @@ _followed = False
 
 
 def follow() -> None:
-    """The loops of a cell are rewritten: a recording in which none of them ran has no loop of the person's."""
+    """The loops of a cell are rewritten: a recording in which none of them ran has no loop of the
+    person's.
+    """
     global _followed
     _followed = True
 
@@ -313,7 +315,9 @@ class Recorder:
             self.since = min(self.since + took_ns, _clock())
 
     def code_ends(self) -> None:
-        """The cell has run: a loop that an exception has left runs no longer, even where a traceback keeps it."""
+        """The cell has run: a loop that an exception has left runs no longer, even where a
+        traceback keeps it.
+        """
         self._code_ended = _clock()
 
     def stop(self) -> None:
@@ -327,7 +331,9 @@ class Recorder:
         self._counts = {}
 
     def enter(self, number: int, site: Site, frame: FrameType) -> _Run | None:
-        """A loop begins; None where it is not followed: it runs inside itself, or at the same time."""
+        """A loop begins; None where it is not followed: it runs inside itself, or at the same
+        time.
+        """
         parent = _inside.get(None)
         while parent is not None and not (parent.running and parent.recorder is self):
             parent = parent.parent
@@ -532,7 +538,9 @@ def _came(number: int) -> None:
 
 
 class _AsyncIterable:
-    """Asynchronous iterable whose loop is followed from where it begins; `enter` gives the run of the loop in a frame."""
+    """Asynchronous iterable whose loop is followed from where it begins; `enter` gives the run of
+    the loop in a frame.
+    """
 
     __slots__ = ("_enter", "_items")
 
@@ -552,9 +560,11 @@ class _AsyncIterable:
 
 
 class _AsyncItems:
-    """The iterator of an `async for` loop; notes when the loop asks for items and when it drops this.
+    """The iterator of an `async for` loop; notes when the loop asks for items and when it drops
+    this.
 
-    What it gives to the loop to wait for is what the program's iterator gives: no frame of nbprof is on the stack meanwhile.
+    What it gives to the loop to wait for is what the program's iterator gives: no frame of nbprof
+    is on the stack meanwhile.
     """
 
     __slots__ = ("_iterator", "_next", "_run")
@@ -774,7 +784,9 @@ _ASYNC = ((ASYNC_LOOP, _async_loop), (CAME, _came))
 
 
 def install() -> None:
-    """Make the names known that the rewritten code calls; they stay, for such code may run later."""
+    """Make the names known that the rewritten code calls; they stay, for such code may run
+    later.
+    """
     for name, value in (
         (LOOP, _loop),
         (ITER, iter),

@@ -1,4 +1,6 @@
-"""What machine a run was recorded on, as far as it bears on step times. It has no name and no address in it."""
+"""What machine a run was recorded on, as far as it bears on step times. It has no name and no
+address in it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from pathlib import Path
 
 
 def machine() -> dict[str, str]:
-    """What is known of: `cpu` (its model), `cores` (that this process may run on), `python`, and `driver` of NVIDIA's GPUs.
+    """What is known of: `cpu` (its model), `cores` (that this process may run on), `python`, and
+    `driver` of NVIDIA's GPUs.
 
     `bf16` names the instructions with which the CPU multiplies matrices of bfloat16.
     """

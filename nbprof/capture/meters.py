@@ -20,7 +20,8 @@ class Gpu:
     ----------
     count : int
     busy : float or None
-        The mean share of the time in which a kernel ran, 0 to 1; None where it is not reported, as for a MIG slice.
+        The mean share of the time in which a kernel ran, 0 to 1; None where it is not reported, as
+        for a MIG slice.
     used, total : int
         Bytes of their memory in use by any process, and in total.
     """
@@ -50,7 +51,8 @@ class Reading:
 
 
 class Meters:
-    """Reads the process with psutil and the GPUs with NVML, if `pynvml` can be imported; what fails is unknown.
+    """Reads the process with psutil and the GPUs with NVML, if `pynvml` can be imported; what fails
+    is unknown.
 
     It is made on the thread of the cell, before the recording, and read on another one.
     """
@@ -118,7 +120,8 @@ class Gpus:
     Parameters
     ----------
     nvml : module
-        `pynvml`. It is initialised with the first reading: that takes a moment where the driver sleeps.
+        `pynvml`. It is initialised with the first reading: that takes a moment where the driver
+        sleeps.
     """
 
     def __init__(self, nvml: Any) -> None:
@@ -154,7 +157,8 @@ class Gpus:
             return every
         words = [word.strip() for word in chosen.split(",")]
         by_number = all(word.lstrip("-").isdigit() for word in words if word)
-        # CUDA numbers the fastest first unless it is told not to; with GPUs of several kinds its numbers are not those of NVML.
+        # CUDA numbers the fastest first unless it is told not to; with GPUs of several kinds its
+        # numbers are not those of NVML.
         kinds = {str(nvml.nvmlDeviceGetName(handle)) for handle in every}
         if by_number and len(kinds) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
             return every if any(word.isdigit() for word in words) else []

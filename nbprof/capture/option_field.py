@@ -1,7 +1,8 @@
 """Options declared once, as fields of a dataclass.
 
-The parser of the magic, the arguments of the command, JupyterLab's settings, the tables of the documentation and the docstrings are built
-from these declarations. To add an option, add a field, and renew the files built from it: `python -m tests.support.options_page`.
+The parser of the magic, the arguments of the command, JupyterLab's settings, the tables of the
+documentation and the docstrings are built from these declarations. To add an option, add a field,
+and renew the files built from it: `python -m tests.support.options_page`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Setting:
     ----------
     title : str
     unset : object
-        The value of the setting that stands for the default, as settings have no null; None where the default itself does.
+        The value of the setting that stands for the default, as settings have no null; None where
+        the default itself does.
     limits : mapping
         Keywords of JSON Schema, such as ``minimum`` and ``pattern``.
     note : str
@@ -59,7 +61,8 @@ class Option:
     default : str
         The default in words, where the value does not say it.
     undo : str
-        A typed value that selects the default, to override a default option; of a bool, ``--no-…`` does.
+        A typed value that selects the default, to override a default option; of a bool, ``--no-…``
+        does.
     negative : str
         The help of ``--no-…``; empty for a bool that cannot be turned off again.
     more : str
@@ -120,7 +123,9 @@ class Declared:
 
 
 def option(default: Any, help: str, /, **declared: Any) -> Any:
-    """Declare an option: a field of a dataclass with a default; the keywords are those of `Option`."""
+    """Declare an option: a field of a dataclass with a default; the keywords are those of
+    `Option`.
+    """
     return field(default=default, metadata={_KEY: Option(help, **declared)})
 
 

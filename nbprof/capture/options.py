@@ -36,7 +36,9 @@ AIC_METRICS = (
     "L2Cache",
     "ResourceConflictRatio",
 )
-"""Groups of counters of AI Cores, by the names that msprof, torch_npu and the adapters of TensorFlow share."""
+"""Groups of counters of AI Cores, by the names that msprof, torch_npu and the adapters of
+TensorFlow share.
+"""
 POINTS = ("fp_point", "bp_point")
 _OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>:-]{0,999}")
 LONGEST_S = 24 * 3600.0
@@ -301,7 +303,9 @@ def options_of(given: Mapping[str, Any]) -> Options:
 
 
 def signature(*before: inspect.Parameter, without: Collection[str] = ()) -> inspect.Signature:
-    """The signature of a function that takes options by name: `before`, then each option with its default."""
+    """The signature of a function that takes options by name: `before`, then each option with its
+    default.
+    """
     named = [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
@@ -339,7 +343,8 @@ def _check_steps(steps: object) -> None:
 
 
 def parse_steps(text: str) -> tuple[int, int | None]:
-    """Return the first and last step that a text such as ``10:20``, ``10:``, ``:20`` or ``7`` asks for.
+    """Return the first and last step that a text such as ``10:20``, ``10:``, ``:20`` or ``7`` asks
+    for.
 
     Parameters
     ----------

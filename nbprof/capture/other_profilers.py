@@ -1,7 +1,9 @@
-"""Other profilers of Python calls, which a framework's recorder of such calls replaces: they are given back when the recording ends.
+"""Other profilers of Python calls, which a framework's recorder of such calls replaces: they are
+given back when the recording ends.
 
-Python has one function at a time for ``sys.setprofile`` (and one for new threads), and one tool at a time for each id of
-``sys.monitoring``. PyTorch and JAX set theirs without keeping what was there, and leave nothing behind.
+Python has one function at a time for ``sys.setprofile`` (and one for new threads), and one tool at
+a time for each id of ``sys.monitoring``. PyTorch and JAX set theirs without keeping what was there,
+and leave nothing behind.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ _TOOLS = range(6)
 
 
 class _Tool(NamedTuple):
-    """A tool of ``sys.monitoring``: its name, the events that it asks for, and what it does at each."""
+    """A tool of ``sys.monitoring``: its name, the events that it asks for, and what it does at
+    each.
+    """
 
     name: str
     events: int
@@ -29,7 +33,8 @@ class OtherProfilers:
     Parameters
     ----------
     displaced : bool
-        Whether the recorder records Python calls; one that does not leaves them alone, and nothing is looked at.
+        Whether the recorder records Python calls; one that does not leaves them alone, and nothing
+        is looked at.
     """
 
     def __init__(self, *, displaced: bool) -> None:
@@ -48,9 +53,11 @@ class OtherProfilers:
 
     @contextlib.contextmanager
     def given_back(self, notes: list[str], hidden: bool = False) -> Iterator[None]:
-        """Around the end of the recorder: what it leaves empty gets what was there; `notes` gets a sentence about it.
+        """Around the end of the recorder: what it leaves empty gets what was there; `notes` gets a
+        sentence about it.
 
-        A profiler that the program ended meanwhile stays ended, unless the recorder is `hidden`: Python does not show that of JAX.
+        A profiler that the program ended meanwhile stays ended, unless the recorder is `hidden`:
+        Python does not show that of JAX.
         """
         on_thread = threading.get_ident() == self._thread
         profiled = on_thread and (hidden or sys.getprofile() is not None)

@@ -27,17 +27,19 @@ _ITERATORS = (
 
 
 class Waits:
-    """The time that the thread of the steps has spent in iterators, in s, and how many items it got.
+    """The time that the thread of the steps has spent in iterators, in s, and how many items it
+    got.
 
-    Where the framework takes the batch inside its own program, as `fit` of Keras on TensorFlow does, nothing of it is seen here.
+    Where the framework takes the batch inside its own program, as `fit` of Keras on TensorFlow
+    does, nothing of it is seen here.
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self.total = 0.0
         self.items = 0
         self.thread = 0
-        """The thread that ends the steps, whose waits count; 0 while unknown: then any thread counts. Filling a queue on another thread
-        delays no step."""
+        """The thread that ends the steps, whose waits count; 0 while unknown: then any thread
+        counts. Filling a queue on another thread delays no step."""
         self.loaders = Loaders()
         """What the iterators belong to."""
         self._since = 0.0
@@ -64,7 +66,9 @@ class Waits:
             self.items += 1
 
     def hook(self, patches: Patches) -> None:
-        """Watch the iterators of the frameworks that are imported by now, and the loaders that they belong to."""
+        """Watch the iterators of the frameworks that are imported by now, and the loaders that they
+        belong to.
+        """
         self.loaders.hook(patches)
         for module, name in _ITERATORS:
             owner = getattr(sys.modules.get(module), name, None)
@@ -77,7 +81,8 @@ class Waits:
         @wraps(original)
         def following(iterator: Any) -> Any:
             __tracebackhide__ = True
-            # Not the context manager: this runs for every batch, and its frames would stand in the user's traceback.
+            # Not the context manager: this runs for every batch, and its frames would stand in the
+            # user's traceback.
             if self._since or self.thread not in (0, threading.get_ident()):
                 return original(iterator)
             loaders = self.loaders
@@ -116,18 +121,23 @@ class Pace:
         return median(between) if between else None
 
     def waiting_share(self) -> float | None:
-        """The share of the recent steps spent waiting for input, 0 to 1; None where it is not seen."""
+        """The share of the recent steps spent waiting for input, 0 to 1; None where it is not
+        seen.
+        """
         ends = self._recent()
         if len(ends) < 2:
             return None
         took, waited, items = (last - first for first, last in zip(ends[0], ends[-1], strict=True))
-        # A loop that takes its batches elsewhere may still use an iterator now and then, as while its program is traced.
+        # A loop that takes its batches elsewhere may still use an iterator now and then, as while
+        # its program is traced.
         if took <= 0 or items < (len(ends) - 1) / 2:
             return None
         return min(max(waited / took, 0.0), 1.0)
 
     def waits_now(self) -> bool:
-        """Whether the step that runs has waited for input for longer than steps take, and for a second."""
+        """Whether the step that runs has waited for input for longer than steps take, and for a
+        second.
+        """
         return self._waits.open_s > max(1.0, (self.step_ms() or 0.0) / 1e3)
 
     def _recent(self) -> list[tuple[float, float, int]]:

@@ -14,7 +14,9 @@ class Patches:
         self._actions: list[Callable[[], object]] = []
 
     def on_restore(self, action: Callable[[], object]) -> None:
-        """Call `action` at the end, for what is not an attribute, as a hook that a framework keeps."""
+        """Call `action` at the end, for what is not an attribute, as a hook that a framework
+        keeps.
+        """
         self._actions.append(action)
 
     def replace(self, owner: Any, name: str, replacement: Any) -> None:
@@ -30,7 +32,8 @@ class Patches:
     def restore(self) -> None:
         """Put everything back, last first.
 
-        What somebody else has wrapped since is left: taking it away would break their wrapper, and ours passes calls through.
+        What somebody else has wrapped since is left: taking it away would break their wrapper, and
+        ours passes calls through.
         """
         while self._actions:
             self._actions.pop()()

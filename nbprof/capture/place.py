@@ -1,4 +1,6 @@
-"""Where the files of a recording go: scratch while it runs, TensorBoard's layout when it is whole."""
+"""Where the files of a recording go: scratch while it runs, TensorBoard's layout when it is
+whole.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,13 @@ LEFT_S = 24 * 3600.0
 class Place:
     """The folder of one recording.
 
-    TensorFlow names a run by the second, so two recordings in one second would overwrite each other, and a crash would leave half a
-    run. So the profiler writes into a scratch folder, and the finished run is moved, on the same disk, to a name that is free.
+    TensorFlow names a run by the second, so two recordings in one second would overwrite each
+    other, and a crash would leave half a run. So the profiler writes into a scratch folder, and the
+    finished run is moved, on the same disk, to a name that is free.
 
-    A disk that has little room could lose the run, for a profiler writes once, at its end. Then the scratch folder is on another disk, or
-    in memory, and the run stays there if the logdir does not take it.
+    A disk that has little room could lose the run, for a profiler writes once, at its end. Then the
+    scratch folder is on another disk, or in memory, and the run stays there if the logdir does not
+    take it.
 
     Parameters
     ----------
@@ -48,7 +52,8 @@ class Place:
     upload : Upload or None
         Copies runs to the URL that the logdir is.
     beside : list of Path
-        Further runs that were recorded at the same time as the last one that was moved, of other frameworks.
+        Further runs that were recorded at the same time as the last one that was moved, of other
+        frameworks.
     """
 
     def __init__(self, options: Options) -> None:
@@ -92,12 +97,16 @@ class Place:
         self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=at))
 
     def mark(self, **facts: str) -> None:
-        """Say in the scratch folder whose it is, in case that the process is killed. Never raises."""
+        """Say in the scratch folder whose it is, in case that the process is killed. Never
+        raises.
+        """
         if not self.temporary:
             mark(self.scratch, facts)
 
     def secure(self) -> None:
-        """Have what is now to be written to the scratch folder land elsewhere, if its disk has become full meanwhile."""
+        """Have what is now to be written to the scratch folder land elsewhere, if its disk has
+        become full meanwhile.
+        """
         if self.temporary or self.scratch.parent != self.logdir or _free(self.logdir) >= ENOUGH:
             return
         with contextlib.suppress(OSError):
@@ -106,7 +115,8 @@ class Place:
                 return
             (self.scratch / MARK).unlink(missing_ok=True)
             target = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self._elsewhere()))
-            # The profiler was told at its start where to write to. Removing the folder makes the room that the link takes.
+            # The profiler was told at its start where to write to. Removing the folder makes the
+            # room that the link takes.
             self.scratch.rmdir()
             try:
                 self.scratch.symlink_to(target, target_is_directory=True)
@@ -115,9 +125,11 @@ class Place:
                 target.rmdir()
 
     def settle(self, suffix: str = "") -> Path:
-        """Move the finished run out of the scratch folder and return its folder, whose name ends in `suffix`.
+        """Move the finished run out of the scratch folder and return its folder, whose name ends in
+        `suffix`.
 
-        Runs in the scratch folder that are called as the first one, ``_`` and a name are of other frameworks: they become its neighbours.
+        Runs in the scratch folder that are called as the first one, ``_`` and a name are of other
+        frameworks: they become its neighbours.
 
         Raises
         ------
@@ -217,7 +229,8 @@ def _make_elsewhere() -> Path:
 def _move_into(logdir: Path, run: Path, name: str) -> Path:
     """Move a run to a name that is free in a logdir, and return where it is.
 
-    Other processes of a job may take the same name in that moment. On another disk it appears when it is whole.
+    Other processes of a job may take the same name in that moment. On another disk it appears when
+    it is whole.
     """
     home = logdir / "plugins" / "profile"
     home.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""Record a cell without a framework: its steps, what they wait for, and the process's use of cores and memory.
+"""Record a cell without a framework: its steps, what they wait for, and the process's use of cores
+and memory.
 
-The file is a Chrome trace, so that any viewer opens it. Its times count from `baseTimeNanoseconds`, ns
-since 1970, by which other data of the same recording is placed.
+The file is a Chrome trace, so that any viewer opens it. Its times count from `baseTimeNanoseconds`,
+ns since 1970, by which other data of the same recording is placed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ RECORDER = "nbprof"
 """`otherData.recorder` of the file."""
 
 CELL, STEP, INPUT, SPAN = "nbprof_recording", "nbprof_step", "nbprof_wait", "nbprof_span"
-"""Categories (``cat``): the recording, a step, the wait for its next item, and a marked span that became no step."""
+"""Categories (``cat``): the recording, a step, the wait for its next item, and a marked span that
+became no step.
+"""
 
 GAUGE_S = 0.25
 """How often the process's use of cores and memory is read."""
@@ -67,7 +70,9 @@ class _Event(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The process at one moment (ns since 1970): CPU time of all threads in s, resident bytes or -1."""
+    """The process at one moment (ns since 1970): CPU time of all threads in s, resident bytes or
+    -1.
+    """
 
     time: int
     cpu: float
@@ -75,7 +80,8 @@ class _Reading(NamedTuple):
 
 
 class PythonBackend:
-    """Records spans of steps and waits, without a profiler, for a cell of NumPy, pandas, scikit-learn or plain Python.
+    """Records spans of steps and waits, without a profiler, for a cell of NumPy, pandas,
+    scikit-learn or plain Python.
 
     Parameters
     ----------
@@ -230,7 +236,9 @@ class _Wait:
 
 
 class _Gauge:
-    """Reads the process's CPU time and resident memory on a thread of its own, four times a second."""
+    """Reads the process's CPU time and resident memory on a thread of its own, four times a
+    second.
+    """
 
     def __init__(self) -> None:
         self._readings: list[_Reading] = []
@@ -318,7 +326,9 @@ def _document(
 
 
 def _counters(origin: int, readings: list[_Reading], pid: int) -> list[dict[str, Any]]:
-    """Counter events: cores in use since the reading before, drawn from that on, and resident memory."""
+    """Counter events: cores in use since the reading before, drawn from that on, and resident
+    memory.
+    """
     out: list[dict[str, Any]] = []
     for before, reading in itertools.pairwise(readings):
         passed = (reading.time - before.time) / 1e9

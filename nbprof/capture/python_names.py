@@ -1,4 +1,6 @@
-"""Names of sampled stacks: from code objects and offsets of instructions to functions, lines and what they called."""
+"""Names of sampled stacks: from code objects and offsets of instructions to functions, lines and
+what they called.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from nbprof.core.sample_limits import MOST_TEXT
 
 @dataclass
 class Tree:
-    """Named stacks, as `PythonSamples` has them; `node` has the number of each node that was sampled."""
+    """Named stacks, as `PythonSamples` has them; `node` has the number of each node that was
+    sampled.
+    """
 
     functions: list[Function] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
@@ -44,7 +48,9 @@ class Names:
         self._places: dict[Place, int] = {}
 
     def tree(self, nodes: Mapping[tuple[int, int, int], int]) -> Tree:
-        """The named tree of nodes, each of which has its caller, code and instruction; several may become one."""
+        """The named tree of nodes, each of which has its caller, code and instruction; several may
+        become one.
+        """
         tree = Tree()
         numbers: dict[tuple[int, int], int] = {}
         spots: dict[tuple[int, int], tuple[int, Spot]] = {}

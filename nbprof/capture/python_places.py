@@ -1,7 +1,9 @@
-"""Where a thread was in its Python code: the line, and the C function or operator that it was in, by the instruction of its frame.
+"""Where a thread was in its Python code: the line, and the C function or operator that it was in,
+by the instruction of its frame.
 
-A thread lets others run only between some instructions: where a function begins, at the end of a pass of a loop and after a call, and
-inside calls that release the GIL. Time is therefore seen a little later than it was spent, and counts here for the code before that point.
+A thread lets others run only between some instructions: where a function begins, at the end of a
+pass of a loop and after a call, and inside calls that release the GIL. Time is therefore seen a
+little later than it was spent, and counts here for the code before that point.
 """
 
 from __future__ import annotations
@@ -76,7 +78,9 @@ class Code:
         return line or self._code.co_firstlineno
 
     def _line_of_loop(self, offset: int) -> int:
-        """The line that the end of a pass stands for: that of its last call, else its only one, else that of the loop."""
+        """The line that the end of a pass stands for: that of its last call, else its only one,
+        else that of the loop.
+        """
         passed = [step for step in self._steps if step.offset <= offset]
         start = next((step.target for step in reversed(passed) if step.offset == offset), None)
         if start is None or start >= offset:
@@ -130,7 +134,9 @@ class Code:
         return self._resolved(names)[:MOST_TEXT]
 
     def _resolved(self, names: list[str]) -> str:
-        """The name with its module, where it begins with a module or is a function that was imported."""
+        """The name with its module, where it begins with a module or is a function that was
+        imported.
+        """
         text = ".".join(names)
         root = names[0]
         local = (
@@ -160,7 +166,9 @@ class Code:
 
 
 def _owner(value: object) -> str:
-    """The class of an object as `torch.Tensor`; "" of Python's own, and of those that the program defines."""
+    """The class of an object as `torch.Tensor`; "" of Python's own, and of those that the program
+    defines.
+    """
     kind = type(value)
     module, name = type.__getattribute__(kind, "__module__"), kind.__name__
     if not isinstance(module, str) or module in ("builtins", "__main__"):

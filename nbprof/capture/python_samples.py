@@ -1,8 +1,8 @@
 """Samples the stacks of the Python threads of this process while a recording runs.
 
-A daemon thread reads ``sys._current_frames()`` about 100 times a second. It holds the GIL for some 20 µs each time: stacks are compared as
-numbers, and get their names when the recording ends. It takes more time between samples where they cost more than `SHARE` of
-a core, after `FIRST_S` in all.
+A daemon thread reads ``sys._current_frames()`` about 100 times a second. It holds the GIL for some
+20 µs each time: stacks are compared as numbers, and get their names when the recording ends. It
+takes more time between samples where they cost more than `SHARE` of a core, after `FIRST_S` in all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ INTERVAL_S = 0.01
 LONGEST_S = 0.1
 """Least and most time between samples."""
 SHARE, FIRST_S = 0.003, 0.004
-"""Of a core, which the sampling thread may use, after so many seconds of CPU time at once: short cells get their samples from these."""
+"""Of a core, which the sampling thread may use, after so many seconds of CPU time at once: short
+cells get their samples from these.
+"""
 _MOST_DEPTH = 500
 _MOST_THREADS = 5_000
 _MOST_STACKS = 5_000
@@ -81,7 +83,9 @@ class PythonSampler:
         self._codes: dict[int, CodeType] = {}
         self._globals: dict[int, dict[str, Any]] = {}
         self._nodes: dict[tuple[int, int, int], int] = {}
-        """By the node of the caller, the code by its id and the offset of the instruction, negative for an innermost frame."""
+        """By the node of the caller, the code by its id and the offset of the instruction, negative
+        for an innermost frame.
+        """
         self._cells: set[int] = set()
         self._truncated = False
         self._each = 1
@@ -122,8 +126,8 @@ class PythonSampler:
     def _switch_sooner(self) -> None:
         """Have a thread that holds the GIL give it up after a fifth of the usual time.
 
-        Until it does, a sample waits, and then shows what runs at that moment: of a loop that is done sooner, always the call that
-        releases the GIL.
+        Until it does, a sample waits, and then shows what runs at that moment: of a loop that is
+        done sooner, always the call that releases the GIL.
         """
         usual = sys.getswitchinterval()
         if usual > SWITCH_S:
@@ -138,7 +142,9 @@ class PythonSampler:
             sys.setswitchinterval(usual)
 
     def abandon(self) -> None:
-        """Do nothing any more: this process is a child, in which the sampling thread does not exist."""
+        """Do nothing any more: this process is a child, in which the sampling thread does not
+        exist.
+        """
         self.on, self._sampling = False, None
         self._switch_as_before()
 
@@ -177,7 +183,8 @@ class PythonSampler:
             if known is None or (
                 thread is not None and (known.same is None or known.same() is not thread)
             ):
-                # It began since the last sample, so that all its time is new. Idents of threads that ended are used again.
+                # It began since the last sample, so that all its time is new. Idents of threads
+                # that ended are used again.
                 known = self._known[ident] = _Thread(thread, 0)
             if known.beside:
                 continue
@@ -258,7 +265,9 @@ class PythonSampler:
         return node
 
     def _program(self, frames: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The calls of a stack without those that started a cell; none where the kernel runs no cell."""
+        """The calls of a stack without those that started a cell; none where the kernel runs no
+        cell.
+        """
         codes = [code for code, _ in frames]
         of_kernel = any(_package(self._globals[code].get("__name__")) in _KERNEL for code in codes)
         outermost = max(
@@ -297,7 +306,9 @@ class PythonSampler:
         )
 
     def _waits(self, np: Any) -> Any:
-        """How long each sample waited for the GIL; -1 of all where threads do not give it up after `SWITCH_S`."""
+        """How long each sample waited for the GIL; -1 of all where threads do not give it up after
+        `SWITCH_S`.
+        """
         late = np.array(self._late, np.int64)
         return late if self._switched else np.full(len(late), -1, np.int64)
 
@@ -354,13 +365,17 @@ def _is_cell(code: CodeType) -> bool:
 
 
 def _clock_of(thread: threading.Thread | None) -> int | None:
-    """The clock of the CPU time of a thread, on Linux: `clock_getcpuclockid` makes its number of the thread's id in this way."""
+    """The clock of the CPU time of a thread, on Linux: `clock_getcpuclockid` makes its number of
+    the thread's id in this way.
+    """
     number = thread.native_id if thread is not None and sys.platform == "linux" else None
     return None if number is None else ~number << 3 | 6
 
 
 def _read(clock: int | None) -> int | None:
-    """CPU time in ns; None where it is unknown. It does not let go of the GIL, as reading a file would."""
+    """CPU time in ns; None where it is unknown. It does not let go of the GIL, as reading a file
+    would.
+    """
     if clock is None:
         return None
     try:

@@ -1,4 +1,6 @@
-"""File descriptors that are held while a program runs, so that its recording can be written when it has used up all others."""
+"""File descriptors that are held while a program runs, so that its recording can be written when it
+has used up all others.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ import contextlib
 import os
 
 COUNT = 16
-"""The profiler's files, one at a time, modules that the analysis imports, and what the kernel opens to show it."""
+"""The profiler's files, one at a time, modules that the analysis imports, and what the kernel opens
+to show it.
+"""
 
 
 class Reserve:

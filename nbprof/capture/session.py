@@ -1,4 +1,6 @@
-"""The life of one recording: it begins before the cell, follows its steps, and ends whatever happens."""
+"""The life of one recording: it begins before the cell, follows its steps, and ends whatever
+happens.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ __all__ = ["CaptureInfo", "Recording", "Session", "active"]
 
 
 NPU_MODULES = ("torch_npu", "npu_device", "npu_bridge", "npu_bridge.profiler.profiler")
-"""What drives an NPU of Ascend under PyTorch and TensorFlow; a program may import it after these."""
+"""What drives an NPU of Ascend under PyTorch and TensorFlow; a program may import it after
+these.
+"""
 
 _lock = threading.Lock()
 _active: Session | None = None
@@ -66,7 +70,8 @@ class Session:
     Attributes
     ----------
     messages : list of str
-        Sentences for the user that concern the start (an old recording was stopped, nothing can be recorded).
+        Sentences for the user that concern the start (an old recording was stopped, nothing can be
+        recorded).
     recording : Recording or None
         After `stop`, what was recorded.
     failure : str
@@ -129,7 +134,8 @@ class Session:
         Raises
         ------
         CaptureError
-            If the framework refuses, or the one that was asked for is not installed. The session is over then.
+            If the framework refuses, or the one that was asked for is not installed. The session is
+            over then.
         """
         global _active
         with shielded():
@@ -158,7 +164,9 @@ class Session:
         return self
 
     def _begin_to_record(self) -> dict[str, Callable[[ModuleType], None]]:
-        """Record what is there by now; returns what is to be done with a framework that arrives, by its module."""
+        """Record what is there by now; returns what is to be done with a framework that arrives, by
+        its module.
+        """
         asked = self.options.backend
         if asked in BACKENDS:
             return {named(asked).recorder.module: self._framework_is_here}
@@ -185,9 +193,11 @@ class Session:
         }
 
     def _at_once(self) -> list[str]:
-        """The imported frameworks to record: those that the cell is expected to use, else, as nothing tells, all of them.
+        """The imported frameworks to record: those that the cell is expected to use, else, as
+        nothing tells, all of them.
 
-        Where one can be recorded at a time, it is the first, of unexpected ones the first that was used before.
+        Where one can be recorded at a time, it is the first, of unexpected ones the first that was
+        used before.
         """
         imported = [name for name in (*self._choice.expected, *BACKENDS) if is_imported(name)]
         expected = [name for name in self._choice.expected if is_imported(name)]
@@ -204,7 +214,8 @@ class Session:
         )
 
     def ends_here(self, why: str) -> bool:
-        """Whether `stop` may be called on this thread; where it may not, the recording is ended on its own, after the step that runs.
+        """Whether `stop` may be called on this thread; where it may not, the recording is ended on
+        its own, after the step that runs.
 
         Where no step has ended, what was recorded of Python alone can be kept.
         """
@@ -246,7 +257,8 @@ class Session:
                 if _active is self:
                     _active = None
                     set_current(None)
-            # Nothing leads back to the session, so that it goes with its holder, and with it the files that were not to be kept.
+            # Nothing leads back to the session, so that it goes with its holder, and with it the
+            # files that were not to be kept.
             self.clock.release()
         if self.windows.recordings:
             self._finish(error, failed_at)
@@ -310,7 +322,9 @@ class Session:
             self.failure = f"{of_module(module.__name__).title} could not be recorded: {type(error).__name__}: {error}"
 
     def _framework_joins(self, module: ModuleType) -> None:
-        """A framework was imported by the cell: record it beside Python, unless the cell is expected to use another one."""
+        """A framework was imported by the cell: record it beside Python, unless the cell is
+        expected to use another one.
+        """
         auto, name = self._auto, of_module(module.__name__).name
         if auto is None or not self.clock.alive or self.windows.over:
             return
@@ -345,7 +359,9 @@ class Session:
             self._auto.drop(backend, error)
 
     def _npu_is_here(self, module: ModuleType) -> None:
-        """What drives an NPU of Ascend was imported: by PyTorch or the cell, after PyTorch or TensorFlow."""
+        """What drives an NPU of Ascend was imported: by PyTorch or the cell, after PyTorch or
+        TensorFlow.
+        """
         backend = self.backend
         try:
             if backend is None or not self.clock.alive:
@@ -464,7 +480,9 @@ class Session:
         return [name for name in BACKENDS if name in self._imported_before and is_imported(name)]
 
     def _ran_too(self, path: Path) -> list[str]:
-        """Where the recordings of further frameworks are that ran while the run of a folder was recorded."""
+        """Where the recordings of further frameworks are that ran while the run of a folder was
+        recorded.
+        """
         found = []
         for run in self.windows.beside.get(path, ()):
             title = next(
@@ -508,7 +526,9 @@ class Session:
         return text
 
     def forget(self) -> None:
-        """Do nothing any more and touch nothing: this process is a child that merely inherited the session."""
+        """Do nothing any more and touch nothing: this process is a child that merely inherited the
+        session.
+        """
         self._stopped = True
         self.windows.abandon()
         self.clock.abandon()

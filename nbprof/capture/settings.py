@@ -1,4 +1,5 @@
-"""Settings of the frameworks that advice recommends, as far as the recorded process has them: what is set need not be advised.
+"""Settings of the frameworks that advice recommends, as far as the recorded process has them: what
+is set need not be advised.
 
 Only the names below are read: the environment of a process may hold secrets.
 """

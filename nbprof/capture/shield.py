@@ -1,4 +1,6 @@
-"""Keep Ctrl-C out of the moments where it would leave a broken file, a profiler that nobody ends, or half of a module."""
+"""Keep Ctrl-C out of the moments where it would leave a broken file, a profiler that nobody ends,
+or half of a module.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _shields: list[Shield] = []
 
 
 class Shield:
-    """Holds SIGINT back in a block, except where the block lets it through; what is held back at its end is forgotten.
+    """Holds SIGINT back in a block, except where the block lets it through; what is held back at
+    its end is forgotten.
 
     Elsewhere than on the main thread signals do not arrive, and nothing is done.
 
@@ -72,7 +75,9 @@ class Shield:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Let one Ctrl-C interrupt the block; one that is held back interrupts it at its beginning."""
+        """Let one Ctrl-C interrupt the block; one that is held back interrupts it at its
+        beginning.
+        """
         self._open = True
         report = sys.unraisablehook
 
@@ -96,7 +101,9 @@ class Shield:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Hold Ctrl-C back in a part of a block that lets it through; it interrupts that one when this one has ended."""
+        """Hold Ctrl-C back in a part of a block that lets it through; it interrupts that one when
+        this one has ended.
+        """
         before, self._open = self._open, False
         try:
             yield
@@ -160,9 +167,11 @@ def _interrupt_main() -> None:
 
 
 def _must_end(frame: FrameType | None) -> bool:
-    """Whether an interrupt would do harm there: in an import it leaves half a module, in a finalizer or what `gc` calls it is lost.
+    """Whether an interrupt would do harm there: in an import it leaves half a module, in a
+    finalizer or what `gc` calls it is lost.
 
-    A module that is left half imported fails every later use of it, and a thread that waits for it may wait for ever.
+    A module that is left half imported fails every later use of it, and a thread that waits for it
+    may wait for ever.
     """
     callbacks = [getattr(callback, "__code__", None) for callback in gc.callbacks]
     while frame is not None:

@@ -62,7 +62,8 @@ class _Root:
         if not clock.alive:
             return
         if self.marker is not None:
-            # A marker of the framework inside this one is a step already: two roots would be two steps.
+            # A marker of the framework inside this one is a step already: two roots would be two
+            # steps.
             self.marker.close(
                 self.number
                 if outcome == "done" and not clock.holds_framework(self.thread)
@@ -82,7 +83,9 @@ class _Root:
 
 
 class Waiting:
-    """Counts the time of a block as time that the step waits for input, and marks it as that in the trace."""
+    """Counts the time of a block as time that the step waits for input, and marks it as that in the
+    trace.
+    """
 
     def __init__(self, clock: StepClock | None, name: str = WAIT) -> None:
         self._name = name
@@ -113,7 +116,8 @@ class Waiting:
                 self._span.close()
 
 
-# Instructions that drop a loop's iterator without an exception: break and return, and what rebinds or deletes its name.
+# Instructions that drop a loop's iterator without an exception: break and return, and what rebinds
+# or deletes its name.
 _DROPS = ("POP_", "END_FOR", "DELETE_", "STORE_")
 _YIELDS = ("YIELD_VALUE", "RESUME")
 _ASKS = "FOR_ITER"
@@ -122,12 +126,14 @@ _NOTHING_RUNS = ("CACHE", "END_FOR", "EXTENDED_ARG", "LOAD_", "NOP", "POP_", "PR
 
 
 class _Loop(NamedTuple):
-    """Who asked for the item of a round. No reference is kept: the frame of a loop holds its iterator.
+    """Who asked for the item of a round. No reference is kept: the frame of a loop holds its
+    iterator.
 
     Parameters
     ----------
     frames : set of int
-        The frames that ask, by identity: generators that pass the item on, and the loop itself; none where no `for` asks.
+        The frames that ask, by identity: generators that pass the item on, and the loop itself;
+        none where no `for` asks.
     asked : int
         Where the loop's frame does.
     handled : int
@@ -162,14 +168,17 @@ def _instruction(frame: FrameType) -> str:
 
 
 def _left(frame: FrameType | None, loop: _Loop, error: BaseException | None, kept: bool) -> str:
-    """How the last round of a loop ended that asks for no more items: ``done``, ``failed`` or, where its end is not known, ``unused``.
+    """How the last round of a loop ended that asks for no more items: ``done``, ``failed`` or,
+    where its end is not known, ``unused``.
 
-    A generator is closed in the same way by break and by an exception that passes through its loop. They differ in the instruction that
-    the loop's frame is at: an exception leaves it at the one that raised. At the head of the loop `islice`, say, had enough. A frame
-    that is not of the loop closes it for reasons of its own.
+    A generator is closed in the same way by break and by an exception that passes through its loop.
+    They differ in the instruction that the loop's frame is at: an exception leaves it at the one
+    that raised. At the head of the loop `islice`, say, had enough. A frame that is not of the loop
+    closes it for reasons of its own.
 
-    One that is `kept`, referred to while it is closed, is closed by a call; an exception is behind that if `error` is being handled
-    and was not when the round began. After the loop, the round ended there only if nothing ran in between.
+    One that is `kept`, referred to while it is closed, is closed by a call; an exception is behind
+    that if `error` is being handled and was not when the round began. After the loop, the round
+    ended there only if nothing ran in between.
     """
     caller = frame
     while frame is not None:
@@ -189,7 +198,9 @@ def _left(frame: FrameType | None, loop: _Loop, error: BaseException | None, kep
 
 
 def _after_loop(frame: FrameType, asked: int) -> tuple[bool, bool]:
-    """Whether a frame has left the loop that asks for items at `asked`, and whether it calls ``close`` and has run nothing since."""
+    """Whether a frame has left the loop that asks for items at `asked`, and whether it calls
+    ``close`` and has run nothing since.
+    """
     code = list(get_instructions(frame.f_code))
     end = next(
         (each.argval for each in code if each.offset == asked and each.opname == _ASKS), None
@@ -239,17 +250,20 @@ def steps(iterable: AsyncIterable[T], name: str = "train") -> AsyncIterator[T]: 
 
 
 def steps(iterable: Any, name: str = "train") -> Generator[T, None, None] | AsyncIterator[T]:
-    """Yield from `iterable`, making each iteration of the loop a step; the wait for the next item counts in its step, as input.
+    """Yield from `iterable`, making each iteration of the loop a step; the wait for the next item
+    counts in its step, as input.
 
     Loops on several threads are each counted; steps are numbered by when they began.
 
-    If a loop is left early, its last iteration ends when the iterator is dropped, as after `break`, or closed right after the loop. If
-    other code runs before ``close()``, its end is unknown, and it is not a step.
+    If a loop is left early, its last iteration ends when the iterator is dropped, as after `break`,
+    or closed right after the loop. If other code runs before ``close()``, its end is unknown, and
+    it is not a step.
 
     Parameters
     ----------
     iterable : iterable or asynchronous iterable
-        What your loop runs over: batches, a data loader, a range. What ``async for`` runs over gives an asynchronous iterator.
+        What your loop runs over: batches, a data loader, a range. What ``async for`` runs over
+        gives an asynchronous iterator.
     name : str
         What the steps are called.
 
@@ -301,7 +315,8 @@ def _rounds(
 class AsyncSteps(AsyncIterator[T]):
     """The items of an asynchronous iterable; each iteration of the loop over them is a step.
 
-    No asynchronous generator: Python closes one some time after the loop was left, and this one when it drops it.
+    No asynchronous generator: Python closes one some time after the loop was left, and this one
+    when it drops it.
 
     Parameters
     ----------

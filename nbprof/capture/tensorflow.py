@@ -196,7 +196,8 @@ class TensorFlowBackend:
         patches : Patches
             Remembers what to restore.
         give_way : callable
-            Called before the user's own ``tf.profiler.experimental.start``: a process has one profiler, and theirs comes first.
+            Called before the user's own ``tf.profiler.experimental.start``: a process has one
+            profiler, and theirs comes first.
         """
         experimental = self._tf.profiler.experimental
         _hook_roots(experimental.Trace, clock, patches)
@@ -218,8 +219,9 @@ class TensorFlowBackend:
 class _TraceSpan:
     """A TraceMe that becomes a step only when it ends.
 
-    TensorFlow takes metadata until a span is closed, and ``_r=1`` is what makes it the root of a step. So the span can be opened
-    before it is known whether a batch will come, and given up without leaving a step behind.
+    TensorFlow takes metadata until a span is closed, and ``_r=1`` is what makes it the root of a
+    step. So the span can be opened before it is known whether a batch will come, and given up
+    without leaving a step behind.
     """
 
     def __init__(self, trace: Any, kind: str) -> None:
@@ -234,7 +236,8 @@ class _TraceSpan:
 
 def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
     init, leave = trace.__init__, trace.__exit__
-    # Two clocks may listen: that of a recording, and that of a program that is sampled from elsewhere.
+    # Two clocks may listen: that of a recording, and that of a program that is sampled from
+    # elsewhere.
     mark = f"_nbprof_kind_{id(clock)}"
 
     @wraps(init)
@@ -257,7 +260,8 @@ def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
     patches.replace(trace, "__exit__", closed)
 
 
-# Numbers of fields: XSpace.planes; XPlane.name, .stat_metadata, .stats; XStat.metadata_id, .bytes_value; ProfileOptions.
+# Numbers of fields: XSpace.planes; XPlane.name, .stat_metadata, .stats; XStat.metadata_id,
+# .bytes_value; ProfileOptions.
 _PLANES, _NAME, _STAT_NAMES, _STATS, _ID, _BYTES, _HOST_LEVEL, _PYTHON_LEVEL = (
     1,
     2,
@@ -272,7 +276,8 @@ _PLANE, _STAT = b"Task Environment", b"profile_options"
 
 
 def recorded_levels(path: Path) -> tuple[int, int] | None:
-    """Host level and level of Python calls that an XSpace file says it was recorded with; None where it does not say so.
+    """Host level and level of Python calls that an XSpace file says it was recorded with; None
+    where it does not say so.
 
     Parameters
     ----------

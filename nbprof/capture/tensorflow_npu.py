@@ -1,8 +1,11 @@
-"""Record an NPU of Ascend under TensorFlow: the profiler and the options of its adapter (``npu_bridge`` of TF 1, ``npu_device`` of TF 2).
+"""Record an NPU of Ascend under TensorFlow: the profiler and the options of its adapter
+(``npu_bridge`` of TF 1, ``npu_device`` of TF 2).
 
-``npu_bridge`` has a profiler that begins and ends in sessions that run; it is used where it is there, and TensorFlow's own is not: the NPU
-runs the graph. Otherwise there are options, of a session when it is made or of the device when it is opened, and what they record is whole
-only when the session or the device is closed. So it goes to a folder of its own, which the receipt names, beside TensorFlow's profile.
+``npu_bridge`` has a profiler that begins and ends in sessions that run; it is used where it is
+there, and TensorFlow's own is not: the NPU runs the graph. Otherwise there are options, of a
+session when it is made or of the device when it is opened, and what they record is whole only when
+the session or the device is closed. So it goes to a folder of its own, which the receipt names,
+beside TensorFlow's profile.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ OPTIMIZER = "NpuOptimizer"
 
 
 def profiler() -> Any:
-    """The class that profiles sessions, where the adapter that the cell has imported has it; else None."""
+    """The class that profiles sessions, where the adapter that the cell has imported has it; else
+    None.
+    """
     return next(
         (
             kind
@@ -39,12 +44,16 @@ def profiler() -> Any:
 
 
 def level(options: Options) -> str:
-    """L1 has the tasks of the AI Cores with their counters; L2 the AI CPU and the calls of CANN's runtime as well."""
+    """L1 has the tasks of the AI Cores with their counters; L2 the AI CPU and the calls of CANN's
+    runtime as well.
+    """
     return "L2" if options.host_level == 3 else "L1"
 
 
 def choices(output: Path, options: Options) -> str:
-    """``profiling_options`` of the adapter: iterations, tasks, the AI CPU, communication, and a group of counters."""
+    """``profiling_options`` of the adapter: iterations, tasks, the AI CPU, communication, and a
+    group of counters.
+    """
     chosen = {
         "output": str(output),
         "training_trace": "on",
@@ -84,7 +93,9 @@ class AdapterOptions:
         return self._output is not None
 
     def join(self, tf: Any, patches: Patches) -> None:
-        """Do what the modules that are there by now allow; called again when another one is imported."""
+        """Do what the modules that are there by now allow; called again when another one is
+        imported.
+        """
         device = sys.modules.get(DEVICE)
         if profiler() is not None:
             # It may not be used together with the options.
@@ -97,7 +108,9 @@ class AdapterOptions:
             self._hook_sessions(tf, patches)
 
     def _folder(self) -> Path | None:
-        """Where the NPU's data go, made when it is first needed; None where nothing is to be kept, or nothing can be written."""
+        """Where the NPU's data go, made when it is first needed; None where nothing is to be kept,
+        or nothing can be written.
+        """
         if self._output is None:
             if not self._options.save and self._options.logdir is None:
                 self._note(remedies.ADAPTER_KEEPS)
@@ -204,5 +217,7 @@ def _optimizers(config: Any) -> Any:
 
 
 def _value(option: Any) -> Any:
-    """What an option of the adapter holds, which are objects with a value in its versions of today."""
+    """What an option of the adapter holds, which are objects with a value in its versions of
+    today.
+    """
     return option.value if hasattr(option, "value") else option

@@ -39,13 +39,17 @@ _BEGINNINGS = (
 
 
 _CALL_BYTES = 5_000
-"""PyTorch takes 1.6 kB for each call of a function, and a function of Python calls two of C, more or less."""
+"""PyTorch takes 1.6 kB for each call of a function, and a function of Python calls two of C, more
+or less.
+"""
 
 
 class TorchBackend:
-    """Starts and stops PyTorch's profiler and writes its Kineto trace into the layout that TensorBoard reads.
+    """Starts and stops PyTorch's profiler and writes its Kineto trace into the layout that
+    TensorBoard reads.
 
-    With allocations, PyTorch records the thread that starts it and what that starts (backward passes); without, all threads.
+    With allocations, PyTorch records the thread that starts it and what that starts (backward
+    passes); without, all threads.
     """
 
     name, title = PYTORCH.name, PYTORCH.title
@@ -63,7 +67,9 @@ class TorchBackend:
         self._steps: OptimizerSteps | None = None
         self._notes: list[str] = []
         self.starts_threads = False
-        """Whether the cell is expected to start threads: then all are recorded, without allocations."""
+        """Whether the cell is expected to start threads: then all are recorded, without
+        allocations.
+        """
         self._threads: OtherThreads | None = None
         self._unseen: list[str] = []
         self._frames = False
@@ -81,7 +87,9 @@ class TorchBackend:
 
     @property
     def stepped(self) -> bool:
-        """Whether an optimizer has made a step, or another thread ran PyTorch, whatever was recorded of it."""
+        """Whether an optimizer has made a step, or another thread ran PyTorch, whatever was
+        recorded of it.
+        """
         return bool(self._unseen) or (self._steps is not None and self._steps.told > 0)
 
     def unrecorded(self) -> list[str]:
@@ -174,7 +182,9 @@ class TorchBackend:
         return [*notes, remedies.NPU_ONE_THREAD] if not options.memory else notes
 
     def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
-        """``torch_npu`` was imported after PyTorch: record with its profiler, unless steps have ended already."""
+        """``torch_npu`` was imported after PyTorch: record with its profiler, unless steps have
+        ended already.
+        """
         if torch_npu.module() is None:
             return
         self._hook_npu(patches, give_way)
@@ -230,7 +240,8 @@ class TorchBackend:
         run = self._folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
         try:
             if self._thread and self._thread != threading.get_ident():
-                # There is nothing to get from it here; but it must be over for the next one to begin.
+                # There is nothing to get from it here; but it must be over for the next one to
+                # begin.
                 with stderr_lines(), contextlib.suppress(Exception):
                     profile.stop()
                 raise CaptureError(remedies.WRONG_THREAD)
@@ -293,7 +304,8 @@ class TorchBackend:
         )
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Have each optimizer step end a step of the run, and let the user's own profiler come first.
+        """Have each optimizer step end a step of the run, and let the user's own profiler come
+        first.
 
         Parameters
         ----------
@@ -316,7 +328,9 @@ class TorchBackend:
         steps.begin()
 
     def _hook_npu(self, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Let the user's own profiler of ``torch_npu`` come first; it may be imported later than PyTorch."""
+        """Let the user's own profiler of ``torch_npu`` come first; it may be imported later than
+        PyTorch.
+        """
         npu = torch_npu.module()
         if npu is not None and not self._npu_hooked:
             self._npu_hooked = True
@@ -353,7 +367,8 @@ class TorchBackend:
 
 
 def _somebody_records(torch: Any) -> bool:
-    """Whether a profiler of the user has begun and not ended, in whatever thread; one that only prepares itself counts.
+    """Whether a profiler of the user has begun and not ended, in whatever thread; one that only
+    prepares itself counts.
 
     PyTorch does not tell of it, lets a second one begin, and crashes when the first is exported.
     """
@@ -361,7 +376,8 @@ def _somebody_records(torch: Any) -> bool:
     kind = getattr(profiler, "profile", None)
     if kind is None:
         return False
-    # Instances refer to their class; to ask for these takes a third of the time of looking at all objects.
+    # Instances refer to their class; to ask for these takes a third of the time of looking at all
+    # objects.
     for each in gc.get_referrers(kind):
         if (
             type(each) is kind
@@ -374,9 +390,11 @@ def _somebody_records(torch: Any) -> bool:
 
 
 def _experimental(*, all_threads: bool, frames: bool) -> tuple[dict[str, Any], bool]:
-    """What this version of PyTorch knows of: arguments of the profiler, and whether it will record all threads.
+    """What this version of PyTorch knows of: arguments of the profiler, and whether it will record
+    all threads.
 
-    Not ``verbose``: it writes the stack of each event as text, which takes five times the memory; the Python calls around an op tell it.
+    Not ``verbose``: it writes the stack of each event as text, which takes five times the memory;
+    the Python calls around an op tell it.
     """
     try:
         from torch._C._profiler import _ExperimentalConfig  # type: ignore[import-not-found,unused-ignore]
@@ -402,7 +420,9 @@ def _experimental(*, all_threads: bool, frames: bool) -> tuple[dict[str, Any], b
 
 
 def _tell_ranks(profile: Any) -> None:
-    """Put into the trace which rank it is of, where the job was joined after the recording had begun."""
+    """Put into the trace which rank it is of, where the job was joined after the recording had
+    begun.
+    """
     described = getattr(profile, "_get_distributed_info", None)
     if described is None or torch_trace.rank_and_size()[0] is None:
         return
@@ -414,7 +434,9 @@ def _tell_ranks(profile: Any) -> None:
 
 
 def _cudnn(torch: Any) -> str:
-    """The version of cuDNN that a program on a GPU of NVIDIA uses, as its maintainers write it; else ""."""
+    """The version of cuDNN that a program on a GPU of NVIDIA uses, as its maintainers write it;
+    else "".
+    """
     try:
         # On GPUs of AMD this would be the version of MIOpen.
         if torch.version.cuda is None or not torch.cuda.is_initialized():

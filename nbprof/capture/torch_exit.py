@@ -1,10 +1,12 @@
 """Let PyTorch's own threads finish with Python before the interpreter goes.
 
-A thread of Gloo runs the collectives of a rank and drops each when it is done, by which time the rank may have gone on. With one that
-began in a backward pass it drops the `contextvars.Context` that ``Tensor.backward`` leaves to threads (``torch.autograd.graph``), for
-which it needs the GIL. Once the interpreter is ending, Python ends a thread that asks for the GIL; that unwinds through a destructor, and
-the process aborts with ``terminate called without an active exception`` after all its work is done. It happens without a profiler too, on
-a busy machine, and after ``destroy_process_group``, as a model that is distributed keeps the threads
+A thread of Gloo runs the collectives of a rank and drops each when it is done, by which time the
+rank may have gone on. With one that began in a backward pass it drops the `contextvars.Context`
+that ``Tensor.backward`` leaves to threads (``torch.autograd.graph``), for which it needs the GIL.
+Once the interpreter is ending, Python ends a thread that asks for the GIL; that unwinds through a
+destructor, and the process aborts with ``terminate called without an active exception`` after all
+its work is done. It happens without a profiler too, on a busy machine, and after
+``destroy_process_group``, as a model that is distributed keeps the threads
 (https://github.com/pytorch/pytorch/issues/190489).
 """
 
@@ -21,13 +23,16 @@ LIMIT_S = 1.0
 
 
 def wait_at_exit() -> None:
-    """Wait, as the process ends, until the contexts that PyTorch's threads hold are dropped. To say so again changes nothing."""
+    """Wait, as the process ends, until the contexts that PyTorch's threads hold are dropped. To say
+    so again changes nothing.
+    """
     atexit.unregister(_wait)
     atexit.register(_wait)
 
 
 def _wait() -> None:
-    # Run in a context of its own, which refers to that of this thread; else nothing in Python would.
+    # Run in a context of its own, which refers to that of this thread; else nothing in Python
+    # would.
     held = contextvars.copy_context().run(_held)
     end = time.monotonic() + LIMIT_S
     while any(ref() is not None for ref in held) and time.monotonic() < end:

@@ -1,4 +1,6 @@
-"""The history of PyTorch's CUDA allocator, taken beside the trace: what https://pytorch.org/memory_viz and memory tools read."""
+"""The history of PyTorch's CUDA allocator, taken beside the trace: what
+https://pytorch.org/memory_viz and memory tools read.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class AllocatorHistory:
 
     @classmethod
     def begin(cls, torch: Any, *, stacks: bool) -> AllocatorHistory | None:
-        """Begin as soon as CUDA is in use, which nbprof does not cause; None where there is no CUDA or the user remembers it already."""
+        """Begin as soon as CUDA is in use, which nbprof does not cause; None where there is no CUDA
+        or the user remembers it already.
+        """
         cuda = getattr(torch, "cuda", None)
         if (
             cuda is None
@@ -32,7 +36,8 @@ class AllocatorHistory:
         if not hasattr(getattr(cuda, "memory", None), "_record_memory_history"):
             return None
         history = cls(torch, stacks=stacks)
-        # Called at once where CUDA is initialised, else when the cell does that: a context costs memory, and forbids to fork.
+        # Called at once where CUDA is initialised, else when the cell does that: a context costs
+        # memory, and forbids to fork.
         cuda._lazy_call(history._start)
         return history
 
@@ -56,7 +61,9 @@ class AllocatorHistory:
             )
 
     def end(self, path: Path) -> list[str]:
-        """Write what is remembered to `path`, and remember no more; returns what the user should know."""
+        """Write what is remembered to `path`, and remember no more; returns what the user should
+        know.
+        """
         self._over = True
         if not self._on:
             return self._trouble

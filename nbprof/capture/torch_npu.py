@@ -1,4 +1,6 @@
-"""Record an NPU of Ascend with ``torch_npu.profiler``, which takes the place of PyTorch's profiler there."""
+"""Record an NPU of Ascend with ``torch_npu.profiler``, which takes the place of PyTorch's profiler
+there.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _MOST = 3
 
 
 def module() -> Any:
-    """``torch_npu``, where it is imported and an NPU can be used; else None. It is not imported here."""
+    """``torch_npu``, where it is imported and an NPU can be used; else None. It is not imported
+    here.
+    """
     found = sys.modules.get(MODULE)
     try:
         return (
@@ -41,14 +45,16 @@ def module() -> Any:
             else None
         )
     except Exception:
-        # It is being imported, or its driver fails; that is told by PyTorch itself when the NPU is used.
+        # It is being imported, or its driver fails; that is told by PyTorch itself when the NPU is
+        # used.
         return None
 
 
 class NpuProfile:
     """A profile by ``torch_npu.profiler``: begun when it is made.
 
-    It records the thread that begins it, with the backward passes of that thread, and the NPU that this thread uses then.
+    It records the thread that begins it, with the backward passes of that thread, and the NPU that
+    this thread uses then.
 
     Parameters
     ----------
@@ -112,7 +118,8 @@ class NpuProfile:
             with _said() as said:
                 self._profile.stop()
         finally:
-            # It analyses in processes that it forks, and has every process of this program forked from then on.
+            # It analyses in processes that it forks, and has every process of this program forked
+            # from then on.
             if multiprocessing.get_start_method(allow_none=True) != method:
                 multiprocessing.set_start_method(method, force=True)
         folders = self._folders()
@@ -133,7 +140,8 @@ class NpuProfile:
 
 
 def insert(trace: Path, marks: Sequence[Mark]) -> bool:
-    """Put steps into ``trace_view.json``, as those that ``torch_npu.profiler`` marks itself; False where it is no list of events.
+    """Put steps into ``trace_view.json``, as those that ``torch_npu.profiler`` marks itself; False
+    where it is no list of events.
 
     Its times are µs of Unix time, as text.
     """
@@ -203,7 +211,9 @@ def _in_use(torch_npu: Any) -> bool:
 
 
 def _experimental(profiler: Any, options: Options) -> Any:
-    """As much as this version knows of: a group of counters of the AI Cores, tasks with their shapes, files of text."""
+    """As much as this version knows of: a group of counters of the AI Cores, tasks with their
+    shapes, files of text.
+    """
     levels = profiler.ProfilerLevel
     wanted = {
         "profiler_level": levels.Level2 if options.host_level == 3 else levels.Level1,
@@ -240,7 +250,9 @@ def _unheard(profiler: Any, options: Options) -> list[str]:
 
 @contextlib.contextmanager
 def _said() -> Iterator[list[str]]:
-    """Collect the warnings and errors that torch_npu prints in the block; what else it prints, where it writes, is left out."""
+    """Collect the warnings and errors that torch_npu prints in the block; what else it prints,
+    where it writes, is left out.
+    """
     lines: list[str] = []
     caught = io.StringIO()
     try:

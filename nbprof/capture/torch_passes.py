@@ -1,8 +1,11 @@
-"""Passes over DataLoaders: which of them train, and which run without an optimizer step, such as validation.
+"""Passes over DataLoaders: which of them train, and which run without an optimizer step, such as
+validation.
 
-A pass lasts from ``iter(loader)`` to the end of the loader, or to where the loop over it was left. One in which an optimizer steps trains.
-One in which none does is an evaluation if a training pass gives the next step its batch, or if no step follows: then it is no part of a
-step, whether the model was put into evaluation mode or not. Batches of other loaders that most steps ask for are part of the steps.
+A pass lasts from ``iter(loader)`` to the end of the loader, or to where the loop over it was left.
+One in which an optimizer steps trains. One in which none does is an evaluation if a training pass
+gives the next step its batch, or if no step follows: then it is no part of a step, whether the
+model was put into evaluation mode or not. Batches of other loaders that most steps ask for are part
+of the steps.
 """
 
 from __future__ import annotations
@@ -60,7 +63,9 @@ class Pass:
         return self.end or self.last
 
     def stepped(self) -> None:
-        """An optimizer has made a step; whether that was within this pass is known when it goes on or ends."""
+        """An optimizer has made a step; whether that was within this pass is known when it goes on
+        or ends.
+        """
         self._stepped = self.batches > 0
 
     def goes_on(self) -> None:
@@ -104,7 +109,8 @@ class Found:
     Attributes
     ----------
     begins : dict of int to int
-        When steps begin that follow an evaluation, by their number: with the first batch that they use.
+        When steps begin that follow an evaluation, by their number: with the first batch that they
+        use.
     boundaries : list of dict
         Epochs and evaluations between the steps, as `CaptureInfo.boundaries` keeps them.
     evaluations : list of Pass
@@ -182,7 +188,9 @@ class Passes:
         return visits
 
     def found(self, steps: Sequence[Step], none_since: bool) -> Found:
-        """What the passes say about the steps that optimizers made, in time order; `none_since` says that no other step follows them."""
+        """What the passes say about the steps that optimizers made, in time order; `none_since`
+        says that no other step follows them.
+        """
         found = Found()
         if not steps:
             return found
@@ -226,7 +234,8 @@ class _Usual:
     always : set of tuple
         Those at which all do.
     trained : set of tuple
-        Places of the passes that give most steps their last batch, though none has a step inside: a step takes all batches of a loader.
+        Places of the passes that give most steps their last batch, though none has a step inside: a
+        step takes all batches of a loader.
     """
 
     asides: set[Place]
@@ -256,12 +265,15 @@ def _is_evaluation(source: Pass, usual: _Usual) -> bool:
 
 
 def _add_evaluation(found: Found, step: Step, usual: _Usual) -> None:
-    """What of a step is an evaluation: passes before the first training batch that the step uses itself."""
+    """What of a step is an evaluation: passes before the first training batch that the step uses
+    itself.
+    """
     visits = step.visits
     training = visits[-1].source
     if not training.steps and training.place not in usual.trained:
         return
-    # Of steps that take all batches of a loader, another loader that each of them goes through gives them batches as well.
+    # Of steps that take all batches of a loader, another loader that each of them goes through
+    # gives them batches as well.
     parts: set[Place] = set() if training.steps else {training.place, *usual.always}
     evaluated = [
         _is_evaluation(visit.source, usual) and visit.source.place not in parts for visit in visits

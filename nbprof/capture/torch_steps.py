@@ -1,7 +1,8 @@
 """Find the steps of a PyTorch loop by its optimizers.
 
-A step runs from the end of one optimizer step to the end of the next, so that waiting for data and the forward pass lie in it. The first
-begins where the loop does: when a DataLoader is first iterated over or a model is put into training mode.
+A step runs from the end of one optimizer step to the end of the next, so that waiting for data and
+the forward pass lie in it. The first begins where the loop does: when a DataLoader is first
+iterated over or a model is put into training mode.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _FRAMES = 6
 
 
 class _Fetch(NamedTuple):
-    """A batch that came from a loader: when it was asked for, Unix time in ns, where in the program, and in which pass."""
+    """A batch that came from a loader: when it was asked for, Unix time in ns, where in the
+    program, and in which pass.
+    """
 
     began: int
     place: Place
@@ -81,7 +84,9 @@ class Mark:
         self.end = 0
         self.number = 0
         self.fetched: list[_Fetch] = []
-        """The batches that were fetched before it seemed to begin, and after whatever was before it."""
+        """The batches that were fetched before it seemed to begin, and after whatever was before
+        it.
+        """
         self.visits: list[Visit] = []
         """From which loaders its batches came, and those of evaluations before it."""
         self.by_optimizer = False
@@ -120,11 +125,14 @@ class _Optimizer:
 class OptimizerSteps:
     """Which optimizer steps end a step of the run.
 
-    Of optimizers that step in turn (the two of a GAN, one for each parameter), the last of the first round does. Another one takes its
-    place when it steps twice in a row: then it belongs to a loop of its own, as the next trial of a search. One that was made since the
-    last step does at its first, where the one before is gone, or had the same parameters: then that one will not step again.
+    Of optimizers that step in turn (the two of a GAN, one for each parameter), the last of the
+    first round does. Another one takes its place when it steps twice in a row: then it belongs to a
+    loop of its own, as the next trial of a search. One that was made since the last step does at
+    its first, where the one before is gone, or had the same parameters: then that one will not step
+    again.
 
-    Where a loop goes on with an optimizer that was made after the last step of the one before, the time until then is of neither loop.
+    Where a loop goes on with an optimizer that was made after the last step of the one before, the
+    time until then is of neither loop.
 
     Parameters
     ----------
@@ -156,13 +164,19 @@ class OptimizerSteps:
         self._stepped_at = 0
         """When that did."""
         self._made_at = 0
-        """When the last optimizer was made that has not stepped, or a loop began since then; 0 where none was made since the last step."""
+        """When the last optimizer was made that has not stepped, or a loop began since then; 0
+        where none was made since the last step.
+        """
         self._first: tuple[Mark, int] | None = None
-        """The first step of a loop of its own, and when that loop began, until a second step shows that it is one."""
+        """The first step of a loop of its own, and when that loop began, until a second step shows
+        that it is one.
+        """
         self.between: list[float] = []
         self._round: set[tuple[int, int]] = set()
         self._waiting: dict[tuple[int, int], tuple[int, int]] = {}
-        """Those that stepped once since the last step: when, and when a loop of theirs would have begun, 0 for unknown."""
+        """Those that stepped once since the last step: when, and when a loop of theirs would have
+        begun, 0 for unknown.
+        """
         self._paused = False
         self._first_step: Mark | None = None
         """The first step, once a loop has begun in it."""
@@ -180,7 +194,9 @@ class OptimizerSteps:
         return self._at or time.time_ns()
 
     def recording_began(self) -> None:
-        """What is told from here on is in the recording; a boundary that is being told was before it."""
+        """What is told from here on is in the recording; a boundary that is being told was before
+        it.
+        """
         self._at, self._mark, self._last, self._first = 0, None, None, None
         self._fetches = []
         self._passes.take()
@@ -238,21 +254,26 @@ class OptimizerSteps:
         return known
 
     def _replaces(self, known: _Optimizer) -> bool:
-        """Whether the optimizer that steps does so in place of that of `_key`, which will not step again."""
+        """Whether the optimizer that steps does so in place of that of `_key`, which will not step
+        again.
+        """
         current = self._current
         if current is None or known.made <= self._stepped_at:
             return False
         return current.ref() is None or not known.parameters().isdisjoint(current.parameters())
 
     def _begun(self, key: tuple[int, int], known: _Optimizer) -> int:
-        """When the loop of another optimizer than that of `_key` began; 0 where that is not known."""
+        """When the loop of another optimizer than that of `_key` began; 0 where that is not
+        known.
+        """
         if self._key is None or self._key[0] != key[0] or known.made <= self._stepped_at:
             return 0
         return max(known.made, self._made_at)
 
     def _stepped(self, key: tuple[int, int], known: _Optimizer, at: int) -> None:
         if key != self._key and self._replaces(known):
-            # Those that stepped since the last step are part of the loop, which goes on with another optimizer.
+            # Those that stepped since the last step are part of the loop, which goes on with
+            # another optimizer.
             others = {one for one in self._waiting if one[0] == key[0]}
             begun = 0 if others else self._begun(key, known)
             self._waiting.clear()
@@ -321,13 +342,17 @@ class OptimizerSteps:
             self._last.fetched = [fetch for fetch in fetches if fetch.began < start]
 
     def fetched(self, iterator: Any, began: int, place: Place) -> None:
-        """A loader gave a batch, which a step may use that begins later, once the model is in training mode."""
+        """A loader gave a batch, which a step may use that begins later, once the model is in
+        training mode.
+        """
         source = self._passes.fetched(iterator, began, place)
         if len(self._fetches) < _MOST_FETCHES:
             self._fetches.append(_Fetch(began, place, source))
 
     def finished(self) -> list[Mark]:
-        """The steps, each with the batches that it uses: those fetched before it from where steps fetch theirs, and no evaluation."""
+        """The steps, each with the batches that it uses: those fetched before it from where steps
+        fetch theirs, and no evaluation.
+        """
         marks, self.marks[:] = self.marks[:], []
         found = self._passes.found(
             [mark for mark in marks if mark.by_optimizer],
@@ -353,9 +378,11 @@ class OptimizerSteps:
             self._paused = True
 
     def loop_begins(self, *, resumes: bool, again: bool = False) -> None:
-        """A loop begins, or goes on after an evaluation: what was before it is no part of its first step.
+        """A loop begins, or goes on after an evaluation: what was before it is no part of its first
+        step.
 
-        `again` says that the model was in training mode already: trainers say so for each batch of a step.
+        `again` says that the model was in training mode already: trainers say so for each batch of
+        a step.
         """
         mark = self._mark
         if mark is None or self._clock.open_loop != KIND or self._clock.in_marker:
@@ -372,7 +399,9 @@ class OptimizerSteps:
             self._paused = False
 
     def hook(self, torch: Any, patches: Patches) -> Any:
-        """Listen to optimizers, models and loaders of `torch`; returns what ends the listening to optimizers."""
+        """Listen to optimizers, models and loaders of `torch`; returns what ends the listening to
+        optimizers.
+        """
         from torch.optim.optimizer import (  # type: ignore[import-not-found,unused-ignore]
             Optimizer,
             register_optimizer_step_post_hook,
@@ -421,7 +450,9 @@ class OptimizerSteps:
         patches.replace(module, "train", train)
 
     def _hook_lightning(self, patches: Patches, looked_at: set[str]) -> None:
-        """Lightning ends an evaluation by setting ``training`` of each module, not by `train`; it may be imported after PyTorch."""
+        """Lightning ends an evaluation by setting ``training`` of each module, not by `train`; it
+        may be imported after PyTorch.
+        """
         for name in _OF_LIGHTNING:
             modes = getattr(sys.modules.get(name), "_ModuleMode", None)
             if name in looked_at or modes is None or "restore" not in vars(modes):
@@ -488,7 +519,9 @@ class OptimizerSteps:
             self._passes.begin(iterator, began)
 
     def _hook_scalers(self, patches: Patches) -> None:
-        """A step that a GradScaler skips, for gradients that are not finite, is the end of a step all the same."""
+        """A step that a GradScaler skips, for gradients that are not finite, is the end of a step
+        all the same.
+        """
         for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
             scaler = getattr(sys.modules.get(name), "GradScaler", None)
             if scaler is None or "step" not in vars(scaler):

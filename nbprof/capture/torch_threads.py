@@ -1,7 +1,7 @@
 """Which threads run PyTorch that its profiler does not record.
 
-With allocations, PyTorch records the thread that starts its profiler, and the backward passes of that. What other
-threads run leaves no op, so a few times a second it is looked at where they are.
+With allocations, PyTorch records the thread that starts its profiler, and the backward passes of
+that. What other threads run leaves no op, so a few times a second it is looked at where they are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Write the trace that PyTorch exports: compressed, complete or not at all, with the steps that were found.
+"""Write the trace that PyTorch exports: compressed, complete or not at all, with the steps that
+were found.
 
-PyTorch itself packs at gzip's highest level, which takes ten times as long as writing the trace, for a third less. Steps are put in as the
-annotations ``ProfilerStep#N`` that ``torch.profiler`` marks its own steps with, so every reader of such traces sees them. They are written
-afterwards because only then it is known which stretches were steps.
+PyTorch itself packs at gzip's highest level, which takes ten times as long as writing the trace,
+for a third less. Steps are put in as the annotations ``ProfilerStep#N`` that ``torch.profiler``
+marks its own steps with, so every reader of such traces sees them. They are written afterwards
+because only then it is known which stretches were steps.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ _OPTIMIZER = re.compile(
 
 
 def worker() -> str:
-    """The name of this process among those of a job: the host, and the rank where there are several.
+    """The name of this process among those of a job: the host, and the rank where there are
+    several.
 
     Raises nothing: an environment that says nonsense is no rank.
     """
@@ -55,7 +58,9 @@ def worker() -> str:
 
 
 def rank_and_size() -> tuple[int | None, int | None]:
-    """Rank and world size, from ``torch.distributed``, else from RANK and WORLD_SIZE; None where this process is alone."""
+    """Rank and world size, from ``torch.distributed``, else from RANK and WORLD_SIZE; None where
+    this process is alone.
+    """
     distributed = sys.modules.get("torch.distributed")
     try:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -66,7 +71,8 @@ def rank_and_size() -> tuple[int | None, int | None]:
 
 
 def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
-    """Write what `profile` has recorded to `target`, packed; a sentence where the steps were not put in.
+    """Write what `profile` has recorded to `target`, packed; a sentence where the steps were not
+    put in.
 
     Parameters
     ----------
@@ -107,7 +113,9 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
 
 
 def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> str:
-    """Pack a trace with the steps in it; where there is no place for them, or steps are in it, as it is, and a sentence says so."""
+    """Pack a trace with the steps in it; where there is no place for them, or steps are in it, as
+    it is, and a sentence says so.
+    """
     with plain.open("rb") as source, packed.open("wb") as out:
         size = source.seek(0, os.SEEK_END)
         with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -172,7 +180,9 @@ def _events(text: mmap.mmap, at: int, marks: Sequence[Mark]) -> bytes:
 
 
 def name(mark: Mark, kinds: set[str]) -> str:
-    """What the event of a step is called, where steps are of these kinds: as PyTorch calls it, unless it is none of training among such."""
+    """What the event of a step is called, where steps are of these kinds: as PyTorch calls it,
+    unless it is none of training among such.
+    """
     training = len(kinds) == 1 or mark.kind.startswith(KIND)
     return f"ProfilerStep#{mark.number}" if training else f"{OTHER_STEP}{mark.kind}#{mark.number}"
 
@@ -189,7 +199,9 @@ def _optimizer_ends(text: mmap.mmap) -> Mapping[int, list[tuple[int, int]]]:
 
 
 def _after(spans: Sequence[tuple[int, int]], time: int) -> int:
-    """The time, or the end of the optimizer's call that it lies in: the hook that tells of a step runs just before that ends."""
+    """The time, or the end of the optimizer's call that it lies in: the hook that tells of a step
+    runs just before that ends.
+    """
     i = bisect_right(spans, (time, sys.maxsize)) - 1
     return spans[i][1] if i >= 0 and spans[i][1] > time else time
 

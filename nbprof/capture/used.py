@@ -1,4 +1,5 @@
-"""Which frameworks the variables of a notebook lead to that a cell's code names: ``train()`` to the model in that function.
+"""Which frameworks the variables of a notebook lead to that a cell's code names: ``train()`` to the
+model in that function.
 
 Types and code are looked at. Nothing is called, and no attribute is computed.
 """
@@ -25,17 +26,23 @@ _ROOTS = {
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 """Functions that may name every framework that there is."""
 _READ = re.compile(r"(?<![.\w])[^\W\d]\w*\b(?!\s*=(?!=))")
-"""A variable, rather than an attribute or what is set; cells have magics, which no parser of Python takes."""
+"""A variable, rather than an attribute or what is set; cells have magics, which no parser of Python
+takes.
+"""
 _NAME = re.compile(r"[^\W\d]\w*")
 _DEEPEST = 5
-"""So many steps from a name of the cell to an object of a framework: through functions, modules, containers and attributes."""
+"""So many steps from a name of the cell to an object of a framework: through functions, modules,
+containers and attributes.
+"""
 _MOST = 1000
 _FIRST = 8
 """Items of a container that are looked at, as they are mostly of one kind."""
 
 
 def of_type(kind: type) -> str:
-    """The framework of a class, or of the first that it is derived from; Keras is ``keras``, and "" is none."""
+    """The framework of a class, or of the first that it is derived from; Keras is ``keras``, and ""
+    is none.
+    """
     return next(filter(None, (of_module(str(one.__module__)) for one in kind.__mro__)), "")
 
 
@@ -50,7 +57,9 @@ def of_module(name: str) -> str:
 
 
 class _Walk:
-    """From objects to the frameworks that they are of or hold; each is looked at once, and not more than `_MOST`."""
+    """From objects to the frameworks that they are of or hold; each is looked at once, and not more
+    than `_MOST`.
+    """
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
@@ -58,7 +67,9 @@ class _Walk:
     def variables(
         self, read: Iterable[str], named: set[str], namespace: Mapping[str, Any], depth: int
     ) -> set[str]:
-        """The frameworks of the variables that are read; a module of the user's stands for what it has under a name: ``mine.train()``."""
+        """The frameworks of the variables that are read; a module of the user's stands for what it
+        has under a name: ``mine.train()``.
+        """
         found: set[str] = set()
         for value in [namespace[name] for name in set(read) & set(namespace)]:
             if not isinstance(value, ModuleType):

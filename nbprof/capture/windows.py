@@ -1,4 +1,6 @@
-"""The windows of a cell in which the framework's profiler runs, one or repeated ones, and what ends them."""
+"""The windows of a cell in which the framework's profiler runs, one or repeated ones, and what ends
+them.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ _numbers = itertools.count(1)
 
 
 class Since(NamedTuple):
-    """When a recording began: `time.perf_counter()`, and how many steps had ended and been marked by then."""
+    """When a recording began: `time.perf_counter()`, and how many steps had ended and been marked
+    by then.
+    """
 
     time: float = 0.0
     seen: int = 0
@@ -57,10 +61,12 @@ class Since(NamedTuple):
 class Backend(Protocol):
     """What a framework must be able to do.
 
-    `start` and `stop` are called once for each window. A backend that can be stopped only on the thread that started it has an attribute
-    ``ends_anywhere`` that is False; one that learns more while it records has a method ``notes()`` that gives sentences; one that can mark
-    waiting for input has a method ``open_wait()`` that gives a `Span`; one whose recording may begin later than the window has an attribute
-    ``since``, a `Since`; one that keeps Python calls in memory until it is stopped has an attribute ``bytes_per_call``.
+    `start` and `stop` are called once for each window. A backend that can be stopped only on the
+    thread that started it has an attribute ``ends_anywhere`` that is False; one that learns more
+    while it records has a method ``notes()`` that gives sentences; one that can mark waiting for
+    input has a method ``open_wait()`` that gives a `Span`; one whose recording may begin later than
+    the window has an attribute ``since``, a `Since`; one that keeps Python calls in memory until it
+    is stopped has an attribute ``bytes_per_call``.
     """
 
     @property
@@ -84,7 +90,9 @@ class Backend(Protocol):
         """Versions that matter for reading the run."""
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Report the framework's own steps to `clock`, and `give_way` to the user's own use of its profiler."""
+        """Report the framework's own steps to `clock`, and `give_way` to the user's own use of its
+        profiler.
+        """
 
 
 def backend_class(framework: Framework) -> Any:
@@ -96,8 +104,8 @@ def backend_class(framework: Framework) -> Any:
 class Windows:
     """Starts and stops the profiler, and keeps each window as a run of its own.
 
-    A file of a profiler has one clock and one beginning, and TensorBoard takes several files of a run for several machines; so windows that
-    are recorded one after the other are several runs.
+    A file of a profiler has one clock and one beginning, and TensorBoard takes several files of a
+    run for several machines; so windows that are recorded one after the other are several runs.
 
     Parameters
     ----------
@@ -110,7 +118,8 @@ class Windows:
     recordings : list of Recording
         The windows that were recorded, in time order.
     beside : dict of Path to list of Path
-        By the folder of a window, the runs of further frameworks that were recorded at the same time.
+        By the folder of a window, the runs of further frameworks that were recorded at the same
+        time.
     notes : list of str
         Notes for readers of the numbers.
     failure : str
@@ -129,7 +138,8 @@ class Windows:
         self.notes: list[str] = []
         self.failure = ""
         self.recording = False
-        # A bound is reached on a thread of its own, while the cell's thread may begin or end a window.
+        # A bound is reached on a thread of its own, while the cell's thread may begin or end a
+        # window.
         self._change = threading.RLock()
         self._over = False
         self._ended = threading.Event()
@@ -149,14 +159,18 @@ class Windows:
         """Bytes that Python calls may take when the profiler stops."""
         self.loops = Recorder()
         self.label = self.notebook = self.display = ""
-        """How the recording is called, the notebook, and the id of the output that shows the status."""
+        """How the recording is called, the notebook, and the id of the output that shows the
+        status.
+        """
         self.by = "block"
         """What is recorded: a block of a program, or a cell."""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
     def begin(self) -> None:
-        """Start the framework's profiler, unless it is running or should not run any more. Never raises."""
+        """Start the framework's profiler, unless it is running or should not run any more. Never
+        raises.
+        """
         with self._change, shielded(soon=True):
             if self.recording or self._over or self.backend is None:
                 return
@@ -211,7 +225,9 @@ class Windows:
         return self.options.limit_gb * GB if self.options.limit_gb is not None else free_bytes() / 2
 
     def _called(self, calls: int) -> None:
-        """So many Python functions were called in the window; ends it where the profiler could not stop with more. Never raises."""
+        """So many Python functions were called in the window; ends it where the profiler could not
+        stop with more. Never raises.
+        """
         each = getattr(self.backend, "bytes_per_call", 0)
         if (
             not each
@@ -228,7 +244,9 @@ class Windows:
 
     @property
     def _hides(self) -> bool:
-        """Whether a recorder of Python calls does not show that it has taken the place of another profiler."""
+        """Whether a recorder of Python calls does not show that it has taken the place of another
+        profiler.
+        """
         backends = getattr(self.backend, "frameworks", [self.backend])
         return any(
             backend is not None and named(backend.name).recorder.hides_python
@@ -247,7 +265,9 @@ class Windows:
         self._tell("code_begins")
 
     def code_ends(self) -> None:
-        """What runs from here on shows an exception or ends the recording. Only the first call of a window counts. Never raises."""
+        """What runs from here on shows an exception or ends the recording. Only the first call of a
+        window counts. Never raises.
+        """
         if self._code_ended or not self.recording:
             return
         self._code_ended = time.time_ns()
@@ -261,7 +281,9 @@ class Windows:
                 act()
 
     def again(self) -> None:
-        """Discard what was recorded and restart the profiler: there is a device now that it does not know. Never raises."""
+        """Discard what was recorded and restart the profiler: there is a device now that it does
+        not know. Never raises.
+        """
         with self._change, shielded(soon=True):
             if not self.recording or self.backend is None or self.place is None:
                 return
@@ -375,7 +397,9 @@ class Windows:
             return {}
 
     def _from_joining(self, loops: LoopTimes) -> LoopTimes:
-        """Loops within what is recorded: a framework joins when the cell has imported it, which may take longer than the loops."""
+        """Loops within what is recorded: a framework joins when the cell has imported it, which may
+        take longer than the loops.
+        """
         since = getattr(self.backend, "since", None)
         if since is None:
             return loops
@@ -385,7 +409,9 @@ class Windows:
         return replace(loops, begin_ns=max(loops.begin_ns, first))
 
     def shown(self) -> Recording:
-        """The window to show, which knows the others: the last that has all its steps, or the last."""
+        """The window to show, which knows the others: the last that has all its steps, or the
+        last.
+        """
         first, last = self.options.steps or (1, None)
         asked = last - first + 1 if last is not None and not self.clock.batches_of else 0
         whole = [recording for recording in self.recordings if recording.info.steps_marked >= asked]
@@ -480,7 +506,9 @@ class Windows:
 
     @property
     def full(self) -> float | None:
-        """The growth of the process by the bound that ends the recording; None where nothing is recorded."""
+        """The growth of the process by the bound that ends the recording; None where nothing is
+        recorded.
+        """
         bounds = self._bounds
         if bounds is None or not self.recording or not bounds.limit:
             return None
@@ -494,7 +522,8 @@ class Windows:
         Parameters
         ----------
         why : str
-            A bound that was reached, or what the user did: the beginning of a sentence that goes into the notes.
+            A bound that was reached, or what the user did: the beginning of a sentence that goes
+            into the notes.
         """
         with self._change:
             if not self.recording:
@@ -528,7 +557,9 @@ class Windows:
         return bool(anywhere) or not self.recording or threading.get_ident() == self._thread
 
     def end_there(self, why: str) -> bool:
-        """End on the thread that began, at the end of the step that it runs; False where no step of it ended in time."""
+        """End on the thread that began, at the end of the step that it runs; False where no step of
+        it ended in time.
+        """
         marked = self.clock.marked - self._since.marked
         of_a_step = (time.perf_counter() - self._since.time) / marked if marked else 0.0
         thread, given_up = self._thread, threading.Event()

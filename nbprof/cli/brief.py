@@ -27,7 +27,9 @@ from nbprof.cli.progress import shown
 )
 @source.redacted
 def command(against: str | None, tokens: int, redact: bool, **which: Any) -> None:
-    """What matters most, as Markdown for a language model; each figure with the call that gives it."""
+    """What matters most, as Markdown for a language model; each figure with the call that gives
+    it.
+    """
     with shown() as tell:
         profile = source.opened(tell, **which)
         from nbprof.profiles.brief import brief

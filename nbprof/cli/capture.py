@@ -37,8 +37,8 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 def command(addresses: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Record running programs through their profiler servers.
 
-    A program starts its server with nbprof.serve(6009), or by `nbprof serve`. tpu://NAME stands for all workers of a Cloud TPU. Ctrl-C
-    ends the recording early and keeps what was recorded.
+    A program starts its server with nbprof.serve(6009), or by `nbprof serve`. tpu://NAME stands for
+    all workers of a Cloud TPU. Ctrl-C ends the recording early and keeps what was recorded.
     """
     with shown() as tell:
         import nbprof

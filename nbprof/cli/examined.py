@@ -1,4 +1,6 @@
-"""What can be recorded and read on this machine, and what to do about what cannot. Nothing heavy is imported to find out."""
+"""What can be recorded and read on this machine, and what to do about what cannot. Nothing heavy is
+imported to find out.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ class Check(NamedTuple):
 
 
 def checks(*, deep: bool = False) -> Iterator[Check]:
-    """All of them; `deep` imports the frameworks, each in a process of its own, and asks for their devices."""
+    """All of them; `deep` imports the frameworks, each in a process of its own, and asks for their
+    devices.
+    """
     yield installation()
     yield from frameworks(deep=deep)
     yield from nvidia(_ROOT)
@@ -180,7 +184,9 @@ def nvidia(root: Path) -> Iterator[Check]:
 
 
 def _cupti(root: Path) -> Check:
-    """Whether the loader finds CUPTI: one of a toolkit that is in none of its folders is as good as none."""
+    """Whether the loader finds CUPTI: one of a toolkit that is in none of its folders is as good as
+    none.
+    """
     libraries = _loaded("libcupti.so*", ("nvidia/*/lib", "torch/lib"))
     where = str(libraries[0]) if libraries else ctypes.util.find_library("cupti")
     if where:
@@ -272,7 +278,9 @@ def ascend(root: Path) -> Iterator[Check]:
 
 
 def tpu(root: Path) -> Iterator[Check]:
-    """Where the runtime of a TPU logs what it does, of which a profile says little: its start, and the buffer for transfers."""
+    """Where the runtime of a TPU logs what it does, of which a profile says little: its start, and
+    the buffer for transfers.
+    """
     if not any((root / "dev").glob("accel[0-9]*")) and not (
         _version("libtpu") and any((root / "dev/vfio").glob("[0-9]*"))
     ):
@@ -287,7 +295,9 @@ def tpu(root: Path) -> Iterator[Check]:
 
 
 def _loaded(pattern: str, packages: tuple[str, ...]) -> list[Path]:
-    """A library where the loader finds it: in the packages of a framework, in the environment, or where it is told to look."""
+    """A library where the loader finds it: in the packages of a framework, in the environment, or
+    where it is told to look.
+    """
     places = [
         path
         for folder in dict.fromkeys(sys.path)

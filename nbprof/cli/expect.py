@@ -120,7 +120,8 @@ def command(
         chain.abandon()
     judged = outcomes
     if alone and (update or add):
-        # A baseline cannot have what is never known, such as FLOPs of eager ops; but without step times nothing was added.
+        # A baseline cannot have what is never known, such as FLOPs of eager ops; but without step
+        # times nothing was added.
         judged = [
             one
             for one in outcomes

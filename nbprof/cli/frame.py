@@ -1,4 +1,6 @@
-"""`nbprof frame PATH NAME`: any frame of `nbprof.frames.SCHEMA`, as a table, CSV, JSON or Parquet."""
+"""`nbprof frame PATH NAME`: any frame of `nbprof.frames.SCHEMA`, as a table, CSV, JSON or
+Parquet.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def command(
     target: Path | None,
     **which: Any,
 ) -> None:
-    """Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has."""
+    """Print a frame by its name, such as kernels.by_name; without a name, list those that the
+    profile has.
+    """
     with shown() as tell:
         from nbprof.profiles import named
 
@@ -156,7 +160,9 @@ def _content(
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    """A frame as CSV, in which no text of a profile is a formula to a spreadsheet. `js/lib/csv.ts` does the same."""
+    """A frame as CSV, in which no text of a profile is a formula to a spreadsheet. `js/lib/csv.ts`
+    does the same.
+    """
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     texts = [
@@ -170,7 +176,9 @@ def _csv(frame: pd.DataFrame) -> str:
 
 
 def _no_formula(value: Any) -> Any:
-    """A text with an apostrophe before what would begin a formula, also in a further line; a number as it is."""
+    """A text with an apostrophe before what would begin a formula, also in a further line; a number
+    as it is.
+    """
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
     return ("'" if value[:1] in ("\r", "\n") else "") + _FORMULA.sub(r"\1'", value)

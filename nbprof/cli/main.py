@@ -1,7 +1,8 @@
 """The entry point of the command `nbprof`.
 
-A subcommand is a module `nbprof/cli/<name>.py` with a click command called `command`, and a line in COMMANDS. It is imported when it is
-called: `nbprof --help` must not cost the import of pandas. What it returns is the exit code; None is 0.
+A subcommand is a module `nbprof/cli/<name>.py` with a click command called `command`, and a line in
+COMMANDS. It is imported when it is called: `nbprof --help` must not cost the import of pandas. What
+it returns is the exit code; None is 0.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ COMMANDS = {
 """Every subcommand and its help in one line, in the order of `nbprof --help`."""
 
 GOOD, FAILED, BAD, UNKNOWN = 0, 1, 2, 3
-"""Exit codes: all is well; a gate failed; bad use or an unreadable file; the question has no answer."""
+"""Exit codes: all is well; a gate failed; bad use or an unreadable file; the question has no
+answer.
+"""
 INTERRUPTED, CLOSED_PIPE = 130, 141
 """As a shell reports a process that SIGINT or SIGPIPE ended."""
 

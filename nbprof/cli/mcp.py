@@ -86,7 +86,9 @@ def command(
 
 
 def _of_a_closed_pipe(error: BaseException) -> bool:
-    """Whether the client has gone: its pipe is closed, which the tasks of the server report as a group of errors."""
+    """Whether the client has gone: its pipe is closed, which the tasks of the server report as a
+    group of errors.
+    """
     return isinstance(error, BrokenPipeError) or any(
         map(_of_a_closed_pipe, getattr(error, "exceptions", ()))
     )

@@ -1,4 +1,6 @@
-"""How an answer is written: a table for people on a terminal, plain text in a pipe, JSON for programs."""
+"""How an answer is written: a table for people on a terminal, plain text in a pipe, JSON for
+programs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from nbprof.schema.columns import Col
 
 SCHEMA = 1
-"""Of the JSON: it grows by keys without a change of this number; what a key means changes with it."""
+"""Of the JSON: it grows by keys without a change of this number; what a key means changes with
+it.
+"""
 STDOUT = Path("-")
 """What `-o` takes for standard output."""
 _WIDEST = 60
@@ -58,7 +62,8 @@ as_json = click.option(
 def destination(target: Path, name: str, *, echo: bool = True) -> Iterator[Path]:
     """Yield the path for a command to write to.
 
-    That is `target`, whose name is printed at the end, or, for standard output, a temporary file that is copied there at the end.
+    That is `target`, whose name is printed at the end, or, for standard output, a temporary file
+    that is copied there at the end.
 
     Parameters
     ----------
@@ -81,7 +86,9 @@ def destination(target: Path, name: str, *, echo: bool = True) -> Iterator[Path]
 
 
 def echo_name(target: Path) -> None:
-    """Print the name of a file that was written; not of a device, which may be standard output itself."""
+    """Print the name of a file that was written; not of a device, which may be standard output
+    itself.
+    """
     if not is_stream(target):
         click.echo(str(target))
 
@@ -115,7 +122,9 @@ def write_json(command: str, answer: Mapping[str, Any]) -> None:
 
 
 def text(command: str, answer: Mapping[str, Any]) -> str:
-    """The answer as JSON, in the envelope that all commands share. NA, NaN and infinity are null."""
+    """The answer as JSON, in the envelope that all commands share. NA, NaN and infinity are
+    null.
+    """
     from nbprof.core.plain_json import plain
 
     return json.dumps(
@@ -126,7 +135,9 @@ def text(command: str, answer: Mapping[str, Any]) -> str:
 
 
 def about(profile: Profile) -> dict[str, Any]:
-    """What the JSON says of the run that was read: where it lies, and what lowers the trust in its figures."""
+    """What the JSON says of the run that was read: where it lies, and what lowers the trust in its
+    figures.
+    """
     lines = profile.receipt.lines
     return {
         "path": profile.path,
@@ -155,7 +166,8 @@ def write_table(
 ) -> None:
     """Write rows with their labels and units, as the dashboard shows them.
 
-    On a terminal the columns that fit, and the names of the others; in a pipe all of them, without colour and with nothing cut.
+    On a terminal the columns that fit, and the names of the others; in a pipe all of them, without
+    colour and with nothing cut.
 
     Parameters
     ----------
@@ -241,7 +253,9 @@ def _cell(value: Any, col: Col) -> str:
 def _fitting(
     full: Mapping[str, int], right: set[str], room: int, first: Sequence[str]
 ) -> dict[str, int]:
-    """The columns there is room for, and their widths: texts give way to numbers down to a few letters."""
+    """The columns there is room for, and their widths: texts give way to numbers down to a few
+    letters.
+    """
     narrow = {name: width if name in right else min(width, _NARROW) for name, width in full.items()}
     chosen: list[str] = []
     for name in dict.fromkeys([*first, *full]):

@@ -1,4 +1,6 @@
-"""What takes over a second says on a terminal how far it is: on stderr, so that the answer can be piped; elsewhere nothing."""
+"""What takes over a second says on a terminal how far it is: on stderr, so that the answer can be
+piped; elsewhere nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Tell = Callable[[str], None]
 
 @contextmanager
 def shown() -> Iterator[Tell]:
-    """What to call with each message. The last one stands beside a bar until the block ends; nothing is left of it."""
+    """What to call with each message. The last one stands beside a bar until the block ends;
+    nothing is left of it.
+    """
     if not is_terminal():
         yield lambda _text: None
         return

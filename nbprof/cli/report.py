@@ -39,12 +39,14 @@ def command(target: Path | None, events: int | None, redact: bool, **which: Any)
 
 
 def _beside(profile: Profile, *, redact: bool) -> Path:
-    """The file that nobody named: beside the profile, or in the working directory if that is in an archive or at a URL.
+    """The file that nobody named: beside the profile, or in the working directory if that is in an
+    archive or at a URL.
 
     Raises
     ------
     NbprofError
-        A file of that name is there, and is no report of nbprof: only what is named is replaced whatever it is.
+        A file of that name is there, and is no report of nbprof: only what is named is replaced
+        whatever it is.
     """
     from nbprof.profiles.actions import file_name
     from nbprof.sources.sniff import REPORT_MARK

@@ -39,7 +39,8 @@ def command(
 ) -> int | None:
     """Run a Python program with the profiler server of its framework, for `nbprof capture`.
 
-    Everything after SCRIPT is passed to the program. Whoever can reach the port can record the program: there is no password.
+    Everything after SCRIPT is passed to the program. Whoever can reach the port can record the
+    program: there is no password.
     """
     if not module and not Path(script).is_file():
         raise click.UsageError(f"there is no script {script!r}; -m runs a module by its name")

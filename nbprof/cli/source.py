@@ -1,4 +1,6 @@
-"""PATH and the options that say which run of it is meant and how it is read: what every command about a run takes."""
+"""PATH and the options that say which run of it is meant and how it is read: what every command
+about a run takes.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 class FilePath(click.Path):
-    """A path that is not empty, as of a variable of the shell that is not set: an empty one would be the working folder."""
+    """A path that is not empty, as of a variable of the shell that is not set: an empty one would
+    be the working folder.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, or an error of usage."""
@@ -106,7 +110,9 @@ def opened(
     storage_options: Sequence[str] = (),
     graph_capture: Sequence[str] = (),
 ) -> Profile:
-    """The profile that is meant; several paths are the hosts of one run, several of `graph_capture` those of one recording."""
+    """The profile that is meant; several paths are the hosts of one run, several of `graph_capture`
+    those of one recording.
+    """
     from nbprof.profiles.load import read
 
     # Three digits are more runs than anybody counts; a date is a name.
@@ -132,7 +138,9 @@ def opened(
 
 
 def newest_of(profile: Profile) -> int:
-    """How many runs a profile is the newest of; 0 where it is the only one, or was asked for by its name."""
+    """How many runs a profile is the newest of; 0 where it is the only one, or was asked for by its
+    name.
+    """
     files = profile.run.files
     return files.newest_of if files is not None and files.newest_of > 1 else 0
 

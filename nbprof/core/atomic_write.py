@@ -1,8 +1,9 @@
 """Writing files that users ask for: a file is complete or is not written, and an error says why.
 
-Content goes to a temporary file in the same folder, which then replaces the target, so a full disk or an exception leaves the old
-file as it was. A replaced file keeps its mode and owner. Symbolic links are followed: the file behind the link is replaced, the link
-stays. Devices and FIFOs are written to directly. One of several hard links gets the new content; the others keep the old.
+Content goes to a temporary file in the same folder, which then replaces the target, so a full disk
+or an exception leaves the old file as it was. A replaced file keeps its mode and owner. Symbolic
+links are followed: the file behind the link is replaced, the link stays. Devices and FIFOs are
+written to directly. One of several hard links gets the new content; the others keep the old.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from nbprof.core.units import size_text
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
-# Resolving one of these gives the file that the descriptor was opened on; replacing that file would bypass the descriptor.
+# Resolving one of these gives the file that the descriptor was opened on; replacing that file would
+# bypass the descriptor.
 _DESCRIPTOR = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/(self|thread-self|\d+)/fd/\d+")
 
 
 @contextmanager
 def atomic_write(target: Path, what: str, size: int | None = None) -> Iterator[BinaryIO]:
-    """Yield a binary file; when the block ends, its content is at `target`. If the block fails, `target` stays as it was.
+    """Yield a binary file; when the block ends, its content is at `target`. If the block fails,
+    `target` stays as it was.
 
     Parameters
     ----------
@@ -67,7 +70,9 @@ def _is_a_name(target: Path) -> bool:
 
 
 def is_stream(target: Path) -> bool:
-    """Whether `target` exists and is no regular file: a device, a FIFO, a socket, a folder or an open descriptor."""
+    """Whether `target` exists and is no regular file: a device, a FIFO, a socket, a folder or an
+    open descriptor.
+    """
     if _DESCRIPTOR.fullmatch(str(target.absolute())):
         return True
     try:
@@ -77,7 +82,9 @@ def is_stream(target: Path) -> bool:
 
 
 def _status(target: Path) -> os.stat_result | None:
-    """None if there is no file, or if the target is a symbolic link to a file that does not exist."""
+    """None if there is no file, or if the target is a symbolic link to a file that does not
+    exist.
+    """
     try:
         return target.stat()
     except FileNotFoundError:
@@ -122,7 +129,9 @@ def _replacement(path: Path, status: os.stat_result | None) -> Iterator[BinaryIO
 
 
 def _temporary(path: Path, status: os.stat_result | None) -> tuple[int, Path]:
-    """A new file beside `path`, or in the temporary folder if only the file may be written to, but not its folder."""
+    """A new file beside `path`, or in the temporary folder if only the file may be written to, but
+    not its folder.
+    """
     # The name does not contain that of the target, which may already have the maximum length.
     part = path.with_name(f".nbprof-{secrets.token_hex(6)}.part")
     # Readable by nobody who could not read the file that it replaces.
@@ -165,7 +174,9 @@ def _renamed(part: Path, path: Path) -> bool:
 
 
 def _overwrite(part: Path, path: Path) -> None:
-    """Copy `part` into the existing file, which keeps its owner that way. Space is reserved first, so a full disk leaves it intact."""
+    """Copy `part` into the existing file, which keeps its owner that way. Space is reserved first,
+    so a full disk leaves it intact.
+    """
     with part.open("rb") as source, open(path, "r+b", opener=_open_existing) as file:
         size = os.fstat(source.fileno()).st_size
         if size and hasattr(os, "posix_fallocate"):

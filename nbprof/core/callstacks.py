@@ -15,7 +15,9 @@ from nbprof.core import nesting
 from nbprof.core.trace import Int32s, Int64s
 
 MODULE = "nn.Module: "
-"""Prefix of the name of a module call, followed by the name of its class and the number of the instance."""
+"""Prefix of the name of a module call, followed by the name of its class and the number of the
+instance.
+"""
 BETWEEN = ", "
 """Between lines of code, and between modules, where something comes of several."""
 _RETURNS = "\n"
@@ -41,7 +43,8 @@ _MADE = re.compile(
 
 
 def own_line(frame: str) -> str:
-    """`train.py:12` out of `train.py(12): step`; empty for code of PyTorch, of Python itself and of notebooks, and for what was generated.
+    """`train.py:12` out of `train.py(12): step`; empty for code of PyTorch, of Python itself and of
+    notebooks, and for what was generated.
 
     Profilers leave out the folders that modules are found in.
     """
@@ -103,7 +106,9 @@ class Stacks:
 
     @cached_property
     def path(self) -> npt.NDArray[np.object_]:
-        """object[k]: modules of each chain, outermost first: `Net_0/Linear_1`; empty where there is none."""
+        """object[k]: modules of each chain, outermost first: `Net_0/Linear_1`; empty where there is
+        none.
+        """
         out = np.full(len(self.frame), "", object)
         for code in np.flatnonzero(self.is_module).tolist():
             # Codes are given from the outside to the inside, so that what is above is known.
@@ -115,7 +120,9 @@ class Stacks:
 
     @cached_property
     def line(self) -> npt.NDArray[np.object_]:
-        """object[k]: the innermost line of each chain that `own_line` has one of; empty where there is none."""
+        """object[k]: the innermost line of each chain that `own_line` has one of; empty where there
+        is none.
+        """
         frame, frames = pd.factorize(self.frame)
         own = np.array(
             [

@@ -1,11 +1,14 @@
-"""Cells of a notebook in what a recorder writes of Python calls: by their number, not by the temporary file that stands for them."""
+"""Cells of a notebook in what a recorder writes of Python calls: by their number, not by the
+temporary file that stands for them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-# ipykernel calls a cell "/tmp/ipykernel_71/1234567890.py"; PyTorch writes that with the line in brackets.
+# ipykernel calls a cell "/tmp/ipykernel_71/1234567890.py"; PyTorch writes that with the line in
+# brackets.
 _PATH = re.compile(r"(?:[^\s;(]*[/\\])?ipykernel_\d+[/\\](\d+)\.py")
 # The tracers of TensorFlow and JAX write the name of the file alone: "$1234567890.py:3 train".
 _NAME = re.compile(r"(?<=^\$)(\d+)\.py(?=:\d+ )")
@@ -22,7 +25,9 @@ def stem(path: str) -> str:
 
 
 def title(path: str, cells: Mapping[str, int]) -> str:
-    """`Cell [3]` for the file of a cell, `Cell` where its number is not known; other paths as they are."""
+    """`Cell [3]` for the file of a cell, `Cell` where its number is not known; other paths as they
+    are.
+    """
     name = stem(path)
     if not name and (found := _INPUT.fullmatch(path)):
         return _cell(int(found[1]))
@@ -30,7 +35,8 @@ def title(path: str, cells: Mapping[str, int]) -> str:
 
 
 def readable(text: str, cells: Mapping[str, int]) -> str:
-    """The text with `Cell [3]` in place of the file of that cell; just `Cell` where its number is not known.
+    """The text with `Cell [3]` in place of the file of that cell; just `Cell` where its number is
+    not known.
 
     Parameters
     ----------

@@ -8,7 +8,8 @@ A table is a class, and its columns are attributes of it:
         event = int64("Index into `Trace.events`.")
         duration = int64("In ps.")
 
-`Kernels(event=rows, duration=lengths)` are its rows, and `kernels.duration` is an array whose dtype mypy knows.
+`Kernels(event=rows, duration=lengths)` are its rows, and `kernels.duration` is an array whose dtype
+mypy knows.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Column(Generic[S]):
     def __get__(self, rows: Columns, table: type) -> npt.NDArray[S]: ...
 
     def __get__(self, rows: Columns | None, table: type) -> Column[S] | npt.NDArray[S]:
-        # The arrays of a table stand in its instance dictionary, which comes first: this is reached for absent columns only.
+        # The arrays of a table stand in its instance dictionary, which comes first: this is reached
+        # for absent columns only.
         if rows is None:
             return self
         raise AttributeError(
@@ -190,7 +192,9 @@ class Columns:
 
     @classmethod
     def concat(cls, parts: Sequence[Columns]) -> Self:
-        """The rows of several tables, one after the other; they may have other columns besides. Optional columns need all of them."""
+        """The rows of several tables, one after the other; they may have other columns besides.
+        Optional columns need all of them.
+        """
         if not parts:
             return cls.empty()
         arrays = {}
@@ -230,7 +234,9 @@ class Columns:
         return type(self)(**{**self.__dict__, **arrays})
 
     def frame(self) -> pd.DataFrame:
-        """The rows as a DataFrame. It shares the arrays and is built once: do not change it in place."""
+        """The rows as a DataFrame. It shares the arrays and is built once: do not change it in
+        place.
+        """
         if not len(self):
             return _frame_without_rows(
                 tuple((name, array.dtype.str) for name, array in self.__dict__.items())

@@ -1,8 +1,9 @@
-"""Opening files that must be below certain folders, even while somebody replaces files by links there.
+"""Opening files that must be below certain folders, even while somebody replaces files by links
+there.
 
-A path that was checked may lead elsewhere when it is opened. So it is resolved first, and then opened
-component by component from the folder at its top, following no link. Where the system cannot open
-relative to a folder (Windows), the opened file is compared with the one at the resolved path.
+A path that was checked may lead elsewhere when it is opened. So it is resolved first, and then
+opened component by component from the folder at its top, following no link. Where the system cannot
+open relative to a folder (Windows), the opened file is compared with the one at the resolved path.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _TRIES = 20
 
 
 class ConfinedError(PermissionError):
-    """The path leads out of the folders that may be read, or to a hidden name; the text says which."""
+    """The path leads out of the folders that may be read, or to a hidden name; the text says
+    which.
+    """
 
 
 class ReplacedError(OSError):
@@ -34,7 +37,8 @@ class ReplacedError(OSError):
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """`os.path.realpath`, tried again where a link is replaced meanwhile: Python raises `OSError` then.
+    """`os.path.realpath`, tried again where a link is replaced meanwhile: Python raises `OSError`
+    then.
 
     Raises
     ------
@@ -138,7 +142,8 @@ class Confinement:
 
 @contextmanager
 def scan(path: Path, confinement: Confinement | None) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """The entries of a folder, valid only inside the `with` block. Their `path` may be the name alone.
+    """The entries of a folder, valid only inside the `with` block. Their `path` may be the name
+    alone.
 
     Raises
     ------
@@ -161,7 +166,9 @@ def scan(path: Path, confinement: Confinement | None) -> Iterator[Iterator[os.Di
 
 @contextmanager
 def _parent(folder: str, parts: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """A descriptor of the folder that the last part is in, reached without following a link, and that part."""
+    """A descriptor of the folder that the last part is in, reached without following a link, and
+    that part.
+    """
     descriptor = os.open(folder, _FOLDER)
     name = "."
     try:

@@ -1,4 +1,6 @@
-"""Texts in a file as codes: equal ones are found by a hash of their bytes, then held against each other byte by byte."""
+"""Texts in a file as codes: equal ones are found by a hash of their bytes, then held against each
+other byte by byte.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ Words = npt.NDArray[np.uint64]
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _FACTORS = np.array([pow(0x9E3779B97F4A7C15, i + 2, 1 << 64) for i in range(32)], np.uint64)
 _TABLE_BITS = 13
-# Texts up to so many bytes are laid side by side in rows of that width; longer ones go through a dict.
+# Texts up to so many bytes are laid side by side in rows of that width; longer ones go through a
+# dict.
 _WIDTHS = (16, 32, 64, 128, 256)
 # So few texts go through a dict, too.
 _FEW = 64
@@ -65,7 +68,9 @@ def _by_dict(buf: Bytes, at: Int64s, length: Int64s) -> Int64s:
 
 
 def _alike(buf: Bytes, at: Int64s, length: Int64s, width: int) -> Int64s:
-    """For each text of at most `width` bytes the place of one that equals it, the same for all equal ones."""
+    """For each text of at most `width` bytes the place of one that equals it, the same for all
+    equal ones.
+    """
     words = np.empty((len(at), width // 8), np.uint64)
     value = np.empty(len(at), np.uint64)
     for low in range(0, len(at), _BLOCK):

@@ -1,4 +1,6 @@
-"""Rows that are alike in several columns of codes, rows by key, and names that are alike, without a Python object a row or a name."""
+"""Rows that are alike in several columns of codes, rows by key, and names that are alike, without a
+Python object a row or a name.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _DENSE = 4
 
 
 def unique_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
-    """First row of each different combination of codes, and the combination of each row as its number; codes are >= -1."""
+    """First row of each different combination of codes, and the combination of each row as its
+    number; codes are >= -1.
+    """
     code = np.zeros(len(columns[0]), np.int64)
     sizes = [int(column.max(initial=-1)) + 2 for column in columns]
     if math.prod(sizes) < _MOST:
@@ -37,7 +41,9 @@ def unique_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _in_table(code: Int64s, size: int) -> tuple[Int64s, Int64s]:
-    """`unique_rows` of codes below `size`, by a table of all of them: a third of the time of hashing."""
+    """`unique_rows` of codes below `size`, by a table of all of them: a third of the time of
+    hashing.
+    """
     table = np.full(size, -1, np.int64)
     table[code[::-1]] = np.arange(len(code))[::-1]
     first = np.sort(table[table >= 0])
@@ -75,7 +81,9 @@ def all_differ(codes: npt.NDArray[np.integer]) -> bool:
 
 
 def lookup(keys: npt.NDArray[np.integer], values: Int64s, wanted: Int64s) -> Int64s:
-    """The value of each of some keys, -1 for one that is not there; `keys` ascend, of equal ones the first counts."""
+    """The value of each of some keys, -1 for one that is not there; `keys` ascend, of equal ones
+    the first counts.
+    """
     if not len(keys) or not len(wanted):
         return np.full(len(wanted), -1, np.int64)
     at = np.minimum(np.searchsorted(keys, wanted.astype(keys.dtype)), len(keys) - 1)

@@ -1,4 +1,6 @@
-"""The files of a run, wherever they are: each can show its head and be read into memory of our own."""
+"""The files of a run, wherever they are: each can show its head and be read into memory of our
+own.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,12 @@ PADDING = 16
 BLOCK = 1 << 24
 _HUGE = 1 << 22
 LIMIT_BYTES = 1 << 34
-"""How much a compressed file may decompress to by default: 16 GiB. A file of a few MB can claim any size."""
+"""How much a compressed file may decompress to by default: 16 GiB. A file of a few MB can claim any
+size.
+"""
 
-# Private memory: pages of a shared mapping would stay in the kernel's hands when they are given back.
+# Private memory: pages of a shared mapping would stay in the kernel's hands when they are given
+# back.
 _ANONYMOUS = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 )
@@ -35,21 +40,24 @@ _ANONYMOUS = (
 class Buffer:
     """The bytes of one file in anonymous memory, with zero bytes behind them.
 
-    A user's file is never mapped: if another process cut it short, the kernel of the notebook would be killed. Memory of our own can
-    also be given back piece by piece while it is decoded.
+    A user's file is never mapped: if another process cut it short, the kernel of the notebook would
+    be killed. Memory of our own can also be given back piece by piece while it is decoded.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._map = mmap.mmap(-1, size + PADDING, **_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE") and size >= _HUGE:
-            # Every page is written once: that there are 500 times fewer of them saves half the time of reading. A kernel may not know it.
+            # Every page is written once: that there are 500 times fewer of them saves half the time
+            # of reading. A kernel may not know it.
             with contextlib.suppress(OSError):
                 self._map.madvise(mmap.MADV_HUGEPAGE)
         self.array: npt.NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         """uint8[size + PADDING]"""
         self.decoded: Callable[[int], None] | None = None
-        """Progress of decoding, if anybody wants it: called by the reader, on any thread, with the byte it has reached."""
+        """Progress of decoding, if anybody wants it: called by the reader, on any thread, with the
+        byte it has reached.
+        """
 
     def reached(self, at: int) -> None:
         """Says that decoding has come to a byte."""
@@ -109,7 +117,8 @@ class Growing:
         self.size = 0
         self._label = label
         self._limit = limit
-        # Mappings, not bytes objects: they leave the process when they are closed, whatever the allocator keeps.
+        # Mappings, not bytes objects: they leave the process when they are closed, whatever the
+        # allocator keeps.
         self._parts: list[mmap.mmap] = []
 
     def room(self, count: int) -> None:
@@ -152,7 +161,9 @@ def too_large(label: str, limit: int) -> ReadError:
 
 
 def printable(name: str) -> str:
-    """A file name for use in a message: invalid UTF-8 and control characters become a replacement character."""
+    """A file name for use in a message: invalid UTF-8 and control characters become a replacement
+    character.
+    """
     return name if name.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
@@ -216,8 +227,8 @@ class Stamp:
     facts : tuple
         Sizes, times, numbers and checksums that its place states.
     changed_ns : int
-        When it last changed, ns since 1970: a change within the same tick of the clock does not show in the facts. 0 where they are made
-        of the content.
+        When it last changed, ns since 1970: a change within the same tick of the clock does not
+        show in the facts. 0 where they are made of the content.
     """
 
     facts: tuple[str | int, ...]
@@ -278,7 +289,9 @@ class LocalFile:
         return Stamp(facts, max(now.st_mtime_ns, now.st_ctime_ns))
 
     def open(self) -> BinaryIO:
-        """The file, which can be sought; a pipe, socket, device or folder is an error, and none of them is waited for."""
+        """The file, which can be sought; a pipe, socket, device or folder is an error, and none of
+        them is waited for.
+        """
         try:
             # Without O_NONBLOCK opening a pipe waits until somebody writes into it.
             flags = (
@@ -380,7 +393,9 @@ class Missing:
 
 
 def skipped(unread: Sequence[Missing], *, listed: bool) -> list[str]:
-    """The line of the receipt for files of hosts that cannot be read; none where there are none. `listed`: p.pods.missing has them."""
+    """The line of the receipt for files of hosts that cannot be read; none where there are none.
+    `listed`: p.pods.missing has them.
+    """
     if not unread:
         return []
     first = unread[0]
@@ -414,7 +429,9 @@ class RunFiles:
     sidecar: SourceFile | None = None
     """What nbprof wrote next to the files when it recorded them."""
     dated: bool = False
-    """Whether `modified` is the time of the recording, by its own clock or its name; else it is that of the last change of a file."""
+    """Whether `modified` is the time of the recording, by its own clock or its name; else it is
+    that of the last change of a file.
+    """
     newest_of: int = 1
     """How many runs there were to choose from, where nobody said which and it is the newest."""
     copies: tuple[Missing, ...] = field(default=())
@@ -436,7 +453,9 @@ def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
 
 
 def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:
-    """Of each file that has the same bytes as one before it, by its `id`, that one; `head` is how many bytes tell most of them apart."""
+    """Of each file that has the same bytes as one before it, by its `id`, that one; `head` is how
+    many bytes tell most of them apart.
+    """
     by_size: dict[int, list[SourceFile]] = {}
     for file in files if len(files) > 1 else []:
         size = file.size
@@ -450,7 +469,8 @@ def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:
         for alike in heads.values():
             first: dict[bytes, SourceFile] = {}
             for file in alike if len(alike) > 1 else []:
-                # Two hosts never write the same head, times are in it: so this second reading is rare.
+                # Two hosts never write the same head, times are in it: so this second reading is
+                # rare.
                 digest = hashlib.blake2b(file.read().data).digest()
                 if digest in first:
                     out[id(file)] = first[digest]

@@ -1,7 +1,8 @@
-"""One failure costs one part: a rule, a tab or a piece of evidence that raises is left out, with a sentence that names it.
+"""One failure costs one part: a rule, a tab or a piece of evidence that raises is left out, with a
+sentence that names it.
 
-A fault of the analysis must not take the answers with it that do not depend on it. Outside of `collecting`, as in a test of one
-function, exceptions pass unchanged.
+A fault of the analysis must not take the answers with it that do not depend on it. Outside of
+`collecting`, as in a test of one function, exceptions pass unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 class FrameError(NbprofError):
-    """A frame could not be computed because of a bug; the message says which, and the cause is attached."""
+    """A frame could not be computed because of a bug; the message says which, and the cause is
+    attached.
+    """
 
 
 class Failures:
@@ -63,7 +66,8 @@ def collecting(failures: Failures) -> Iterator[None]:
 
 
 def guarded(part: str, compute: Callable[[], T], otherwise: Callable[[str], T]) -> T:
-    """The value of `compute`; where it fails, that of `otherwise`, which gets the sentence about the failure.
+    """The value of `compute`; where it fails, that of `otherwise`, which gets the sentence about
+    the failure.
 
     Parameters
     ----------

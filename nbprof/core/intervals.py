@@ -151,7 +151,9 @@ class Intervals:
         return self._total_before[begun] - np.where(end > time, end - time, 0)
 
     def covered_within(self, start: Int64s, end: Int64s) -> Int64s:
-        """Length of the part of the intervals in each window, int64[windows]; windows may overlap."""
+        """Length of the part of the intervals in each window, int64[windows]; windows may
+        overlap.
+        """
         return self.covered_until(end) - self.covered_until(start)
 
     def overlap(self, other: Intervals) -> int:
@@ -174,8 +176,8 @@ class Intervals:
         Parameters
         ----------
         low, high : int, optional
-            Includes the time from `low` to the first interval, and from the last interval to `high`.
-            All intervals lie between the two.
+            Includes the time from `low` to the first interval, and from the last interval to
+            `high`. All intervals lie between the two.
         """
         if not len(self) and (low is None or high is None):
             return self

@@ -1,4 +1,6 @@
-"""Which line of a notebook's cells ran when, as a recording keeps it beside the files of the profiler."""
+"""Which line of a notebook's cells ran when, as a recording keeps it beside the files of the
+profiler.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _ROW = 12
 
 @dataclass
 class LineTimes:
-    """The line of the person's cells that the thread of the recorded cell was in, from one change to the next.
+    """The line of the person's cells that the thread of the recorded cell was in, from one change
+    to the next.
 
     Attributes
     ----------
@@ -30,8 +33,8 @@ class LineTimes:
     at : int64[n]
         When it changed, in ns since 1970; the last is the end of the recording.
     line : int32[n]
-        The number of the line among `lines`, from 1: reached anew if positive, returned to from a function of a cell if negative. From
-        0 on no line of a cell runs.
+        The number of the line among `lines`, from 1: reached anew if positive, returned to from a
+        function of a cell if negative. From 0 on no line of a cell runs.
     cut : bool
         Whether there were more changes than are kept.
     """

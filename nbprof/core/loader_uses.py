@@ -1,4 +1,5 @@
-"""What a recorded program asked for its batches: loaders by their arguments, and the cores that it used meanwhile.
+"""What a recorded program asked for its batches: loaders by their arguments, and the cores that it
+used meanwhile.
 
 A recording keeps it beside the files of the profiler.
 """
@@ -30,7 +31,8 @@ class LoaderUse:
     dataset : str
         The class of what it reads.
     workers : int or None
-        Processes or threads that prepare items; 0 for the training process. None where it is not known, as for the rest.
+        Processes or threads that prepare items; 0 for the training process. None where it is not
+        known, as for the rest.
     prefetch : int or None
         ``prefetch_factor``, or ``max_queue_size`` of Keras.
     pin_memory, persistent_workers, processes : bool or None

@@ -231,7 +231,9 @@ LEAST_SHARE = 0.5
 _INNER_SHARE = 0.7
 """Share of a loop's time that the loop in it takes at least, where the inner one is the unit."""
 _INNER_LEAST_NS = 500_000
-"""Mean iteration of a loop inside a unit of work that can take its place: shorter ones are what the unit is made of."""
+"""Mean iteration of a loop inside a unit of work that can take its place: shorter ones are what the
+unit is made of.
+"""
 _FEW = 8
 LEAST_NS = 20_000
 """Mean iteration of a loop that can be a unit of work."""

@@ -18,28 +18,32 @@ _CHUNK = 1 << 16
 def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> Int32s:
     """The innermost event of the same lane that includes each event (closed intervals), or -1.
 
-    Events are sorted by (lane, start, -duration), so that is the nearest event before it that ends no earlier. Many events are walked
-    at once: everything between an event and its candidate ends before the event does, and so does everything between a
-    candidate that is too short and *its* candidate, which is the next one to try. Distances double in each round. The walk goes by
-    chunks that a processor's cache holds; a candidate in an earlier chunk has its parent already.
+    Events are sorted by (lane, start, -duration), so that is the nearest event before it that ends
+    no earlier. Many events are walked at once: everything between an event and its candidate ends
+    before the event does, and so does everything between a candidate that is too short and *its*
+    candidate, which is the next one to try. Distances double in each round. The walk goes by chunks
+    that a processor's cache holds; a candidate in an earlier chunk has its parent already.
 
     Parameters
     ----------
     lane : int32[n]
     start, duration : int64[n]
     slack : int
-        How far an event may run past the one that includes it, in the unit of the times; at most half of it.
+        How far an event may run past the one that includes it, in the unit of the times; at most
+        half of it.
     """
     count = len(start)
     candidate = np.arange(-1, count - 1, dtype=np.int32)
     if not count:
         return candidate
     end = start + duration
-    # Where each event's parent has to reach. The walk only needs that this lies within the event itself.
+    # Where each event's parent has to reach. The walk only needs that this lies within the event
+    # itself.
     reach = end - np.minimum(slack, duration // 2) if slack else end
     first = np.append(0, np.flatnonzero(lane[1:] != lane[:-1]) + 1)
     for at, stop in zip(first.tolist(), np.append(first[1:], count).tolist(), strict=True):
-        # What ends later than all before it in its lane lies in nothing; without this, a flat lane would take the most rounds.
+        # What ends later than all before it in its lane lies in nothing; without this, a flat lane
+        # would take the most rounds.
         longest = np.maximum.accumulate(end[at:stop])
         outer = at + 1 + np.flatnonzero(reach[at + 1 : stop] > longest[:-1])
         candidate[at] = -1
@@ -69,7 +73,9 @@ def depths(parent: Int32s) -> npt.NDArray[np.uint16]:
 
 
 def levels(parent: Int32s) -> list[Int64s]:
-    """The events of each depth, outermost first: to hand something down from parents to children, or up."""
+    """The events of each depth, outermost first: to hand something down from parents to children,
+    or up.
+    """
     return rows_by_value(depths(parent))
 
 
@@ -82,7 +88,9 @@ def totals(parent: npt.NDArray[np.integer], values: npt.NDArray[Any]) -> npt.NDA
 
 
 def inherit(parent: Int32s, values: npt.NDArray[Any]) -> None:
-    """Replaces each negative value, in place, by that of the nearest event around it that has one."""
+    """Replaces each negative value, in place, by that of the nearest event around it that has
+    one.
+    """
     for level in levels(parent)[1:]:
         missing = level[values[level] < 0]
         values[missing] = values[parent[missing]]

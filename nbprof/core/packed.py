@@ -1,4 +1,6 @@
-"""Compressed files (gzip, bzip2, xz), read into memory, and the errors of compressed and archived files."""
+"""Compressed files (gzip, bzip2, xz), read into memory, and the errors of compressed and archived
+files.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile, printable, too_large
 
 DAMAGED = "the archive is damaged or truncated ({}). Copy it again, or pack the profile again."
-# What the libraries raise on damaged bytes: errors of their own, and those of whom they trusted the bytes with.
+# What the libraries raise on damaged bytes: errors of their own, and those of whom they trusted the
+# bytes with.
 _BROKEN = (
     *(
         zipfile.BadZipFile,
@@ -36,7 +39,9 @@ _BROKEN = (
 _BLOCK = 1 << 22
 _SAID = 200
 _RATIO, _SMALL = 100, 1 << 25
-"""Traces shrink to a tenth or a fiftieth; what unpacks to more than so many times its bytes, and to more than 32 MiB, is a bomb."""
+"""Traces shrink to a tenth or a fiftieth; what unpacks to more than so many times its bytes, and to
+more than 32 MiB, is a bomb.
+"""
 _FEED = 1 << 9
 PACKINGS = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"))
 """How compressed files start."""
@@ -70,7 +75,9 @@ def in_archive(label: str) -> Iterator[None]:
 
 
 def allowed(packed: int | None, limit: int, times: int = 1) -> int:
-    """How many bytes a file of so many may unpack to: `times` what the user said, by default not out of all proportion."""
+    """How many bytes a file of so many may unpack to: `times` what the user said, by default not
+    out of all proportion.
+    """
     most = times * limit
     return (
         most if packed is None or limit != LIMIT_BYTES else min(most, max(_RATIO * packed, _SMALL))
@@ -85,7 +92,9 @@ def encrypted(label: str) -> ReadError:
 
 
 def opened(file: IO[bytes], packing: str) -> BinaryIO:
-    """A packed file as the stream of what is inside; with isal, gzip is read several times as fast."""
+    """A packed file as the stream of what is inside; with isal, gzip is read several times as
+    fast.
+    """
     if packing == "gzip":
         try:
             from isal import igzip
@@ -147,7 +156,9 @@ class Unpacked:
         return unpack(self.packed.head(count), self.packing, count)
 
     def open(self) -> BinaryIO:
-        """The stream of what is inside; it raises `ReadError` where that is damaged or too large."""
+        """The stream of what is inside; it raises `ReadError` where that is damaged or too
+        large.
+        """
         packed = self.packed.open()
         with in_archive(self.label):
             file = opened(packed, self.packing)
@@ -241,7 +252,9 @@ def unpack(head: bytes, packing: str, limit: int) -> bytes:
 
 
 def _inflated(head: bytes, limit: int) -> bytes:
-    """What comes out of gzip before its first damage. It is fed bit by bit, for an error takes all that one call has unpacked."""
+    """What comes out of gzip before its first damage. It is fed bit by bit, for an error takes all
+    that one call has unpacked.
+    """
     unpacker, out = zlib.decompressobj(31), b""
     for at in range(0, len(head), _FEED):
         try:

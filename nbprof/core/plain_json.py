@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 _MISSING = ("NAType", "NaTType")
-"""Types of pandas' missing values, by name: processes that never import pandas encode payloads, too."""
+"""Types of pandas' missing values, by name: processes that never import pandas encode payloads,
+too.
+"""
 
 
 def scalar(value: Any) -> str | int | float | None:

@@ -1,4 +1,6 @@
-"""Sampled stacks of the Python code of a process, as a recording stores them in its sidecar file."""
+"""Sampled stacks of the Python code of a process, as a recording stores them in its sidecar
+file.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Function(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A line of a function; `call` is what it was calling, as `numpy.linalg.qr`, or empty where that is unknown."""
+    """A line of a function; `call` is what it was calling, as `numpy.linalg.qr`, or empty where
+    that is unknown.
+    """
 
     function: int
     line: int
@@ -38,15 +42,16 @@ class Place(NamedTuple):
 class PythonSamples:
     """Stacks of the Python threads of a process at successive moments.
 
-    A sample stands for the time since the sample before it. Threads other than that of the cell have a row only where they used a core
-    in that time, or where it is unknown whether they did.
+    A sample stands for the time since the sample before it. Threads other than that of the cell
+    have a row only where they used a core in that time, or where it is unknown whether they did.
 
     Attributes
     ----------
     functions : list of Function
     places : list of Place
     parent, place : int32[nodes]
-        The stacks as a tree: the node of the caller, which comes first, or -1; and the place of the node.
+        The stacks as a tree: the node of the caller, which comes first, or -1; and the place of the
+        node.
     threads : list of str
         Names; the first is that of the thread of the recorded cell.
     at : int64[n + 1]
@@ -83,7 +88,9 @@ class PythonSamples:
     truncated: bool = False
 
     def within(self, begin_ns: int, end_ns: int) -> PythonSamples:
-        """The same with the stacks alone that were sampled after one moment and up to another, in ns since 1970."""
+        """The same with the stacks alone that were sampled after one moment and up to another, in
+        ns since 1970.
+        """
         at = self.at[self.sample]
         kept = (at > begin_ns) & (at <= end_ns)
         rows = {

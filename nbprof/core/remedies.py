@@ -110,7 +110,8 @@ JAX_NO_DEVICE = (
     "(cpu, cuda, rocm, tpu); pip install 'jax[cuda13]' installs the plugin for NVIDIA GPUs, nvidia-smi shows whether the driver works"
 )
 
-# What the recorders write to stderr, or into their files, when the device cannot be traced, most telling first.
+# What the recorders write to stderr, or into their files, when the device cannot be traced, most
+# telling first.
 _SAYINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
@@ -137,7 +138,9 @@ def named(lines: list[str]) -> list[str]:
 
 
 def place(text: str) -> str:
-    """What to add to an error that says that the disk took no more, or that the process may open no more files."""
+    """What to add to an error that says that the disk took no more, or that the process may open no
+    more files.
+    """
     if re.search(r"Too many open files|EMFILE|ENFILE", text):
         return "; close files that are no longer needed, or raise the limit (ulimit -n) before Jupyter starts"
     full = re.search(r"No space left|File too large|[Qq]uota exceeded|ENOSPC|disk is full", text)
@@ -149,7 +152,9 @@ def place(text: str) -> str:
 
 
 def unseen_gpu(version: str, *, built_for_cuda: bool) -> list[str]:
-    """Why PyTorch sees no NVIDIA GPU, if there is reason to think that it should: it is built for one, or the machine has one."""
+    """Why PyTorch sees no NVIDIA GPU, if there is reason to think that it should: it is built for
+    one, or the machine has one.
+    """
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     there = nvidia_gpu()
     if built_for_cuda:
@@ -160,7 +165,9 @@ def unseen_gpu(version: str, *, built_for_cuda: bool) -> list[str]:
 
 
 def unseen_by_tensorflow(tf: Any) -> list[str]:
-    """Why TensorFlow sees no NVIDIA GPU where the machine has one. It is asked only then: the question starts its GPU runtime."""
+    """Why TensorFlow sees no NVIDIA GPU where the machine has one. It is asked only then: the
+    question starts its GPU runtime.
+    """
     if not nvidia_gpu() or tf.config.list_physical_devices("GPU"):
         return []
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -172,7 +179,9 @@ def unseen_by_tensorflow(tf: Any) -> list[str]:
 
 
 def unseen_by_jax(jax: Any) -> list[str]:
-    """Why JAX uses the CPU where the machine has an NVIDIA GPU. JAX's devices must have been started: the question would do it."""
+    """Why JAX uses the CPU where the machine has an NVIDIA GPU. JAX's devices must have been
+    started: the question would do it.
+    """
     if not nvidia_gpu() or not hasattr(jax, "default_backend") or jax.default_backend() != "cpu":
         return []
     for name in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
@@ -195,7 +204,9 @@ def no_jax_device(error: BaseException) -> str:
 
 
 def nvidia_gpu() -> bool:
-    """Whether the machine has an NVIDIA GPU with a driver (Linux; elsewhere this is not known, and False)."""
+    """Whether the machine has an NVIDIA GPU with a driver (Linux; elsewhere this is not known, and
+    False).
+    """
     return any(Path("/dev").glob("nvidia[0-9]*"))
 
 

@@ -1,10 +1,11 @@
-"""Columns of SQLite databases as arrays, read from their pages: the rows of a table are decoded together.
+"""Columns of SQLite databases as arrays, read from their pages: the rows of a table are decoded
+together.
 
-Recorders export tables of millions of rows. The standard library makes a Python object of each value:
-the export of 1.2 million events of `benchmarks/decode_nsys.py` takes 0.4 s of CPU time this way, and
-over 1 s to be fetched as tuples by `sqlite3` alone. Only the b-trees of ordinary tables are read
-(https://www.sqlite.org/fileformat2.html). A damaged database is a `ReadError` that names the page, and
-nothing outside the file is accessed.
+Recorders export tables of millions of rows. The standard library makes a Python object of each
+value: the export of 1.2 million events of `benchmarks/decode_nsys.py` takes 0.4 s of CPU time this
+way, and over 1 s to be fetched as tuples by `sqlite3` alone. Only the b-trees of ordinary tables
+are read (https://www.sqlite.org/fileformat2.html). A damaged database is a `ReadError` that names
+the page, and nothing outside the file is accessed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _NAME = re.compile(r"\s*(?:\"([^\"]*)\"|`([^`]*)`|\[([^\]]*)\]|'([^']*)'|(\w+))"
 _CONSTRAINTS = ("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN")
 
 Column = npt.NDArray[Any]
-"""int64, masked where some rows are NULL; float64 with NaN for NULL; or objects (str, bytes, None) where a text or blob is among them."""
+"""int64, masked where some rows are NULL; float64 with NaN for NULL; or objects (str, bytes, None)
+where a text or blob is among them.
+"""
 
 # Bytes of a value by the serial type of 0 to 11, and of texts and blobs up to 127.
 _SIZES = np.array(
@@ -45,7 +48,9 @@ _NULL = np.array(None, object)
 
 
 def tables_named(head: bytes) -> set[str]:
-    """Names of tables that the first bytes of a database tell, which may be some of them only; none where it is no database."""
+    """Names of tables that the first bytes of a database tell, which may be some of them only; none
+    where it is no database.
+    """
     # Without zeros a text in UTF-16 reads as the others do.
     return (
         {found.decode() for found in _TABLE.findall(head.replace(b"\0", b""))}
@@ -64,7 +69,8 @@ def stated_bytes(head: bytes) -> int:
 
 
 def schema(file: BinaryIO) -> bytes:
-    """The pages that state the tables of a database, as far as they are not its first one: `tables_named` does not find them in its head.
+    """The pages that state the tables of a database, as far as they are not its first one:
+    `tables_named` does not find them in its head.
 
     They lie where the file ended as the tables were made.
     """
@@ -96,7 +102,9 @@ def schema(file: BinaryIO) -> bytes:
 
 @dataclass(frozen=True)
 class Table:
-    """One table: its columns in order, which of them is the row's number (-1: none), and its first page."""
+    """One table: its columns in order, which of them is the row's number (-1: none), and its first
+    page.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -158,7 +166,9 @@ class Database:
         return len(self._cells(self.tables[table].root)) if table in self.tables else 0
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
-        """Some columns of a table, those that it has; all without names. Nothing where there is no such table."""
+        """Some columns of a table, those that it has; all without names. Nothing where there is no
+        such table.
+        """
         if table not in self.tables:
             return {}
         found = self.tables[table]
@@ -301,7 +311,9 @@ class Database:
         parts: dict[str, _Values],
         rowid: Int64s | None,
     ) -> int:
-        """Takes values out of rows of any layout, the next column of each in one round; how many bytes they have."""
+        """Takes values out of rows of any layout, the next column of each in one round; how many
+        bytes they have.
+        """
         length, at = self._varint(self._bytes, cells)
         number, at = self._varint(self._bytes, at)
         if rowid is not None:
@@ -320,7 +332,9 @@ class Database:
         return total
 
     def _overflowing(self, at: Int64s, length: Int64s, table: str) -> tuple[Bytes, Int64s]:
-        """Rows that are continued on pages of their own, one behind the other, and where each begins."""
+        """Rows that are continued on pages of their own, one behind the other, and where each
+        begins.
+        """
         usable = self._usable
         least = (usable - 12) * 32 // 255 - 23
         out = bytearray(8)
@@ -415,7 +429,9 @@ class Database:
 
 
 def _windows(data: Bytes, at: Int64s, width: int) -> Bytes:
-    """uint8[n, width]: so many bytes from each place on; behind the end of the data its last byte."""
+    """uint8[n, width]: so many bytes from each place on; behind the end of the data its last
+    byte.
+    """
     room = len(data) - width
     if room < 0 or int(at.max()) > room:
         few: Bytes = data[np.minimum(at[:, None] + np.arange(width), len(data) - 1)]
@@ -426,7 +442,9 @@ def _windows(data: Bytes, at: Int64s, width: int) -> Bytes:
 
 
 def _together(rows: Int64s) -> Int64s | slice:
-    """Ascending rows as a slice where none is left out: what is written there need not look each up."""
+    """Ascending rows as a slice where none is left out: what is written there need not look each
+    up.
+    """
     whole = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
     return slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
 
@@ -449,7 +467,9 @@ class _Values:
     def put(
         self, rows: Int64s | slice, ending: Int64s, types: npt.NDArray[Any], low: int, high: int
     ) -> None:
-        """Numbers by the eight bytes that end with each, of a serial type each, from `low` to `high`."""
+        """Numbers by the eight bytes that end with each, of a serial type each, from `low` to
+        `high`.
+        """
         if high == 0:
             self.nulls(rows)
             return

@@ -1,7 +1,8 @@
 """Columns of text in Python's own strings while nbprof computes.
 
-Where pyarrow is installed, pandas 3 stores text in Arrow's. That pays for long columns; ours are short and many, and the analysis of a
-profile takes up to half as long again. Both are the dtype `str`, and a frame of one kind works with frames of the other.
+Where pyarrow is installed, pandas 3 stores text in Arrow's. That pays for long columns; ours are
+short and many, and the analysis of a profile takes up to half as long again. Both are the dtype
+`str`, and a frame of one kind works with frames of the other.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _before = ""
 
 @contextmanager
 def python_strings() -> Iterator[None]:
-    """What is made inside has Python's strings. The option is pandas' own, for all threads: the last one out puts it back."""
+    """What is made inside has Python's strings. The option is pandas' own, for all threads: the
+    last one out puts it back.
+    """
     import pandas as pd  # not by those who only look for files
 
     global _within, _before

@@ -1,4 +1,6 @@
-"""What happened, when, on which lane: columns over every event of a profile, never an object an event."""
+"""What happened, when, on which lane: columns over every event of a profile, never an object an
+event.
+"""
 
 from __future__ import annotations
 
@@ -130,8 +132,8 @@ class ArgColumn:
     kind : uint8[k] or int
         INT, UINT, DOUBLE, TEXT or BYTES; one number where all rows are of one kind.
     value : integers[k]
-        The number; the bits of a double (int64); for TEXT and BYTES the code into `Trace.strings` / `Trace.blobs`. Of any integer type that
-        holds them.
+        The number; the bits of a double (int64); for TEXT and BYTES the code into `Trace.strings` /
+        `Trace.blobs`. Of any integer type that holds them.
     """
 
     event: Int32s
@@ -152,7 +154,9 @@ class ArgColumn:
 
     @property
     def values(self) -> Int64s:
-        """The value of each row, int64[k]; an unsigned number of 2^63 or more as its two's complement."""
+        """The value of each row, int64[k]; an unsigned number of 2^63 or more as its two's
+        complement.
+        """
         return self.value.astype(np.int64, copy=False)
 
     def of(self, *kinds: int) -> tuple[Int32s, Int64s]:
@@ -169,7 +173,9 @@ class ArgColumn:
         return self.event[rows], self.value[rows]
 
     def dense(self, events: int, missing: int = -1, *, text: bool = False) -> Int64s:
-        """Integers for all events, or string codes with `text`; `missing` where the event has no such arg of that type."""
+        """Integers for all events, or string codes with `text`; `missing` where the event has no
+        such arg of that type.
+        """
         out = np.full(events, missing, np.int64)
         at, values = self._of((TEXT,) if text else (INT, UINT))
         # An unsigned number becomes its two's complement.
@@ -187,7 +193,9 @@ class ArgColumn:
         return out
 
     def floats(self) -> npt.NDArray[np.float64]:
-        """The numbers of all rows as float64, whatever number type they were written as; NaN for texts."""
+        """The numbers of all rows as float64, whatever number type they were written as; NaN for
+        texts.
+        """
         kinds, values = self.kinds, self.values
         out = values.astype(np.float64)
         out[kinds == UINT] = values[kinds == UINT].view(np.uint64)
@@ -200,9 +208,9 @@ class ArgColumn:
 class Flows:
     """Points of flow arrows as columns, in the order of the file; arrows join equal (category, id).
 
-    `phase` uint8: 0 start, 1 step, 2 finish. `id` int64, below -1 for one that is a text; `category` int32, a code into
-    `Trace.strings`. `lane` int32 and `time` int64 ps say where the point is; `enclosing` tells that it belongs to the slice around it,
-    not to the next one.
+    `phase` uint8: 0 start, 1 step, 2 finish. `id` int64, below -1 for one that is a text;
+    `category` int32, a code into `Trace.strings`. `lane` int32 and `time` int64 ps say where the
+    point is; `enclosing` tells that it belongs to the slice around it, not to the next one.
     """
 
     phase: npt.NDArray[np.uint8]
@@ -215,7 +223,8 @@ class Flows:
 
 @dataclass
 class Module:
-    """One compiled program (an HLO proto) as the file has it, not decoded; `host` is an index into `Trace.hosts`.
+    """One compiled program (an HLO proto) as the file has it, not decoded; `host` is an index into
+    `Trace.hosts`.
 
     One that was not `read` has something in place of its data that tells it from others.
     """
@@ -228,7 +237,8 @@ class Module:
 
     @property
     def title(self) -> str:
-        """The name, which has the ident behind it as in `jit_step(8)`; without it where the ident is 0.
+        """The name, which has the ident behind it as in `jit_step(8)`; without it where the ident
+        is 0.
 
         TensorFlow on the CPU gives each program that number: it tells none from another.
         """
@@ -250,7 +260,9 @@ def _no_counters() -> pd.DataFrame:
 
 @dataclass
 class Plane:
-    """One group of lanes (a process or a device) and the facts that the producer states about it."""
+    """One group of lanes (a process or a device) and the facts that the producer states about
+    it.
+    """
 
     host: str
     name: str
@@ -263,7 +275,8 @@ class Plane:
 class Events:
     """Events as columns, sorted by (lane, start, -duration).
 
-    `lane` int32, `name` int32 (code into `Trace.names`), `start` and `duration` int64 ps; start counts from `Trace.epoch_ns`.
+    `lane` int32, `name` int32 (code into `Trace.names`), `start` and `duration` int64 ps; start
+    counts from `Trace.epoch_ns`.
     """
 
     lane: Int32s
@@ -291,7 +304,9 @@ class Events:
 
     @cached_property
     def self_time(self) -> Int64s:
-        """Each event's duration without that of the events directly in it, ps; 0 where these overlap and are longer together."""
+        """Each event's duration without that of the events directly in it, ps; 0 where these
+        overlap and are longer together.
+        """
         return np.maximum(nesting.self_times(self.parent, self.duration), 0)
 
 
@@ -302,13 +317,15 @@ class Table:
     Attributes
     ----------
     kind : str
-        `op_summary`, `op_statistic`, `step_trace`, ... whatever the file was called; '' for a header that no exporter is known to write.
+        `op_summary`, `op_statistic`, `step_trace`, ... whatever the file was called; '' for a
+        header that no exporter is known to write.
     device : int or None
         The device of all its rows; None where they are of several, or of the host.
     rank : int or None
         Of the process that recorded it, if known.
     frame : DataFrame
-        Columns with units in their names (`_us`, `_bytes`); moments end in `_ps` and count from the begin of the trace.
+        Columns with units in their names (`_us`, `_bytes`); moments end in `_ps` and count from the
+        begin of the trace.
     header : list of str
         As the file has it.
     source : str
@@ -358,8 +375,9 @@ class Trace:
     display : object[names]
         Short name by name code; equal to the full one where the producer gives none.
     lanes : DataFrame
-        One row a lane: `lane host process thread line_id plane kind device note events order`. `kind` is filled by the dialect. Behind
-        them what a format has beside these; of XSpace `line display_id duration` as the file states them.
+        One row a lane: `lane host process thread line_id plane kind device note events order`.
+        `kind` is filled by the dialect. Behind them what a format has beside these; of XSpace `line
+        display_id duration` as the file states them.
     planes : list of Plane
     args : dict of str to ArgColumn
     name_args : dict of str to dict of int to object
@@ -368,10 +386,12 @@ class Trace:
     modules : list of Module
         Compiled programs as the file has them, not decoded.
     metadata : dict
-        What a JSON trace states beside its events. Of an XSpace file, where it has them: `event_metadata` (opaque bytes by name code),
-        `event_children` (name codes by name code) and `arg_descriptions` (texts by arg).
+        What a JSON trace states beside its events. Of an XSpace file, where it has them:
+        `event_metadata` (opaque bytes by name code), `event_children` (name codes by name code) and
+        `arg_descriptions` (texts by arg).
     late_ps : list of int
-        By host, how long after moment 0 its own clock begins to count; empty where that is not known.
+        By host, how long after moment 0 its own clock begins to count; empty where that is not
+        known.
     flows : Flows or None
     counters : DataFrame
         Samples of counters: `lane series time value`, time in ps.
@@ -380,7 +400,8 @@ class Trace:
     aggregated : DataFrame
         Events that have a count instead of a start: `lane name occurrences duration`.
     iterations : Iterations or None
-        Iterations of the loop of a notebook's cell, where they were recorded beside the trace (`nbprof.core.loop_times`).
+        Iterations of the loop of a notebook's cell, where they were recorded beside the trace
+        (`nbprof.core.loop_times`).
     units : str
         What may stand in the place of steps where nothing marks any, see `nbprof.activity.unit`.
     """
@@ -398,7 +419,8 @@ class Trace:
     epoch_ns: int
     receipt: Receipt
     metadata: dict[str, object] = field(default_factory=dict)
-    # Factories also where a constant would do: a trace out of the cache makes the attributes it has not got yet.
+    # Factories also where a constant would do: a trace out of the cache makes the attributes it has
+    # not got yet.
     late_ps: list[int] = field(default_factory=list)
     flows: Flows | None = field(default_factory=lambda: None)
     counters: pd.DataFrame = field(default_factory=no_counters)
@@ -412,11 +434,15 @@ class Trace:
     units: str = field(default_factory=lambda: "any")
 
     def arg(self, name: str, missing: int = -1, rows: Int64s | None = None) -> Int64s:
-        """The integers of one arg for all events, or for some `rows` of them; `missing` where there is none."""
+        """The integers of one arg for all events, or for some `rows` of them; `missing` where there
+        is none.
+        """
         return self._arg(name, missing, rows, text=False)
 
     def text_arg(self, name: str, rows: Int64s | None = None) -> Int64s:
-        """The string codes of one arg for all events, or for some `rows` of them; -1 where there is none."""
+        """The string codes of one arg for all events, or for some `rows` of them; -1 where there is
+        none.
+        """
         return self._arg(name, -1, rows, text=True)
 
     def _arg(self, name: str, missing: int, rows: Int64s | None, *, text: bool) -> Int64s:
@@ -434,7 +460,9 @@ class Trace:
         )
 
     def above(self, name: str, low: int, *, text: bool = False) -> npt.NDArray[np.bool_]:
-        """bool[events]: which events have an arg that is an integer above another; with `text`, one whose string code is."""
+        """bool[events]: which events have an arg that is an integer above another; with `text`, one
+        whose string code is.
+        """
         out = np.zeros(len(self.events), np.bool_)
         if (column := self.args.get(name)) is not None:
             event, value = column.of(TEXT) if text else column.of(INT, UINT)

@@ -1,4 +1,6 @@
-"""Gives memory back that was freed, but that the C library keeps for later: of a large recording hundreds of megabytes."""
+"""Gives memory back that was freed, but that the C library keeps for later: of a large recording
+hundreds of megabytes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ MANY_EVENTS = 1_000_000
 
 
 def give_back() -> None:
-    """Returns free memory to the system. Only glibc keeps so much of it and can be told to; elsewhere nothing is done."""
+    """Returns free memory to the system. Only glibc keeps so much of it and can be told to;
+    elsewhere nothing is done.
+    """
     if (trim := _trim()) is not None:
         trim(0)
 

@@ -1,6 +1,8 @@
-"""Recordings that are not finished: each runs in a hidden folder of its logdir, with a file that says whose it is.
+"""Recordings that are not finished: each runs in a hidden folder of its logdir, with a file that
+says whose it is.
 
-Where its process was killed the folder stays behind, with what the profiler had written by then, which most write only at the end.
+Where its process was killed the folder stays behind, with what the profiler had written by then,
+which most write only at the end.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ class Unfinished:
     ----------
     folder : Path
     facts : dict
-        What the file says: `pid`, `machine`, `started` (in seconds since 1970), `notebook`, `display` (the id of the output that shows
-        its status); empty for a recording of an older version.
+        What the file says: `pid`, `machine`, `started` (in seconds since 1970), `notebook`,
+        `display` (the id of the output that shows its status); empty for a recording of an older
+        version.
     written : bool
         Whether the profiler has written any file.
     """
@@ -80,7 +83,9 @@ class Unfinished:
 
     @property
     def listed(self) -> str:
-        """The same in a list of runs, which cannot open what is hidden; the empty text while the recording may go on."""
+        """The same in a list of runs, which cannot open what is hidden; the empty text while the
+        recording may go on.
+        """
         if self.running or not self.facts:
             return ""
         return self.sentence.replace(
@@ -106,7 +111,9 @@ class Unfinished:
 
 
 def _machine() -> str:
-    """Where the ids of processes are those of this one: containers of one name may have ids of their own."""
+    """Where the ids of processes are those of this one: containers of one name may have ids of
+    their own.
+    """
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())

@@ -1,6 +1,8 @@
-"""Sizes and durations in words: the rule for all that nbprof shows, on screen, in messages and in reports.
+"""Sizes and durations in words: the rule for all that nbprof shows, on screen, in messages and in
+reports.
 
-Measured times of steps, ops and calls are formatted by `nbprof.display.wording.millis` and `micros`.
+Measured times of steps, ops and calls are formatted by `nbprof.display.wording.millis` and
+`micros`.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ def scale_bytes(value: float) -> tuple[float, str, int]:
 def size_text(value: float) -> str:
     """Format a number of bytes: `43.40 MiB`, `512 B`.
 
-    Memory and files alike have binary units, as in the messages of PyTorch, TensorFlow and XLA. Decimal units are left to rates (GB/s),
-    which vendors state so, and to limits that users write themselves.
+    Memory and files alike have binary units, as in the messages of PyTorch, TensorFlow and XLA.
+    Decimal units are left to rates (GB/s), which vendors state so, and to limits that users write
+    themselves.
     """
     scaled, unit, digits = scale_bytes(value)
     text = f"{abs(scaled):,.{digits}f} {unit}"

@@ -1,9 +1,10 @@
 """The protobuf wire format as numpy columns.
 
-Many messages of one kind are walked in lockstep: one numpy call reads the next field of every message that still has
-one, so the cost is a few calls per *field*, not per message. Every length is checked against the message that holds it; a
-wrong one raises `ReadError` with its byte. What is valid follows protobuf's own parser (upb): tags and lengths have at most five
-bytes, numbers at most ten, and groups, which nobody writes any more, are skipped, however they are nested, up to 100 deep.
+Many messages of one kind are walked in lockstep: one numpy call reads the next field of every
+message that still has one, so the cost is a few calls per *field*, not per message. Every length is
+checked against the message that holds it; a wrong one raises `ReadError` with its byte. What is
+valid follows protobuf's own parser (upb): tags and lengths have at most five bytes, numbers at most
+ten, and groups, which nobody writes any more, are skipped, however they are nested, up to 100 deep.
 
 Source of the format: https://protobuf.dev/programming-guides/encoding/
 """
@@ -27,7 +28,8 @@ Data = Sequence[int]
 
 VARINT, FIXED64, LENGTH, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 
-# A varint has at most ten bytes, so this much zero padding makes every read in bounds; lengths are checked afterwards.
+# A varint has at most ten bytes, so this much zero padding makes every read in bounds; lengths are
+# checked afterwards.
 PADDING = 16
 MOST_NESTED = 100
 _MOST_TAG = (1 << 32) - 1
@@ -41,7 +43,8 @@ def _u(value: int) -> np.uint64:
 
 
 _TOP_BITS, _LOW_BITS = _u(0x8080808080808080), _u(0x0101010101010101)
-# Rounds that join groups of 7, 14 and 28 bits: from how many bytes on, mask of the upper groups, of the lower ones, distance.
+# Rounds that join groups of 7, 14 and 28 bits: from how many bytes on, mask of the upper groups, of
+# the lower ones, distance.
 _ROUNDS = (
     (2, _u(0x7F007F007F007F00), _u(0x007F007F007F007F), _u(1)),
     (3, _u(0x3FFF00003FFF0000), _u(0x00003FFF00003FFF), _u(2)),
@@ -50,7 +53,9 @@ _ROUNDS = (
 
 
 class CutError(ReadError):
-    """The bytes end inside a field: of the whole file when the file was cut off, of a message when a length in it is wrong."""
+    """The bytes end inside a field: of the whole file when the file was cut off, of a message when
+    a length in it is wrong.
+    """
 
 
 def buffer(data: bytes) -> Bytes:
@@ -95,7 +100,9 @@ def read_tag(data: Data, pos: int, end: int, least: int = 1) -> tuple[int, int, 
 
 
 def _content(data: Data, start: int, kind: int, pos: int, end: int) -> tuple[int, int]:
-    """Where the content of a field that is no number and no group begins and ends; `start` is its tag."""
+    """Where the content of a field that is no number and no group begins and ends; `start` is its
+    tag.
+    """
     if kind == LENGTH:
         length, after = read_varint(data, pos, end)
         if after - pos > 5 or length > _MOST_LENGTH:
@@ -115,7 +122,9 @@ def _content(data: Data, start: int, kind: int, pos: int, end: int) -> tuple[int
 
 
 def skip_group(data: Data, start: int, pos: int, end: int, depth: int = 0) -> int:
-    """The position behind a group whose first tag is at `start` and ends at `pos`, with all groups in it."""
+    """The position behind a group whose first tag is at `start` and ends at `pos`, with all groups
+    in it.
+    """
     number, _, _ = read_tag(data, start, end)
     open_groups = [number]
     while open_groups:
@@ -141,8 +150,8 @@ def skip_group(data: Data, start: int, pos: int, end: int, depth: int = 0) -> in
 def read_field(data: Data, start: int, end: int, depth: int = 0) -> tuple[int, int, int, int]:
     """The field whose tag is at `start`: (number, wire type, value or start, end).
 
-    For VARINT the third item is the value; for the others it is where the content starts, and the fourth where it ends. `depth` is in how
-    many messages this one lies.
+    For VARINT the third item is the value; for the others it is where the content starts, and the
+    fourth where it ends. `depth` is in how many messages this one lies.
     """
     number, kind, pos = read_tag(data, start, end)
     if kind == VARINT:
@@ -193,9 +202,11 @@ def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int
 def split(
     data: Data, pos: int, end: int, depth: int = 0
 ) -> tuple[dict[int, tuple[list[int], list[int]]], list[tuple[int, int, int, int]]]:
-    """The fields of one message that may hold a hundred thousand messages: by number where these begin and end, and all other fields.
+    """The fields of one message that may hold a hundred thousand messages: by number where these
+    begin and end, and all other fields.
 
-    The others are as `read_field` gives them. `data` has bytes behind `end`, as `buffer` makes them.
+    The others are as `read_field` gives them. `data` has bytes behind `end`, as `buffer` makes
+    them.
     """
     spans: dict[int, tuple[list[int], list[int]]] = {}
     others: list[tuple[int, int, int, int]] = []
@@ -251,7 +262,8 @@ def words_of(buf: Bytes) -> Words:
 def word_varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:
     """Varints at many positions of `words_of`, and the positions behind them.
 
-    Faster than `varints` where many have several bytes. One of over ten bytes is not refused: it ends 2^40 bytes further on.
+    Faster than `varints` where many have several bytes. One of over ten bytes is not refused: it
+    ends 2^40 bytes further on.
     """
     # The lowest clear top bit ends a varint.
     word = words[pos]
@@ -304,7 +316,9 @@ def write_varint(value: int) -> bytes:
 
 
 def packed(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
-    """The numbers in stretches of varints, where those of each stretch begin (and the last ends), and which stretches are whole."""
+    """The numbers in stretches of varints, where those of each stretch begin (and the last ends),
+    and which stretches are whole.
+    """
     length = end - start
     size = int(length.sum())
     offsets = np.zeros(len(start) + 1, np.int64)
@@ -334,7 +348,9 @@ def packed(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.
 
 @dataclass
 class Field:
-    """One field of many messages: which message it was in, its wire type, and its value or its span."""
+    """One field of many messages: which message it was in, its wire type, and its value or its
+    span.
+    """
 
     number: int
     kind: int
@@ -347,8 +363,8 @@ class Field:
 def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Field]:
     """All fields of many messages, grouped by field number and wire type. Groups are skipped.
 
-    Within a group the rows are in the order of the rounds: a message's own fields keep their order, different messages
-    interleave. Sort by `message` (stable) to have them message by message.
+    Within a group the rows are in the order of the rounds: a message's own fields keep their order,
+    different messages interleave. Sort by `message` (stable) to have them message by message.
 
     Parameters
     ----------
@@ -426,7 +442,9 @@ def _groups(tag: Int64s) -> list[Int64s]:
 def _one_by_one(
     buf: Bytes, message: Int64s, pos: Int64s, limit: Int64s, depth: int
 ) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
-    """The fields of the messages that are left: a message may have a million where the others have three."""
+    """The fields of the messages that are left: a message may have a million where the others have
+    three.
+    """
     found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     data = buf.data
     for number, start, end in zip(message.tolist(), pos.tolist(), limit.tolist(), strict=True):

@@ -1,4 +1,6 @@
-"""Common handling of allocator events from every producer: bytes in use if they state none, and NA for unknowns."""
+"""Common handling of allocator events from every producer: bytes in use if they state none, and NA
+for unknowns.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from nbprof.activity.tables import Allocations
 from nbprof.core.trace import Int32s, Int64s
 
 Column = Int64s | pd.arrays.IntegerArray
-"""A column of whole numbers: plain where every row has one, which is the rule and half the size, else with NA."""
+"""A column of whole numbers: plain where every row has one, which is the rule and half the size,
+else with NA.
+"""
 
 _LARGEST = int(np.iinfo(np.int64).max)
 
@@ -24,7 +28,9 @@ def or_na(values: Int64s, absent: npt.NDArray[np.bool_]) -> Column:
 
 
 def allocation_table(out: act.Activity, **stated: object) -> pd.DataFrame:
-    """The `allocations` table of columns that a producer states; of the others numbers are NA, texts empty."""
+    """The `allocations` table of columns that a producer states; of the others numbers are NA,
+    texts empty.
+    """
     count = len(stated["event"])  # type: ignore[arg-type]
     unknown: dict[np.dtype[Any], object] = {
         np.dtype(np.int64): pd.arrays.IntegerArray(
@@ -45,8 +51,9 @@ def allocation_table(out: act.Activity, **stated: object) -> pd.DataFrame:
 def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None = None) -> Int64s:
     """Bytes in use after each event, never below 0.
 
-    The total that an event states; else by adding up from the last one that does, or back from the first. Where no event of a memory
-    states one, from the least start with which all that is freed was there.
+    The total that an event states; else by adding up from the last one that does, or back from the
+    first. Where no event of a memory states one, from the least start with which all that is freed
+    was there.
 
     Parameters
     ----------
@@ -78,7 +85,8 @@ def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None
 
 
 def _freed_first(address: Int64s, size: Int64s) -> int:
-    """Bytes of the blocks of one memory that were allocated before the first event: what happens first at their address is a free.
+    """Bytes of the blocks of one memory that were allocated before the first event: what happens
+    first at their address is a free.
 
     Without them less would be in use than the blocks that are known to be live.
     """

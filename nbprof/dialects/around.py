@@ -1,4 +1,6 @@
-"""Calls of Python that are not the program's: what starts it, the event loop, the threads of a notebook's kernel and of nbprof."""
+"""Calls of Python that are not the program's: what starts it, the event loop, the threads of a
+notebook's kernel and of nbprof.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Names:
     beside : Pattern
         Calls that those make for themselves, which lead to nothing.
     built_in : Pattern
-        Functions that have no Python code. They lead on to what is around them, or are called by it.
+        Functions that have no Python code. They lead on to what is around them, or are called by
+        it.
     """
 
     starts: re.Pattern[str]
@@ -58,7 +61,8 @@ KINETO = Names(
 """PyTorch: `IPython/core/interactiveshell.py(3526): run_code`."""
 
 XSPACE = Names(
-    # A file by its name alone may be anyone's: only those that are called as no other file is, or with their functions.
+    # A file by its name alone may be anyone's: only those that are called as no other file is, or
+    # with their functions.
     re.compile(
         r"\$(?:(?:runpy|<frozen runpy>|threading|contextlib|ipykernel_launcher|interactiveshell|async_helpers|zmqshell|ipkernel|kernelbase"
         r"|kernelapp|base_events|selector_events|ioloop|zmqstream|iostream|parentpoller|shellchannel)(?:\.py)?:\d+ "
@@ -88,7 +92,8 @@ def find(trace: Trace, python: Flags, names: Names, slack: int = 0) -> tuple[Fla
     Returns
     -------
     leads : bool[events]
-        The calls around the first call of the program on their thread, some two dozen in a notebook.
+        The calls around the first call of the program on their thread, some two dozen in a
+        notebook.
     aside : bool[lanes]
         Lanes of nothing but calls of Python, none of them the program's.
     """
@@ -110,7 +115,8 @@ def find(trace: Trace, python: Flags, names: Names, slack: int = 0) -> tuple[Fla
     levels = nesting.levels(parent)
     for level in levels[1:]:
         outer[level] &= outer[parent[level]]
-    # The first call under those decides: what a library calls for itself is no call of the program, whatever is in it.
+    # The first call under those decides: what a library calls for itself is no call of the program,
+    # whatever is in it.
     first = ~outer & ~beside[name] & ((parent < 0) | outer[parent])
     for level in reversed(levels):
         below = level[parent[level] >= 0]

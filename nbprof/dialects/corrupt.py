@@ -1,4 +1,6 @@
-"""Times of a trace that cannot be, replaced or left out before anything is made of it, and what the receipt says of them."""
+"""Times of a trace that cannot be, replaced or left out before anything is made of it, and what the
+receipt says of them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ _NO_LAUNCH = 1 << 62
 
 
 class Mender:
-    """The times of a trace while they are looked at, host by host. A dialect says which events are what.
+    """The times of a trace while they are looked at, host by host. A dialect says which events are
+    what.
 
     Attributes
     ----------
@@ -125,7 +128,8 @@ class Mender:
         self.replace(rows, durations.of_device(spans, host_end, waited, called))
 
     def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
-        """What put each piece of work on its lane, -1 for a piece by itself: work of one launch may run side by side.
+        """What put each piece of work on its lane, -1 for a piece by itself: work of one launch may
+        run side by side.
 
         Parameters
         ----------
@@ -156,7 +160,9 @@ class Mender:
     def _waits(
         self, rows: Int64s, calls: Int64s, launch: Int64s
     ) -> tuple[tuple[Int64s, Int64s], Int64s]:
-        """Calls that waited for all work of the only device, and when the launch of each piece of work had ended."""
+        """Calls that waited for all work of the only device, and when the launch of each piece of
+        work had ended.
+        """
         events = self.trace.events
         named = np.array(
             [torchnames.waits_for_device(str(name)) for name in self.trace.names], np.bool_
@@ -170,7 +176,9 @@ class Mender:
         return (events.start[waits], events.start[waits] + self.duration[waits]), called
 
     def device_notes(self, host: int) -> None:
-        """Images of annotations on devices, which last as long as the work in them: where that was replaced, they end with what is left."""
+        """Images of annotations on devices, which last as long as the work in them: where that was
+        replaced, they end with what is left.
+        """
         events = self.trace.events
         work = self.work(host)
         wrong = work[self.duration[work] != events.duration[work]]
@@ -206,7 +214,9 @@ class Mender:
         return bool(torchnames.STEP.match(str(self.trace.names[self.trace.events.name[row]])))
 
     def apply(self) -> None:
-        """Gives the trace the times as they are to be; what the file states stays with the events."""
+        """Gives the trace the times as they are to be; what the file states stays with the
+        events.
+        """
         events = self.trace.events
         misplaced = np.sort(np.array(self.misplaced, np.int64))
         if len(misplaced):
@@ -226,7 +236,9 @@ class Mender:
         self.trace.events = type(events)(events.lane, events.name, self.start, self.duration)
 
     def _set_aside(self, misplaced: Int64s) -> None:
-        """Lets misplaced work take no time, within that of its lane, so that it does not stretch the recording. The order stays."""
+        """Lets misplaced work take no time, within that of its lane, so that it does not stretch
+        the recording. The order stays.
+        """
         events = self.trace.events
         sound = np.ones(len(events), np.bool_)
         sound[misplaced] = False
@@ -244,7 +256,9 @@ class Mender:
         self._begin_with(sound)
 
     def _begin_with(self, sound: npt.NDArray[np.bool_]) -> None:
-        """The recording of a host begins with its first event of a sound time, where one of another time came before all others."""
+        """The recording of a host begins with its first event of a sound time, where one of another
+        time came before all others.
+        """
         trace, stated = self.trace, self.trace.events.start
         late = list(trace.late_ps) or [0] * len(trace.hosts)
         if len(late) != len(trace.hosts) or (len(late) > 1 and not trace.late_ps):

@@ -1,8 +1,9 @@
-"""Device peaks: operations per second by architecture, and bytes per second of its memories; of known GPUs also by their name.
+"""Device peaks: operations per second by architecture, and bytes per second of its memories; of
+known GPUs also by their name.
 
-Sources: NVIDIA's architecture white papers and the throughput table of the CUDA programming guide; AMD's CDNA white papers. As in XProf one
-number is given for all precisions: the largest of fp32 and fp16 on the ordinary units and of TF32 and fp16 on Tensor Cores (matrix cores),
-without sparsity.
+Sources: NVIDIA's architecture white papers and the throughput table of the CUDA programming guide;
+AMD's CDNA white papers. As in XProf one number is given for all precisions: the largest of fp32 and
+fp16 on the ordinary units and of TF32 and fp16 on Tensor Cores (matrix cores), without sparsity.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ _NVIDIA: dict[tuple[int, int], int] = {
 }
 """Operations per multiprocessor and clock cycle, by compute capability."""
 _AMD: dict[tuple[int, int], int] = {(9, 0): 1024, (9, 4): 2048, (9, 5): 4096}
-"""Operations per compute unit and clock cycle, by the first two digits of the architecture: gfx90x, gfx94x, gfx95x."""
+"""Operations per compute unit and clock cycle, by the first two digits of the architecture: gfx90x,
+gfx94x, gfx95x.
+"""
 
 
 def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
     """The peak of a device from its plane's stats; None if they do not state enough.
 
-    A GPU's is units x clock x operations per clock, for a compute capability that is not in the table by the one below it; a TPU states
-    its own.
+    A GPU's is units x clock x operations per clock, for a compute capability that is not in the
+    table by the one below it; a TPU states its own.
     """
     stated = stats.get("peak_teraflops_per_second")
     if isinstance(stated, (int, float)):
@@ -56,14 +59,17 @@ def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
 
 
 _HBM3_BYTES_PER_SECOND = {(9, 4): 5.3e12, (9, 5): 8.0e12}
-"""Bandwidth of a whole AMD device with HBM3, gfx94x and gfx95x: AMD's data sheets of the MI300X and the MI350X."""
+"""Bandwidth of a whole AMD device with HBM3, gfx94x and gfx95x: AMD's data sheets of the MI300X and
+the MI350X.
+"""
 
 
 def peak_bytes_per_second(stats: Mapping[str, object]) -> float | None:
     """Peak bandwidth of the device's main memory; None if its plane does not state it.
 
-    What XLA states of an AMD device is two transfers a clock over the width of the bus. HBM3 makes four at the clock that ROCm tells, so
-    that ops of an MI300X would move up to 1.5 times the peak: there a figure that is near a half of the device's own is doubled.
+    What XLA states of an AMD device is two transfers a clock over the width of the bus. HBM3 makes
+    four at the clock that ROCm tells, so that ops of an MI300X would move up to 1.5 times the peak:
+    there a figure that is near a half of the device's own is doubled.
     """
     gigabytes = stats.get("peak_hbm_bw_gigabytes_per_second")
     if isinstance(gigabytes, (int, float)):
@@ -87,12 +93,15 @@ _STATED = {
 
 
 def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
-    """Peak bandwidth of on-chip memories, by the names of `nbprof.activity.given_peaks.ON_CHIP`, as far as the plane tells it.
+    """Peak bandwidth of on-chip memories, by the names of `nbprof.activity.given_peaks.ON_CHIP`, as
+    far as the plane tells it.
 
-    A TPU states its own. The shared memory of an NVIDIA multiprocessor has 32 banks of 4 bytes, read once a clock; of 8 bytes on Kepler
-    (3.x), once every second clock on Fermi (2.x). The local data share of an AMD compute unit moves 128 bytes a clock, on gfx95x 256.
+    A TPU states its own. The shared memory of an NVIDIA multiprocessor has 32 banks of 4 bytes,
+    read once a clock; of 8 bytes on Kepler (3.x), once every second clock on Fermi (2.x). The local
+    data share of an AMD compute unit moves 128 bytes a clock, on gfx95x 256.
 
-    Sources: the CUDA programming guide, "Shared memory" of each compute capability; AMD's CDNA 3 and CDNA 4 white papers.
+    Sources: the CUDA programming guide, "Shared memory" of each compute capability; AMD's CDNA 3
+    and CDNA 4 white papers.
     """
     found = {
         name: float(value) * 1e9
@@ -120,7 +129,9 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
 
 
 class Named(NamedTuple):
-    """What the data sheet of a device says, of products without sparsity: tera operations a second, gigabytes a second (0: it can't)."""
+    """What the data sheet of a device says, of products without sparsity: tera operations a second,
+    gigabytes a second (0: it can't).
+    """
 
     half: float
     bfloat16: float
@@ -174,11 +185,15 @@ _NAMED: tuple[tuple[re.Pattern[str], Named], ...] = tuple(
         (r"Instinct MI355X", Named(2516.6, 2516.6, 0, 157.3, 78.6, 5033, 8000)),
     )
 )
-"""By the name that the driver gives a device. Source: the data sheets of NVIDIA and AMD; of AMD those of the matrix cores."""
+"""By the name that the driver gives a device. Source: the data sheets of NVIDIA and AMD; of AMD
+those of the matrix cores.
+"""
 
 
 def by_name(name: str) -> dict[str, float]:
-    """The peaks of a device that is known by its name: operations a second by precision, and `memory` in bytes a second; {} of others."""
+    """The peaks of a device that is known by its name: operations a second by precision, and
+    `memory` in bytes a second; {} of others.
+    """
     found = next((peaks for pattern, peaks in _NAMED if pattern.match(name)), None)
     if found is None:
         return {}

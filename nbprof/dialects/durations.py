@@ -1,15 +1,19 @@
-"""Durations that cannot be: of device work and of what threads did, mended before anything is summed up.
+"""Durations that cannot be: of device work and of what threads did, mended before anything is
+summed up.
 
-Profilers now and then write a wrong end. One kernel of 20 µs that states 3 s makes every average of a short recording wrong, so such an
-event counts with what the other calls of its name take, and the receipt says so. Two kinds of evidence are needed, as kernels may be long:
+Profilers now and then write a wrong end. One kernel of 20 µs that states 3 s makes every average of
+a short recording wrong, so such an event counts with what the other calls of its name take, and the
+receipt says so. Two kinds of evidence are needed, as kernels may be long:
 
-- The event contradicts its surroundings. On a stream work runs one after the other, yet later work began and ended before this event
-  ended; or the host had waited for the device, and went on; or the event outlasts the recording. On a thread calls are nested, yet this
-  one ends long after the call around it.
+- The event contradicts its surroundings. On a stream work runs one after the other, yet later work
+  began and ended before this event ended; or the host had waited for the device, and went on; or
+  the event outlasts the recording. On a thread calls are nested, yet this one ends long after the
+  call around it.
 - It is of another magnitude than all other calls of its name.
 
-Overlaps of microseconds (programmatic dependent launch) and long work behind which nothing runs meanwhile are left as they are. So are the
-nodes of one graph, which may run side by side on one stream.
+Overlaps of microseconds (programmatic dependent launch) and long work behind which nothing runs
+meanwhile are left as they are. So are the nodes of one graph, which may run side by side on one
+stream.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ from nbprof.core.trace import Int64s
 
 Flags = npt.NDArray[np.bool_]
 
-# An end may be off by less than this, ps: clocks of devices drift, and dependent kernels begin early.
+# An end may be off by less than this, ps: clocks of devices drift, and dependent kernels begin
+# early.
 SLACK_PS = 1_000_000_000
 # What the duration must be of those of all other calls of the name.
 _MAGNITUDE, _FAR_MAGNITUDE = 10, 100
@@ -34,13 +39,15 @@ _SHORTEST_PS = 1_000_000
 _FEW_CALLS = 3
 # Without other calls: the duration is this many times the time until the next work on the stream.
 _FAR_PAST_NEXT = 100
-# Without other calls: it ends so long after the host had waited for it. Clocks of hosts and devices are less apart.
+# Without other calls: it ends so long after the host had waited for it. Clocks of hosts and devices
+# are less apart.
 _FAR_PAST_WAIT_PS = 100 * SLACK_PS
 # So much later work must have ended meanwhile. The one next behind may have been launched early.
 _ENDED_MEANWHILE, _LOOKED_AT = 2, 8
 # A first collective that waits so long, ps, waits for another rank and for no data.
 _FIRST_WAIT_PS = 100 * SLACK_PS
-# Work that begins so long, ps, before its launch, or after later work of its stream, states a wrong time.
+# Work that begins so long, ps, before its launch, or after later work of its stream, states a wrong
+# time.
 _MISPLACED_PS = 100 * SLACK_PS
 _NEVER = np.iinfo(np.int64).max // 4
 
@@ -55,7 +62,8 @@ class Spans:
     name : int64[n]
         A code for what calls are compared.
     launch : int64[n]
-        What put each on its lane: events of one launch may run side by side. -1 for an event by itself.
+        What put each on its lane: events of one launch may run side by side. -1 for an event by
+        itself.
     in_order : bool[n]
         Whether work of the lane runs one after the other.
     """
@@ -84,7 +92,8 @@ def of_device(
     others_end : int
         When everything else that was recorded of the host had ended.
     waited : (int64[k], int64[k])
-        Begin and end of calls that waited for all work of the only device, in time order. None where there are several devices.
+        Begin and end of calls that waited for all work of the only device, in time order. None
+        where there are several devices.
     called : int64[n]
         When the launch of each had ended; `_NEVER` or later where that is not known.
     """
@@ -122,8 +131,9 @@ def misplaced(
 ) -> Flags:
     """Device work that cannot have begun when it says.
 
-    It began long before its launch, which no other work did; or, on a stream, long after most of the work that was launched next; or
-    long after the host had waited for it; or long after everything else had ended that was recorded of the host and its devices.
+    It began long before its launch, which no other work did; or, on a stream, long after most of
+    the work that was launched next; or long after the host had waited for it; or long after
+    everything else had ended that was recorded of the host and its devices.
 
     Parameters
     ----------
@@ -151,10 +161,11 @@ def misplaced(
 
 
 def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
-    """Which collectives waited at the start of the recording for ranks that came later, and what each takes without that.
+    """Which collectives waited at the start of the recording for ranks that came later, and what
+    each takes without that.
 
-    The first one of a stream waits for ranks whose recording, or whose first step, began later. A wait in any later one is what the
-    program does in each step.
+    The first one of a stream waits for ranks whose recording, or whose first step, began later. A
+    wait in any later one is what the program does in each step.
     """
     duration, lane = collectives.duration, collectives.lane
     first = np.append(True, np.diff(lane) != 0) if len(lane) else np.zeros(0, np.bool_)
@@ -170,7 +181,9 @@ def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
 
 
 def of_threads(calls: Spans) -> Int64s:
-    """The durations of nested calls, with those that end long after the call around them replaced by what other calls of the name take."""
+    """The durations of nested calls, with those that end long after the call around them replaced
+    by what other calls of the name take.
+    """
     duration = calls.duration
     if not len(duration) or duration.max() < SLACK_PS:
         return duration
@@ -184,10 +197,12 @@ def of_threads(calls: Spans) -> Int64s:
 
 
 def of_ops(ops: Spans, until: Int64s) -> Int64s:
-    """The durations of ops of compiled programs, with those that cannot be replaced by what they are at most.
+    """The durations of ops of compiled programs, with those that cannot be replaced by what they
+    are at most.
 
-    Ops of control flow contain those that they run, so that an op which contains others proves nothing. But an op ends with its program,
-    no op contains itself, and one that never runs others does not do so once.
+    Ops of control flow contain those that they run, so that an op which contains others proves
+    nothing. But an op ends with its program, no op contains itself, and one that never runs others
+    does not do so once.
 
     Parameters
     ----------
@@ -219,7 +234,9 @@ def of_ops(ops: Spans, until: Int64s) -> Int64s:
 
 
 def outside(ops: Spans, runs: Spans) -> Flags:
-    """Ops that begin long before or after all runs of programs, which contain every other op. `runs` are those of the same core."""
+    """Ops that begin long before or after all runs of programs, which contain every other op.
+    `runs` are those of the same core.
+    """
     if not len(runs.start) or not len(ops.start):
         return np.zeros(len(ops.start), np.bool_)
     begin, reach = runs.start, np.maximum.accumulate(runs.end)
@@ -235,7 +252,8 @@ def outside(ops: Spans, runs: Spans) -> Flags:
 
 
 def of_markers(steps: Spans) -> Int64s:
-    """The durations of step markers, with those that reach over the begin of the next step cut there.
+    """The durations of step markers, with those that reach over the begin of the next step cut
+    there.
 
     Parameters
     ----------
@@ -252,7 +270,9 @@ def of_markers(steps: Spans) -> Int64s:
 
 
 def _until_next_call(calls: Spans) -> Int64s:
-    """How long after the begin of each call the next one of its name begins on its lane; `_NEVER` after the last."""
+    """How long after the begin of each call the next one of its name begins on its lane; `_NEVER`
+    after the last.
+    """
     order = np.lexsort((calls.start, calls.name, calls.lane))
     alike = (np.diff(calls.lane[order]) == 0) & (np.diff(calls.name[order]) == 0)
     out = np.full(len(order), _NEVER, np.int64)
@@ -261,7 +281,9 @@ def _until_next_call(calls: Spans) -> Int64s:
 
 
 def _contains_for_once(ops: Spans, wrong: Flags) -> Flags:
-    """Long calls in which other ops begin, of names that no other call of theirs contains any; without those known to be wrong."""
+    """Long calls in which other ops begin, of names that no other call of theirs contains any;
+    without those known to be wrong.
+    """
     n = len(wrong)
     following = np.minimum(np.arange(1, n + 1), n - 1)
     next_start = np.where(
@@ -274,7 +296,9 @@ def _contains_for_once(ops: Spans, wrong: Flags) -> Flags:
 
 
 def _next_of_another_launch(work: Spans) -> Int64s:
-    """The next event of each lane that another launch put there; the number of events where there is none."""
+    """The next event of each lane that another launch put there; the number of events where there
+    is none.
+    """
     n = len(work.start)
     by_itself = work.launch < 0
     changes = np.append(
@@ -287,7 +311,9 @@ def _next_of_another_launch(work: Spans) -> Int64s:
 
 
 def _ended_meanwhile(work: Spans, following: Int64s, asked: Flags) -> Int64s:
-    """How much later work of the lane ended long before each of some events did; of the next few."""
+    """How much later work of the lane ended long before each of some events did; of the next
+    few.
+    """
     out = np.zeros(len(following), np.int64)
     rows = np.flatnonzero(asked)
     lane, end = work.lane, work.end
@@ -299,7 +325,9 @@ def _ended_meanwhile(work: Spans, following: Int64s, asked: Flags) -> Int64s:
 
 
 def _waited_at(waited: tuple[Int64s, Int64s], called: Int64s) -> Int64s:
-    """When a call that was made after the launch of each had waited for the device; `_NEVER` where none did."""
+    """When a call that was made after the launch of each had waited for the device; `_NEVER` where
+    none did.
+    """
     begin, end = waited
     if not len(begin):
         return np.full(len(called), _NEVER, np.int64)
@@ -316,7 +344,9 @@ def _after_wait(duration: Int64s, until_wait: Int64s) -> Flags:
 
 
 def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
-    """Work that begins when the recording had ended for as long as it lasted; a few events at most. Without those known to be wrong."""
+    """Work that begins when the recording had ended for as long as it lasted; a few events at most.
+    Without those known to be wrong.
+    """
     rows = np.flatnonzero(~wrong)
     rows = rows[np.argsort(work.start[rows], kind="stable")]
     out = np.zeros(len(wrong), np.bool_)
@@ -331,7 +361,9 @@ def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
 
 
 def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:
-    """Work of another magnitude than its other calls that is, for most of its time, all that seems to have been recorded."""
+    """Work of another magnitude than its other calls that is, for most of its time, all that seems
+    to have been recorded.
+    """
     end = work.end
     late = (end - others_end >= SLACK_PS) & (work.duration >= SLACK_PS)
     if not late.any():
@@ -344,7 +376,9 @@ def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:
 
 
 def _other_calls(spans: Spans, candidates: Flags) -> tuple[Int64s, Int64s, Int64s]:
-    """By event, of the other calls of its name that are no candidates: the longest, the median, and how many there are."""
+    """By event, of the other calls of its name that are no candidates: the longest, the median, and
+    how many there are.
+    """
     n = len(candidates)
     longest, median, count = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
     for name in np.unique(spans.name[candidates]).tolist():

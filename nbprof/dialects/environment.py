@@ -1,4 +1,6 @@
-"""The environment of a run, as far as the file states it: versions, start and duration of the recording."""
+"""The environment of a run, as far as the file states it: versions, start and duration of the
+recording.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,10 @@ def environment(trace: Trace) -> dict[str, object]:
     Returns
     -------
     dict
-        `versions` (by what they are of, as written), `start_time` (ISO, UTC; None where the file has no clock), `duration_s` (None without
-        events), `counters` (of TPUs: percent by the name of the stat, as a mean of hosts), `processes` (PyTorch: of how many the job has),
-        and `rank` where it is one of several.
+        `versions` (by what they are of, as written), `start_time` (ISO, UTC; None where the file
+        has no clock), `duration_s` (None without events), `counters` (of TPUs: percent by the name
+        of the stat, as a mean of hosts), `processes` (PyTorch: of how many the job has), and `rank`
+        where it is one of several.
     """
     versions: dict[str, str] = {}
     counters: dict[str, float] = {}
@@ -58,7 +61,9 @@ def origin_ns(trace: Trace) -> int:
 
 
 def _duration_s(trace: Trace) -> float | None:
-    """The length of the recording, as it is stated or else as its events tell; of several hosts the longest."""
+    """The length of the recording, as it is stated or else as its events tell; of several hosts the
+    longest.
+    """
     rows = sanity.recorded(trace)
     length = dict(
         zip(

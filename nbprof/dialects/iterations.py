@@ -40,7 +40,9 @@ class Placed:
 
 
 def placed(trace: Trace) -> Placed | None:
-    """The iterations that were recorded beside a trace; None where there are none, or where they lie on another clock."""
+    """The iterations that were recorded beside a trace; None where there are none, or where they
+    lie on another clock.
+    """
     given: Iterations | None = trace.iterations
     if given is None or not len(given) or len(trace.hosts) > 1:
         return None
@@ -55,7 +57,8 @@ def placed(trace: Trace) -> Placed | None:
 
 
 def first_events(trace: Trace, rows: Int64s, start: Int64s) -> Int64s:
-    """The event that stands for each iteration: the first of some events at or after its start, or the last of all.
+    """The event that stands for each iteration: the first of some events at or after its start, or
+    the last of all.
 
     Parameters
     ----------

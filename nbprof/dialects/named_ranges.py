@@ -1,7 +1,9 @@
-"""Ranges that a program names itself (`record_function`, NVTX, `TraceAnnotation`, mstx), apart from those that frameworks name.
+"""Ranges that a program names itself (`record_function`, NVTX, `TraceAnnotation`, mstx), apart from
+those that frameworks name.
 
-A recording marks both in the same way, so that a name decides: frameworks use few, which are listed here by their
-beginnings. PyTorch's `Optimizer.step#AdamW.step` is listed as what it is, beside ranges of the program.
+A recording marks both in the same way, so that a name decides: frameworks use few, which are listed
+here by their beginnings. PyTorch's `Optimizer.step#AdamW.step` is listed as what it is, beside
+ranges of the program.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _OF_TORCH = re.compile(
     r"(?:Distributed|FullySharded)?DataParallel\.|FSDP::|(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl|xla):|record_param_comms|"
     r"(?:aten|at|c10|c10d|c10d_functional|_c10d_functional|torch|autograd|prim|prims|quantized|inductor|fbgemm)::|"
     r"Torch-Compiled Region|TorchDynamo|Pregraph bytecode|AOTDispatcher|Inductor|nbprof|"
-    # Names of kernels and of calls of libraries, which libraries of CUDA set as NVTX ranges themselves.
+    # Names of kernels and of calls of libraries, which libraries of CUDA set as NVTX ranges
+    # themselves.
     r"(?:cudnn|cublas|cusparse|cusolver|cufft|cuda|nccl|nvte|cub::|thrust::|rmm::|TensorRT:|\[TRT)"
 )
 _XLA = re.compile(
@@ -60,7 +63,9 @@ def personal_in_torch(name: str) -> bool:
 
 
 def personal_in_xspace(name: str) -> bool:
-    """Whether a name is one that neither TensorFlow nor JAX gives to an event that lies in no other of theirs."""
+    """Whether a name is one that neither TensorFlow nor JAX gives to an event that lies in no other
+    of theirs.
+    """
     return bool(name.strip()) and not _XLA.match(name) and name not in act.WAITS_FOR_ITEMS
 
 
@@ -70,7 +75,9 @@ def family(name: str) -> str:
 
 
 def without_marks(trace: Trace, rows: Int64s, marks: Int64s) -> Int64s:
-    """Rows of events without those that mark steps, and those that are called as these but for their numbers."""
+    """Rows of events without those that mark steps, and those that are called as these but for
+    their numbers.
+    """
     codes = np.unique(trace.events.name[marks[marks >= 0]]).tolist()
     marked = {family(str(trace.names[code])) for code in codes}
     return chosen(trace, rows, lambda name: family(name) not in marked) if marked else rows

@@ -1,9 +1,12 @@
-"""Repetition in a sequence of events: which event begins each repeat, and how well the repeats agree.
+"""Repetition in a sequence of events: which event begins each repeat, and how well the repeats
+agree.
 
-The repeats are those of a loop whose body does the same work each time: the kernels that a stream runs, or the ops that a thread runs. An
-event of the body that runs a fixed number of times in each repeat has a count that is a multiple of the number of repeats; so the number
-that divides the counts of most events is tried first, with the first event that has this count as the border between repeats. Inserted and
-missing events cost only themselves, since each repeat is compared with the others by how often it has each event.
+The repeats are those of a loop whose body does the same work each time: the kernels that a stream
+runs, or the ops that a thread runs. An event of the body that runs a fixed number of times in each
+repeat has a count that is a multiple of the number of repeats; so the number that divides the
+counts of most events is tried first, with the first event that has this count as the border between
+repeats. Inserted and missing events cost only themselves, since each repeat is compared with the
+others by how often it has each event.
 """
 
 from __future__ import annotations
@@ -25,11 +28,15 @@ AGREEMENT = 0.9
 _CANDIDATES = 8
 _EQUAL = 0.005
 _EPILOGUE = 1.5
-"""The last repeat ends after so many times the usual number of events, at the latest: what follows is no part of it."""
+"""The last repeat ends after so many times the usual number of events, at the latest: what follows
+is no part of it.
+"""
 
 
 MOST_OF = 0.5
-"""Of the time from the first event of work to the last that repeats take, at least, to be the unit of a recording."""
+"""Of the time from the first event of work to the last that repeats take, at least, to be the unit
+of a recording.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,14 +62,17 @@ class Repeats:
 
 
 def on_busiest_lane(events: Events, rows: Int64s) -> Int64s:
-    """Those of some events that are on the lane on which they take most time, in the order of time."""
+    """Those of some events that are on the lane on which they take most time, in the order of
+    time.
+    """
     busy = np.bincount(events.lane[rows], events.duration[rows].astype(np.float64))
     rows = rows[events.lane[rows] == busy.argmax()]
     return rows[np.argsort(events.start[rows], kind="stable")]
 
 
 def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
-    """The repetition that most events of a sequence fit; of equally good ones that with the most repeats.
+    """The repetition that most events of a sequence fit; of equally good ones that with the most
+    repeats.
 
     None where no repetition has at least `AGREEMENT`.
 
@@ -87,7 +97,8 @@ def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
 
 
 def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | None:
-    """The repetition of which repeats are parts, as layers are of a model, where not all parts are alike.
+    """The repetition of which repeats are parts, as layers are of a model, where not all parts are
+    alike.
 
     No event needs to occur once in each: the parts are compared by what they consist of.
     """
@@ -109,7 +120,9 @@ def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | Non
 
 
 def _from_the_first(codes: npt.NDArray[np.integer], first: Int64s) -> Int64s:
-    """The borders of the same repeats from as early as the events before the first one are those that end each of the others."""
+    """The borders of the same repeats from as early as the events before the first one are those
+    that end each of the others.
+    """
     if len(first) < FEWEST:
         return first
     most = min(int(first[0]), _length(first) - 1)

@@ -1,4 +1,6 @@
-"""What looks wrong in a readable profile: notes for the receipt, so that no figure is trusted more than its events deserve."""
+"""What looks wrong in a readable profile: notes for the receipt, so that no figure is trusted more
+than its events deserve.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _SERIOUS = 0.01
 
 
 def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
-    """Slices of some kinds of lane that begin inside a neighbour and end after it: they can't both be drawn where they are.
+    """Slices of some kinds of lane that begin inside a neighbour and end after it: they can't both
+    be drawn where they are.
 
     Parameters
     ----------
@@ -80,7 +83,9 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
 
 
 def unlaunched(count: int, total: int) -> list[Note]:
-    """Work on the device whose launch was not recorded: its op and its step are known only from itself."""
+    """Work on the device whose launch was not recorded: its op and its step are known only from
+    itself.
+    """
     if not count:
         return []
     text = (
@@ -91,7 +96,8 @@ def unlaunched(count: int, total: int) -> list[Note]:
 
 
 def recorded(trace: Trace) -> pd.DataFrame:
-    """What each host recorded: `host`, `events`, `on_device` (those of devices), `start` and `end` of all of them in ps.
+    """What each host recorded: `host`, `events`, `on_device` (those of devices), `start` and `end`
+    of all of them in ps.
 
     `begin` is when its recording began: with its own clock, or with an event before that.
     """
@@ -131,7 +137,8 @@ def recorded(trace: Trace) -> pd.DataFrame:
 
 
 def length_ps(recorded: pd.DataFrame) -> int | None:
-    """The longest recording of a host, ps: clocks of hosts may be apart, and from the first of one to the last of another is no time.
+    """The longest recording of a host, ps: clocks of hosts may be apart, and from the first of one
+    to the last of another is no time.
 
     None without events.
     """
@@ -140,7 +147,8 @@ def length_ps(recorded: pd.DataFrame) -> int | None:
 
 
 def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
-    """Hosts that recorded nothing, that lack the devices or the steps the others have, or that recorded at another time.
+    """Hosts that recorded nothing, that lack the devices or the steps the others have, or that
+    recorded at another time.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Lanes that are split into several: the events of each side of a lane come to lie on one of their own."""
+"""Lanes that are split into several: the events of each side of a lane come to lie on one of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ _SIDES = 8
 
 
 class Moved(Mapping[str, ArgColumn]):
-    """The args of events that were put into another order; a column is moved when it is first asked for.
+    """The args of events that were put into another order; a column is moved when it is first asked
+    for.
 
     Parameters
     ----------
@@ -48,7 +51,8 @@ class Moved(Mapping[str, ArgColumn]):
 
 
 def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events) -> Int64s | None:
-    """Gives every side of a lane a lane of its own, behind all others but the first side; the new order of events, None for the old one.
+    """Gives every side of a lane a lane of its own, behind all others but the first side; the new
+    order of events, None for the old one.
 
     Adds to `trace.lanes`: `row` (the lane that it was a part of, which flows mean) and `side`.
 
@@ -61,7 +65,8 @@ def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events
     events = trace.events
     key = events.lane.astype(np.int64) * _SIDES + side
     present = np.sort(pd.unique(key))
-    # A row keeps its number for its first side; further sides come behind all rows, so that little has to move.
+    # A row keeps its number for its first side; further sides come behind all rows, so that little
+    # has to move.
     first = (
         np.append(True, present[1:] // _SIDES != present[:-1] // _SIDES)
         if len(present)

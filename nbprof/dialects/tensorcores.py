@@ -1,8 +1,10 @@
-"""Which kernels run on Tensor Cores (AMD: matrix cores) and how wide their numbers are, by their names, and which ops could, by theirs.
+"""Which kernels run on Tensor Cores (AMD: matrix cores) and how wide their numbers are, by their
+names, and which ops could, by theirs.
 
-Sources: the kernel names of cuBLAS, cuDNN, CUTLASS, FlashAttention, Tensile and Composable Kernel as profiles show them. Up to Ampere they
-hold the shape of the matrix instruction, from Hopper on the architecture and the instruction's family. The rule of XProf 2.24 was found on
-its own answers to real profiles and to made-up names.
+Sources: the kernel names of cuBLAS, cuDNN, CUTLASS, FlashAttention, Tensile and Composable Kernel
+as profiles show them. Up to Ampere they hold the shape of the matrix instruction, from Hopper on
+the architecture and the instruction's family. The rule of XProf 2.24 was found on its own answers
+to real profiles and to made-up names.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from functools import lru_cache
 
 YES, NO, UNKNOWN = 1, 0, -1
 
-# Plain arithmetic in spite of what else the name says: "xmma" and "cutlass3x" also name kernels of the ordinary (SIMT) units, and the
-# helpers of an attention only add up, clear or convert.
+# Plain arithmetic in spite of what else the name says: "xmma" and "cutlass3x" also name kernels of
+# the ordinary (SIMT) units, and the helpers of an attention only add up, clear or convert.
 _NVIDIA_NO = re.compile(
     r"_?simt_|MmaSimt|OpClassSimt|ffma|_f32f32_f32f32_f32|(?<!tensorop_)(?:^|[^a-z0-9])[sdcz]gemm(?![a-z0-9])|scudnn|gemv|splitK?[rR]educe|"
     r"flash_bwd_(?:dot_do_o|convert|clear)|flash_fwd_splitkv_combine|FlashAttn\w*(?:Preprocess|Postprocess|Combine)|"
@@ -35,15 +37,16 @@ _NVIDIA_YES = re.compile(
     r"flash_(?:fwd|bwd)|FlashAttn(?:Fwd|Bwd)|FlashAttention(?:Forward|Backward)Sm|fmha|deep_gemm|[Mm]arlin(?:_24)?<|"
     r"sm(?:90|100|103|120)a?_(?:fp8|bf16|f16)\w*gemm|gemm_(?:bf16|fp8|f16)_|mma_sync"
 )
-# Triton's kernels bear the name of their Python function: matrix products as such are told, the unit that runs them is not (fp32 without
-# TF32 runs on the ordinary ones).
+# Triton's kernels bear the name of their Python function: matrix products as such are told, the
+# unit that runs them is not (fp32 without TF32 runs on the ordinary ones).
 _COMPILED_PRODUCT = re.compile(r"[A-Za-z_]\w*(?:\.kd)?\Z")
 _PRODUCT = re.compile(
     r"^triton_(?:tem|mm|bmm)_|gemm|matmul|attn|attention|(?:^|_)(?:moe|flash|bmm|mm)_|_fwd_kernel|_bwd_kernel|flex_"
 )
 
 _AMD_YES = re.compile(
-    # `gemm_fusion` is XLA's Triton; the matrix cores of AMD take every type that it makes products of.
+    # `gemm_fusion` is XLA's Triton; the matrix cores of AMD take every type that it makes products
+    # of.
     r"mfma|wmma|_xdl|xdlops|gtcx|gemm_fusion|miopenSp3AsmConvRage|Custom_Cijk_|_MI\d+x\d+x\d+|ck_tile::\w*(?:Gemm|Fmha)|[Ff]mha_?(?:[Ff]wd|[Bb]wd)"
 )
 _AMD_NO = re.compile(
@@ -53,7 +56,8 @@ _AMD_NO = re.compile(
 
 @lru_cache(maxsize=1 << 18)
 def uses_tensor_core(kernel: str, amd: bool = False) -> int:
-    """Whether a kernel runs on Tensor Cores by its name: YES, NO, or UNKNOWN for a matrix product that Triton compiled.
+    """Whether a kernel runs on Tensor Cores by its name: YES, NO, or UNKNOWN for a matrix product
+    that Triton compiled.
 
     Parameters
     ----------
@@ -90,14 +94,16 @@ _INTEGERS = re.compile(r"<[^()]*(?<!\w)(?:bool|short|int|long|unsigned)\b")
 
 @lru_cache(maxsize=1 << 18)
 def kernel_precision(kernel: str) -> int:
-    """16 (fp16, bf16, fp8) or 32 (or more, or integers) bit by a kernel's name; 0 where the name says neither."""
+    """16 (fp16, bf16, fp8) or 32 (or more, or integers) bit by a kernel's name; 0 where the name
+    says neither.
+    """
     if _NAME_16.search(kernel):
         return 16
     return 32 if _NAME_32.search(kernel) or _INTEGERS.search(kernel) else 0
 
 
-# Compilers write no return type before a function that is not a template. Libraries of kernels consist
-# of templates over the types that they take, in their namespaces.
+# Compilers write no return type before a function that is not a template. Libraries of kernels
+# consist of templates over the types that they take, in their namespaces.
 _SIGNATURE = re.compile(
     r"(?:void )?(?P<name>[\w:]+)(?P<template><[^()]*>)?\((?P<taken>.*)\)(?: \[clone .*\])?"
 )
@@ -108,10 +114,11 @@ _LIBRARY = re.compile(r"(?i)cu(?:blas|dnn|tlass|fft|sparse)|[sdczh]gemm|convolve
 
 @lru_cache(maxsize=1 << 18)
 def takes_only_32_bit(kernel: str) -> bool:
-    """Whether a kernel was written by hand for pointers to `float` or `double`, as its demangled signature states.
+    """Whether a kernel was written by hand for pointers to `float` or `double`, as its demangled
+    signature states.
 
-    No setting of a framework changes its types: `matmul_k(float*, float*, float*, int)`. Functions in
-    namespaces and templates over types are those of libraries, which have others for 16 bits.
+    No setting of a framework changes its types: `matmul_k(float*, float*, float*, int)`. Functions
+    in namespaces and templates over types are those of libraries, which have others for 16 bits.
     """
     found = _SIGNATURE.fullmatch(kernel)
     if found is None or _LIBRARY.search(found["name"]) or _POINTER_16.search(kernel):
@@ -158,7 +165,9 @@ _AMD_TILE = re.compile(r"_MI\d+x\d+x\d+")
 
 
 def uses_tensor_core_in_xprof(kernel: str, vendor: str) -> bool:
-    """What XProf 2.24.2 says of a kernel's name: by lists that end with Ampere, and never where the file states no vendor."""
+    """What XProf 2.24.2 says of a kernel's name: by lists that end with Ampere, and never where the
+    file states no vendor.
+    """
     if vendor == "AMD":
         return any(part in kernel for part in _XPROF_AMD) or bool(_AMD_TILE.search(kernel))
     return vendor == "Nvidia" and any(part in kernel for part in _XPROF_NVIDIA)
@@ -196,10 +205,11 @@ _ELIGIBLE_TYPE = re.compile(
 
 @lru_cache(maxsize=1 << 18)
 def op_is_eligible(name: str, kind: str = "") -> bool:
-    """Whether an op of TensorFlow or JAX does what Tensor Cores are for, by its name, or by its type.
+    """Whether an op of TensorFlow or JAX does what Tensor Cores are for, by its name, or by its
+    type.
 
-    The type tells more than XProf's rule, which knows names alone: a convolution that was fused bears the name of what it was fused with,
-    as `conv2d/Relu` of type `_FusedConv2D`.
+    The type tells more than XProf's rule, which knows names alone: a convolution that was fused
+    bears the name of what it was fused with, as `conv2d/Relu` of type `_FusedConv2D`.
     """
     return (
         op_is_eligible_in_xprof(name)
@@ -214,7 +224,9 @@ _ELIGIBLE_CALL = re.compile(
 
 
 def hlo_is_eligible(opcode: str, target: str) -> bool:
-    """Whether an HLO op is a matrix product, convolution or attention: by its opcode, or by what a custom call calls."""
+    """Whether an HLO op is a matrix product, convolution or attention: by its opcode, or by what a
+    custom call calls.
+    """
     return opcode in ("dot", "convolution", "ragged-dot", "scaled-dot") or (
         opcode == "custom-call" and bool(_ELIGIBLE_CALL.match(target))
     )

@@ -1,8 +1,10 @@
 """What one call of an op of PyTorch computes and moves, from what was recorded of its inputs.
 
-Bytes are those of its inputs and outputs, each read or written once, of an expanded tensor those that are there. Operations of products
-are in `torch_flops`. Elsewhere they are counted as XLA's cost analysis does: one per element of an elementwise result or of the input of a
-reduction, none for a transcendental function; for norms and softmax those of their definition. What has no formula here is unknown.
+Bytes are those of its inputs and outputs, each read or written once, of an expanded tensor those
+that are there. Operations of products are in `torch_flops`. Elsewhere they are counted as XLA's
+cost analysis does: one per element of an elementwise result or of the input of a reduction, none
+for a transcendental function; for norms and softmax those of their definition. What has no formula
+here is unknown.
 """
 
 from __future__ import annotations
@@ -285,7 +287,9 @@ def _heads_first(shape: Shape) -> Shape:
 def _attention(
     *, lengths_first: bool = False, ragged: tuple[int, ...] = (), more: tuple[int, ...] = ()
 ) -> Formula:
-    """Query, key and value are the first inputs; where those of `ragged` are given, the lengths are not in the shapes."""
+    """Query, key and value are the first inputs; where those of `ragged` are given, the lengths are
+    not in the shapes.
+    """
 
     def cost(call: Call) -> Cost:
         _dense(call, ragged)
@@ -305,7 +309,9 @@ def _attention(
 def _attention_backward(
     *, lengths_first: bool = False, ragged: tuple[int, ...] = (), rest: int = 4
 ) -> Formula:
-    """The gradient of the output comes first, then query, key, value; from `rest` on what else is read."""
+    """The gradient of the output comes first, then query, key, value; from `rest` on what else is
+    read.
+    """
 
     def cost(call: Call) -> Cost:
         _dense(call, ragged)
@@ -382,7 +388,9 @@ _POINTWISE = {
     **dict.fromkeys(_BINARY.split(), 2),
     **dict.fromkeys(_TERNARY.split(), 3),
 }
-"""Elementwise ops, and how many of their first arguments may be tensors: one behind them is the output (`out=`)."""
+"""Elementwise ops, and how many of their first arguments may be tensors: one behind them is the
+output (`out=`).
+"""
 _TRUTHS = "isfinite isinf isnan isneginf isposinf logical_not logical_and logical_or logical_xor signbit eq ge gt le lt ne".split()  # noqa: SIM905
 _KEEPS_WHOLE = frozenset(
     """
@@ -431,7 +439,8 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def _promoted(call: Call, given: Sequence[int], tensors: int) -> str:
-    """The type that PyTorch computes with: of the tensors with dimensions, where those without and numbers are of no higher kind.
+    """The type that PyTorch computes with: of the tensors with dimensions, where those without and
+    numbers are of no higher kind.
 
     Source: "Type promotion" of PyTorch's documentation (tensor attributes).
     """
@@ -544,7 +553,9 @@ _REDUCTIONS = {
 
 
 def _per_element(operations: int, main: int = 0, *, out: int | None = None) -> Formula:
-    """What reads all its tensors and writes one like an input: `operations` for each element of the `main` one."""
+    """What reads all its tensors and writes one like an input: `operations` for each element of the
+    `main` one.
+    """
 
     def cost(call: Call) -> Cost:
         kind = call.type(main)
@@ -579,7 +590,9 @@ def _softmax_backward(operations: int) -> Formula:
 
 
 def _norm(statistics: Callable[[Call], int], operations: int) -> Formula:
-    """Norms of their first input, which leave statistics in float32 (float64 of float64) for the backward pass."""
+    """Norms of their first input, which leave statistics in float32 (float64 of float64) for the
+    backward pass.
+    """
 
     def cost(call: Call) -> Cost:
         shape, kind = call.shape(0), call.type(0)
@@ -678,7 +691,9 @@ def _nothing(_call: Call) -> Cost:
 
 
 def _affine(weight: int, mask: int) -> Callable[[Call], int]:
-    """Elements of the gradients of weight and bias, of a norm that states which it was asked for."""
+    """Elements of the gradients of weight and bias, of a norm that states which it was asked
+    for.
+    """
 
     def count(call: Call) -> int:
         asked = call.flags(mask)
@@ -784,7 +799,8 @@ def cost(name: str, dims: str, types: str, strides: str = "", values: str = "") 
     ----------
     name : str
     dims, types, strides, values : str
-        `Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` of the trace, as JSON; "" where they were not recorded.
+        `Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` of the trace, as JSON; ""
+        where they were not recorded.
     """
     found = _formula(name)
     if found is None:
@@ -808,5 +824,6 @@ def cost(name: str, dims: str, types: str, strides: str = "", values: str = "") 
         ZeroDivisionError,
         RecursionError,
     ):
-        # What does not fit its formula may be an overload that has another one, or damaged: nobody knows.
+        # What does not fit its formula may be an overload that has another one, or damaged: nobody
+        # knows.
         return None

@@ -1,7 +1,8 @@
 """Operations of PyTorch's matrix products, convolutions and attention, by their shapes.
 
-Source: the formulas of `torch.utils.flop_counter` of PyTorch 2.13, a multiplication and an addition as two; causal attention counts as
-full. They differ in one point: the weight gradient of a convolution in g groups is a g-th there of what all pairs of channels would take.
+Source: the formulas of `torch.utils.flop_counter` of PyTorch 2.13, a multiplication and an addition
+as two; causal attention counts as full. They differ in one point: the weight gradient of a
+convolution in g groups is a g-th there of what all pairs of channels would take.
 """
 
 from __future__ import annotations
@@ -43,14 +44,18 @@ def dot(x: Shape, y: Shape) -> int:
 
 
 def convolution(x: Shape, weight: Shape, out: Shape, *, transposed: bool) -> int:
-    """Of an input (n, channels, ...): of each place of the output, or of the input of a transposed one, the whole filter."""
+    """Of an input (n, channels, ...): of each place of the output, or of the input of a transposed
+    one, the whole filter.
+    """
     return prod((x if transposed else out)[2:]) * prod(weight) * x[0] * 2
 
 
 def convolution_backward(
     out: Shape, x: Shape, weight: Shape, mask: Sequence[bool], groups: int, *, transposed: bool
 ) -> int:
-    """Of the gradients that `mask` asks for (of the input, of the weight), `out` being the gradient of the output."""
+    """Of the gradients that `mask` asks for (of the input, of the weight), `out` being the gradient
+    of the output.
+    """
     flops = 0
     if mask[0]:
         flops += convolution(out, weight, x, transposed=not transposed)
@@ -61,7 +66,9 @@ def convolution_backward(
 
 
 def attention(query: Shape, key: Shape, value: Shape) -> int:
-    """Of (batch, heads, length, depth): the scores, and their product with the values; keys may have fewer heads."""
+    """Of (batch, heads, length, depth): the scores, and their product with the values; keys may
+    have fewer heads.
+    """
     (b, heads, length, depth), (b_k, heads_k, keys, depth_k), (b_v, heads_v, values, depth_v) = (
         query,
         key,

@@ -1,7 +1,8 @@
 """Names in PyTorch's traces: ops, annotations, runtime calls, kernels, and what each says.
 
-A name is looked at by code, and the tables here are by name, never by event. A generated program can have a million names: what most
-names are not is told by how they begin, before any pattern is tried.
+A name is looked at by code, and the tables here are by name, never by event. A generated program
+can have a million names: what most names are not is told by how they begin, before any pattern is
+tried.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from nbprof.activity import copies
 
 STEP = re.compile(r"(?:ProfilerStep[#*]|nbprof\.step: .*#)(\d+)")
 OTHER_STEP = "nbprof.step: "
-"""How nbprof calls steps of other kinds than training, among those of training: `nbprof.step: test#12`."""
+"""How nbprof calls steps of other kinds than training, among those of training: `nbprof.step:
+test#12`.
+"""
 OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")
 LOADER = re.compile(r"enumerate\((?:DataLoader|DataPipe|DataLoader2)\)#")
 _ITEMS = "|".join(map(re.escape, act.WAITS_FOR_ITEMS))
@@ -23,11 +26,14 @@ _INPUT_STARTS = ("enumerate(", *act.WAITS_FOR_ITEMS)
 
 
 def is_input(name: str) -> bool:
-    """Whether an event is what a loop waits in for its next batch: a DataLoader, or any iterator where nbprof marks it."""
+    """Whether an event is what a loop waits in for its next batch: a DataLoader, or any iterator
+    where nbprof marks it.
+    """
     return name.startswith(_INPUT_STARTS) and bool(INPUT.match(name))
 
 
-# Names that old files list among the operators although no op ran: they hold ops, and would hide them.
+# Names that old files list among the operators although no op ran: they hold ops, and would hide
+# them.
 _ANNOTATION = re.compile(
     r"ProfilerStep[#*]|Optimizer\.(?:step|zero_grad)#|enumerate\((?:DataLoader|DataPipe)|DistributedDataParallel\.|"
     r"FullyShardedDataParallel\.|DataParallel\.forward|nccl:|gloo:|mpi:|ucc:|##"
@@ -45,7 +51,9 @@ def is_annotation(name: str) -> bool:
 
 @lru_cache(maxsize=1 << 18)
 def op_type(name: str) -> str:
-    """The family of an op: its namespace (`aten`, `c10d`, `fbgemm`), `autograd`, `triton`, `DataLoader`, `iterator`, or `function`."""
+    """The family of an op: its namespace (`aten`, `c10d`, `fbgemm`), `autograd`, `triton`,
+    `DataLoader`, `iterator`, or `function`.
+    """
     space, colons, _ = name.partition("::")
     spaced = bool(colons) and _is_word(space)
     if spaced and not space.startswith(_OTHER_SPACES):
@@ -66,7 +74,8 @@ def _is_word(text: str) -> bool:
     return text.replace("_", "0").isalnum()
 
 
-# Host calls into the CUDA, HIP, XPU, NPU and MTIA runtimes, by what they are for; the first pattern that fits wins.
+# Host calls into the CUDA, HIP, XPU, NPU and MTIA runtimes, by what they are for; the first pattern
+# that fits wins.
 LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL = (
     "launch",
     "copy",
@@ -155,7 +164,9 @@ _COLLECTIVE_OP = re.compile(
 
 
 def collective_op(op: str) -> bool:
-    """Whether an op or annotation stands for a collective: the kernels below it that are no copies are communication."""
+    """Whether an op or annotation stands for a collective: the kernels below it that are no copies
+    are communication.
+    """
     return bool(_COLLECTIVE_OP.match(op))
 
 
@@ -166,7 +177,9 @@ _KERNEL_VERB = re.compile(
 
 @lru_cache(maxsize=4096)
 def collective_name(kernel: str) -> str:
-    """`AllReduce` out of `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`; the kernel's own name where it says no more."""
+    """`AllReduce` out of `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`; the kernel's own name
+    where it says no more.
+    """
     found = _KERNEL_VERB.search(kernel.replace("_", ""))
     if not found:
         return kernel.partition("(")[0]
@@ -192,7 +205,9 @@ _DIRECTIONS = {"HOST_TO_DEVICE": "H2D", "DEVICE_TO_HOST": "D2H", "DEVICE_TO_DEVI
 
 
 def transfer_kind(name: str, direction: str = "") -> str:
-    """`H2D` for "Memcpy HtoD (Pageable -> Device)"; `other` for a copy that names no direction, and states none."""
+    """`H2D` for "Memcpy HtoD (Pageable -> Device)"; `other` for a copy that names no direction, and
+    states none.
+    """
     if direction:
         return _DIRECTIONS.get(direction, copies.OTHER)
     return copies.kind(name) or copies.OTHER
@@ -243,7 +258,9 @@ _TYPE_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 def input_precision(types: str) -> int:
-    """16 or 32 where the tensors of an op's `Input type` (JSON text) are all of that kind (64 counts as 32); 0 where that is open."""
+    """16 or 32 where the tensors of an op's `Input type` (JSON text) are all of that kind (64
+    counts as 32); 0 where that is open.
+    """
     given = _TYPE_TEXT.findall(types)
     half = any(_TYPE_16.search(t) for t in given)
     full = any(_TYPE_32.search(t) for t in given)
@@ -251,7 +268,9 @@ def input_precision(types: str) -> int:
 
 
 def whole_numbers(types: str) -> bool:
-    """Whether an op's tensors are integers only: such an op can't run on Tensor Cores whatever its name."""
+    """Whether an op's tensors are integers only: such an op can't run on Tensor Cores whatever its
+    name.
+    """
     given = [t for t in _TYPE_TEXT.findall(types) if t]
     floating = any(_TYPE_16.search(t) or _TYPE_32.search(t) for t in given)
     return not floating and any(_WHOLE.match(t) for t in given)
@@ -289,7 +308,9 @@ _ELIGIBLE_ELSEWHERE = re.compile(
 
 
 def tensor_core_eligible(op: str) -> bool:
-    """Whether an op does matrix products, convolutions or attention, so that Tensor Cores could run it."""
+    """Whether an op does matrix products, convolutions or attention, so that Tensor Cores could run
+    it.
+    """
     return op in _ELIGIBLE or bool(_ELIGIBLE_ELSEWHERE.match(op))
 
 

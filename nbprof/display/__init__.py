@@ -1,1 +1,3 @@
-"""Which words, colours and containers are shared by everything that is drawn? It knows no run and no tool."""
+"""Which words, colours and containers are shared by everything that is drawn? It knows no run and
+no tool.
+"""

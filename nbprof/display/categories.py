@@ -1,4 +1,6 @@
-"""The step-time categories in stack order, with their colours in every drawing: the counterpart of CATEGORIES in js/lib/payload.ts."""
+"""The step-time categories in stack order, with their colours in every drawing: the counterpart of
+CATEGORIES in js/lib/payload.ts.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ OVER, MIDDLE, UNDER = "#B9480A", "#F1F2F4", "#2B62A8"
 
 
 def ranked(colour: str, count: int) -> list[str]:
-    """`count` shades of a colour on white, the strongest first: lightness says rank, hue says where."""
+    """`count` shades of a colour on white, the strongest first: lightness says rank, hue says
+    where.
+    """
     steps = (100, 80, 63, 48, 35) if count <= 5 else (100, 90, 80, 71, 63, 55, 48, 41, 35, 29)
     return [mix(colour, steps[min(i, len(steps) - 1)]) for i in range(count)]
 

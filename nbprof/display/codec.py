@@ -1,12 +1,14 @@
 """The payload as compact bytes and back: the counterpart of js/lib/codec.ts.
 
-The container: the length of the header (4 bytes, little endian), the header (UTF-8 JSON), zero padding to a multiple of 8, then the
-arrays, each aligned to 8. What is saved is packed by gzip; an answer to a page that waits is not, which the first two bytes tell. In
-the header an array is `{"$": [dtype, offset, length]}`. What is packed may have a fourth element, of the words `"delta"` (first differences
-are stored) and `"planes"` (the first bytes of all elements come first, then the second …, where gzip packs that better); its arrays are
-sorted by type, and equal ones are stored once.
+The container: the length of the header (4 bytes, little endian), the header (UTF-8 JSON), zero
+padding to a multiple of 8, then the arrays, each aligned to 8. What is saved is packed by gzip; an
+answer to a page that waits is not, which the first two bytes tell. In the header an array is `{"$":
+[dtype, offset, length]}`. What is packed may have a fourth element, of the words `"delta"` (first
+differences are stored) and `"planes"` (the first bytes of all elements come first, then the second
+…, where gzip packs that better); its arrays are sorted by type, and equal ones are stored once.
 
-As text it is base 85, which is a sixteenth shorter than base 64: the alphabet of RFC 1924 without what means something in HTML.
+As text it is base 85, which is a sixteenth shorter than base 64: the alphabet of RFC 1924 without
+what means something in HTML.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()
 
 @dataclass(frozen=True)
 class Delta:
-    """An integer array to be stored as first differences, which gzip packs far better where values rise."""
+    """An integer array to be stored as first differences, which gzip packs far better where values
+    rise.
+    """
 
     values: Array
 
@@ -79,7 +83,9 @@ def pack(payload: Part | dict[str, Any]) -> bytes:
 
 
 def to_text(data: bytes) -> str:
-    """Bytes as text that stands in a script of a page, and in JSON, without a letter that is escaped."""
+    """Bytes as text that stands in a script of a page, and in JSON, without a letter that is
+    escaped.
+    """
     spare = -len(data) % 4
     words = np.frombuffer(data + bytes(spare), ">u4").astype(np.uint32)
     digits = np.empty((len(words), 5), np.uint8)
@@ -95,7 +101,8 @@ def from_text(text: str) -> bytes:
 
 
 def contain(payload: Part | dict[str, Any]) -> bytes:
-    """The same without gzip: for an answer that stays on this machine, packing would take longer than the way.
+    """The same without gzip: for an answer that stays on this machine, packing would take longer
+    than the way.
 
     Raises
     ------
@@ -109,7 +116,8 @@ def _contain(payload: Part | dict[str, Any], writer: _Writer) -> bytes:
     plain = writer.plain(payload, "")
     arrays = writer.arrays()
     header = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # A lone surrogate (foreign text again) is not UTF-8; it becomes "?" rather than an unreadable report.
+    # A lone surrogate (foreign text again) is not UTF-8; it becomes "?" rather than an unreadable
+    # report.
     text = header.encode("utf-8", "replace")
     if struct.pack("<I", len(text)).startswith(_GZIP):
         # A header of this length would be taken for gzip.
@@ -148,7 +156,9 @@ def unpack(data: bytes) -> dict[str, Any]:
 
 
 def coded(texts: Iterable[object]) -> Coded:
-    """A text column as codes into its distinct values, in order of first appearance; missing text becomes ""."""
+    """A text column as codes into its distinct values, in order of first appearance; missing text
+    becomes "".
+    """
     values: dict[str, int] = {}
     codes = [values.setdefault(_text(text), len(values)) for text in texts]
     return Coded(codes=smallest(np.array(codes, np.int64)), values=list(values))
@@ -166,7 +176,9 @@ def smallest(values: Array) -> Array:
 
 
 def short(values: Iterable[float] | Array) -> npt.NDArray[np.float64]:
-    """float64 with 32 bits of mantissa kept (relative error below 2e-10), so that gzip has zeros to remove."""
+    """float64 with 32 bits of mantissa kept (relative error below 2e-10), so that gzip has zeros to
+    remove.
+    """
     exact = np.array(values, np.float64)
     mantissa, exponent = np.frexp(exact)
     scale = float(1 << _KEEP_BITS)
@@ -178,7 +190,9 @@ def short(values: Iterable[float] | Array) -> npt.NDArray[np.float64]:
 
 
 def numbers(values: Iterable[Any] | Array) -> Array:
-    """A number column in the smallest type that holds it exactly, missing as NaN: a table's CSV has the numbers of its frame."""
+    """A number column in the smallest type that holds it exactly, missing as NaN: a table's CSV has
+    the numbers of its frame.
+    """
     exact = np.array(values, np.float64)
     if (
         len(exact)
@@ -233,7 +247,9 @@ class _Writer:
         return reference
 
     def arrays(self) -> bytes:
-        """The bytes of all arrays; their references in what `plain` gave have their offsets from now on."""
+        """The bytes of all arrays; their references in what `plain` gave have their offsets from
+        now on.
+        """
         # Gzip packs better what is alike: types side by side.
         stored = (
             sorted(self._arrays, key=lambda one: (_ORDER[one[0][0]], one[0][3:]))

@@ -1,7 +1,7 @@
 """Plain HTML: no script, no style sheet, no SVG, so that every viewer keeps it.
 
-Code hosts and untrusted notebooks strip all but plain elements and `style=` attributes; what is here must be good alone. What is called a
-text is foreign, and escaped here.
+Code hosts and untrusted notebooks strip all but plain elements and `style=` attributes; what is
+here must be good alone. What is called a text is foreign, and escaped here.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from nbprof.display.payload import Part
 
 CODE = "font:12px ui-monospace,Menlo,Consolas,monospace"
 SOFT = "opacity:.7"
-# A notebook sets the text of cells to the right, so that each says its side. Short, since what is said of a cell is in an output hundreds
-# of times: what a viewer draws by itself, as borders, stripes and bold heads, is left to it. So are the quotes, which JSON escapes where
-# they are double.
+# A notebook sets the text of cells to the right, so that each says its side. Short, since what is
+# said of a cell is in an output hundreds of times: what a viewer draws by itself, as borders,
+# stripes and bold heads, is left to it. So are the quotes, which JSON escapes where they are
+# double.
 _CELL = "padding:3px 6px"
 _ROW = "border-bottom:1px solid #8884"
 
@@ -101,8 +102,9 @@ def kernel(full: str) -> str:
 
 def _code(full: str, shown: str) -> str:
     whole = f" title='{text(full[:300])}'" if shown != full else ""
-    # Notebooks draw <code> as a grey box; this is of fixed width everywhere by itself. Wrapped where the page is narrow, as on paper: the
-    # figures behind the name would be off the page otherwise.
+    # Notebooks draw <code> as a grey box; this is of fixed width everywhere by itself. Wrapped
+    # where the page is narrow, as on paper: the figures behind the name would be off the page
+    # otherwise.
     return f"<samp style='overflow-wrap:anywhere'{whole}>{text(shown)}</samp>"
 
 

@@ -7,8 +7,8 @@
 is a dataclass with keyword arguments. `codec.pack` sends its fields by name, in the order of their
 declaration, and `python -m nbprof.tools.typescript` writes the same declaration into
 `js/lib/payload.gen.ts`. A field that has the default `None` or `False` is left out where it has it;
-TypeScript declares it with a question mark. A trailing underscore (`from_`) is not part of the name.
-`Annotated[str, "TabId"]` is a text whose type in TypeScript is `TabId`.
+TypeScript declares it with a question mark. A trailing underscore (`from_`) is not part of the
+name. `Annotated[str, "TabId"]` is a text whose type in TypeScript is `TabId`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Names that are nobody's business become pseudonyms, and numbers stay: for profiles that are shown to others.
+"""Names that are nobody's business become pseudonyms, and numbers stay: for profiles that are shown
+to others.
 
-What stays is what is known to be public: a part of a name stays if each of its words is one that nbprof itself writes or that a framework
-or one of its libraries uses in names (`public_words.txt`). Everything else is replaced, so that a name in a field that nobody thought of
-is, too. Of paths only what follows `site-packages` can stay; addresses never do.
+What stays is what is known to be public: a part of a name stays if each of its words is one that
+nbprof itself writes or that a framework or one of its libraries uses in names (`public_words.txt`).
+Everything else is replaced, so that a name in a field that nobody thought of is, too. Of paths only
+what follows `site-packages` can stay; addresses never do.
 """
 
 from __future__ import annotations
@@ -34,9 +36,13 @@ _ADDRESS = re.compile(
 _PATH = re.compile(
     r"(?:[A-Za-z][\w+.-]*://|(?<![\w.])[A-Za-z]:[\\/]|(?<![\w./~)\]}])~?/(?=[\w.@+~-]+/))[^\s\"'<>|:;,()\[\]{}*`“”‘’]+"
 )
-"""URLs, and absolute paths of two parts or more. In `jit(f)/jit(main)/add` and `/job:worker/task:0` is none."""
+"""URLs, and absolute paths of two parts or more. In `jit(f)/jit(main)/add` and `/job:worker/task:0`
+is none.
+"""
 _UNSEEN = ("M", "Cf", "Cs", "Co")
-"""Categories of characters that would part a word: accents that stand alone, what is not to be seen."""
+"""Categories of characters that would part a word: accents that stand alone, what is not to be
+seen.
+"""
 _LIBRARY = re.compile(r"^(.*[\\/])((?:site|dist)-packages[\\/].*)$")
 _SUFFIX = re.compile(
     r"(?:\.(?:py|ipynb|pb|json|gz|zip|pt|tar|csv|db|html|cpp|cc|cu|h|so))+$", re.IGNORECASE
@@ -50,7 +56,9 @@ _TILE = re.compile(r"(?:(?:bf|tf|fp|[fuis])\d+)+|(?P<word>[a-z]*?)\d+(?:x\d+)*[a
 _LIBRARY_KERNEL = re.compile(
     r"(?:Cijk|nvjet)(?:_(?:[A-Z]{1,6}(?:\d+[A-Z]{1,2})?\d*(?:x\d+)*|\d+x\d+|[a-z]{1,4}[A-Z]?|Bias|UserArgs|A[il]{2}k|B[jl]{2}k))+"
 )
-"""Kernels of Tensile and cuBLAS: `Cijk_Ailk_Bljk_SB_MT128x64x8_SE`, of abbreviations that nobody lists."""
+"""Kernels of Tensile and cuBLAS: `Cijk_Ailk_Bljk_SB_MT128x64x8_SE`, of abbreviations that nobody
+lists.
+"""
 _SHORT = re.compile(
     r"[a-z]{1,2}\d{1,6}|[a-z]{1,2}\d{1,3}[a-z]|\d{1,6}[a-z]{1,2}|\d{1,2}[a-z]\d{1,2}|\d+"
 )
@@ -72,9 +80,11 @@ class Redactor:
     private : iterable of str
         Names that are replaced whatever words they are made of: of hosts and files.
     key : bytes
-        The same key gives the same pseudonyms. Who does not have it cannot find out by trying which name a pseudonym stands for.
+        The same key gives the same pseudonyms. Who does not have it cannot find out by trying which
+        name a pseudonym stands for.
     own : iterable of str
-        Texts that stay where they stand alone, like those of nbprof's code: what pages find columns by.
+        Texts that stay where they stand alone, like those of nbprof's code: what pages find columns
+        by.
 
     Attributes
     ----------
@@ -87,7 +97,8 @@ class Redactor:
         self._key = key
         self._seen: dict[str, str] = {}
         self._own = own_texts().union(own) - _NEVER
-        # A file may be called as a tab is, or as a column: then its name says nothing, and the page needs the word.
+        # A file may be called as a tab is, or as a column: then its name says nothing, and the page
+        # needs the word.
         names = sorted(
             {name for name in private if len(name) >= _LEAST and name not in self._own},
             key=len,
@@ -135,7 +146,9 @@ class Redactor:
         return self._seen[text]
 
     def tree(self, value: Any) -> Any:
-        """The same of every text in lists, dicts and parts of a payload; keys of dicts are texts as well."""
+        """The same of every text in lists, dicts and parts of a payload; keys of dicts are texts as
+        well.
+        """
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -228,7 +241,9 @@ def own_texts() -> frozenset[str]:
 
 
 def _literals(code: str) -> Iterator[str]:
-    """The strings in Python code, also those in fields of f-strings. By `ast` that takes ten times as long: seconds for the package."""
+    """The strings in Python code, also those in fields of f-strings. By `ast` that takes ten times
+    as long: seconds for the package.
+    """
     for found in _LITERAL.finditer(code):
         literal, prefix = found["literal"], found["prefix"]
         if literal is None or "b" in prefix.lower():
@@ -248,7 +263,9 @@ def _literals(code: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def vocabulary() -> frozenset[str]:
-    """The words that stay: those of names that frameworks give, and those that nbprof itself writes."""
+    """The words that stay: those of names that frameworks give, and those that nbprof itself
+    writes.
+    """
     texts = [*own_texts(), (_PACKAGE / "tools" / "names.json").read_text(encoding="utf-8")]
     own = {word.lower() for text in texts for word in [*_WORD.findall(text), *words(text)]}
     public = (_PACKAGE / "display" / "public_words.txt").read_text(encoding="utf-8").split()

@@ -13,23 +13,28 @@ from typing import Any
 from IPython.display import display, update_display
 
 AGAIN_S = 1.0
-"""How long a cell that clears its output, such as one that redraws each epoch, keeps it to itself."""
+"""How long a cell that clears its output, such as one that redraws each epoch, keeps it to
+itself.
+"""
 
 FIRST_LINE_S = 10.0
-"""In a terminal, a line is written after this time, and again each time the interval has doubled."""
+"""In a terminal, a line is written after this time, and again each time the interval has
+doubled.
+"""
 
 
 class Slot:
     """The one place among a cell's outputs where nbprof writes.
 
-    The live status first; when the cell has ended, a line stays there, and the place moves behind what the cell itself has shown: the
-    dashboard follows there, by display id. A cell that clears its output takes the place away with it; then what comes next is displayed
-    anew.
+    The live status first; when the cell has ended, a line stays there, and the place moves behind
+    what the cell itself has shown: the dashboard follows there, by display id. A cell that clears
+    its output takes the place away with it; then what comes next is displayed anew.
 
     Parameters
     ----------
     shell : InteractiveShell
-        In a terminal there are no places to rewrite: what is final is shown there, and a line now and then before it.
+        In a terminal there are no places to rewrite: what is final is shown there, and a line now
+        and then before it.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -44,7 +49,9 @@ class Slot:
 
     @property
     def rewrites(self) -> bool:
-        """Whether what is drawn can be followed by something else in its place; in a terminal it cannot."""
+        """Whether what is drawn can be followed by something else in its place; in a terminal it
+        cannot.
+        """
         return self._publisher is not None
 
     @property
@@ -53,7 +60,9 @@ class Slot:
         return self._id or ""
 
     def close(self, ident: str, text: str) -> None:
-        """Put a line of text in place of what an earlier kernel showed under that id; front ends that do not know the id show nothing."""
+        """Put a line of text in place of what an earlier kernel showed under that id; front ends
+        that do not know the id show nothing.
+        """
         publisher = self._publisher
         if publisher is None or not ident or getattr(publisher, "pub_socket", None) is None:
             return
@@ -69,7 +78,8 @@ class Slot:
     def draw(self, data: dict[str, Any]) -> None:
         """Show what something else will follow, from any thread.
 
-        It is sent past what a cell does with outputs: one that captures some gets no strips among them, and its streams are not flushed.
+        It is sent past what a cell does with outputs: one that captures some gets no strips among
+        them, and its streams are not flushed.
         """
         publisher = self._publisher
         if publisher is None:

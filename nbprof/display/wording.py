@@ -15,7 +15,9 @@ MISSING = "–"
 LEAST_MS = 0.01
 """Below it a time has no digit in ms that says anything: it is told in µs."""
 UNSEEN = "\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
-"""For a class of a regular expression: characters that are not to be seen or turn the direction of text."""
+"""For a class of a regular expression: characters that are not to be seen or turn the direction of
+text.
+"""
 _NO_LINE = re.compile(f"[\x00-\x1f{UNSEEN}]+")
 
 
@@ -71,12 +73,16 @@ def millis(ms: Any, digits: int = 2) -> str:
 
 
 def rise(text: str, value: Any) -> str:
-    """The text of a number, with a plus if it is a rise of which something is left in its digits: `+6.20 ms`, `−12.35 s`."""
+    """The text of a number, with a plus if it is a rise of which something is left in its digits:
+    `+6.20 ms`, `−12.35 s`.
+    """
     return f"+{text}" if (real(value) or 0.0) > 0 and any(c in "123456789" for c in text) else text
 
 
 def millis_two(first: Any, second: Any, between: str, digits: int = 2) -> str:
-    """`6.20 to 8.40 ms`, `800.00 ms to 12.35 s`: two times, with one unit where both have the same."""
+    """`6.20 to 8.40 ms`, `800.00 ms to 12.35 s`: two times, with one unit where both have the
+    same.
+    """
     a, b = millis(first, digits), millis(second, digits)
     number_a, _, unit_a = a.rpartition(" ")
     return f"{number_a if number_a and unit_a == b.rpartition(' ')[2] else a}{between}{b}"
@@ -97,7 +103,8 @@ def gain(
 ) -> str:
     """`up to −1.20 ms per step`, or `about`, or `at least`; empty where no gain is stated.
 
-    `per` says what else than a step it is of, and `gain_percent` how much of that: `about −93.00 ms, 15% of the recording`.
+    `per` says what else than a step it is of, and `gain_percent` how much of that: `about −93.00
+    ms, 15% of the recording`.
     """
     saved = real(gain_ms)
     if saved is None:
@@ -117,7 +124,9 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 
 
 def cut(text: object, most: int) -> str:
-    """The text if it has at most so many characters, else its beginning and an ellipsis, which are as many together."""
+    """The text if it has at most so many characters, else its beginning and an ellipsis, which are
+    as many together.
+    """
     text = str(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -158,7 +167,9 @@ def kernel(name: str, most: int = 60) -> str:
 
 
 def _arguments(text: str) -> int:
-    """Where the argument list of a demangled name begins: its first parenthesis outside template arguments."""
+    """Where the argument list of a demangled name begins: its first parenthesis outside template
+    arguments.
+    """
     depth = 0
     for i, char in enumerate(text):
         if char == "(" and depth == 0:

@@ -1,4 +1,6 @@
-"""Which files are read along with a run because they lie beside it. Each may be a link that leads elsewhere."""
+"""Which files are read along with a run because they lie beside it. Each may be a link that leads
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -8,5 +10,7 @@ from nbprof.formats.torch_snapshot import beside as snapshots
 
 
 def beside(files: RunFiles) -> tuple[SourceFile, ...]:
-    """Snapshots of PyTorch's allocator, inductor's provenance, and PyTorch's annotations of graphs."""
+    """Snapshots of PyTorch's allocator, inductor's provenance, and PyTorch's annotations of
+    graphs.
+    """
     return (*snapshots.beside(files), *inductor.beside(files), *graph_annotations.beside(files))

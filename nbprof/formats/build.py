@@ -1,8 +1,10 @@
-"""Makes a `Trace` of columns: what readers of tables and messages (databases, Parquet, protobuf, CSV) share.
+"""Makes a `Trace` of columns: what readers of tables and messages (databases, Parquet, protobuf,
+CSV) share.
 
-A reader asks for codes of names and for lanes, adds events column by column, and takes the trace. Times are ns as recorders state them, on
-one clock a host; the trace has picoseconds from the first event on. What can't be (times and durations of more than a week) is left out
-and counted here, so that every format says it in the same words.
+A reader asks for codes of names and for lanes, adds events column by column, and takes the trace.
+Times are ns as recorders state them, on one clock a host; the trace has picoseconds from the first
+event on. What can't be (times and durations of more than a week) is left out and counted here, so
+that every format says it in the same words.
 """
 
 from __future__ import annotations
@@ -60,8 +62,9 @@ class Coded:
 
 
 Values = npt.NDArray[np.generic] | Coded | Rows | str | int
-"""Values of an arg: integers, a masked array of integers where some events have none, floats (NaN: none), texts, or one for all events;
-rows where only few events have it, or values are of several kinds: of several rows of an event the last counts."""
+"""Values of an arg: integers, a masked array of integers where some events have none, floats (NaN:
+none), texts, or one for all events; rows where only few events have it, or values are of several
+kinds: of several rows of an event the last counts."""
 
 
 @dataclass
@@ -127,7 +130,8 @@ class Builder:
     ) -> int:
         """The number of a lane, the same for the same one; the trace numbers them anew.
 
-        Lanes are ordered by host, `process_sort`, the first appearance of their process, `sort`, and their own first appearance.
+        Lanes are ordered by host, `process_sort`, the first appearance of their process, `sort`,
+        and their own first appearance.
 
         Parameters
         ----------
@@ -162,7 +166,8 @@ class Builder:
         lane, name : int or integers[n]
             Numbers of `lane`, codes of `texts`.
         start_ns, duration_ns : int64[n]
-            On a clock that all events of a host have in common. A negative duration counts as 0, and the receipt says so.
+            On a clock that all events of a host have in common. A negative duration counts as 0,
+            and the receipt says so.
         args : dict of str to Values
         """
         count = len(start_ns)
@@ -208,7 +213,9 @@ class Builder:
         lane: npt.NDArray[np.integer],
         time_ns: Int64s,
     ) -> None:
-        """Adds points of arrows, each inside the event around it; `phase` is 0 for a start, 1 for a step, 2 for a finish."""
+        """Adds points of arrows, each inside the event around it; `phase` is 0 for a start, 1 for a
+        step, 2 for a finish.
+        """
         if count := len(ident):
             code, lanes = np.full(count, self.texts[category], np.int32), np.asarray(lane, np.int32)
             inside = np.ones(count, np.bool_)
@@ -256,7 +263,9 @@ class Builder:
         )
 
     def trace(self, hosts: Sequence[str] = (), metadata: dict[str, object] | None = None) -> Trace:
-        """The trace; `hosts` in the order wanted, those of lanes alone come behind. The builder is empty afterwards."""
+        """The trace; `hosts` in the order wanted, those of lanes alone come behind. The builder is
+        empty afterwards.
+        """
         receipt = self.receipt
         hosts = list(dict.fromkeys([*hosts, *(row.host for row in self._rows)]))
         host_of = np.array([hosts.index(row.host) for row in self._rows], np.int32)
@@ -347,7 +356,9 @@ class Builder:
             self._chunks = [_only(chunk, ~f) for chunk, f in zip(self._chunks, far, strict=True)]
 
     def _clock(self, host_of: Int32s, hosts: Sequence[str]) -> tuple[int, Int64s, list[int]]:
-        """The moment 0 in ns, what is taken from the times of each lane, and how many ps after it the times of each host begin."""
+        """The moment 0 in ns, what is taken from the times of each lane, and how many ps after it
+        the times of each host begin.
+        """
         firsts: dict[int, int] = {}
         for lanes, times in (
             *((c.lane, c.start) for c in self._chunks),
@@ -436,7 +447,9 @@ def lane_row(
     plane: int = -1,
     unnumbered: int | None = None,
 ) -> dict[str, object]:
-    """One row of `Trace.lanes`; `line_id` is the thread's number where it has one that fits int64, else `unnumbered`."""
+    """One row of `Trace.lanes`; `line_id` is the thread's number where it has one that fits int64,
+    else `unnumbered`.
+    """
     otherwise = number if unnumbered is None else unnumbered
     return {
         "lane": number,
@@ -458,7 +471,9 @@ def lane_row(
 
 
 def one_clock(firsts: Sequence[int], receipt: Receipt) -> tuple[int, list[int]]:
-    """The moment 0 in ns, and how many ns after it the times of each file or host begin, given the first moment of each."""
+    """The moment 0 in ns, and how many ns after it the times of each file or host begin, given the
+    first moment of each.
+    """
     if not firsts:
         return 0, []
     epoch = min(firsts)
@@ -509,7 +524,9 @@ def counter_table(
 
 
 def sort_events(lane: Int32s, start: Int64s, duration: Int64s) -> Int64s:
-    """The order by (lane, start, -duration); equal ones keep that of the file. Quick where lanes are nearly sorted already."""
+    """The order by (lane, start, -duration); equal ones keep that of the file. Quick where lanes
+    are nearly sorted already.
+    """
     order = np.argsort(
         lane.astype(np.uint16) if len(lane) and lane.max() < 1 << 16 else lane, kind="stable"
     )
@@ -568,7 +585,8 @@ class LazyArgs(Mapping[str, ArgColumn]):
         event = np.concatenate([place[rows.event] for rows, place in groups])
         kind = np.concatenate([rows.kind for rows, _ in groups])
         value = np.concatenate([rows.value for rows, _ in groups])
-        # The last one that names an event wins: an end's args go over those of its begin, args over fields.
+        # The last one that names an event wins: an end's args go over those of its begin, args over
+        # fields.
         last = np.full(self._events + 1, -1, np.int64)
         last[event] = np.arange(len(event))
         order = last[:-1][last[:-1] >= 0]

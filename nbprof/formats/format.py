@@ -37,7 +37,8 @@ class Head:
     whole : bool
         Whether the file ends with them.
     named : bool
-        Whether the file is going to be read as one of a run: then its name may decide what its bytes leave open.
+        Whether the file is going to be read as one of a run: then its name may decide what its
+        bytes leave open.
     """
 
     data: bytes
@@ -52,7 +53,9 @@ class Head:
 
     @cached_property
     def json(self) -> bool:
-        """Whether it begins as JSON does; a brace may also be the first byte of something else (marshal, protobuf)."""
+        """Whether it begins as JSON does; a brace may also be the first byte of something else
+        (marshal, protobuf).
+        """
         first, inner = self.text[:1], self.text[1:].lstrip()[:1]
         if first == b"[":
             return len(self.text) == 1 or (bool(inner) and inner in b'{]"[-0123456789tfn')
@@ -72,11 +75,13 @@ class Kind:
     remedy : str
         What to do instead, as a sentence; the empty text where there is nothing to say.
     source : str
-        How the names of the files end that this one was made from, one of which is to be opened instead.
+        How the names of the files end that this one was made from, one of which is to be opened
+        instead.
     packed : str
         `gzip`, `bzip2` or `xz` where the profile is inside one of these.
     sure : bool
-        False where the bytes are not against it, but do not prove it: the file may be damaged, or be something else.
+        False where the bytes are not against it, but do not prove it: the file may be damaged, or
+        be something else.
     rank, world_size : int or None
         The place of this process in its job, where the head states it.
     exporter : bool
@@ -190,7 +195,8 @@ class Claim:
     within : str
         The folder of such a recording that the place itself is, or lies in.
     files : dict of str to SourceFile
-        In a place that lists whole paths: files that are read of them, by their paths below the place.
+        In a place that lists whole paths: files that are read of them, by their paths below the
+        place.
     folders : set of str
         And the folders of them whose names count.
     """
@@ -208,7 +214,9 @@ class Recordings(Protocol):
     """How a format whose recordings are folders finds them; a module can be one."""
 
     def is_folder(self, at: str) -> bool:
-        """Whether a folder of this name or path is such a recording, or a part of one. Nothing else is looked for in it."""
+        """Whether a folder of this name or path is such a recording, or a part of one. Nothing else
+        is looked for in it.
+        """
 
     def is_sign(self, name: str) -> bool:
         """Whether a file of this name is of such a recording wherever it lies."""
@@ -228,12 +236,16 @@ class Recordings(Protocol):
     def runs_in(
         self, folder: Path, *, near: bool = False, confinement: Confinement | None = None
     ) -> tuple[list[RunFiles], list[str]]:
-        """The runs below a folder, newest first, and the paths of recordings that cannot be read yet; with `near` those right in it."""
+        """The runs below a folder, newest first, and the paths of recordings that cannot be read
+        yet; with `near` those right in it.
+        """
 
     def runs_at(
         self, place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
     ) -> tuple[list[RunFiles], list[str]]:
-        """The same of a place that has been walked over; `sidecars` are what nbprof wrote, by the folder that it is in."""
+        """The same of a place that has been walked over; `sidecars` are what nbprof wrote, by the
+        folder that it is in.
+        """
 
     def not_yet(self, path: str) -> str:
         """What is said of a recording at `path` that cannot be read yet."""
@@ -256,7 +268,8 @@ def _unknown(*_: object) -> Framework:
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """A file format: how its files are recognized, which of them make a run, what reads them and what interprets them.
+    """A file format: how its files are recognized, which of them make a run, what reads them and
+    what interprets them.
 
     Its module is imported whenever files are looked for, so it imports no reader.
 
@@ -267,7 +280,8 @@ class Format:
     label : str
         What of it is read, for sentences.
     sniff : callable
-        What a file is by its head: a `Kind` of this format; one without a format for what may be taken for it and is not; or None.
+        What a file is by its head: a `Kind` of this format; one without a format for what may be
+        taken for it and is not; or None.
     reader : str
         `module:function` that makes a `Trace` of the files of a run.
     dialect : str
@@ -277,21 +291,27 @@ class Format:
     names : pattern, optional
         Names that are of this format only.
     by_folder : bool
-        Files of such names are believed until they are read, and all in a folder are taken for the hosts of one run.
+        Files of such names are believed until they are read, and all in a folder are taken for the
+        hosts of one run.
     empty : str
         What is said of a file of such a name that has no byte.
     gather : callable, optional
-        The runs of a folder: those that formats before this one found there, and its own. Without it each file is a run.
+        The runs of a folder: those that formats before this one found there, and its own. Without
+        it each file is a run.
     across : callable, optional
-        Folders whose files may be one run together: each with the folder above them, and their files with stems that name the folder.
+        Folders whose files may be one run together: each with the folder above them, and their
+        files with stems that name the folder.
     is_copy : callable, optional
-        Whether a file is, by its stem, the same recording as the hosts in its folder, whose stems are given.
+        Whether a file is, by its stem, the same recording as the hosts in its folder, whose stems
+        are given.
     lacks : callable, optional
-        Whether a file that cannot be read is one that a run lacks: by its stem, and those of the run.
+        Whether a file that cannot be read is one that a run lacks: by its stem, and those of the
+        run.
     notes : callable, optional
         What to say where one such file is read alone.
     recordings : Recordings, optional
-        Of a format whose recordings are folders with files of several kinds: its reader looks into each.
+        Of a format whose recordings are folders with files of several kinds: its reader looks into
+        each.
     bounded : bool
         The reader unpacks, and takes `limit_bytes`.
     unpacks : frozenset of str
@@ -299,7 +319,8 @@ class Format:
     apart : bool
         Each file is a host of its own, and can be read without the others.
     slow : bool
-        To read a file takes longer than all that is made of it, so that nothing is gained by reading it once more later.
+        To read a file takes longer than all that is made of it, so that nothing is gained by
+        reading it once more later.
     says_decoded : bool
         The reader says how far decoding is.
     framework : callable, optional
@@ -363,7 +384,9 @@ def _entry(name: str) -> Any:
 
 
 def within(is_folder: Callable[[str], bool], parts: Sequence[str]) -> str:
-    """The first of some folders, each in the one before, that is a recording or a part of one; the empty text where none is."""
+    """The first of some folders, each in the one before, that is a recording or a part of one; the
+    empty text where none is.
+    """
     return next(
         (part for i, part in enumerate(parts) if is_folder("/".join(parts[max(i - 1, 0) : i + 1]))),
         "",

@@ -10,7 +10,9 @@ from nbprof.core.files import SourceFile, join_some, printable
 
 
 def with_folders(names: Sequence[str], files: Sequence[SourceFile]) -> list[str]:
-    """The names of hosts by their files, with the folder of the file where several have one name: `rank0/trace`, `rank1/trace`."""
+    """The names of hosts by their files, with the folder of the file where several have one name:
+    `rank0/trace`, `rank1/trace`.
+    """
     count = Counter(names)
     result = []
     for name, file in zip(names, files, strict=True):
@@ -42,7 +44,9 @@ def hosts_missing(names: Iterable[str]) -> list[str]:
 
 
 def warning(names: Iterable[str]) -> tuple[str, ...]:
-    """The line for the receipt of a run whose hosts have these names; none where none is missing."""
+    """The line for the receipt of a run whose hosts have these names; none where none is
+    missing.
+    """
     gaps = hosts_missing(names)
     if not gaps:
         return ()

@@ -1,7 +1,9 @@
-"""The formats in the order in which they collect the files of a folder, and how the names of their files end.
+"""The formats in the order in which they collect the files of a folder, and how the names of their
+files end.
 
-`formats.json` is read here, and by the TypeScript side as it is built: which files JupyterLab `opens` by a double click, and which it
-`may_open` where somebody chooses so, for their names are anybody's.
+`formats.json` is read here, and by the TypeScript side as it is built: which files JupyterLab
+`opens` by a double click, and which it `may_open` where somebody chooses so, for their names are
+anybody's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The formats that nbprof reads: each is one folder next to this module, and one entry of `formats.json`."""
+"""The formats that nbprof reads: each is one folder next to this module, and one entry of
+`formats.json`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def possible(name: str) -> bool:
 
 
 def stem(name: str) -> str:
-    """The name of a profile without its suffixes: `host.xplane.pb` and `host.pt.trace.json.gz` are `host`."""
+    """The name of a profile without its suffixes: `host.xplane.pb` and `host.pt.trace.json.gz` are
+    `host`.
+    """
     return _suffix(FORMATS).sub("", name) or name
 
 

@@ -1,4 +1,6 @@
-"""What nbprof knows of a framework: its names, how programs that use it are recognised and recorded, and its words."""
+"""What nbprof knows of a framework: its names, how programs that use it are recognised and
+recorded, and its words.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,16 @@ class Recorder:
     code : str
         Regular expression that finds the framework in the source of a cell.
     backend : str
-        Class that records it, as ``"nbprof.capture.jax:JaxBackend"``; it is created with the module.
+        Class that records it, as ``"nbprof.capture.jax:JaxBackend"``; it is created with the
+        module.
     files : str
         Pattern of the names of its recordings.
     signs : tuple of bytes
-        Texts of which at least one is in each recording in which something of the framework ran. Without any, it is recorded as run if
-        the cell is expected to use it.
+        Texts of which at least one is in each recording in which something of the framework ran.
+        Without any, it is recorded as run if the cell is expected to use it.
     has_server : bool
-        Whether a profiler server can be started in a process: the backend has a function ``serve(module, port)`` then.
+        Whether a profiler server can be started in a process: the backend has a function
+        ``serve(module, port)`` then.
     steps_found_late : bool
         Whether steps are only found after the recording, in its events.
     hides_python : bool
@@ -62,7 +66,8 @@ class Recorder:
     wait_for : callable
         Waits until a result has been computed.
     synchronize : callable
-        Waits until the devices have done all work, given the module. For frameworks without a profiler; the others have backends.
+        Waits until the devices have done all work, given the module. For frameworks without a
+        profiler; the others have backends.
     """
 
     module: str = ""
@@ -85,12 +90,14 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Words:
-    """Sentences and code that differ by framework. The defaults hold for any, so that one that is not known has no code of another.
+    """Sentences and code that differ by framework. The defaults hold for any, so that one that is
+    not known has no code of another.
 
     Attributes
     ----------
     no_steps : str
-        Why a trace has no steps, and how to mark them in the next one; empty where the producer of the trace says it.
+        Why a trace has no steps, and how to mark them in the next one; empty where the producer of
+        the trace says it.
     mark_steps : Hint, optional
         The same of a recording by its own profiler, for the views.
     mark_steps_in_cell : Hint, optional
@@ -137,7 +144,8 @@ class Words:
 
 @dataclass(frozen=True, eq=False)
 class Framework:
-    """A framework. There is one object of each that is known, so that ``activity.framework is PYTORCH`` compares.
+    """A framework. There is one object of each that is known, so that ``activity.framework is
+    PYTORCH`` compares.
 
     Attributes
     ----------
@@ -156,11 +164,12 @@ class Framework:
     profiled : bool
         Whether its recordings have ops; False if nbprof records steps and waits alone.
     machine_learning : bool
-        False for programs on CUDA or HIP whose framework is not known: what to write in a framework is no advice there.
+        False for programs on CUDA or HIP whose framework is not known: what to write in a framework
+        is no advice there.
     slows_host : float
-        How many times as long a host may take over ops and launches while it is recorded together with a GPU: loops bound by the host,
-        each recorded alone on an H200, took 1.4 to 2.4 times as long under PyTorch's profiler, and 1.2 to 3.5 times under JAX's
-        (docs/benchmarks.md).
+        How many times as long a host may take over ops and launches while it is recorded together
+        with a GPU: loops bound by the host, each recorded alone on an H200, took 1.4 to 2.4 times
+        as long under PyTorch's profiler, and 1.2 to 3.5 times under JAX's (docs/benchmarks.md).
     records_compilation : bool
         Whether recordings with host ops have each compilation.
     has_scopes : bool

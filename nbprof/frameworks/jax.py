@@ -76,7 +76,8 @@ FRAMEWORK = Framework(
         ),
         compile_step="+@jax.jit\n def step(params, batch):\n     return apply(params, batch)",
         compile_ops="jax.jit compiles them into one program.",
-        # The host of JAX runs no ops, but Python, argument handling, buffer management and dispatch.
+        # The host of JAX runs no ops, but Python, argument handling, buffer management and
+        # dispatch.
         host_work="prepares and dispatches programs",
     ),
     slows_host=4.0,

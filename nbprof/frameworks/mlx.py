@@ -1,4 +1,6 @@
-"""MLX. It has no profiler that a program can read, so nbprof records its steps and what they wait for."""
+"""MLX. It has no profiler that a program can read, so nbprof records its steps and what they wait
+for.
+"""
 
 from __future__ import annotations
 

@@ -222,7 +222,9 @@ class Baseline:
 
 
 def machine_of(run: Run) -> dict[str, str]:
-    """What a step time is of: machine, devices, versions, and what the recording itself cost; {} where it does not say."""
+    """What a step time is of: machine, devices, versions, and what the recording itself cost; {}
+    where it does not say.
+    """
     capture = run.capture
     if capture is None or not capture.machine:
         return {}
@@ -277,7 +279,9 @@ def _side(run: Run) -> Side:
 def _names(
     frame: pd.DataFrame, keys: tuple[str, ...], steps: int
 ) -> tuple[list[dict[str, Any]], bool]:
-    """The rows with the most time and the most calls, by name, per step; and whether there are more."""
+    """The rows with the most time and the most calls, by name, per step; and whether there are
+    more.
+    """
     if not len(frame) or not steps:
         return [], False
     if "type" in keys:

@@ -1,4 +1,6 @@
-"""`nbprof.expect(profile)`: what a profile must not exceed, said in a chain and verified at its end."""
+"""`nbprof.expect(profile)`: what a profile must not exceed, said in a chain and verified at its
+end.
+"""
 
 from __future__ import annotations
 
@@ -61,22 +63,24 @@ def expect(
 ) -> Expectation:
     """Say what a profile must not exceed.
 
-    All checks of a chain are made at its end, and one failure lists them all. In a test under nbprof's pytest plugin, that is the end of
-    the test, which fails with them. Elsewhere, `verify()`, the end of a `with` block or `assert` before the chain ends it; a chain
-    without an end warns, since it checks nothing.
+    All checks of a chain are made at its end, and one failure lists them all. In a test under
+    nbprof's pytest plugin, that is the end of the test, which fails with them. Elsewhere,
+    `verify()`, the end of a `with` block or `assert` before the chain ends it; a chain without an
+    end warns, since it checks nothing.
 
     Parameters
     ----------
     profile : Profile, nbprof.profile, str or path
-        A profile, a block that was recorded, or whatever `nbprof.load` takes; what the fixture `nbprof_profile` gives has its repeats.
+        A profile, a block that was recorded, or whatever `nbprof.load` takes; what the fixture
+        `nbprof_profile` gives has its repeats.
     *others
         Repeats of the same run.
     unknown : {"fail", "warn", "skip"}, optional
-        What to do if a figure is unknown; by default what `--nbprof-unknown` says, else `fail` if the environment has `CI` and `warn`
-        elsewhere.
+        What to do if a figure is unknown; by default what `--nbprof-unknown` says, else `fail` if
+        the environment has `CI` and `warn` elsewhere.
     update : {"new", "add", ""}, optional
-        `new` writes the baseline instead of comparing with it, `add` adds the step times of this run to the baseline; by default what
-        `--nbprof-update` and `--nbprof-add` say.
+        `new` writes the baseline instead of comparing with it, `add` adds the step times of this
+        run to the baseline; by default what `--nbprof-update` and `--nbprof-add` say.
 
     Returns
     -------
@@ -111,7 +115,8 @@ def _profiles(one: Profile | block | Source) -> list[Profile]:
 class Expectation:
     """A chain of checks of one profile; see `expect`. Each method adds one and returns the chain.
 
-    A count takes `max`, the largest value that passes; without it, the value in the baseline. Each check takes `unknown` as `expect` does.
+    A count takes `max`, the largest value that passes; without it, the value in the baseline. Each
+    check takes `unknown` as `expect` does.
     """
 
     def __init__(
@@ -146,7 +151,8 @@ class Expectation:
         path : str or path
             Under pytest, relative to its root folder.
         same_machine : bool
-            You vouch that both were recorded on the same machine: times are compared even if the profiles do not show that.
+            You vouch that both were recorded on the same machine: times are compared even if the
+            profiles do not show that.
         """
         target = Path(path).expanduser()
         self._path = target if self._policy.root is None else self._policy.root / target
@@ -195,7 +201,9 @@ class Expectation:
     def peak_memory(
         self, max: float | str | None = None, *, unknown: str | None = None
     ) -> Expectation:
-        """The most memory in use at once, as `p.overview["peak_memory_bytes"]`; "1.2 GB" is 1.2e9 bytes."""
+        """The most memory in use at once, as `p.overview["peak_memory_bytes"]`; "1.2 GB" is 1.2e9
+        bytes.
+        """
         return self._at_most("peak_memory", max, unknown)
 
     def dropped(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
@@ -208,8 +216,9 @@ class Expectation:
         Parameters
         ----------
         slower : str
-            The slowdown that is not acceptable, "5 %". The check fails if the step is slower by more than chance and such a slowdown is
-            not excluded; it passes if such a slowdown is excluded; otherwise the noise is too large to tell, and the outcome is unknown.
+            The slowdown that is not acceptable, "5 %". The check fails if the step is slower by
+            more than chance and such a slowdown is not excluded; it passes if such a slowdown is
+            excluded; otherwise the noise is too large to tell, and the outcome is unknown.
         """
         allowed = fraction(slower, "step_time")
         return self._add(
@@ -229,7 +238,8 @@ class Expectation:
         ExpectationFailed
             At least one check failed, or is unknown where that fails.
         NbprofError
-            There is no check, a check needs a baseline that does not exist, or the baseline could not be read or written.
+            There is no check, a check needs a baseline that does not exist, or the baseline could
+            not be read or written.
         """
         __tracebackhide__ = True
         self.judge()
@@ -252,7 +262,8 @@ class Expectation:
         return self.outcomes
 
     def judge(self) -> list[Outcome]:
-        """Make the checks as `verify` does, and raise nothing for what failed: whoever asks sees to the outcomes.
+        """Make the checks as `verify` does, and raise nothing for what failed: whoever asks sees to
+        the outcomes.
 
         Raises
         ------
@@ -507,7 +518,9 @@ def _times(unit: Unit) -> str:
 
 
 def _one_framework(profiles: list[Profile]) -> None:
-    """Refuse runs that cannot be repeats of one: the worst of theirs would be a figure of neither."""
+    """Refuse runs that cannot be repeats of one: the worst of theirs would be a figure of
+    neither.
+    """
     if len(profiles) < 2:
         return
     found: dict[str, str] = {}

@@ -17,7 +17,9 @@ from nbprof.core.units import size_text
 from nbprof.run.run import Run
 
 DISTURBED = 0.05
-"""Part of the cores that others took, while threads waited for one: less than for a verdict (20 %), since 5 % of a step count here."""
+"""Part of the cores that others took, while threads waited for one: less than for a verdict (20 %),
+since 5 % of a step count here.
+"""
 
 
 class Kind(NamedTuple):
@@ -51,7 +53,9 @@ KINDS: dict[str, Kind] = {
     "peak_memory": Kind("peak memory", _size),
     "dropped": Kind("dropped events", _plain),
 }
-"""The figures that have a limit, by the names of the methods of `nbprof.gate.expect.Expectation`."""
+"""The figures that have a limit, by the names of the methods of
+`nbprof.gate.expect.Expectation`.
+"""
 
 
 OF_UNITS = (
@@ -81,7 +85,9 @@ class Figure(NamedTuple):
 
 
 def figure(runs: Sequence[Run], name: str) -> Figure:
-    """A figure by its name in `KINDS`: the largest of the repeats, certain where it is certain in each."""
+    """A figure by its name in `KINDS`: the largest of the repeats, certain where it is certain in
+    each.
+    """
     values, reasons = [], []
     for run in runs:
         found = _READ[name](run)
@@ -94,12 +100,15 @@ def figure(runs: Sequence[Run], name: str) -> Figure:
 
 
 def unit_of(runs: Sequence[Run]) -> Unit:
-    """What figures of some repeats are given per; of repeats that differ in it the best, and `other_units` says so."""
+    """What figures of some repeats are given per; of repeats that differ in it the best, and
+    `other_units` says so.
+    """
     return best([Unit.of(run.overview) for run in runs])
 
 
 def other_units(runs: Sequence[Run], kind: str = "") -> str:
-    """Why figures per unit of some repeats cannot be compared, with each other or with those of a baseline; '' if they can.
+    """Why figures per unit of some repeats cannot be compared, with each other or with those of a
+    baseline; '' if they can.
 
     Parameters
     ----------
@@ -128,9 +137,11 @@ def doubt(run: Run) -> str:
 
 
 def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
-    """The step times of each repeat that other processes did not disturb, and why times are not certain.
+    """The step times of each repeat that other processes did not disturb, and why times are not
+    certain.
 
-    A baseline that was recorded on a busy machine would let any slowdown pass on a quiet one, and the other way round.
+    A baseline that was recorded on a busy machine would let any slowdown pass on a quiet one, and
+    the other way round.
     """
     times = [by_step(run.steps)[STEP] for run in runs]
     if not all(len(each) for each in times):
@@ -177,7 +188,9 @@ def _of_steps(name: str) -> Callable[[Run], Count]:
 
 
 def _flops(run: Run) -> Count:
-    """Those of compiled programs in the whole recording, over its steps, as `compare` has the time of ops."""
+    """Those of compiled programs in the whole recording, over its steps, as `compare` has the time
+    of ops.
+    """
     if not len(run.steps):
         return Count(None, "no steps were found")
     try:

@@ -1,6 +1,8 @@
-"""The pytest plugin: the fixture `nbprof_profile`, and expectations that are verified when their test ends.
+"""The pytest plugin: the fixture `nbprof_profile`, and expectations that are verified when their
+test ends.
 
-Every pytest of an environment with nbprof imports this module, so it imports next to nothing before a test asks for it.
+Every pytest of an environment with nbprof imports this module, so it imports next to nothing before
+a test asks for it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ _POLICY = pytest.StashKey[policy.Policy]()
 _ROWS = pytest.StashKey["list[_Row]"]()
 _SIGNS = {"pass": "✓ pass", "fail": "✗ **fail**", "unknown": "? unknown"}
 PROPERTY = "nbprof."
-"""How the properties begin that a test has of its checks: `nbprof.kernels`, in JUnit's XML as well."""
+"""How the properties begin that a test has of its checks: `nbprof.kernels`, in JUnit's XML as
+well.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,7 +78,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def nbprof_profile() -> Callable[..., Any]:
-    """Record a callable, a step per call: `nbprof_profile(train, *args, steps=20, warmup=3, repeats=5, **options)`."""
+    """Record a callable, a step per call: `nbprof_profile(train, *args, steps=20, warmup=3,
+    repeats=5, **options)`.
+    """
     from nbprof.gate.record import record
 
     return record
@@ -153,7 +159,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     rows = config.stash[_ROWS]
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         if getattr(report, "when", "") in ("call", "teardown"):
-            # With several workers this is where their reports meet. Teardown has the properties of the call again.
+            # With several workers this is where their reports meet. Teardown has the properties of
+            # the call again.
             rows += [row for row in _rows(report) if row not in rows]
     if not rows:
         return

@@ -1,4 +1,6 @@
-"""How expectations are held in this process: what *unknown* means, and whether baselines are written. The pytest plugin says it."""
+"""How expectations are held in this process: what *unknown* means, and whether baselines are
+written. The pytest plugin says it.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,17 @@ from nbprof.core.errors import NbprofError
 from nbprof.gate.outcome import Outcome
 
 UPDATES = ("new", "add")
-"""What may be done to a baseline instead of comparing with it: write it, or add the step times of a run to it."""
+"""What may be done to a baseline instead of comparing with it: write it, or add the step times of a
+run to it.
+"""
 UNKNOWN = ("fail", "warn", "skip")
 """What an unknown figure does: fail, only say so, or skip the test."""
 
 
 def usual() -> str:
-    """What an unknown figure does where nothing else was said: on CI, where nobody reads warnings, it fails."""
+    """What an unknown figure does where nothing else was said: on CI, where nobody reads warnings,
+    it fails.
+    """
     return "fail" if os.environ.get("CI", "").lower() not in ("", "0", "false") else "warn"
 
 

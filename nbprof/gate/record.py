@@ -37,9 +37,11 @@ def record(
 ) -> Repeated:
     """Record a callable: each call of it is one step.
 
-    It is called `warmup` times without a recording, so that it is compiled and its caches are warm. Then `repeats` recordings are made in
-    turn, each of one call that starts the profiler and is excluded from averages, and of `steps` calls; one that other processes
-    disturbed is repeated, up to `repeats` more in total. Each step waits for the JAX arrays that it returns, since JAX computes ahead.
+    It is called `warmup` times without a recording, so that it is compiled and its caches are warm.
+    Then `repeats` recordings are made in turn, each of one call that starts the profiler and is
+    excluded from averages, and of `steps` calls; one that other processes disturbed is repeated, up
+    to `repeats` more in total. Each step waits for the JAX arrays that it returns, since JAX
+    computes ahead.
 
     Parameters
     ----------
@@ -52,8 +54,8 @@ def record(
     repeats : int
         Counts need one; several reduce the noise of step times.
     **options
-        The options of `nbprof.profile`; `backend` is the framework that the callable uses, where that can be told. Nothing is kept
-        unless `save` or `logdir` is given.
+        The options of `nbprof.profile`; `backend` is the framework that the callable uses, where
+        that can be told. Nothing is kept unless `save` or `logdir` is given.
 
     Raises
     ------
@@ -89,7 +91,8 @@ def record(
 
 
 def _framework(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """The framework that a callable uses, by what it is called with, its source or the modules it sees; `auto` if they do not tell.
+    """The framework that a callable uses, by what it is called with, its source or the modules it
+    sees; `auto` if they do not tell.
 
     A process of tests may have imported several, and of these `auto` takes the first.
     """

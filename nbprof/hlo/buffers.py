@@ -1,7 +1,7 @@
 """Where the values of a compiled program lie in memory: its buffer assignment, as columns.
 
-Source of the message numbers: `hlo.proto` of https://github.com/openxla/xla (BufferAssignmentProto, LogicalBufferProto,
-BufferAllocationProto, HeapSimulatorTrace).
+Source of the message numbers: `hlo.proto` of https://github.com/openxla/xla (BufferAssignmentProto,
+LogicalBufferProto, BufferAllocationProto, HeapSimulatorTrace).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ Bools = npt.NDArray[np.bool_]
 class Buffers:
     """The values that lie in memory, one row each.
 
-    `instruction` is the place of the instruction that makes it (-1: not in the program), `index` which part of its value where that is a
-    tuple.
+    `instruction` is the place of the instruction that makes it (-1: not in the program), `index`
+    which part of its value where that is a tuple.
     """
 
     ident: Int64s
@@ -69,7 +69,9 @@ class Buffers:
 
 @dataclass
 class Allocations:
-    """The pieces of memory that buffers lie in, one row each; `parameter` is -1 where it is none of the program's parameters."""
+    """The pieces of memory that buffers lie in, one row each; `parameter` is -1 where it is none of
+    the program's parameters.
+    """
 
     index: Int64s
     size: Int64s
@@ -83,7 +85,9 @@ class Allocations:
 
 @dataclass
 class Assigned:
-    """Which buffer lies where: rows of allocations and of buffers (-1: a buffer that is not listed), offset and size in bytes."""
+    """Which buffer lies where: rows of allocations and of buffers (-1: a buffer that is not
+    listed), offset and size in bytes.
+    """
 
     allocation: Int64s
     buffer: Int64s
@@ -95,8 +99,8 @@ class Assigned:
 class HeapTrace:
     """The order in which the compiler's heap gave out and took back memory.
 
-    `buffer` and `shared` are idents of buffers; `instruction` are codes into `names`. `allocation` is the index of an allocation, -1
-    where the trace states none.
+    `buffer` and `shared` are idents of buffers; `instruction` are codes into `names`. `allocation`
+    is the index of an allocation, -1 where the trace states none.
     """
 
     allocation: int

@@ -1,4 +1,6 @@
-"""What kind of work an op of a compiled program is, in XLA's words: "loop fusion", "non-fusion elementwise", "data formatting"."""
+"""What kind of work an op of a compiled program is, in XLA's words: "loop fusion", "non-fusion
+elementwise", "data formatting".
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ CALLS_PYTHON = re.compile(r"python.*callback")
 
 
 def category(program: Program, place: int) -> str:
-    """The category of the instruction at a place of the file, as TPUs state it and as XProf finds it for GPUs.
+    """The category of the instruction at a place of the file, as TPUs state it and as XProf finds
+    it for GPUs.
 
-    Most opcodes are one of their own, also of a convolution whose window is damaged. `tests/parity/test_hlo.py` asks XProf about each.
+    Most opcodes are one of their own, also of a convolution whose window is damaged.
+    `tests/parity/test_hlo.py` asks XProf about each.
     """
     opcode = program.opcodes[place]
     if opcode == "fusion" and (kind := program.fusion_kinds[place])[:1] == "k":

@@ -1,13 +1,16 @@
 """Floating-point operations and bytes of an op of a compiled program, counted from its code.
 
-A GPU measures neither, so profilers count: what the op has to compute, and what it has to read and write when nothing is in a cache. The
-rules are those of XLA's cost analysis for GPUs, as XProf 2.24 uses it: what it answers for programs made for the purpose is what stands
-here, op by op (`tests/parity/test_hlo_cost.py` asks it again). It gives an elementwise op not one operation an element but what it costs
-beside a fused multiply-add: 3 for an addition, 190 for a tanh in float32.
+A GPU measures neither, so profilers count: what the op has to compute, and what it has to read and
+write when nothing is in a cache. The rules are those of XLA's cost analysis for GPUs, as XProf 2.24
+uses it: what it answers for programs made for the purpose is what stands here, op by op
+(`tests/parity/test_hlo_cost.py` asks it again). It gives an elementwise op not one operation an
+element but what it costs beside a fused multiply-add: 3 for an addition, 190 for a tanh in float32.
 
-Where this differs: a matrix product that cuBLAS runs by its older interface (`__cublas$gemm`), attention of cuDNN, and a kernel of Pallas
-whose cost is stated have their FLOPs and bytes here, 0 in XProf. So have custom calls of which nobody knows what they do, which are NaN
-(`nbprof.hlo.library_calls`). Of convolutions of cuDNN for gradients XProf takes the operands for input and kernel, which they are not.
+Where this differs: a matrix product that cuBLAS runs by its older interface (`__cublas$gemm`),
+attention of cuDNN, and a kernel of Pallas whose cost is stated have their FLOPs and bytes here, 0
+in XProf. So have custom calls of which nobody knows what they do, which are NaN
+(`nbprof.hlo.library_calls`). Of convolutions of cuDNN for gradients XProf takes the operands for
+input and kernel, which they are not.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from nbprof.hlo.hlo import Instruction, Program
 from nbprof.hlo.shapes import Shape
 
 _PASSED_ON = ELEMENTWISE | {"copy", "tuple", "get-tuple-element", "map"}
-"""Ops whose operands are read where the op's own value is: a value that several of them need at one place is computed once."""
+"""Ops whose operands are read where the op's own value is: a value that several of them need at one
+place is computed once.
+"""
 _OLDER_CUBLAS = "__cublas$gemm"
 _NEWER_CUBLAS = "__cublas$lt$matmul"
 _CUBLAS = (_OLDER_CUBLAS, _NEWER_CUBLAS)
@@ -41,7 +46,9 @@ _MOST_NESTED = 50
 _COUNTED = {"dynamic-slice": 2, "dynamic-update-slice": 3}
 """How many operands count as moved: of the places that a slice begins at the first alone."""
 _LONG_CONCATENATION = 400
-"""Operations an element where the operands are joined along a dimension that is not the first one."""
+"""Operations an element where the operands are joined along a dimension that is not the first
+one.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,13 +58,15 @@ class Cost:
     Attributes
     ----------
     flops : float
-        Floating-point operations, also of integers; NaN where they are not known, as of most custom calls.
+        Floating-point operations, also of integers; NaN where they are not known, as of most custom
+        calls.
     normalized_flops : float
         Those of 8 bits at half, of 4 bits at a quarter, so that one peak rate fits all.
     bytes : float
         Read and written; NaN where they are not known.
     memory_bytes : float
-        What XProf counts of them for the device's main memory: what an op other than a fusion writes as a tuple is not among it.
+        What XProf counts of them for the device's main memory: what an op other than a fusion
+        writes as a tuple is not among it.
     in_xprof : bool
         Whether XProf counts it at all.
     xprof_flops : float
@@ -74,7 +83,9 @@ class Cost:
 
 @dataclass
 class _Run:
-    """One run of an instruction: what it costs, and how much of each operand it reads (1: all of it)."""
+    """One run of an instruction: what it costs, and how much of each operand it reads (1: all of
+    it).
+    """
 
     flops: float
     bytes: float
@@ -105,7 +116,9 @@ class Costs:
         self._depth = 0
 
     def of(self, name: str) -> Cost | None:
-        """What one run of an op takes; None where the program has no such op, is damaged there, or has an op or type that is not known."""
+        """What one run of an op takes; None where the program has no such op, is damaged there, or
+        has an op or type that is not known.
+        """
         place = self._program.place(name)
         return None if place is None else self.at(place)
 
@@ -122,7 +135,9 @@ class Costs:
         return Cost(run.flops, run.flops / factor, run.bytes, run.memory, counted, theirs)
 
     def _xprof_convolution(self, place: int) -> float:
-        """XProf's FLOPs of a convolution for a gradient: as if the operands were input and kernel, and the result the output."""
+        """XProf's FLOPs of a convolution for a gradient: as if the operands were input and kernel,
+        and the result the output.
+        """
         out, operands = self._program.shape(place), self._operands(place)
         made = out.parts[0] if out.is_tuple and out.parts else out
         return convolution_flops(
@@ -285,7 +300,9 @@ class Costs:
         return float(join([flops for flops, _ in sums])), float(join([moved for _, moved in sums]))
 
     def _custom_call(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> _Run:
-        """A call into a library: what it makes is the first part of its value, the others are room to work in."""
+        """A call into a library: what it makes is the first part of its value, the others are room
+        to work in.
+        """
         made = out.parts[0] if out.is_tuple and out.parts else out
         if one.target in library_calls.NOTHING:
             return _NO_RUN
@@ -304,7 +321,8 @@ class Costs:
         elif (
             products := library_calls.attention_flops(one.target, details.backend, operands)
         ) is not None:
-            # Besides what it makes it keeps what the backward pass needs; the last part is room to work in.
+            # Besides what it makes it keeps what the backward pass needs; the last part is room to
+            # work in.
             moved = float(
                 sum(map(size, operands))
                 + sum(map(size, out.parts[:-1] if out.is_tuple else (out,)))
@@ -318,7 +336,9 @@ class Costs:
         return _Run(flops, size(made) + reads, reads + (0.0 if out.is_tuple else size(made)), {})
 
     def _fusion(self, place: int, operands: list[Shape]) -> _Run:
-        """Ops that run as one: what is in between stays on the chip, and what several of them need may be computed again."""
+        """Ops that run as one: what is in between stays on the chip, and what several of them need
+        may be computed again.
+        """
         program = self._program
         called = program.instruction(place).called
         computation = program.computation(called[0]) if called else None
@@ -328,7 +348,8 @@ class Costs:
         inside = range(computation.first, computation.first + computation.count)
         root = program.place_of(computation.root)
         root = inside[-1] if root is None or root not in inside else root
-        # How often the value at a place is computed: by the ops that all others read it through, each of which asks for it anew.
+        # How often the value at a place is computed: by the ops that all others read it through,
+        # each of which asks for it anew.
         asked: dict[int, set[int]] = {at: set() for at in inside}
         often: dict[int, float] = dict.fromkeys(inside, 0.0)
         asked[root].add(root)
@@ -395,7 +416,9 @@ def elementwise(opcode: str, element: str) -> float:
 
 
 def size(shape: Shape) -> int:
-    """Bytes of a value, as the cost analysis counts them: a value of 4 bits takes a byte, and padding none."""
+    """Bytes of a value, as the cost analysis counts them: a value of 4 bits takes a byte, and
+    padding none.
+    """
     return sum(
         ceil(part.elements * max(part.element_bytes, 1.0)) if part.element_bytes else 0
         for part in shape.arrays()
@@ -417,7 +440,9 @@ def _in_place(out: Shape, operand: Shape, dimensions: tuple[int, ...]) -> bool:
 def _moved(
     opcode: str, out: Shape, operands: list[Shape]
 ) -> tuple[float, list[float], dict[int, float]]:
-    """Bytes written, bytes read of each operand, and how much of an operand that is where it is not all of it."""
+    """Bytes written, bytes read of each operand, and how much of an operand that is where it is not
+    all of it.
+    """
     written = float(size(out))
     reads = [float(8 * len(shape.parts) if shape.is_tuple else size(shape)) for shape in operands]
     share: dict[int, float] = {}
@@ -444,7 +469,9 @@ def _moved(
 
 
 def _all_gather(out: Shape, operands: list[Shape]) -> float:
-    """In a ring of n ranks each sends and gets a part n - 1 times, and reads and writes what it has."""
+    """In a ring of n ranks each sends and gets a part n - 1 times, and reads and writes what it
+    has.
+    """
     part = sum(size(shape) for shape in operands)
     whole = (
         max((size(shape) for shape in out.arrays()), default=0) if len(operands) == 1 else size(out)
@@ -479,7 +506,9 @@ def _gemm(details: Details) -> DotDimensions:
 
 
 def convolution_flops(lhs: Shape, rhs: Shape, out: Shape, details: Details) -> float:
-    """Two operations for each input feature, output feature, picture, and place of the kernel that lies on the input and not on padding."""
+    """Two operations for each input feature, output feature, picture, and place of the kernel that
+    lies on the input and not on padding.
+    """
     dims = details.convolution
     kernel = [rhs.dimensions[d] for d in dims.kernel_spatial]
     windows = details.window or tuple(WindowDimension(length) for length in kernel)
@@ -504,7 +533,9 @@ def _channels(dims: ConvolutionDimensions, details: Details, lhs: Shape, out: Sh
 
 
 def _places(window: WindowDimension, kernel: int, length: int, out: int) -> int:
-    """Pairs of a place of the kernel and one of the output that meet on an element of the input, along one dimension."""
+    """Pairs of a place of the kernel and one of the output that meet on an element of the input,
+    along one dimension.
+    """
     base, stride = window.base_dilation, window.stride
     offset = np.arange(kernel, dtype=np.int64) * window.window_dilation - window.low
     # 0 <= o * stride + offset < length' of the input with its holes; a hole is no element.

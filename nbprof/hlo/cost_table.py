@@ -1,6 +1,8 @@
-"""What an elementwise op of a compiled program costs on a GPU, in operations an element, by the type of its elements.
+"""What an elementwise op of a compiled program costs on a GPU, in operations an element, by the
+type of its elements.
 
-As XProf 2.24 answers for programs of one op each; `tests/parity/test_hlo_cost.py` asks it again for all of them.
+As XProf 2.24 answers for programs of one op each; `tests/parity/test_hlo_cost.py` asks it again for
+all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ MOVING = frozenset((
     "rng-bit-generator", "rng-get-and-update-state", "scaled-dot", "scan", "scatter", "select-and-scatter", "send", "send-done",
     "set-dimension-size", "slice", "topk", "transpose",
 ))  # fmt: skip
-"""Ops that count as no operations: most move values, of others XLA does not count what they compute."""
+"""Ops that count as no operations: most move values, of others XLA does not count what they
+compute.
+"""
 
 DEFAULT = 3
 """Of an op or type that is not listed."""

@@ -1,7 +1,8 @@
-"""What only some instructions of a compiled program state: dimensions of a dot or convolution, its window, what a custom call is set to.
+"""What only some instructions of a compiled program state: dimensions of a dot or convolution, its
+window, what a custom call is set to.
 
-Source of the message numbers: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla (HloInstructionProto, DotDimensionNumbers,
-ConvolutionDimensionNumbers, Window).
+Source of the message numbers: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla
+(HloInstructionProto, DotDimensionNumbers, ConvolutionDimensionNumbers, Window).
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class ConvolutionDimensions:
 
 @dataclass(frozen=True)
 class Details:
-    """What an instruction states beside its operands and its shape; empty where it states nothing."""
+    """What an instruction states beside its operands and its shape; empty where it states
+    nothing.
+    """
 
     parameter: int = 0
     tuple_index: int = 0

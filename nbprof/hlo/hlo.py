@@ -1,10 +1,12 @@
-"""Compiled XLA programs as a profile holds them: which instructions they have, and what the framework calls each.
+"""Compiled XLA programs as a profile holds them: which instructions they have, and what the
+framework calls each.
 
-Only names are read at first; an instruction is decoded when it is asked for, since a program may have a hundred thousand of them and
-a profile asks for those that ran.
+Only names are read at first; an instruction is decoded when it is asked for, since a program may
+have a hundred thousand of them and a profile asks for those that ran.
 
-Source of the message numbers: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla (HloProto, HloModuleProto,
-HloComputationProto, HloInstructionProto, OpMetadata, StackFrameIndexProto).
+Source of the message numbers: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla
+(HloProto, HloModuleProto, HloComputationProto, HloInstructionProto, OpMetadata,
+StackFrameIndexProto).
 """
 
 from __future__ import annotations
@@ -54,10 +56,11 @@ EMPTY = Shape("")
 class Instruction(NamedTuple):
     """One instruction of a program.
 
-    `opcode` is that of HLO ("fusion", "custom-call", "dot"), `fusion_kind` "kLoop", "kInput" … or '', `target` what a custom call calls.
-    `op_name` is the framework's name of the op with its scopes and `op_type` its type, '' where the compiler kept none; `source_line` is 0
-    then. `operands` are the idents of instructions, `called` those of computations. `duplicate` is the name that instructions of the same
-    code share, '' where the compiler found no other.
+    `opcode` is that of HLO ("fusion", "custom-call", "dot"), `fusion_kind` "kLoop", "kInput" … or
+    '', `target` what a custom call calls. `op_name` is the framework's name of the op with its
+    scopes and `op_type` its type, '' where the compiler kept none; `source_line` is 0 then.
+    `operands` are the idents of instructions, `called` those of computations. `duplicate` is the
+    name that instructions of the same code share, '' where the compiler found no other.
     """
 
     name: str
@@ -81,7 +84,9 @@ class Instruction(NamedTuple):
 
 @dataclass(frozen=True)
 class Computation:
-    """One computation: `first` and `count` say which of the program's instructions are its own, `root` is the ident of its root."""
+    """One computation: `first` and `count` say which of the program's instructions are its own,
+    `root` is the ident of its root.
+    """
 
     name: str
     ident: int
@@ -221,7 +226,9 @@ class Program:
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """Which instruction has a name; names are unique in a program, of two alike the first counts."""
+        """Which instruction has a name; names are unique in a program, of two alike the first
+        counts.
+        """
         return {name: len(self) - 1 - back for back, name in enumerate(reversed(self.names))}
 
     @cached_property
@@ -238,7 +245,9 @@ class Program:
 
     @cached_property
     def fusion_kinds(self) -> list[str]:
-        """What kind of fusion each instruction is: "kLoop", "kInput" …; '' of those that are none."""
+        """What kind of fusion each instruction is: "kLoop", "kInput" …; '' of those that are
+        none.
+        """
         return self._texts(_FUSION_KIND)
 
     def called(self, place: int) -> list[int]:
@@ -258,7 +267,9 @@ class Program:
         ]
 
     def number_of(self, place: int, field: int) -> int:
-        """A number that an instruction states, 0 where it does not; `field` is that of HloInstructionProto."""
+        """A number that an instruction states, 0 where it does not; `field` is that of
+        HloInstructionProto.
+        """
         if field not in self._numbers:
             out = np.zeros(len(self), np.int64)
             column = self._columns.get((field, VARINT))
@@ -268,7 +279,8 @@ class Program:
         return self._numbers[field][place]
 
     def operands(self, place: int) -> Sequence[int]:
-        """Where the operands of an instruction stand in the file, -1 for one that the program does not have.
+        """Where the operands of an instruction stand in the file, -1 for one that the program does
+        not have.
 
         Raises
         ------
@@ -282,7 +294,9 @@ class Program:
 
     @cached_property
     def _operand_spans(self) -> tuple[list[int], list[int]]:
-        """By instruction which of `_operand_places` are its own; -1 where they are to be read one by one."""
+        """By instruction which of `_operand_places` are its own; -1 where they are to be read one
+        by one.
+        """
         return self._packed_operands[0], self._packed_operands[1]
 
     @cached_property
@@ -294,7 +308,9 @@ class Program:
 
     @cached_property
     def _packed_operands(self) -> tuple[list[int], list[int], Int64s]:
-        """All operands of all instructions at once: a hundred thousand of them take seconds one by one."""
+        """All operands of all instructions at once: a hundred thousand of them take seconds one by
+        one.
+        """
         count = len(self)
         first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
         packed = self._columns.get((_OPERANDS, LENGTH))
@@ -359,9 +375,11 @@ class Program:
         return start.tolist(), end.tolist()
 
     def fields(self, place: int) -> list[list[int]]:
-        """The fields of an instruction but its name, opcode, shape and ident, in the order of the file.
+        """The fields of an instruction but its name, opcode, shape and ident, in the order of the
+        file.
 
-        Each is its number, wire type, and a signed number and the position behind it, or where its content begins and ends.
+        Each is its number, wire type, and a signed number and the position behind it, or where its
+        content begins and ends.
         """
         rows, first = self._rows
         found: list[list[int]] = rows[first[place] : first[place + 1]].tolist()
@@ -369,7 +387,9 @@ class Program:
 
     @cached_property
     def _rows(self) -> tuple[Int64s, list[int]]:
-        """The fields of all instructions, and where those of each begin: one instruction after the other they take far longer."""
+        """The fields of all instructions, and where those of each begin: one instruction after the
+        other they take far longer.
+        """
         some = [field for field in self._columns.values() if field.number not in _IN_COLUMNS]
         message = np.concatenate([np.zeros(0, np.int64), *(field.message for field in some)])
         rows = np.zeros((len(message), 4), np.int64)
@@ -442,7 +462,9 @@ class Program:
 
     @cached_property
     def _frames(self) -> dict[int, tuple[str, int]]:
-        """File and line of each stack frame, by its number: newer compilers write them once a program instead of once an instruction."""
+        """File and line of each stack frame, by its number: newer compilers write them once a
+        program instead of once an instruction.
+        """
         if self._frame_index is None:
             return {}
         data = self._buffer.data

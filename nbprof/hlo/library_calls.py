@@ -1,7 +1,9 @@
-"""What a custom call of a compiled program computes and moves, where it says so: XLA knows of a call into a library nothing but its shapes.
+"""What a custom call of a compiled program computes and moves, where it says so: XLA knows of a
+call into a library nothing but its shapes.
 
-Counted are attention of cuDNN, whose products XLA's own configuration describes, and kernels of Pallas whose author stated a
-`pl.CostEstimate`. Everything else is not known, which is not 0: whoever adds up takes such calls out, with their time.
+Counted are attention of cuDNN, whose products XLA's own configuration describes, and kernels of
+Pallas whose author stated a `pl.CostEstimate`. Everything else is not known, which is not 0:
+whoever adds up takes such calls out, with their time.
 """
 
 from __future__ import annotations
@@ -19,16 +21,22 @@ NOTHING = frozenset((
 """Targets that only tell the compiler something."""
 _ATTENTION = "__cudnn$fmha"
 _CAUSAL, _ANY = "CAUSAL", ("", "NO_MASK", "ALIBI", "CAUSAL")
-"""Masks by which it is known how many pairs of positions count; of padding it depends on the data."""
+"""Masks by which it is known how many pairs of positions count; of padding it depends on the
+data.
+"""
 _FMA = 2
 _FORWARD, _BACKWARD = (1, 1), (3, 2)
-"""Products as long as the head of keys, and of values: forward Q·K and P·V; backward Q·K again, dQ and dK; dV and dP."""
+"""Products as long as the head of keys, and of values: forward Q·K and P·V; backward Q·K again, dQ
+and dK; dV and dP.
+"""
 
 
 def attention_flops(target: str, config: bytes, operands: Sequence[Shape]) -> float | None:
-    """Floating-point operations of the products of attention; None where it is no attention of cuDNN, or is not described.
+    """Floating-point operations of the products of attention; None where it is no attention of
+    cuDNN, or is not described.
 
-    Softmax, scaling and masks are not counted, as in the literature; of a causal mask and of a window only the pairs that it lets through.
+    Softmax, scaling and masks are not counted, as in the literature; of a causal mask and of a
+    window only the pairs that it lets through.
 
     Parameters
     ----------
@@ -60,7 +68,9 @@ def attention_flops(target: str, config: bytes, operands: Sequence[Shape]) -> fl
 
 
 def _pairs(queries: int, keys: int, causal: bool, window: int) -> int:
-    """Pairs of a query and a key that count: under a causal mask query i sees keys 0 to i, in a window the last of them."""
+    """Pairs of a query and a key that count: under a causal mask query i sees keys 0 to i, in a
+    window the last of them.
+    """
     if not causal:
         return queries * keys
     most = min(keys, window) if window > 0 else keys
@@ -69,7 +79,9 @@ def _pairs(queries: int, keys: int, causal: bool, window: int) -> int:
 
 
 def estimate(config: bytes) -> tuple[float, float] | None:
-    """FLOPs and bytes that the author of a kernel stated (`pl.CostEstimate` of Pallas); None where nothing is stated."""
+    """FLOPs and bytes that the author of a kernel stated (`pl.CostEstimate` of Pallas); None where
+    nothing is stated.
+    """
     found = _json(config)
     inner = found.get("custom_call_config")
     for place in (inner if isinstance(inner, dict) else {}, found):

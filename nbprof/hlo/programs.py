@@ -1,4 +1,6 @@
-"""The compiled programs of a profile by their ident, each read when an op of it is first asked for."""
+"""The compiled programs of a profile by their ident, each read when an op of it is first asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _MOST_NOTES = 3
 class Programs:
     """Looks ops up in the compiled programs of a trace.
 
-    A program is known by its host and its ident, a 64-bit number that some recorders write signed and others unsigned.
+    A program is known by its host and its ident, a 64-bit number that some recorders write signed
+    and others unsigned.
 
     Parameters
     ----------
@@ -51,7 +54,8 @@ class Programs:
         if key not in self._read:
             try:
                 program = Program(module.data)
-                # Names and idents are read when first asked for: whoever gets the program can look ops up in it.
+                # Names and idents are read when first asked for: whoever gets the program can look
+                # ops up in it.
                 program.place(""), program.place_of(0)
                 self._read[key] = program
             except ReadError as error:
@@ -86,18 +90,24 @@ class Programs:
         return self._costs[key]
 
     def name(self, host: int, ident: int) -> str:
-        """What a program is called, its ident behind it: `jit_train_step(8)`; '' where the file does not have it."""
+        """What a program is called, its ident behind it: `jit_train_step(8)`; '' where the file
+        does not have it.
+        """
         return self._titles.get(self.home(host, ident), {}).get(_signed(ident), "")
 
     def home(self, host: int, ident: int) -> int:
-        """The first host that has the very program that is known by this ident on a host: what it runs on both is the same op.
+        """The first host that has the very program that is known by this ident on a host: what it
+        runs on both is the same op.
 
-        -1 where the file does not have it. Machines that run programs of their own give the same idents to different ones.
+        -1 where the file does not have it. Machines that run programs of their own give the same
+        idents to different ones.
         """
         return self._homes.get((host, _signed(ident)), -1)
 
     def digest(self, host: int, ident: int) -> str:
-        """What tells the content of a program from that of any other; '' where the file does not have it."""
+        """What tells the content of a program from that of any other; '' where the file does not
+        have it.
+        """
         home = self.home(host, ident)
         return "" if home < 0 else digest(self._modules[home, _signed(ident)])
 
@@ -165,7 +175,9 @@ def _homes(modules: dict[tuple[int, int], Module]) -> dict[tuple[int, int], int]
 def _titles(
     modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int], int], hosts: Sequence[str]
 ) -> dict[int, dict[int, str]]:
-    """By home and ident what a program is called: different ones with the same name are distinguished by their machine."""
+    """By home and ident what a program is called: different ones with the same name are
+    distinguished by their machine.
+    """
     taken: set[str] = set()
     out: dict[int, dict[int, str]] = {}
     for (host, ident), home in homes.items():

@@ -1,7 +1,8 @@
 """Shapes of values in compiled programs: element type, dimensions, and how they lie in memory.
 
-Source of the message numbers and of the way shapes are written: `xla_data.proto` of https://github.com/openxla/xla (ShapeProto,
-LayoutProto, TileProto) and https://openxla.org/xla/tiled_layout.
+Source of the message numbers and of the way shapes are written: `xla_data.proto` of
+https://github.com/openxla/xla (ShapeProto, LayoutProto, TileProto) and
+https://openxla.org/xla/tiled_layout.
 """
 
 from __future__ import annotations
@@ -91,9 +92,11 @@ class Shape:
 
     @property
     def padded_bytes(self) -> int:
-        """Bytes with each dimension rounded up to the tiles that it lies in; of a tuple those of all its arrays.
+        """Bytes with each dimension rounded up to the tiles that it lies in; of a tuple those of
+        all its arrays.
 
-        Source: https://openxla.org/xla/tiled_layout; a later tile divides what the tile before it made.
+        Source: https://openxla.org/xla/tiled_layout; a later tile divides what the tile before it
+        made.
         """
         if self.is_tuple:
             return sum(part.padded_bytes for part in self.parts)
@@ -101,7 +104,9 @@ class Shape:
 
     @cached_property
     def padded(self) -> tuple[int, ...]:
-        """The array in memory: its dimensions from the slowest, those in tiles divided by them and followed by the tile's own."""
+        """The array in memory: its dimensions from the slowest, those in tiles divided by them and
+        followed by the tile's own.
+        """
         if self.element == "token":
             return (0,)
         order = (
@@ -131,7 +136,9 @@ class Shape:
 
     @cached_property
     def is_known(self) -> bool:
-        """Whether it has no element type that is newer than this, of which nobody knows how many bytes one takes."""
+        """Whether it has no element type that is newer than this, of which nobody knows how many
+        bytes one takes.
+        """
         return not any(part.element.startswith(_NEWER) for part in self.arrays())
 
     def arrays(self) -> tuple[Shape, ...]:
@@ -151,7 +158,9 @@ class Shape:
 
     @cached_property
     def text(self) -> str:
-        """As XLA writes it, with its layout: `f32[8,128]{1,0:T(8,128)}`. Each op that reads a value writes its shape."""
+        """As XLA writes it, with its layout: `f32[8,128]{1,0:T(8,128)}`. Each op that reads a value
+        writes its shape.
+        """
         if self.is_tuple:
             texts = [
                 (f"/*index={i}*/" if i and i % _MANY == 0 else "") + str(part)

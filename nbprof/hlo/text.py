@@ -1,10 +1,12 @@
-"""Ops of compiled programs as XLA writes them: `%add.1 = f32[8]{0} add(f32[8]{0} %a, f32[8]{0} %b)`, without metadata and backend settings.
+"""Ops of compiled programs as XLA writes them: `%add.1 = f32[8]{0} add(f32[8]{0} %a, f32[8]{0}
+%b)`, without metadata and backend settings.
 
-What profiles of TPUs state as the name of an event is this text; for GPUs it is written here from the program. Shardings are left out, and
-so are the values of constants that are no scalars.
+What profiles of TPUs state as the name of an event is this text; for GPUs it is written here from
+the program. Shardings are left out, and so are the values of constants that are no scalars.
 
-Sources: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla for the message numbers, and the text that XLA's parser in
-jaxlib gives back (`tests/formats/test_hlo_text.py` holds every op against it).
+Sources: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla for the message numbers,
+and the text that XLA's parser in jaxlib gives back (`tests/formats/test_hlo_text.py` holds every op
+against it).
 """
 
 from __future__ import annotations
@@ -111,7 +113,9 @@ _LITERALS: dict[str, tuple[int, str]] = {
     "s32": (4, ""), "s64": (5, ""), "u32": (6, ""), "u64": (7, ""), "f32": (8, "f"), "f64": (9, "d"), "pred": (2, ""), "s8": (15, "b"),
     "u8": (3, "B"), "s16": (17, "h"), "u16": (16, "H"), "f16": (10, "e"), "bf16": (13, "bf"),
 }  # fmt: skip
-"""By element type: the field of LiteralProto with its values, and how they are packed; as varints where that is empty."""
+"""By element type: the field of LiteralProto with its values, and how they are packed; as varints
+where that is empty.
+"""
 
 
 def expression(program: Program, place: int) -> str:
@@ -134,7 +138,8 @@ def _of(names: tuple[str, ...], number: int) -> str:
 
 
 class _Fields:
-    """The fields of an instruction by number, decoded when they are asked for; its name, opcode, shape and ident are in the program.
+    """The fields of an instruction by number, decoded when they are asked for; its name, opcode,
+    shape and ident are in the program.
 
     Parameters
     ----------
@@ -333,7 +338,9 @@ class _Writer(_Fields):
         return out
 
     def _groups(self) -> str:
-        """The groups of devices: a list, or how they are cut out of a grid. Newer programs state either in another place."""
+        """The groups of devices: a list, or how they are cut out of a grid. Newer programs state
+        either in another place.
+        """
         groups, grids = self.messages(_GROUPS), self.messages(_GRID)
         for span in self.messages(_DEVICES):
             found = self.parts(span)

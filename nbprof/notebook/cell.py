@@ -1,4 +1,6 @@
-"""One profiled cell: the recording, the live status, and the dashboard below what the cell has shown."""
+"""One profiled cell: the recording, the live status, and the dashboard below what the cell has
+shown.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,8 @@ class Show:
 class Cell:
     """Records one cell and shows its profile.
 
-    Nothing here raises on account of nbprof: what goes wrong is one sentence, and the user's code runs and fails as it would have.
+    Nothing here raises on account of nbprof: what goes wrong is one sentence, and the user's code
+    runs and fails as it would have.
 
     Parameters
     ----------
@@ -143,7 +146,9 @@ class Cell:
         self._strip: Strip | None = None
         self._shield = Shield()
         self.stored = True
-        """Whether IPython has put the text of the cell among its inputs when the recording begins."""
+        """Whether IPython has put the text of the cell among its inputs when the recording
+        begins.
+        """
         # Now, for the cell may put another profile into that variable.
         self._before = self._find(show.against) if show.against else None
 
@@ -177,7 +182,9 @@ class Cell:
         return path
 
     def begin(self) -> None:
-        """Start to record, or say in a sentence why not. A Ctrl-C interrupts the cell, after that."""
+        """Start to record, or say in a sentence why not. A Ctrl-C interrupts the cell, after
+        that.
+        """
         with shielded(soon=True):
             self._begin()
 
@@ -192,7 +199,8 @@ class Cell:
         session.windows.notebook = notebook_name(self._shell)
         session.windows.by = "cell"
         if not self._show.quiet:
-            # What is imported while it records is part of the first step. A failure is told where it is shown.
+            # What is imported while it records is part of the first step. A failure is told where
+            # it is shown.
             with contextlib.suppress(Exception):
                 importlib.import_module("nbprof.notebook.live_status")
         left = self._left()
@@ -221,7 +229,9 @@ class Cell:
         session.windows.code_begins()
 
     def _left(self) -> list[Unfinished]:
-        """Recordings of kernels that ended before them: their outputs go on saying that they record."""
+        """Recordings of kernels that ended before them: their outputs go on saying that they
+        record.
+        """
         from nbprof.capture.place import DEFAULT
         from nbprof.core.unfinished import unfinished
 
@@ -342,7 +352,9 @@ class Cell:
             )
 
     def _probe(self, recording: Recording, profile: Profile) -> None:
-        """Run the cell again without its input; what that gave is kept beside the files of the run."""
+        """Run the cell again without its input; what that gave is kept beside the files of the
+        run.
+        """
         from nbprof.notebook.probe import probe
 
         self._stage("running the cell again without its input")
@@ -424,8 +436,11 @@ class Cell:
 
 
 def notebook_name(shell: Any) -> str:
-    """The file name of the notebook, as `training.ipynb`; "" where the front end does not tell the kernel."""
-    # Jupyter Server puts the path into the environment of the kernel; VS Code into the user's names.
+    """The file name of the notebook, as `training.ipynb`; "" where the front end does not tell the
+    kernel.
+    """
+    # Jupyter Server puts the path into the environment of the kernel; VS Code into the user's
+    # names.
     path = str(shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME") or "")
     # Notebooks that several people edit at once are on a drive of that name.
     name = PurePath(path.replace("\\", "/")).name.removeprefix("RTC:")
@@ -439,10 +454,12 @@ def recording_label(shell: Any, *, stored: bool = True) -> str:
     ----------
     shell : InteractiveShell
     stored : bool
-        Whether the running cell is among the inputs already: IPython adds it right before its first line runs.
+        Whether the running cell is among the inputs already: IPython adds it right before its first
+        line runs.
     """
     name = notebook_name(shell)
-    # By the inputs: whether `execution_count` is already that of the next cell depends on the version of IPython.
+    # By the inputs: whether `execution_count` is already that of the next cell depends on the
+    # version of IPython.
     number = len(shell.user_ns.get("In") or ()) - stored
     return (
         f"{name.removesuffix('.ipynb')} [{number}]"

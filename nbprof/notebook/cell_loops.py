@@ -33,7 +33,9 @@ class LoopTransformer:
         self._magics = magics
 
     def visit(self, tree: ast.AST) -> ast.AST:
-        """The code of a cell, rewritten where it is recorded; never raises. Ctrl-C interrupts the cell, which has not begun yet."""
+        """The code of a cell, rewritten where it is recorded; never raises. Ctrl-C interrupts the
+        cell, which has not begun yet.
+        """
         with shielded(soon=True):
             try:
                 return (

@@ -1,7 +1,7 @@
 """Default options: those of the environment, overridden by those of ``%nbprof defaults``.
 
-Both are lines of options as they follow ``%%nbprof``. JupyterLab's settings come as the kernel's environment variable, so nbprof need not
-be imported for them.
+Both are lines of options as they follow ``%%nbprof``. JupyterLab's settings come as the kernel's
+environment variable, so nbprof need not be imported for them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def choose(given: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def instead(given: Sequence[str] | None) -> Iterator[None]:
-    """In the block, use `given` instead of the environment, because the button passes the current options; None changes nothing."""
+    """In the block, use `given` instead of the environment, because the button passes the current
+    options; None changes nothing.
+    """
     if given is None:
         yield
         return

@@ -1,7 +1,9 @@
-"""The live status: what a profiled cell is doing, shown in its output while it runs, and the button that stops the recording.
+"""The live status: what a profiled cell is doing, shown in its output while it runs, and the button
+that stops the recording.
 
-A thread of its own looks at the recording and writes one output over and over. JupyterLab draws it with nbprof's extension and sends the
-button back over a comm, which it answers beside the running cell; other front ends show the same as a line of text.
+A thread of its own looks at the recording and writes one output over and over. JupyterLab draws it
+with nbprof's extension and sends the button back over a comm, which it answers beside the running
+cell; other front ends show the same as a line of text.
 """
 
 from __future__ import annotations
@@ -27,12 +29,16 @@ if TYPE_CHECKING:
 
 MIME_TYPE = "application/vnd.nbprof.strip.v1+json"
 TARGET = "nbprof-strip"
-"""The comm target of the button. It has a separate name so that no request about a trace is answered first."""
+"""The comm target of the button. It has a separate name so that no request about a trace is
+answered first.
+"""
 
 PRESSED = "Stop and analyse was pressed"
 
 _METERS_S = 1.0
-"""How often the process and its GPUs are read: often enough to follow them, at a tenth of the cost of drawing."""
+"""How often the process and its GPUs are read: often enough to follow them, at a tenth of the cost
+of drawing.
+"""
 
 _MOST_FAULTS = 3
 
@@ -167,7 +173,9 @@ _STYLE = "font-size:12px;line-height:20px;opacity:.75;font-variant-numeric:tabul
 
 
 def bundle(ident: str, kind: str, head: str, said: list[Item], *, stops: bool) -> dict[str, Any]:
-    """The output as front ends take it: for nbprof's extension of JupyterLab, as HTML without script, as text."""
+    """The output as front ends take it: for nbprof's extension of JupyterLab, as HTML without
+    script, as text.
+    """
     text = line(head, said)
     return {
         MIME_TYPE: {
@@ -185,7 +193,8 @@ def bundle(ident: str, kind: str, head: str, said: list[Item], *, stops: bool) -
 
 
 class Strip:
-    """Shows a recording until it is told to end. Nothing here raises, and the cell waits for nothing here.
+    """Shows a recording until it is told to end. Nothing here raises, and the cell waits for
+    nothing here.
 
     Parameters
     ----------
@@ -238,7 +247,8 @@ class Strip:
             thread = threading.Thread(
                 target=context.run, args=(self._run,), name="nbprof-strip", daemon=True
             )
-            # There may be no threads, as in a browser's Python: then it is painted when a step ends.
+            # There may be no threads, as in a browser's Python: then it is painted when a step
+            # ends.
             with contextlib.suppress(RuntimeError):
                 thread.start()
                 self._thread = thread
@@ -255,7 +265,9 @@ class Strip:
         )
 
     def say(self, stage: str) -> None:
-        """The cell has ended: show what nbprof does now, below what the cell has shown, from the next picture on."""
+        """The cell has ended: show what nbprof does now, below what the cell has shown, from the
+        next picture on.
+        """
         if self._stage is not None:
             self._stage = stage
             return
@@ -300,7 +312,9 @@ class Strip:
         )
 
     def stop(self) -> bool:
-        """End the recording, at the end of the step that runs, and not the cell. Returns at once; False where there is none to end."""
+        """End the recording, at the end of the step that runs, and not the cell. Returns at once;
+        False where there is none to end.
+        """
         if not self.stops:
             return False
         self._stopping = True
@@ -318,7 +332,9 @@ class Strip:
 
     @property
     def period(self) -> float:
-        """Seconds between two pictures: a quarter first, and a whole one in a long run, where nobody counts along."""
+        """Seconds between two pictures: a quarter first, and a whole one in a long run, where
+        nobody counts along.
+        """
         options = self._session.options
         # Where every Python call is recorded, those of this thread are too.
         return 1.0 if self._now() - self._began > 60 or options.python or options.stacks else 0.25
@@ -357,7 +373,8 @@ class Strip:
 
     def _run(self) -> None:
         try:
-            # A recording that ended by itself, as when another one began, has nothing more to say than the cell's end does.
+            # A recording that ended by itself, as when another one began, has nothing more to say
+            # than the cell's end does.
             while not self._over.wait(self.period) and not self._session.superseded:
                 self.paint()
                 self.cpu_s = time.thread_time()
@@ -389,7 +406,8 @@ def listen(shell: Any) -> None:
 
 
 def open_comm(comm: Any, message: Any) -> None:
-    """A page that shows a strip asks for its button. It gets it by the answer, while the strip is there.
+    """A page that shows a strip asks for its button. It gets it by the answer, while the strip is
+    there.
 
     In JupyterLab 4.4 and later this runs on a thread of its own while the cell runs.
     """
@@ -400,7 +418,8 @@ def open_comm(comm: Any, message: Any) -> None:
         with contextlib.suppress(Exception):
             data = message["content"]["data"]
             if isinstance(data, dict) and data.get("ask") == "stop":
-                # Looked up each time: a page that is gone closes nothing, and must not keep what was recorded.
+                # Looked up each time: a page that is gone closes nothing, and must not keep what
+                # was recorded.
                 strip = _running.get(ident)
                 comm.send({"stopping": strip is not None and strip.stop()})
 

@@ -1,8 +1,9 @@
 """``%%nbprof`` and ``%nbprof``.
 
-A first line ``%%nbprof`` is rewritten into a line magic, with the rest of the cell untouched: so the body runs as the ordinary cell it is,
-with its own traceback, ``Out[n]`` and top-level await. The registered cell magic serves what cannot be rewritten: a body that begins with
-another cell magic, and calls by API.
+A first line ``%%nbprof`` is rewritten into a line magic, with the rest of the cell untouched: so
+the body runs as the ordinary cell it is, with its own traceback, ``Out[n]`` and top-level await.
+The registered cell magic serves what cannot be rewritten: a body that begins with another cell
+magic, and calls by API.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from nbprof.notebook.cell import Cell, Show
     from nbprof.profiles.profile import Profile
 
-# Colab's IPython is older than this decorator; there a trailing semicolon doesn't silence the nested form.
+# Colab's IPython is older than this decorator; there a trailing semicolon doesn't silence the
+# nested form.
 _silenced: Callable[[Any], Any] = getattr(
     magic, "output_can_be_silenced", lambda function: function
 )
@@ -43,7 +45,8 @@ _FUTURE = re.compile(r"^\s*from\s+__future__\s+import\b", re.MULTILINE)
 def rewrite(lines: list[str]) -> list[str]:
     """Return the lines of a cell with a first line ``%%nbprof`` turned into a call.
 
-    It is called for every cell, and by those who only ask whether a cell is complete; so it does nothing else.
+    It is called for every cell, and by those who only ask whether a cell is complete; so it does
+    nothing else.
     """
     if not lines or not _FIRST_LINE.match(lines[0]):
         return lines
@@ -131,7 +134,9 @@ class NbprofMagics(Magics):
     @no_var_expand
     @cell_magic("nbprof")  # type: ignore[arg-type]
     def nbprof_cell(self, line: str, cell: str) -> Any:
-        """Profile this cell and show the dashboard as its output; ``%%nbprof -h`` lists the options."""
+        """Profile this cell and show the dashboard as its output; ``%%nbprof -h`` lists the
+        options.
+        """
         __tracebackhide__ = True
         prepared = self._prepare(line, cell)
         return None if prepared is None else self._run(prepared, cell)
@@ -140,7 +145,9 @@ class NbprofMagics(Magics):
     @no_var_expand
     @line_magic("nbprof")  # type: ignore[arg-type]
     def nbprof_line(self, line: str) -> Any:
-        """Profile one statement, ``load PATH`` a profile, show the last one again, or its ``brief``."""
+        """Profile one statement, ``load PATH`` a profile, show the last one again, or its
+        ``brief``.
+        """
         __tracebackhide__ = True
         words, code = split(line)
         if sampling := re.fullmatch(r"capture(?:\s+(?![=(\[.])(.*))?", code):
@@ -225,7 +232,9 @@ class NbprofMagics(Magics):
         self._arm(cell, info)
 
     def _compiles(self, text: str) -> bool:
-        """Whether a cell gets as far as to run: one that does not has nothing to record, and shows its error as ever."""
+        """Whether a cell gets as far as to run: one that does not has nothing to record, and shows
+        its error as ever.
+        """
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -298,7 +307,8 @@ class NbprofMagics(Magics):
 
     def _post_run_cell(self, result: Any) -> None:
         info = getattr(result, "info", None)
-        # IPython that fails itself, as on an exception that it cannot show, ends the cell with an info of its own.
+        # IPython that fails itself, as on an exception that it cannot show, ends the cell with an
+        # info of its own.
         known = info is not None and info in self._infos
         if known:
             del self._infos[self._infos.index(info) :]
@@ -333,7 +343,9 @@ def _last() -> Profile:
 
 
 def _show_brief(shell: Any, words: Sequence[str], tokens: str | None) -> None:
-    """``%nbprof brief``: as the output of the cell, where whoever reads cells finds it, a model too."""
+    """``%nbprof brief``: as the output of the cell, where whoever reads cells finds it, a model
+    too.
+    """
     if words:
         raise UsageError(f"%nbprof brief takes a number of tokens and no options, not {words[0]}")
     from nbprof.core.errors import NbprofError
@@ -410,7 +422,8 @@ def load(shell: Any) -> None:
     magics.loops = cell_loops.install(shell, magics)
     _loaded[shell] = magics
     if not _is_taken(shell):
-        # Advice and messages are code to paste, such as `for batch in nbprof.steps(loader)`. Hidden: %who lists the user's names.
+        # Advice and messages are code to paste, such as `for batch in nbprof.steps(loader)`.
+        # Hidden: %who lists the user's names.
         shell.push({_NAME: sys.modules[_NAME]}, interactive=False)
         magics.pushed_name = True
 
@@ -441,5 +454,7 @@ def _is_taken(shell: Any) -> bool:
 
 
 def _is_imported(shell: Any) -> bool:
-    """Whether a cell of this session imports the package: the name is the user's then, although it holds the same module."""
+    """Whether a cell of this session imports the package: the name is the user's then, although it
+    holds the same module.
+    """
     return any(_IMPORT.search(text) for text in shell.history_manager.input_hist_raw)

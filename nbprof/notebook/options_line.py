@@ -1,4 +1,6 @@
-"""The options of ``%%nbprof`` as words: what they are, what they mean, and where a line of them ends."""
+"""The options of ``%%nbprof`` as words: what they are, what they mean, and where a line of them
+ends.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,8 @@ def standing() -> argparse.Namespace:
 
 
 def choices(words: Sequence[str]) -> tuple[Options, Show]:
-    """What to record and how to show it: the words that were typed, over those that hold by default.
+    """What to record and how to show it: the words that were typed, over those that hold by
+    default.
 
     Raises
     ------
@@ -112,7 +115,9 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
 
 
 def saved(given: argparse.Namespace) -> bool:
-    """Whether to keep the files: quiet means that nothing appears, in the working directory either."""
+    """Whether to keep the files: quiet means that nothing appears, in the working directory
+    either.
+    """
     return bool(given.save and not given.quiet)
 
 
@@ -165,7 +170,9 @@ def words_of(text: str) -> list[str]:
 
 
 def split(line: str) -> tuple[list[str], str]:
-    """Return the options in front of a line and the code behind them, the code as it was written."""
+    """Return the options in front of a line and the code behind them, the code as it was
+    written.
+    """
     takes_value = {
         name
         for action in parser()._actions

@@ -1,4 +1,6 @@
-"""`%%nbprof --probe input`: the cell once more with its input taken out, and what a step then takes."""
+"""`%%nbprof --probe input`: the cell once more with its input taken out, and what a step then
+takes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 MOST_INPUT = 0.2
 """The share of input in a step from which on TensorFlow Profiler calls it high.
 
-If the second run waits for more than that, of its own steps and of the wait that was recorded, some input was not taken out.
+If the second run waits for more than that, of its own steps and of the wait that was recorded, some
+input was not taken out.
 """
 _AGAIN = "The cell was not run again"
 _SLOWED = "Other processes slowed the second run down."
@@ -55,8 +58,8 @@ def probe(
     Returns
     -------
     dict
-        `text` and `detail`, sentences; `measured_ms` and `predicted_ms`, floats or None; `slowed`, whether other processes slowed the
-        second run down.
+        `text` and `detail`, sentences; `measured_ms` and `predicted_ms`, floats or None; `slowed`,
+        whether other processes slowed the second run down.
     """
     predicted, why = _predicted(profile.run)
     out: dict[str, Any] = {
@@ -226,7 +229,8 @@ def _record(
 
 
 def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
-    """The mean of the steps that averages use, without those that read a first batch; and how many they are.
+    """The mean of the steps that averages use, without those that read a first batch; and how many
+    they are.
 
     `recorded` is how long the steps of the first run waited for input, in ms.
     """

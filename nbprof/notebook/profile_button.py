@@ -1,8 +1,11 @@
-"""The button of a front end: the next cell with a certain text is recorded, though its text does not say so.
+"""The button of a front end: the next cell with a certain text is recorded, though its text does
+not say so.
 
-A front end evaluates ``nbprof.notebook.profile_button.arm(request)`` in a silent request and then runs the cell as it always does. So the
-text, the history, the execution count and whatever else watches executions stay as they are. A kernel works off its requests in their
-order: what is armed is meant for the very next cell. Another cell that comes instead, and a minute without one, disarm it.
+A front end evaluates ``nbprof.notebook.profile_button.arm(request)`` in a silent request and then
+runs the cell as it always does. So the text, the history, the execution count and whatever else
+watches executions stay as they are. A kernel works off its requests in their order: what is armed
+is meant for the very next cell. Another cell that comes instead, and a minute without one, disarm
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ _TYPED = re.compile(r"\s*(?:%%[^\n]*\n\s*)*?%%nbprof(?=\s|$)")
 
 
 def typed(text: str) -> bool:
-    """Whether a cell says itself that it is to be profiled, at the top or below other cell magics."""
+    """Whether a cell says itself that it is to be profiled, at the top or below other cell
+    magics.
+    """
     return _TYPED.match(text) is not None
 
 
@@ -36,7 +41,8 @@ class Request:
     text : str
         The text that will be executed.
     options : list of str or None
-        Words as behind ``%%nbprof``; they hold instead of those of the environment, which None leaves as they are.
+        Words as behind ``%%nbprof``; they hold instead of those of the environment, which None
+        leaves as they are.
     cell : str
         Id of the cell in the notebook, empty where there is none.
     what : str
@@ -51,7 +57,9 @@ class Request:
     at: float = field(default_factory=time.monotonic)
 
     def fits(self, info: Any) -> bool:
-        """Whether this is the cell that was meant. A front end that names its cells must name the same one."""
+        """Whether this is the cell that was meant. A front end that names its cells must name the
+        same one.
+        """
         ident = getattr(info, "cell_id", None)
         return info.raw_cell == self.text and (not self.cell or not ident or ident == self.cell)
 
@@ -74,7 +82,9 @@ class Waiting:
         self._requests = [*self._requests, request][-_MOST:]
 
     def take(self, info: Any) -> Request | None:
-        """The request that a cell fulfils as it begins. Those that came before it are over, and so are all when it is another cell."""
+        """The request that a cell fulfils as it begins. Those that came before it are over, and so
+        are all when it is another cell.
+        """
         # What extensions run beside the cells of a notebook is no cell.
         if not self._requests or not getattr(info, "store_history", True):
             return None
@@ -114,8 +124,8 @@ def arm(request: str) -> Answer:
     Parameters
     ----------
     request : str
-        JSON: ``text``, and optionally ``options`` (a line as behind ``%%nbprof``), ``cell`` (its id), ``lines`` (first and last line of the
-        cell, where the text is a part of it).
+        JSON: ``text``, and optionally ``options`` (a line as behind ``%%nbprof``), ``cell`` (its
+        id), ``lines`` (first and last line of the cell, where the text is a part of it).
 
     Returns
     -------
@@ -183,7 +193,9 @@ def _magics() -> Any:
 
 
 def disarm(token: str) -> Answer:
-    """Forget a request; ``state`` says whether its cell was recorded: ``used``, ``waiting`` until now, or ``over`` before."""
+    """Forget a request; ``state`` says whether its cell was recorded: ``used``, ``waiting`` until
+    now, or ``over`` before.
+    """
     from IPython.core.getipython import get_ipython
 
     from nbprof.notebook import magic

@@ -1,4 +1,6 @@
-"""``%nbprof capture grpc://host:6009``: sample workers that run elsewhere, and show the dashboard."""
+"""``%nbprof capture grpc://host:6009``: sample workers that run elsewhere, and show the
+dashboard.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
 
 
 def _workers(shell: Any, words: list[str]) -> Any:
-    """The addresses; a word that is the name of a variable stands for its value, since no address is a name."""
+    """The addresses; a word that is the name of a variable stands for its value, since no address
+    is a name.
+    """
     if len(words) == 1 and words[0].isidentifier() and words[0] in shell.user_ns:
         return shell.user_ns[words[0]]
     return words

@@ -1,4 +1,6 @@
-"""Tracebacks of cells: when one begins to be shown, and that of a Ctrl-C without nbprof's frames."""
+"""Tracebacks of cells: when one begins to be shown, and that of a Ctrl-C without nbprof's
+frames.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ _PACKAGE = f"{Path(_SHIELD).parents[1]}{os.sep}"
 class Watch:
     """Tells when a shell begins to show the traceback of a cell.
 
-    IPython has no event between the last line of a cell and its traceback, which can take longer than the cell.
+    IPython has no event between the last line of a cell and its traceback, which can take longer
+    than the cell.
 
     Parameters
     ----------
@@ -66,7 +69,8 @@ class Watch:
 def without_own(trace: TracebackType | None) -> TracebackType | None:
     """A traceback without nbprof's frames, and without what the shield has called.
 
-    ``__tracebackhide__`` does not hide the last frame, nor one that is interrupted before its first line.
+    ``__tracebackhide__`` does not hide the last frame, nor one that is interrupted before its first
+    line.
     """
     kept = []
     while trace is not None and trace.tb_frame.f_code.co_filename != _SHIELD:
@@ -94,7 +98,9 @@ def _show(
 
 
 def show_interrupts(shell: Any) -> Any:
-    """Hide nbprof's frames of each Ctrl-C, unless the shell has a custom handler already; returns the handler for `show_as_before`."""
+    """Hide nbprof's frames of each Ctrl-C, unless the shell has a custom handler already; returns
+    the handler for `show_as_before`.
+    """
     if shell.custom_exceptions:
         return None
     shell.set_custom_exc((KeyboardInterrupt,), _show)

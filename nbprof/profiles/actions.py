@@ -1,4 +1,6 @@
-"""What the header of a dashboard asks: its report as a file, which other runs there are, and the comparison with one of them."""
+"""What the header of a dashboard asks: its report as a file, which other runs there are, and the
+comparison with one of them.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def _compare(run: Run, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(run: Run, wanted: object) -> Profile:
-    """A run in the folder of this one, which is looked for anew: a page names none of the files of this machine."""
+    """A run in the folder of this one, which is looked for anew: a page names none of the files of
+    this machine.
+    """
     from nbprof.profiles.load import read
     from nbprof.profiles.neighbours import neighbours
 

@@ -1,4 +1,6 @@
-"""A profile in a few hundred words for a reader that is a language model: what matters first, every figure with the call that gives it."""
+"""A profile in a few hundred words for a reader that is a language model: what matters first, every
+figure with the call that gives it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
 
 BYTES_PER_TOKEN = 3.5
-"""Of UTF-8; tokenizers of language models need fewer for English, and rarely more for names of kernels."""
+"""Of UTF-8; tokenizers of language models need fewer for English, and rarely more for names of
+kernels.
+"""
 
 LEAST_TOKENS = 200
 _NAME_CHARACTERS = 64
@@ -62,8 +66,8 @@ class Claim(NamedTuple):
 def brief(of: Profile | Comparison, tokens: int = 1500, *, redact: Redact = False) -> str:
     """What a profile or a comparison says, as Markdown of a bounded length, most important first.
 
-    The same profile gives the same text, and a shorter brief is the beginning of a longer one. What does not fit is counted in the last
-    line.
+    The same profile gives the same text, and a shorter brief is the beginning of a longer one. What
+    does not fit is counted in the last line.
 
     Parameters
     ----------
@@ -394,7 +398,9 @@ def _shown(frame: str, name: str, row: dict[Any, Any]) -> str:
 
 
 def _quoted(marked: str) -> str:
-    """A sentence on one line, in quotes, since it may have names from the profile in it: nothing in them is Markdown."""
+    """A sentence on one line, in quotes, since it may have names from the profile in it: nothing in
+    them is Markdown.
+    """
     text = (
         wording.one_line(wording.plain(str(marked)))
         .replace("`", "'")

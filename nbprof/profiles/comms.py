@@ -1,8 +1,10 @@
-"""How a page asks this kernel: the comm target "nbprof" of saved outputs, and the thread that works on what takes long.
+"""How a page asks this kernel: the comm target "nbprof" of saved outputs, and the thread that works
+on what takes long.
 
-A message is {"id", "request"}; its answer {"id", "ok"} with one buffer, a container of `nbprof.display.codec`. The first request of an
-output is "hello" with the key of its profile. In JupyterLab 4.6 and later a comm is answered on a thread of its own while a cell runs; so
-nothing here touches a framework, and only finished columns are read.
+A message is {"id", "request"}; its answer {"id", "ok"} with one buffer, a container of
+`nbprof.display.codec`. The first request of an output is "hello" with the key of its profile. In
+JupyterLab 4.6 and later a comm is answered on a thread of its own while a cell runs; so nothing
+here touches a framework, and only finished columns are read.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _MOST_WAITING = 64
 """Requests of all outputs that wait for the thread: a view has a few in flight."""
 _BUSY = "Too many requests are waiting. Try again in a moment."
 _ACTIONS = (actions.REPORT, actions.RUNS, actions.COMPARE)
-# What may take longer than a user waits for the picture to move, so that tiles need not wait for it.
+# What may take longer than a user waits for the picture to move, so that tiles need not wait for
+# it.
 _SLOW = {HELLO, *_ACTIONS, "search", "range", "many", "locate", "gaps", "open"}
 
 Send = Callable[[dict[str, Any], list[bytes]], None]
@@ -44,7 +47,9 @@ def open_comm(comm: Any, message: Any) -> None:  # noqa: ARG001  what it says co
 
 
 class Visitor:
-    """One output that looks at a run. It holds only the key: a run that nobody else has goes when newer ones come, and is opened again."""
+    """One output that looks at a run. It holds only the key: a run that nobody else has goes when
+    newer ones come, and is opened again.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -86,7 +91,9 @@ def deliver(
     send: Send,
     wanted: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Has a message answered: at once, or by the thread for what takes long, if it is still `wanted` then."""
+    """Has a message answered: at once, or by the thread for what takes long, if it is still
+    `wanted` then.
+    """
     if not isinstance(message, dict):
         return
     ident, request = message.get("id"), message.get("request")

@@ -48,7 +48,8 @@ def compare(
     before, after : Profile, str, path or list
         Profiles, or whatever `nbprof.load` takes.
     *others
-        More runs, at most six in all: the pickers of the view have each pair. The frames are of the first two.
+        More runs, at most six in all: the pickers of the view have each pair. The frames are of the
+        first two.
     progress : callable, optional
         Called with progress messages while reading; try `print`.
     storage_options : dict, optional
@@ -57,7 +58,8 @@ def compare(
     Returns
     -------
     Comparison
-        In a notebook it displays as the dashboard of the second run, at its tab Compare. `nbprof.last` does not change.
+        In a notebook it displays as the dashboard of the second run, at its tab Compare.
+        `nbprof.last` does not change.
 
     Raises
     ------
@@ -91,7 +93,8 @@ def compare(
 
 
 class Comparison:
-    """Two runs side by side: what got faster or slower, by how much, and whether the difference is significant.
+    """Two runs side by side: what got faster or slower, by how much, and whether the difference is
+    significant.
 
     Parameters
     ----------
@@ -135,28 +138,35 @@ class Comparison:
     def verdict(self) -> pd.DataFrame:
         """One row: the answer and the difference of the step times.
 
-        Of the steps that averages are of (`counted`), in time order; of several hosts the mean of each step. The change is **real** if the
-        95 % Welch interval excludes 0, also when it is made with the effective number of steps (they may resemble the one before: else
-        `serial`). The means without the fastest and the slowest fifth are compared too (Yuen): if these differ and the means do not, the
-        `typical` step has changed; if they do not, the change lies in `some` steps. `same`: equal times, as when one file is opened twice.
-        `chance` and `none`: the interval includes 0; `chance` if the change is 5 % of a step or more. `unknown`: one step on a side, or
-        none.
+        Of the steps that averages are of (`counted`), in time order; of several hosts the mean of
+        each step. The change is **real** if the 95 % Welch interval excludes 0, also when it is
+        made with the effective number of steps (they may resemble the one before: else `serial`).
+        The means without the fastest and the slowest fifth are compared too (Yuen): if these differ
+        and the means do not, the `typical` step has changed; if they do not, the change lies in
+        `some` steps. `same`: equal times, as when one file is opened twice. `chance` and `none`:
+        the interval includes 0; `chance` if the change is 5 % of a step or more. `unknown`: one
+        step on a side, or none.
         """
         return pd.DataFrame([compare_verdict.record(self._found, *self._sides[:2])])
 
     @property
     def evidence(self) -> pd.DataFrame:
-        """What supports the comparison (`ok`), and what differs or is unknown: device, framework, hosts, batch, precision, steps."""
+        """What supports the comparison (`ok`), and what differs or is unknown: device, framework,
+        hosts, batch, precision, steps.
+        """
         return pd.DataFrame(self._found.evidence, columns=["ok", "text"])
 
     @property
     def findings(self) -> pd.DataFrame:
-        """Advice before and after: each finding of either run, what it predicts at most, and whether it is gone, still found or new."""
+        """Advice before and after: each finding of either run, what it predicts at most, and
+        whether it is gone, still found or new.
+        """
         return compare_findings.findings(*self._sides[:2])
 
     @property
     def figures(self) -> pd.DataFrame:
-        """Step time, input wait, device busy, op time on the device, examples and steps per second, peak memory.
+        """Step time, input wait, device busy, op time on the device, examples and steps per second,
+        peak memory.
 
         Those that neither run has are omitted.
         """
@@ -164,21 +174,27 @@ class Comparison:
 
     @property
     def steps(self) -> pd.DataFrame:
-        """Every step of both runs, one row each: first those of `before`, then those of `after`; `counted` marks those in averages."""
+        """Every step of both runs, one row each: first those of `before`, then those of `after`;
+        `counted` marks those in averages.
+        """
         return analysis.steps(*self._sides[:2])
 
     @property
     def categories(self) -> pd.DataFrame:
-        """`step_time` and each category in ms per step, each change with its own 95 % Welch interval."""
+        """`step_time` and each category in ms per step, each change with its own 95 % Welch
+        interval.
+        """
         return self._categories.copy()
 
     @property
     def ops(self) -> pd.DataFrame:
-        """Self time of each op before and after, largest change first; in µs per step, if both runs have steps.
+        """Self time of each op before and after, largest change first; in µs per step, if both runs
+        have steps.
 
-        The same are ops whose side, type and name are, or whose names differ only in the numbers that frameworks put behind copies of a
-        name, where just one on each side is left (`renamed`). Time is divided by all steps of the run, as in the overview, so warm-up is
-        in it.
+        The same are ops whose side, type and name are, or whose names differ only in the numbers
+        that frameworks put behind copies of a name, where just one on each side is left
+        (`renamed`). Time is divided by all steps of the run, as in the overview, so warm-up is in
+        it.
         """
         return analysis.ops(*self._sides[:2])
 
@@ -188,7 +204,9 @@ class Comparison:
         return analysis.kernels(*self._sides[:2])
 
     def payload(self, events: int | None = None) -> Payload:
-        """What is drawn: the dashboard of the second run with up to `events` events of its trace, and its tab Compare."""
+        """What is drawn: the dashboard of the second run with up to `events` events of its trace,
+        and its tab Compare.
+        """
         from nbprof.tools.compare import payload as view
 
         return view.attach(self.after.payload(events), self._part)
@@ -206,7 +224,9 @@ class Comparison:
         return compare_text.plain(self._words(redact))
 
     def markdown(self, *, redact: Redact = False) -> str:
-        """The comparison as Markdown, for a pull request or an issue; `redact` as `Profile.save` has it."""
+        """The comparison as Markdown, for a pull request or an issue; `redact` as `Profile.save`
+        has it.
+        """
         return self._words(redact).pairs[0].markdown
 
     def figure(self, **options: Any) -> Model:
@@ -221,7 +241,8 @@ class Comparison:
         )
 
     def save(self, path: str | Path, *, events: int | None = None, redact: Redact = False) -> Path:
-        """Write the comparison to one HTML file that needs no network and no kernel. An existing file is replaced.
+        """Write the comparison to one HTML file that needs no network and no kernel. An existing
+        file is replaced.
 
         Parameters
         ----------
@@ -253,7 +274,8 @@ class Comparison:
         *,
         redact: Redact = False,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The four mime types of the notebook output, and their metadata, for `display(..., raw=True)`.
+        """The four mime types of the notebook output, and their metadata, for `display(...,
+        raw=True)`.
 
         Parameters
         ----------
@@ -318,7 +340,9 @@ def side(run: Run, label: str) -> Side:
 
 
 def _machines(run: Run) -> list[str]:
-    """The hosts of a run, without one that has its name from a file which anybody may have named: that is no other machine."""
+    """The hosts of a run, without one that has its name from a file which anybody may have named:
+    that is no other machine.
+    """
     hosts = [str(host) for host in (run.overview.get("environment") or {}).get("hosts") or []]
     file = run.source.file
     # As the profilers of TensorFlow and JAX, and that of PyTorch, name their files: by host.
@@ -329,7 +353,9 @@ def _machines(run: Run) -> list[str]:
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """What the runs are called, so that each has a name of its own: as everywhere, else by folder or file, else numbered."""
+    """What the runs are called, so that each has a name of its own: as everywhere, else by folder
+    or file, else numbered.
+    """
     own = [header.label(run) for run in runs]
     if len(set(own)) == len(own):
         return own

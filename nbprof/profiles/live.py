@@ -1,8 +1,10 @@
-"""Which profile does an output show? The runs that a page may ask about, by a key that a saved output carries.
+"""Which profile does an output show? The runs that a page may ask about, by a key that a saved
+output carries.
 
-An output that was saved holds the longest events. When it is looked at again it may have all of them: the run is still in this kernel, or
-its files are there, where the output says or where they were last read from. They count as the same if their key is: sizes, names, and
-the bytes at sixteen places of each file. Nothing is ever asked of another machine for it.
+An output that was saved holds the longest events. When it is looked at again it may have all of
+them: the run is still in this kernel, or its files are there, where the output says or where they
+were last read from. They count as the same if their key is: sizes, names, and the bytes at sixteen
+places of each file. Nothing is ever asked of another machine for it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ MOST_FILES = 256
 MOST_PATH = 1000
 
 _KEY = re.compile(r"[0-9a-f]{1,16}-[0-9a-f]{32,40}")
-# A file that nobody asked to open may unpack to this many times its size, which no trace needs and every bomb does.
+# A file that nobody asked to open may unpack to this many times its size, which no trace needs and
+# every bomb does.
 _MOST_PACKED = 64
 _LEAST_LIMIT = 1 << 26
 
@@ -45,7 +48,9 @@ _NOT_HERE = (
 
 
 def files(run: Run) -> list[str]:
-    """The files of a run as paths below the working directory; none where one is elsewhere: an absolute path tells of its owner."""
+    """The files of a run as paths below the working directory; none where one is elsewhere: an
+    absolute path tells of its owner.
+    """
     out = []
     try:
         here = Path.cwd().resolve()
@@ -57,9 +62,11 @@ def files(run: Run) -> list[str]:
 
 
 def inside(given: object) -> list[Path]:
-    """The files that a saved output names, if each is an ordinary file in the working directory or below it; else none.
+    """The files that a saved output names, if each is an ordinary file in the working directory or
+    below it; else none.
 
-    The output may be anybody's: a path that leaves the directory, by its parts or by a link, is not looked at.
+    The output may be anybody's: a path that leaves the directory, by its parts or by a link, is not
+    looked at.
     """
     if not isinstance(given, list) or not 0 < len(given) <= MOST_FILES:
         return []
@@ -75,7 +82,8 @@ def inside(given: object) -> list[Path]:
             ):
                 return []
             parts = {*PurePosixPath(text).parts, *PureWindowsPath(text).parts}
-            # The anchor of "//server/share" would be asked over the network as soon as it is looked at.
+            # The anchor of "//server/share" would be asked over the network as soon as it is looked
+            # at.
             if (
                 PureWindowsPath(text).anchor
                 or PurePosixPath(text).anchor
@@ -97,7 +105,9 @@ class Registry:
 
     def __init__(self) -> None:
         self.holds = False
-        """Whether runs stay in memory for the outputs that show them: only if a page can send requests."""
+        """Whether runs stay in memory for the outputs that show them: only if a page can send
+        requests.
+        """
         self._lock = threading.RLock()
         self._opening = threading.Lock()
         self._shown: OrderedDict[str, Run] = OrderedDict()
@@ -133,7 +143,9 @@ class Registry:
         return run
 
     def others(self, run: Run) -> list[Run]:
-        """The runs in memory besides this one, the one that was opened last first; of two with the same files, the later one."""
+        """The runs in memory besides this one, the one that was opened last first; of two with the
+        same files, the later one.
+        """
         with self._lock:
             noted = [other() for other in self._others]
             shown = list(self._alive.values())
@@ -146,7 +158,8 @@ class Registry:
         return out
 
     def open(self, wanted: object, given: object = None) -> Run:
-        """The run of a key: in memory, or from the files that are `given` (below the working directory) or remembered.
+        """The run of a key: in memory, or from the files that are `given` (below the working
+        directory) or remembered.
 
         Raises
         ------
@@ -211,7 +224,9 @@ def _remember(known: str, where: list[str], limit: int) -> None:
 
 
 def _remembered(known: str) -> tuple[list[Path], int]:
-    """Where the files of a key were when they were last shown on this machine, and what they may unpack to."""
+    """Where the files of a key were when they were last shown on this machine, and what they may
+    unpack to.
+    """
     if not enabled():
         return [], 0
     with contextlib.suppress(OSError, RuntimeError):

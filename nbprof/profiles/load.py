@@ -1,4 +1,6 @@
-"""How to get a `Profile`: `load` an existing one, or open a recording that has just ended; `last` is the newest."""
+"""How to get a `Profile`: `load` an existing one, or open a recording that has just ended; `last`
+is the newest.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _last: list[Profile] = []
 
 
 def set_last(profile: Profile) -> None:
-    """Makes a profile the one that `nbprof.last` gives, and that outputs of it which were saved before can ask."""
+    """Makes a profile the one that `nbprof.last` gives, and that outputs of it which were saved
+    before can ask.
+    """
     _last[:] = [profile]
     live.registry.note(profile.run)
 
@@ -55,39 +59,49 @@ def load(
 ) -> Profile:
     """Load an existing profile from a file, a run, a logdir, an archive or a URL.
 
-    The content of a file decides what it is: an XSpace of TensorFlow, JAX and PyTorch/XLA, a trace of PyTorch or another program, what
-    Nsight Systems, rocprofv3, Perfetto and Ascend's profilers write. docs/files.md lists all.
+    The content of a file decides what it is: an XSpace of TensorFlow, JAX and PyTorch/XLA, a trace
+    of PyTorch or another program, what Nsight Systems, rocprofv3, Perfetto and Ascend's profilers
+    write. docs/files.md lists all.
 
     Parameters
     ----------
     source : str, path or list
-        - a **logdir**, that is any folder above runs: the newest run is taken, or the one that `run` names; `nbprof.runs` lists them;
+        - a **logdir**, that is any folder above runs: the newest run is taken, or the one that
+          `run` names; `nbprof.runs` lists them;
         - a **run folder**, with a file for each host or rank;
         - one **file**; or a **list of files** that are the hosts of one run;
-        - a **zip or tar** archive of these; `runs.zip!/eval/plugins/profile/2024_05_01` is what lies inside one;
-        - a **URL** of any of these: `s3://`, `gs://`, `https://` and every other that fsspec has a backend for here.
+        - a **zip or tar** archive of these; `runs.zip!/eval/plugins/profile/2024_05_01` is what
+          lies inside one;
+        - a **URL** of any of these: `s3://`, `gs://`, `https://` and every other that fsspec has a
+          backend for here.
     run : str or int, optional
-        Which run, where there are several: its name, or as much of its beginning as makes it clear; or its number, 0 the newest, -1 the
-        oldest.
+        Which run, where there are several: its name, or as much of its beginning as makes it clear;
+        or its number, 0 the newest, -1 the oldest.
     progress : callable, optional
         Called with progress messages while reading and downloading; try `print`.
     storage_options : dict, optional
         For fsspec: credentials, endpoints. They appear in no message.
     limit_bytes : int
-        The most that a compressed file may decompress to. It keeps a damaged or malicious file from filling the memory. By default 16 GiB,
-        and not over 100 times the file's own size, or 32 MiB if that is more.
+        The most that a compressed file may decompress to. It keeps a damaged or malicious file from
+        filling the memory. By default 16 GiB, and not over 100 times the file's own size, or 32 MiB
+        if that is more.
     peaks : dict, optional
-        The peak rates of one device per second, for the roofline and all utilizations, where the profile lacks them or has them wrong:
-        `{"flops": 312e12, "bytes": 2.0e12}`, operations at 16 bits and bytes of its main memory; either may be left out. Also `cmem_read`,
-        `cmem_write`, `vmem_read`, `vmem_write` and `shared_memory`, bytes of the memories on the chip.
+        The peak rates of one device per second, for the roofline and all utilizations, where the
+        profile lacks them or has them wrong: `{"flops": 312e12, "bytes": 2.0e12}`, operations at 16
+        bits and bytes of its main memory; either may be left out. Also `cmem_read`, `cmem_write`,
+        `vmem_read`, `vmem_write` and `shared_memory`, bytes of the memories on the chip.
     executor : Executor, Client or int, optional
-        What reads the files of a run of several hosts, each separately: any `concurrent.futures.Executor`, a `dask.distributed.Client`, or
-        a number of processes on this machine. By default, more than eight hosts are read by as many processes as there are cores. The
-        events of hosts read this way stay in their files: `p.rank(3)` opens one host completely.
+        What reads the files of a run of several hosts, each separately: any
+        `concurrent.futures.Executor`, a `dask.distributed.Client`, or a number of processes on this
+        machine. By default, more than eight hosts are read by as many processes as there are cores.
+        The events of hosts read this way stay in their files: `p.rank(3)` opens one host
+        completely.
     graph_capture : str, path or list, optional
-        One or more traces of PyTorch in which the CUDA or HIP graphs that this run replays were captured, if it was recorded later: kernels
-        of the graphs are then attributed to the ops, modules and lines that were captured. A capture matches a graph by the number and the
-        kinds of its nodes, and by kernels where the capture names them; where several match, only what they agree on is used.
+        One or more traces of PyTorch in which the CUDA or HIP graphs that this run replays were
+        captured, if it was recorded later: kernels of the graphs are then attributed to the ops,
+        modules and lines that were captured. A capture matches a graph by the number and the kinds
+        of its nodes, and by kernels where the capture names them; where several match, only what
+        they agree on is used.
 
     Returns
     -------
@@ -97,7 +111,8 @@ def load(
     Raises
     ------
     ReadError
-        Nothing is there, it is not a profile, or it is damaged; the message says where and what to do.
+        Nothing is there, it is not a profile, or it is damaged; the message says where and what to
+        do.
     NbprofError
         One of `peaks` is invalid, or `graph_capture` holds no capture.
 
@@ -140,7 +155,9 @@ def read(
     graph_capture: Source | None = None,
     whole: bool = False,
 ) -> Profile:
-    """Like `load`, but `nbprof.last` does not change. `whole` is for who draws the dashboard next: `nbprof.run.many.opened` says more."""
+    """Like `load`, but `nbprof.last` does not change. `whole` is for who draws the dashboard next:
+    `nbprof.run.many.opened` says more.
+    """
     given = None if peaks is None else checked(peaks)
     ways = Ways(storage_options or {}, limit_bytes, progress)
     try:
@@ -196,7 +213,8 @@ def open_recording(recording: Recording, progress: Callable[[str], None] | None 
     profile = Profile(
         Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary)
     )
-    # Here it is counted; who opens its files later, where others were counted too, knows it by their name.
+    # Here it is counted; who opens its files later, where others were counted too, knows it by
+    # their name.
     profile.run.source.name = recording.info.label or profile.run.source.name
     if recording.temporary:
         # Its files live as long as it does.

@@ -1,4 +1,6 @@
-"""Public frames by their names in the schema, where "kernels.by_name" is `p.kernels.by_name()`, and the rows that are asked for."""
+"""Public frames by their names in the schema, where "kernels.by_name" is `p.kernels.by_name()`, and
+the rows that are asked for.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def listed(profile: Profile) -> list[str]:
 
 
 def known(name: str, among: Sequence[str] = OF_A_PROFILE) -> str:
-    """What the schema calls a frame: "kernels" is "kernels.frame", "ops" of a comparison "comparison.ops"; empty where there is none."""
+    """What the schema calls a frame: "kernels" is "kernels.frame", "ops" of a comparison
+    "comparison.ops"; empty where there is none.
+    """
     module = _OF_A_MODULE.fullmatch(name)
     keys = (
         name,
@@ -97,7 +101,8 @@ def frame(of: Profile | Comparison, name: str) -> pd.DataFrame:
     ----------
     of : Profile or Comparison
     name : str
-        As in `nbprof.frames.SCHEMA`, or shorter, see `known`; "memory_viewer[jit_step(3)].at_peak" names a program.
+        As in `nbprof.frames.SCHEMA`, or shorter, see `known`; "memory_viewer[jit_step(3)].at_peak"
+        names a program.
 
     Raises
     ------
@@ -134,7 +139,8 @@ def selected(
     where : str
         A condition, see `nbprof.profiles.where`; empty for all rows.
     sort : sequence of str
-        Columns, the most important first; with a minus in front the largest first. Missing values come last.
+        Columns, the most important first; with a minus in front the largest first. Missing values
+        come last.
     columns : sequence of str
         All of them by default.
 

@@ -1,4 +1,6 @@
-"""Other runs in the folder that a run was read from, for a comparison that nobody has loaded them for."""
+"""Other runs in the folder that a run was read from, for a comparison that nobody has loaded them
+for.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class Neighbour:
 
 
 def neighbours(run: Run, known: list[Run]) -> list[Neighbour]:
-    """The runs in the folder of a run, newest first, without itself and without those that are `known`."""
+    """The runs in the folder of a run, newest first, without itself and without those that are
+    `known`.
+    """
     places = {path for other in (run, *known) for path, _, _ in other.source.local}
     for folder in _folders(run):
         try:
@@ -73,7 +77,9 @@ def _is_apart(files: RunFiles, places: set[Path]) -> bool:
 
 
 def _folders(run: Run) -> list[Path]:
-    """Where to look: the logdir; of a run in none, the folder that its files are in, then the one above."""
+    """Where to look: the logdir; of a run in none, the folder that its files are in, then the one
+    above.
+    """
     if not run.source.local:
         return []
     folder = run.source.local[0][0].parent

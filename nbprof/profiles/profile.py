@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 class Profile:
     """One profile: frames to work with, views to look at, a report to share.
 
-    In a notebook a Profile displays as the dashboard. Get one from `%%nbprof`, `nbprof.profile()` or `nbprof.load()`.
+    In a notebook a Profile displays as the dashboard. Get one from `%%nbprof`, `nbprof.profile()`
+    or `nbprof.load()`.
 
     Examples
     --------
@@ -61,7 +62,9 @@ class Profile:
         self._payload: tuple[int, Payload] | None = None
 
     def __dir__(self) -> list[str]:
-        """What completion offers: of the views those that this profile has something of. The others can be asked, and say why not."""
+        """What completion offers: of the views those that this profile has something of. The others
+        can be asked, and say why not.
+        """
         views = [name for name, member in vars(type(self)).items() if isinstance(member, accessor)]
         return sorted(
             {*super().__dir__()} - {name for name in views if not _there(getattr(self, name))}
@@ -79,63 +82,78 @@ class Profile:
 
     @property
     def overview(self) -> dict[str, Any]:
-        """What bounds the step, with the supporting figures. Percentages are 0…100; None means not recorded.
+        """What bounds the step, with the supporting figures. Percentages are 0…100; None means not
+        recorded.
 
-        `bound` `verdict` `verdict_text` `verdict_detail` `confidence` `confidence_evidence`: the part of the step that limits it, if one
-        takes 35 % or more of it, and how sure that is: high if it is the largest part in 90 % of the steps, there are 10 or more steps,
-        their sd is at most 25 % of the mean and nothing was dropped; medium if one of these fails, low if more do. `contention`, if
-        present, says that other processes took cores while nbprof recorded (20 % or more of them, while its own threads waited for a core
-        for 10 % or more of the time in which they were ready to run); that counts as one more failure. `probe`, if present
-        (`%%nbprof --probe input`), has `measured_ms` and `predicted_ms` of a step without its input, and `text` and `detail`, which say
-        how that was measured.
+        `bound` `verdict` `verdict_text` `verdict_detail` `confidence` `confidence_evidence`: the
+        part of the step that limits it, if one takes 35 % or more of it, and how sure that is: high
+        if it is the largest part in 90 % of the steps, there are 10 or more steps, their sd is at
+        most 25 % of the mean and nothing was dropped; medium if one of these fails, low if more do.
+        `contention`, if present, says that other processes took cores while nbprof recorded (20 %
+        or more of them, while its own threads waited for a core for 10 % or more of the time in
+        which they were ready to run); that counts as one more failure. `probe`, if present
+        (`%%nbprof --probe input`), has `measured_ms` and `predicted_ms` of a step without its
+        input, and `text` and `detail`, which say how that was measured.
 
-        `unit`: what a row of `p.steps.frame` is, and so what "step" means in the names of figures: `kind` (step, iteration, call or
-        recording), `how` (how it was found and how to choose another; empty where steps are marked) and `agreement` (of an estimate,
-        the share of events that fit it, 0 to 1; None where the unit was recorded).
+        `unit`: what a row of `p.steps.frame` is, and so what "step" means in the names of figures:
+        `kind` (step, iteration, call or recording), `how` (how it was found and how to choose
+        another; empty where steps are marked) and `agreement` (of an estimate, the share of events
+        that fit it, 0 to 1; None where the unit was recorded).
 
-        `step_time_ms` `step_time_sd_ms` (n - 1; None with one step) `step_time_median_ms` `step_time_p95_ms` and `input_percent` (sum of
-        input divided by sum of step times) cover the steps that averages use: no warm-up, not cut off, without several times the batches of
-        the others, of one kind (training, unless steps of another kind take over 4 times as long).
+        `step_time_ms` `step_time_sd_ms` (n - 1; None with one step) `step_time_median_ms`
+        `step_time_p95_ms` and `input_percent` (sum of input divided by sum of step times) cover the
+        steps that averages use: no warm-up, not cut off, without several times the batches of the
+        others, of one kind (training, unless steps of another kind take over 4 times as long).
 
-        `device_busy_percent` `device_idle_percent`: the share of the time in these steps in which a device ran a kernel, copy or fill on
-        any stream, each instant counted once, and the rest; mean over the devices that ran anything. XProf has no such figure; a share of
-        the step breakdown would leave out copies while the host launches.
+        `device_busy_percent` `device_idle_percent`: the share of the time in these steps in which a
+        device ran a kernel, copy or fill on any stream, each instant counted once, and the rest;
+        mean over the devices that ran anything. XProf has no such figure; a share of the step
+        breakdown would leave out copies while the host launches.
 
-        `host_op_percent` `device_op_percent` divide the runs of ops between host and device (None if those of the host were not recorded);
-        `eager_host_percent` `eager_device_percent` are shares of op self time on one side (None if it was not recorded which ops were
-        eager).
-        `compute_16bit_percent` `compute_32bit_percent` are shares of device compute in all steps, with bfloat16 as 16 bit and without
-        copies (XProf 2.24: bfloat16 as 32 bit; copies of TensorFlow 2.3/2.4 as compute), by the types that kernels compute on, else by
-        kernel names; None if these do not tell for over 5 % of the time. For JAX on GPUs they are shares of the time of the ops of its
-        programs, since the names of its kernels do not tell (XProf goes by these). `outside_compilation_percent` is a share of op time on
-        TPUs.
+        `host_op_percent` `device_op_percent` divide the runs of ops between host and device (None
+        if those of the host were not recorded); `eager_host_percent` `eager_device_percent` are
+        shares of op self time on one side (None if it was not recorded which ops were eager).
+        `compute_16bit_percent` `compute_32bit_percent` are shares of device compute in all steps,
+        with bfloat16 as 16 bit and without copies (XProf 2.24: bfloat16 as 32 bit; copies of
+        TensorFlow 2.3/2.4 as compute), by the types that kernels compute on, else by kernel names;
+        None if these do not tell for over 5 % of the time. For JAX on GPUs they are shares of the
+        time of the ops of its programs, since the names of its kernels do not tell (XProf goes by
+        these). `outside_compilation_percent` is a share of op time on TPUs.
 
-        `flops_utilization_percent` `memory_bandwidth_utilization_percent`: what the ops of compiled programs computed (scaled to 16 bit)
-        and moved in the devices' main memory, divided by the devices' peaks, over the whole recording, idle time included;
-        `roofline_percent`: the FLOP rate divided by min(peak FLOP rate, FLOPs per byte x peak bandwidth). They are those of the row
-        `Program` of XProf's roofline; its overview has 0 where a program marks no steps. They exclude ops for which neither FLOPs nor bytes
-        are known (most custom calls), which take `unknown_cost_percent` of op time. `flops_per_second` `memory_bytes_per_second` are the
-        rates of one device.
-        `device_duty_cycle_percent`: the share of ops in the time of the devices, from the first op of each to its last (100 less XProf's
-        device idle); `host_idle_percent`: the share of the time of host threads without an op.
-        `mxu_utilization_percent` `hbm_utilization_percent`: counters of TPUs, as recorded. `infeed_percent` `outfeed_percent`
-        `host_transfer_percent`: shares of the time of the steps that averages use, summed over TPU cores (`p.pods.cores`).
+        `flops_utilization_percent` `memory_bandwidth_utilization_percent`: what the ops of compiled
+        programs computed (scaled to 16 bit) and moved in the devices' main memory, divided by the
+        devices' peaks, over the whole recording, idle time included; `roofline_percent`: the FLOP
+        rate divided by min(peak FLOP rate, FLOPs per byte x peak bandwidth). They are those of the
+        row `Program` of XProf's roofline; its overview has 0 where a program marks no steps. They
+        exclude ops for which neither FLOPs nor bytes are known (most custom calls), which take
+        `unknown_cost_percent` of op time. `flops_per_second` `memory_bytes_per_second` are the
+        rates of one device. `device_duty_cycle_percent`: the share of ops in the time of the
+        devices, from the first op of each to its last (100 less XProf's device idle);
+        `host_idle_percent`: the share of the time of host threads without an op.
+        `mxu_utilization_percent` `hbm_utilization_percent`: counters of TPUs, as recorded.
+        `infeed_percent` `outfeed_percent` `host_transfer_percent`: shares of the time of the steps
+        that averages use, summed over TPU cores (`p.pods.cores`).
 
-        `checks`: a frame of the recommendations of TensorFlow Profiler's overview page, with their conditions: input is high from 20 %,
-        moderate from 5 %; below that, unrecorded time of 3 % or more may be input; launches, collectives and unrecorded time are high from
-        15 %, moderate from 3 %; 16-bit compute below 10 %, eager op time over 10 %, a tf.function with 20 % or more of its time in calls
-        that trace it (`tf_functions`), time outside compiled programs over 5 %.
+        `checks`: a frame of the recommendations of TensorFlow Profiler's overview page, with their
+        conditions: input is high from 20 %, moderate from 5 %; below that, unrecorded time of 3 %
+        or more may be input; launches, collectives and unrecorded time are high from 15 %, moderate
+        from 3 %; 16-bit compute below 10 %, eager op time over 10 %, a tf.function with 20 % or
+        more of its time in calls that trace it (`tf_functions`), time outside compiled programs
+        over 5 %.
 
-        `host_parts`: a frame that splits host compute and the time outside ops by what the host did. In a program without a device,
-        an instant of host compute is *compute* if an op that takes 20 µs or more runs, and *overhead* otherwise; the time outside ops is
-        split by the Python stacks that were sampled in it. Empty where neither is known.
+        `host_parts`: a frame that splits host compute and the time outside ops by what the host
+        did. In a program without a device, an instant of host compute is *compute* if an op that
+        takes 20 µs or more runs, and *overhead* otherwise; the time outside ops is split by the
+        Python stacks that were sampled in it. Empty where neither is known.
 
         In a notebook it displays as the tab *Overview*.
 
-        `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time` `duration_s`, as far as the file states them;
-        with several hosts, the earliest start and the longest recording.
-        `top_ops`: the ten ops with the most self time on the device, or on the host if none ran on a device (`top_ops_where`). Their time
-        is summed over devices and threads, so `ms_per_step` may exceed the step; without steps it is NA, but `self_ms` is known.
+        `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time`
+        `duration_s`, as far as the file states them; with several hosts, the earliest start and the
+        longest recording. `top_ops`: the ten ops with the most self time on the device, or on the
+        host if none ran on a device (`top_ops_where`). Their time is summed over devices and
+        threads, so `ms_per_step` may exceed the step; without steps it is NA, but `self_ms` is
+        known.
         """
         from nbprof.tools.overview.accessor import Overview
 
@@ -194,7 +212,9 @@ class Profile:
 
     @accessor
     def allocator(self) -> Allocator:
-        """PyTorch's caching allocator: segments, blocks, what is stranded, and why memory ran out."""
+        """PyTorch's caching allocator: segments, blocks, what is stranded, and why memory ran
+        out.
+        """
         return Allocator(self)
 
     @accessor
@@ -224,7 +244,9 @@ class Profile:
 
     @accessor
     def ascend(self) -> Ascend:
-        """What Ascend's profiler measured on an NPU: iterations, ops, counters, waits, fusion, host calls, rules."""
+        """What Ascend's profiler measured on an NPU: iterations, ops, counters, waits, fusion, host
+        calls, rules.
+        """
         return Ascend(self)
 
     @accessor
@@ -234,13 +256,16 @@ class Profile:
 
     @property
     def advice(self) -> pd.DataFrame:
-        """What to change: at most five findings, largest gain first; without steps, only what a TPU's runtime wrote about its memory.
+        """What to change: at most five findings, largest gain first; without steps, only what a
+        TPU's runtime wrote about its memory.
 
-        Each has its evidence in numbers, the code that changes it, and the view that shows it. They follow from the conditions of
-        `overview["checks"]`, the tf.data analysis, kernels, compiled programs and memory; PyTorch's also from its DataLoader, optimizer,
-        runtime calls and allocator, those of NPUs from `p.ascend.rules`. docs/advice.md lists every rule with its threshold and source. A
-        gain is recorded time that the change could save; `gain_is` says whether it can be more. In a notebook the frame displays as the
-        findings of the dashboard, with the code to copy.
+        Each has its evidence in numbers, the code that changes it, and the view that shows it. They
+        follow from the conditions of `overview["checks"]`, the tf.data analysis, kernels, compiled
+        programs and memory; PyTorch's also from its DataLoader, optimizer, runtime calls and
+        allocator, those of NPUs from `p.ascend.rules`. docs/advice.md lists every rule with its
+        threshold and source. A gain is recorded time that the change could save; `gain_is` says
+        whether it can be more. In a notebook the frame displays as the findings of the dashboard,
+        with the code to copy.
         """
         from nbprof.tools.overview.accessor import Advice
 
@@ -257,7 +282,8 @@ class Profile:
         Parameters
         ----------
         which : int or str
-            The rank that the host has by its name ("rank 37"), else its place in `p.hosts`; or its name.
+            The rank that the host has by its name ("rank 37"), else its place in `p.hosts`; or its
+            name.
 
         Raises
         ------
@@ -297,10 +323,12 @@ class Profile:
 
     @property
     def runs(self) -> pd.DataFrame:
-        """The windows recorded from the same cell (`--every`), including this one; one row without `--every`.
+        """The windows recorded from the same cell (`--every`), including this one; one row without
+        `--every`.
 
-        One row per window in time order: `run`, the name of its folder; `first_step` and `last_step`, counted from 1, missing where no step
-        was marked; `shown`, whether it is this profile; `path`, which `nbprof.load` takes.
+        One row per window in time order: `run`, the name of its folder; `first_step` and
+        `last_step`, counted from 1, missing where no step was marked; `shown`, whether it is this
+        profile; `path`, which `nbprof.load` takes.
         """
         own = Path(self.path)
         found = windows_of(own, self.run.capture) if self.run.capture is not None else []
@@ -316,9 +344,11 @@ class Profile:
     def payload(
         self, events: int | None = None, progress: Callable[[str], None] | None = None
     ) -> Payload:
-        """All that the dashboard draws, with up to `events` trace events (20,000): values, strings and typed arrays.
+        """All that the dashboard draws, with up to `events` trace events (20,000): values, strings
+        and typed arrays.
 
-        Its parts are read by attribute or by key: `p.payload().overview.figures`, `p.payload()["overview"]["figures"]`.
+        Its parts are read by attribute or by key: `p.payload().overview.figures`,
+        `p.payload()["overview"]["figures"]`.
         """
         from nbprof.tools import dashboard as payload
 
@@ -328,7 +358,8 @@ class Profile:
         return self._payload[1]
 
     def widget(self, **options: Any) -> DashboardWidget:
-        """A live anywidget of the dashboard; `widget.selected` holds the selected steps, to read or to set.
+        """A live anywidget of the dashboard; `widget.selected` holds the selected steps, to read or
+        to set.
 
         Parameters
         ----------
@@ -339,7 +370,8 @@ class Profile:
         selected : (int, int), optional
             First and last step number of the selection.
         events : int, optional
-            How many events of the trace it holds by itself, as `save` takes it; it has the others while the kernel runs.
+            How many events of the trace it holds by itself, as `save` takes it; it has the others
+            while the kernel runs.
 
         Raises
         ------
@@ -361,7 +393,8 @@ class Profile:
         drawn: bool = True,
         redact: Redact = False,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The four mime types of the notebook output, and their metadata, for `display(..., raw=True)`.
+        """The four mime types of the notebook output, and their metadata, for `display(...,
+        raw=True)`.
 
         Parameters
         ----------
@@ -378,7 +411,8 @@ class Profile:
         drawn : bool
             False: no picture of the steps where no script runs.
         redact : bool or path
-            Pseudonyms instead of names, as `save` has them. Such an output asks no kernel for more events.
+            Pseudonyms instead of names, as `save` has them. Such an output asks no kernel for more
+            events.
 
         Raises
         ------
@@ -398,7 +432,9 @@ class Profile:
         )
 
     def _early(self, height: int | None = None) -> dict[str, Any] | None:
-        """What a cell shows while the output of `mimebundle` is made: the overview of the steps. None where that would be no sooner."""
+        """What a cell shows while the output of `mimebundle` is made: the overview of the steps.
+        None where that would be no sooner.
+        """
         from nbprof.profiles.report import mimebundle
         from nbprof.tools import dashboard
 
@@ -419,7 +455,8 @@ class Profile:
         )
 
     def brief(self, tokens: int = 1500, *, redact: Redact = False) -> str:
-        """What matters in this profile for a reader that is a language model: Markdown, most important first, each figure with its call.
+        """What matters in this profile for a reader that is a language model: Markdown, most
+        important first, each figure with its call.
 
         Parameters
         ----------
@@ -438,18 +475,21 @@ class Profile:
         return brief(self, tokens, redact=redact)
 
     def save(self, path: str | Path, *, events: int | None = None, redact: Redact = False) -> Path:
-        """Write the report to one HTML file that needs no network and no kernel. An existing file is replaced.
+        """Write the report to one HTML file that needs no network and no kernel. An existing file
+        is replaced.
 
         Parameters
         ----------
         path : str or path
         events : int, optional
-            How many events of the trace it holds: the longest of each lane, with all that they lie in. 20,000 when left out; 100,000
-            make the file about 700 kB larger than none. 0 leaves the lanes and how busy they are.
+            How many events of the trace it holds: the longest of each lane, with all that they lie
+            in. 20,000 when left out; 100,000 make the file about 700 kB larger than none. 0 leaves
+            the lanes and how busy they are.
         redact : bool or path
-            True: names of ops, kernels, files, hosts, programs and code become pseudonyms, unless they are made of words that
-            frameworks, their libraries or nbprof use; numbers stay. One name has the same pseudonym in everything that this user
-            makes on this machine. A path also writes the list of what was replaced there, as JSON: not to be shared.
+            True: names of ops, kernels, files, hosts, programs and code become pseudonyms, unless
+            they are made of words that frameworks, their libraries or nbprof use; numbers stay. One
+            name has the same pseudonym in everything that this user makes on this machine. A path
+            also writes the list of what was replaced there, as JSON: not to be shared.
 
         Raises
         ------

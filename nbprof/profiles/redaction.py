@@ -1,4 +1,6 @@
-"""What a profile shows, with pseudonyms instead of names: `redact=` of reports, outputs and briefs."""
+"""What a profile shows, with pseudonyms instead of names: `redact=` of reports, outputs and
+briefs.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ Redact = bool | str | os.PathLike[str]
 
 
 def redactor(runs: Iterable[Run], also: Iterable[str] = ()) -> Redactor:
-    """The one for some runs: their files and hosts have private names, and so have `also` runs beside them."""
+    """The one for some runs: their files and hosts have private names, and so have `also` runs
+    beside them.
+    """
     hosts: set[str] = set()
     names = set(also)
     for run in runs:
@@ -58,7 +62,9 @@ def redactor(runs: Iterable[Run], also: Iterable[str] = ()) -> Redactor:
 
 
 def redacted(payload: AnyPart, runs: Iterable[Run], redact: Redact) -> AnyPart:
-    """A payload, or a part of one, as it is shown to others; the same one where nothing is to be replaced."""
+    """A payload, or a part of one, as it is shown to others; the same one where nothing is to be
+    replaced.
+    """
     if not redact:
         return payload
     by = redactor(runs)
@@ -93,14 +99,16 @@ def _key() -> bytes:
     except FileNotFoundError:
         pass
     except OSError:
-        # Who knows the key can find out names by trying: one that others may have put there is not used.
+        # Who knows the key can find out names by trying: one that others may have put there is not
+        # used.
         return key
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(key)
     except OSError:
-        # Another process was quicker; or nowhere to keep it: then pseudonyms are those of this one time.
+        # Another process was quicker; or nowhere to keep it: then pseudonyms are those of this one
+        # time.
         with contextlib.suppress(OSError):
             return _read_key(path)
     return key

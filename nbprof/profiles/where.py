@@ -1,7 +1,8 @@
 """Conditions on the rows of a frame, as text: `total_us > 100 and "gemm" in kernel`.
 
-They may come from anybody, so nothing in them is executed: the text is parsed to a syntax tree, and what is not in the small grammar below
-is refused. `DataFrame.query` would call methods and read local variables.
+They may come from anybody, so nothing in them is executed: the text is parsed to a syntax tree, and
+what is not in the small grammar below is refused. `DataFrame.query` would call methods and read
+local variables.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _WORDS = {"true": True, "false": False}
 
 
 def where(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
-    """The rows of a frame for which a condition holds, in their order. A missing value satisfies no comparison.
+    """The rows of a frame for which a condition holds, in their order. A missing value satisfies no
+    comparison.
 
     Parameters
     ----------

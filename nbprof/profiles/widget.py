@@ -1,4 +1,6 @@
-"""The live dashboard as an anywidget: its selected steps can be read and set from Python, and it goes into ipywidgets layouts."""
+"""The live dashboard as an anywidget: its selected steps can be read and set from Python, and it
+goes into ipywidgets layouts.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ class DashboardWidget(anywidget.AnyWidget):
     selected : (int, int), optional
         First and last step number of the selection.
     events : int, optional
-        How many events of the trace it holds by itself; 20,000 when left out. A payload that is given has what it has.
+        How many events of the trace it holds by itself; 20,000 when left out. A payload that is
+        given has what it has.
 
     Raises
     ------
@@ -148,7 +151,8 @@ class DashboardWidget(anywidget.AnyWidget):
         if live is None:
             return None
         still, metadata = mimebundle(self._run, self._payload, height=self.height)
-        # The widget comes first where there is a kernel; our own mime type would win over it in JupyterLab.
+        # The widget comes first where there is a kernel; our own mime type would win over it in
+        # JupyterLab.
         data = {
             **{key: still[key] for key in ("text/html", "image/png", "text/plain")},
             **_without_text(live[0]),

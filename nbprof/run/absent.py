@@ -1,4 +1,6 @@
-"""Which hosts should be in a run and are not, or in part: what cannot be read, is cut off or a copy, or is counted in by names or size."""
+"""Which hosts should be in a run and are not, or in part: what cannot be read, is cut off or a
+copy, or is counted in by names or size.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,16 @@ def rows(
     in_part: Sequence[tuple[str, Missing]],
     processes: object,
 ) -> pd.DataFrame:
-    """One row a host, in the order of their names: `host file reason`, the columns of `p.pods.missing`.
+    """One row a host, in the order of their names: `host file reason`, the columns of
+    `p.pods.missing`.
 
     Parameters
     ----------
     hosts : list of str
         Those that are there.
     stems : sequence of str
-        What the file of each of them is called, without suffixes; empty where they have none of their own.
+        What the file of each of them is called, without suffixes; empty where they have none of
+        their own.
     unread : sequence of Missing
         Files that are not in the run.
     in_part : sequence of (str, Missing)
@@ -59,7 +63,8 @@ def rows(
     if ranks:
         lacking = [(f"rank {rank}", _NO_RANK) for rank in ranks]
     else:
-        # What a file that cannot be read calls its host is not known: then the names of files are counted.
+        # What a file that cannot be read calls its host is not known: then the names of files are
+        # counted.
         names = [*stems, *(stem(one.file) for one in unread)] if unread and stems else hosts
         lacking = [(called(name), _NO_HOST) for name in hosts_missing(names)]
     known = {name for name, _, _ in out}

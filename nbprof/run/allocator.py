@@ -81,7 +81,9 @@ class AllocatorFrames(Group):
         return Stacks(shown.frames, shown.stacks) if shown is not None else Stacks([], [()])
 
     def state(self, device: int, entries: int | None = None) -> State:
-        """State of a device's allocator after this many entries of its history; by default, at the snapshot."""
+        """State of a device's allocator after this many entries of its history; by default, at the
+        snapshot.
+        """
         replay = next(one for one in self.replays if one.device == device)
         return replay.end() if entries is None else replay.at(entries)
 

@@ -41,7 +41,9 @@ class AscendFrames(Group):
 
     @cached
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables of each kind, over all recordings; {} if the profile is not from an Ascend profiler."""
+        """The tables of each kind, over all recordings; {} if the profile is not from an Ascend
+        profiler.
+        """
         if self.parts is not None and not self.run.stated["tables"]:
             return {}
         trace = self.run.trace

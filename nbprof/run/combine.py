@@ -1,7 +1,8 @@
 """How a value of each of several hosts becomes that of the run: for `nbprof.run.lazy.of_hosts`.
 
-Counts and sums add up; what is of a host or of its devices stands one below the other, its times moved to the clock of the run. Shares,
-means and ranks are no business of this module: a frame that has them is made of what was combined.
+Counts and sums add up; what is of a host or of its devices stands one below the other, its times
+moved to the clock of the run. Shares, means and ranks are no business of this module: a frame that
+has them is made of what was combined.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ Combine = Callable[[list[T], Hosts], T]
 
 
 def below(*times: str) -> Combine[pd.DataFrame]:
-    """The rows of all hosts, one host below the other; `times` are the columns that are moments, in ms."""
+    """The rows of all hosts, one host below the other; `times` are the columns that are moments, in
+    ms.
+    """
     return lambda values, hosts: stacked(values, hosts, times)
 
 
@@ -61,7 +64,9 @@ def before(hosts: Hosts) -> list[int]:
 
 
 def memories(values: Sequence[pd.DataFrame], hosts: Hosts, *times: str) -> pd.DataFrame:
-    """The rows of all hosts with the name of its host in front of each allocator, as where several hosts are read at once."""
+    """The rows of all hosts with the name of its host in front of each allocator, as where several
+    hosts are read at once.
+    """
     if len(values) == 1:
         return values[0]
     named = [
@@ -96,7 +101,9 @@ def added(values: list[T], combine: Callable[[list[T]], T]) -> T:
 
 
 def by(combine: Callable[[list[T]], T]) -> Combine[T]:
-    """A function of the values alone, which gets the clocks and names of hosts out of them if it needs them."""
+    """A function of the values alone, which gets the clocks and names of hosts out of them if it
+    needs them.
+    """
     return lambda values, _hosts: added(values, combine)
 
 
@@ -105,9 +112,11 @@ def folded(
     groups: Sequence[Sequence[str]],
     files: Sequence[Sequence[str]] = (),
 ) -> list[Note]:
-    """The notes of several groups of hosts: what all of them say is said once, what some say names them.
+    """The notes of several groups of hosts: what all of them say is said once, what some say names
+    them.
 
-    `files` are what the files of each group are called: a note that begins with one is of its host alone.
+    `files` are what the files of each group are called: a note that begins with one is of its host
+    alone.
     """
     by_note: dict[tuple[str, str], list[str]] = {}
     for names, of_group, own in zip(groups, notes, files or [()] * len(groups), strict=True):
@@ -214,7 +223,9 @@ def nowhere(values: list[pd.DataFrame], _hosts: Hosts) -> pd.DataFrame:
 
 
 def of_devices(values: list[dict[str, pd.DataFrame]], hosts: Hosts) -> dict[str, pd.DataFrame]:
-    """The frames of device time, each of them with the rows of every host; the critical path is that of the first host that has one."""
+    """The frames of device time, each of them with the rows of every host; the critical path is
+    that of the first host that has one.
+    """
     out = {
         name: stacked([value[name] for value in values], hosts, ["start_ms"])
         for name in values[0]
@@ -265,7 +276,9 @@ def pipelines(
 
 
 def findings(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
-    """What most hosts should change: of each finding the one with the median gain, which says on how many hosts it was made."""
+    """What most hosts should change: of each finding the one with the median gain, which says on
+    how many hosts it was made.
+    """
     rows = pd.concat(
         [value.assign(_host=number) for number, value in enumerate(values)], ignore_index=True
     )
@@ -305,7 +318,9 @@ def memory_ops(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
 
 
 OpsOfPrograms = tuple[pd.DataFrame, int, bool]
-"""Ops of compiled programs, the time in ps in which devices ran none, and whether there are devices."""
+"""Ops of compiled programs, the time in ps in which devices ran none, and whether there are
+devices.
+"""
 
 
 def ops_of_programs(values: list[OpsOfPrograms], hosts: Hosts) -> OpsOfPrograms:
@@ -343,7 +358,9 @@ MOST_BYTES_OF_PROGRAMS = 2**28
 
 
 def homes(programs: pd.DataFrame) -> list[int]:
-    """The numbers of the hosts that are the first with a program, as many as have 256 MiB of programs; at least one where there is one."""
+    """The numbers of the hosts that are the first with a program, as many as have 256 MiB of
+    programs; at least one where there is one.
+    """
     of_host = programs.drop_duplicates("digest").groupby("host")["bytes"].sum()
     return [
         int(host)

@@ -23,7 +23,9 @@ class DeviceTimeFrames(Group):
 
     @property
     def frames(self) -> dict[str, pd.DataFrame]:
-        """The frames of `p.device_time`, but those of every launch, change or piece, by their name in nbprof/schema/device_time.py."""
+        """The frames of `p.device_time`, but those of every launch, change or piece, by their name
+        in nbprof/schema/device_time.py.
+        """
         return {**self._of_devices, "device_overlap": self.overlap, **self._between_devices}
 
     @of_hosts(combine.below("start_ms"))
@@ -52,7 +54,8 @@ class DeviceTimeFrames(Group):
             "device_bandwidth": device_time_series.bandwidth(activity, done.ranks),
             "device_critical_path": critical_path.summary(pieces),
         }
-        # The classified spans are as many as the events: of a large recording they are made again for the little that needs them later.
+        # The classified spans are as many as the events: of a large recording they are made again
+        # for the little that needs them later.
         if self.run.as_read.receipt.events >= trim.MANY_EVENTS:
             self.run.made_of_work()
             activity.forget("work")
@@ -126,7 +129,9 @@ class DeviceTimeFrames(Group):
     def critical_path_pieces(
         self, step: int | None = None, host: str | None = None
     ) -> pd.DataFrame:
-        """The critical path of a step, segment by segment; empty if there is no such step or no device."""
+        """The critical path of a step, segment by segment; empty if there is no such step or no
+        device.
+        """
         return self._pieces(times.work(self.run.activity, self.run.trace), step, host)
 
     def critical_path_step(self) -> pd.Series | None:

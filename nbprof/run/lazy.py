@@ -1,4 +1,6 @@
-"""Frames that are computed on first access: the building blocks of a `Run` and its groups of frames."""
+"""Frames that are computed on first access: the building blocks of a `Run` and its groups of
+frames.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FIRST, REST, SOME, PROGRAMS, LARGEST = "first", "rest", "some", "programs", "largest"
-"""When a frame is made of hosts that are read apart: with the answer, when it is asked for, or of some of the hosts alone: from the
-fastest to the slowest, those that are the first with a compiled program, or the one with the highest peak of memory."""
+"""When a frame is made of hosts that are read apart: with the answer, when it is asked for, or of
+some of the hosts alone: from the fastest to the slowest, those that are the first with a compiled
+program, or the one with the highest peak of memory."""
 
 
 class Memo:
@@ -61,14 +64,18 @@ class Memo:
             return value
 
     def persisted(self, name: str, compute: Callable[[], T]) -> T:
-        """The value of that name out of the cache on disk, which keeps it otherwise; not what may lack a part that failed."""
+        """The value of that name out of the cache on disk, which keeps it otherwise; not what may
+        lack a part that failed.
+        """
         if self.run_cache is None:
             return compute()
         return self.run_cache.value(name, compute, lambda: not self.failures.sentences)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        """Adds the time of a computation, once where several are nested, to how long the analysis took."""
+        """Adds the time of a computation, once where several are nested, to how long the analysis
+        took.
+        """
         if self._timing:
             yield
             return
@@ -91,7 +98,9 @@ class Hosts(Protocol):
 
     @property
     def late_ms(self) -> list[float]:
-        """By how much the clock of each group begins after that of the run: what its times are moved by."""
+        """By how much the clock of each group begins after that of the run: what its times are
+        moved by.
+        """
 
     def values(self, name: str) -> list[Any]:
         """The value of that name of each group."""
@@ -118,7 +127,8 @@ class Frames:
 
 
 class Group(Frames):
-    """The frames of one family, such as `run.allocator`. It is made when it is asked for and holds no values itself: `run` has them.
+    """The frames of one family, such as `run.allocator`. It is made when it is asked for and holds
+    no values itself: `run` has them.
 
     Parameters
     ----------
@@ -147,7 +157,9 @@ class cached(Generic[T]):  # noqa: N801 -- a decorator
 
 
 class persisted(cached[T]):  # noqa: N801 -- a decorator
-    """A frame that follows from the files alone and is kept in the cache: when they are opened again, it is there."""
+    """A frame that follows from the files alone and is kept in the cache: when they are opened
+    again, it is there.
+    """
 
     def _make(self, frames: Frames) -> T:
         return frames.memo.persisted(frames.prefix + self.name, lambda: self._value(frames))
@@ -157,7 +169,9 @@ class persisted(cached[T]):  # noqa: N801 -- a decorator
 
 
 class combined(persisted[T]):  # noqa: N801 -- a decorator
-    """A frame that follows from what each host recorded: where hosts were read apart, it is combined of theirs, and else computed."""
+    """A frame that follows from what each host recorded: where hosts were read apart, it is
+    combined of theirs, and else computed.
+    """
 
     def __init__(
         self, compute: Callable[[Any], T], combine: Callable[[list[T], Hosts], T], when: str

@@ -1,4 +1,6 @@
-"""A run of many hosts, each read apart: `CombinedRun` has every frame that follows from what they leave, and of none the events."""
+"""A run of many hosts, each read apart: `CombinedRun` has every frame that follows from what they
+leave, and of none the events.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 
 _READ = "read"
 _AT_ONCE = 128
-"""Of so many files all is read together, as what follows the answer is asked for sooner than it could be read again."""
+"""Of so many files all is read together, as what follows the answer is asked for sooner than it
+could be read again.
+"""
 
 
 @python_strings()
@@ -46,7 +50,8 @@ def partial(
     whens: Sequence[str],
     units: str,
 ) -> bytes:
-    """What some hosts leave of their files, as the bytes of a `Partial`: the values that are read at some times. Runs in a worker.
+    """What some hosts leave of their files, as the bytes of a `Partial`: the values that are read
+    at some times. Runs in a worker.
 
     `units` says what may stand in the place of steps, see `nbprof.activity.unit`.
 
@@ -74,7 +79,9 @@ def partial(
 
 
 def _combined() -> dict[str, tuple[Callable[[Run], Any], str]]:
-    """How each value that is combined over hosts is got of a run, and when it is, by the name that it has there."""
+    """How each value that is combined over hosts is got of a run, and when it is, by the name that
+    it has there.
+    """
     out: dict[str, tuple[Callable[[Run], Any], str]] = {}
     owners: list[tuple[str, type[Frames]]] = [("", Run), *GROUPS.items()]
     for group, owner in owners:
@@ -233,7 +240,8 @@ class Parts:
         return Read(self._asked(self._together, REST), self.groups, self._own, self.late_ms)
 
     def read_ahead(self) -> None:
-        """The dashboard is drawn next: what its tabs ask for of some hosts alone is read while the first frames are made.
+        """The dashboard is drawn next: what its tabs ask for of some hosts alone is read while the
+        first frames are made.
 
         A script that asks for a frame or two may never want it.
         """
@@ -275,9 +283,11 @@ class Parts:
         return [Partial(data[group]) for group in together]
 
     def _typical(self) -> list[int]:
-        """Some hosts from the fastest to the slowest, by the mean length of their steps; without steps, from the first to the last.
+        """Some hosts from the fastest to the slowest, by the mean length of their steps; without
+        steps, from the first to the last.
 
-        Where only some hosts have steps, it is some of those: what to change in a step follows from them alone.
+        Where only some hosts have steps, it is some of those: what to change in a step follows from
+        them alone.
         """
         steps = combine.measured_steps(self.values("_measured_steps"), self)[0]
         mean = (
@@ -292,7 +302,9 @@ class Parts:
         )
 
     def _first_with_programs(self) -> list[int]:
-        """The hosts that are the first with a compiled program, while their programs fit into memory."""
+        """The hosts that are the first with a compiled program, while their programs fit into
+        memory.
+        """
         hosts = self.reading(REST)
         return combine.homes(combine.listed(hosts.values("programs_listed"), hosts))
 
@@ -331,7 +343,9 @@ class Parts:
 
 
 def _distinct(names: Sequence[str], stems: Sequence[str]) -> list[str]:
-    """The names of hosts; of equal ones all but the first are called as their file, and all where its folder tells them apart."""
+    """The names of hosts; of equal ones all but the first are called as their file, and all where
+    its folder tells them apart.
+    """
     taken: set[str] = set()
     out = []
     for name, own in zip(names, stems, strict=True):
@@ -404,10 +418,11 @@ class CombinedRun(Run):
         given_peaks: Mapping[str, float] | None = None,
         whole: bool = False,
     ) -> CombinedRun:
-        """Reads the files of one run, each by itself, by some workers; without any where the cache has what was made of them.
+        """Reads the files of one run, each by itself, by some workers; without any where the cache
+        has what was made of them.
 
-        Where there are many files the answer comes first, and the rest is read when something asks for it; with `whole` all is read
-        together, which is sooner done.
+        Where there are many files the answer comes first, and the rest is read when something asks
+        for it; with `whole` all is read together, which is sooner done.
 
         Raises
         ------
@@ -529,7 +544,9 @@ class _Later:
         return self._read(self._drawn)
 
     def read_ahead(self) -> None:
-        """See `Parts.read_ahead`; no file is read for it where the cache has had all that was asked for."""
+        """See `Parts.read_ahead`; no file is read for it where the cache has had all that was asked
+        for.
+        """
         self._drawn = True
         if "parts" in vars(self):
             self.parts.read_ahead()
@@ -612,7 +629,8 @@ def opened(
 ) -> Run:
     """The run in some files, read at once or apart.
 
-    Without `write` nothing of a run that is read at once goes to the cache. `whole` is for who draws the dashboard: see `read_apart`.
+    Without `write` nothing of a run that is read at once goes to the cache. `whole` is for who
+    draws the dashboard: see `read_apart`.
 
     Raises
     ------
@@ -649,7 +667,9 @@ def opened(
 
 
 def _without(files: RunFiles, error: ReadError) -> RunFiles | None:
-    """The files of a run but the one that cannot be read, which costs only its host; None where that is all, or no host."""
+    """The files of a run but the one that cannot be read, which costs only its host; None where
+    that is all, or no host.
+    """
     bad = [file for file in files.files if file.label == error.path]
     if len(bad) != 1 or len(files.files) < 2 or not by_name(files.format).apart:
         return None

@@ -1,4 +1,5 @@
-"""Reads many hosts side by side: some files a task, on processes of this machine, an executor of any kind, or a Dask cluster.
+"""Reads many hosts side by side: some files a task, on processes of this machine, an executor of
+any kind, or a Dask cluster.
 
 A file that cannot be read is missing from the run, which says so; it is no error for the others.
 """
@@ -23,7 +24,9 @@ from nbprof.run.processes import Processes, WorkerEndedError
 from nbprof.run.progress import shown
 
 Workers = Any
-"""A `concurrent.futures.Executor`, a `dask.distributed.Client`, or how many processes of this machine."""
+"""A `concurrent.futures.Executor`, a `dask.distributed.Client`, or how many processes of this
+machine.
+"""
 
 MANY = 8
 """Runs of more files than this are read by several processes where nobody says how."""
@@ -31,22 +34,31 @@ MANY = 8
 _TELL_S = 0.25
 _MOST_TOGETHER = 16
 _MOST_BYTES = 32 << 20
-"""Of files of so many bytes, what a group costs beside them is lost in what they cost; larger ones would only need more memory."""
+"""Of files of so many bytes, what a group costs beside them is lost in what they cost; larger ones
+would only need more memory.
+"""
 _TASKS, _SLOW_TASKS = 2, 4
-"""How many groups each worker has at least. What a group costs beside its files is a few of them, but not where one takes long to read."""
+"""How many groups each worker has at least. What a group costs beside its files is a few of them,
+but not where one takes long to read.
+"""
 _WORKERS = 32
-"""Of executors that somebody gives nobody says how many workers they have: fewer only have more to do."""
+"""Of executors that somebody gives nobody says how many workers they have: fewer only have more to
+do.
+"""
 
 
 Group = tuple[int, ...]
-"""Files that are read together, by their numbers: what they cost beside their bytes is paid once."""
+"""Files that are read together, by their numbers: what they cost beside their bytes is paid
+once.
+"""
 
 How = tuple[Any, ...]
 """What `many.partial` takes beside files."""
 
 
 def groups(files: RunFiles, workers: Workers | None) -> list[Group]:
-    """The files of a run in groups of neighbours, several for each worker, so that none is long at work when all others are done.
+    """The files of a run in groups of neighbours, several for each worker, so that none is long at
+    work when all others are done.
 
     Raises
     ------
@@ -79,7 +91,8 @@ def read(
     readers: Readers,
     progress: Callable[[str], None] | None,
 ) -> tuple[dict[Group, bytes], list[Missing]]:
-    """The partials of some groups of files, and the files that could not be read; what was asked for `ahead` is not read again.
+    """The partials of some groups of files, and the files that could not be read; what was asked
+    for `ahead` is not read again.
 
     Where a group cannot be read, its files are read one by one.
 
@@ -187,8 +200,8 @@ class _Here(Executor):
 class Readers:
     """Who reads the files of a run, pass after pass.
 
-    Processes of our own are kept from one pass to the next: to start them takes as long as reading some hosts. They end when they have
-    nothing to do, or with `close`.
+    Processes of our own are kept from one pass to the next: to start them takes as long as reading
+    some hosts. They end when they have nothing to do, or with `close`.
 
     Parameters
     ----------
@@ -217,7 +230,9 @@ class Readers:
 
     @contextmanager
     def executor(self, files: int) -> Iterator[Executor]:
-        """The executor that somebody gave, which stays open, or our own, which does not outlive an error."""
+        """The executor that somebody gave, which stays open, or our own, which does not outlive an
+        error.
+        """
         workers = self._workers
         if workers is None or (isinstance(workers, int) and not isinstance(workers, bool)):
             if self._own is None:
@@ -239,7 +254,9 @@ class Readers:
         yield given
 
     def close(self, *, wait: bool = False) -> None:
-        """Ends our own processes, whatever they are at, and wants nothing more of those of others."""
+        """Ends our own processes, whatever they are at, and wants nothing more of those of
+        others.
+        """
         while self._expected:
             for future in self._expected.pop()[-1]:
                 future.cancel()

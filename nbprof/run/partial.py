@@ -1,7 +1,9 @@
-"""What one host leaves of its profile, so that a run of many needs the events of none: a `Partial`, made where the bytes lie.
+"""What one host leaves of its profile, so that a run of many needs the events of none: a `Partial`,
+made where the bytes lie.
 
-It holds the values that are combined over hosts, by name. No pickle: what comes back from another machine is only ever data, as in the
-cache. It begins with the version of nbprof, and one of another version is not read.
+It holds the values that are combined over hosts, by name. No pickle: what comes back from another
+machine is only ever data, as in the cache. It begins with the version of nbprof, and one of another
+version is not read.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _MAGIC = b"nbprof\x00\x03"
 _HEAD = struct.Struct("<II")
 _LEVEL = 1
 _LEAST_SHARED = 1024
-"""Bytes of a block that is stored once, wherever it occurs: frames of one host have columns in common."""
+"""Bytes of a block that is stored once, wherever it occurs: frames of one host have columns in
+common.
+"""
 
 
 class PartialError(NbprofError):
@@ -99,7 +103,9 @@ def pack(values: Mapping[str, Any]) -> bytes:
 
 
 class _Packer:
-    """Puts blocks one after the other, those of one value compressed together; a large one by itself, and once."""
+    """Puts blocks one after the other, those of one value compressed together; a large one by
+    itself, and once.
+    """
 
     def __init__(self) -> None:
         self.content: list[bytes] = []
@@ -108,7 +114,9 @@ class _Packer:
         self._known: dict[bytes, int] = {}
 
     def begin(self) -> tuple[list[tuple[int, int]], list[bytes]]:
-        """The blocks of the next value, as (offset, size) or (place among what is shared, -1), and the bytes of the former."""
+        """The blocks of the next value, as (offset, size) or (place among what is shared, -1), and
+        the bytes of the former.
+        """
         self._blocks: list[tuple[int, int]] = []
         self._parts: list[bytes] = []
         self._at = 0

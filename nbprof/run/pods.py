@@ -24,12 +24,16 @@ class PodFrames(Group):
 
     @of_hosts(combine.below())
     def memory_calls(self) -> pd.DataFrame:
-        """What hosts spend on allocating and freeing device memory, by step; those of several hosts are one below the other."""
+        """What hosts spend on allocating and freeing device memory, by step; those of several hosts
+        are one below the other.
+        """
         return memory.calls(self.run.activity, self.run.steps)
 
     @persisted
     def ahead_ms(self) -> dict[str, float]:
-        """How far the clock of each host is ahead of that of the first by their collectives, where these tell it of all; else nothing."""
+        """How far the clock of each host is ahead of that of the first by their collectives, where
+        these tell it of all; else nothing.
+        """
         hosts = self.run.hosts
         each = self.run.device_time.each_collective() if len(hosts) > 1 else pd.DataFrame()
         told = clocks.clocks(hosts, each, pd.DataFrame(), pd.DataFrame())
@@ -53,7 +57,8 @@ class PodFrames(Group):
         )
         if not run.activity.unit.whole:
             return found
-        # Recordings that nothing divides may differ in what they hold: none of it says that a host is slow.
+        # Recordings that nothing divides may differ in what they hold: none of it says that a host
+        # is slow.
         return {
             **found,
             **{name: nothing()[name] for name in ("stragglers", "what_if", "outliers")},

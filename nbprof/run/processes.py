@@ -1,9 +1,10 @@
 """An executor of processes of this machine that works wherever nbprof does.
 
-`ProcessPoolExecutor` either forks, which a process that runs threads of TensorFlow or CUDA does not survive, or imports the caller's main
-module anew, which starts a script over that does not guard its code. These processes import nbprof alone. They are no part of the group
-that Ctrl-C in a terminal reaches, and end when they have had nothing to do for a while, or with the process that began them, however that
-ends.
+`ProcessPoolExecutor` either forks, which a process that runs threads of TensorFlow or CUDA does not
+survive, or imports the caller's main module anew, which starts a script over that does not guard
+its code. These processes import nbprof alone. They are no part of the group that Ctrl-C in a
+terminal reaches, and end when they have had nothing to do for a while, or with the process that
+began them, however that ends.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from nbprof.core.errors import NbprofError
 T = TypeVar("T")
 
 IDLE_S = 20.0
-"""So long a process waits for more to do: longer than it takes to look at an answer and ask for the next."""
+"""So long a process waits for more to do: longer than it takes to look at an answer and ask for the
+next.
+"""
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from nbprof.run.processes import main; main()"
 _LENGTH = struct.Struct("<Q")
@@ -47,14 +50,16 @@ class _Task(NamedTuple):
 
 
 class Processes(Executor):
-    """Runs functions in processes; one that ends before it has a result is started anew, and the function once more.
+    """Runs functions in processes; one that ends before it has a result is started anew, and the
+    function once more.
 
     Parameters
     ----------
     count : int
         How many processes.
     idle_s : float
-        A process that has had nothing to do for so long ends; another is started when there is something again.
+        A process that has had nothing to do for so long ends; another is started when there is
+        something again.
     """
 
     def __init__(self, count: int, idle_s: float = IDLE_S) -> None:

@@ -73,7 +73,9 @@ class ProgramFrames(Group):
 
     @of_hosts(combine.listed, REST)
     def listed(self) -> pd.DataFrame:
-        """The compiled programs of each host by `host` (its number), `name`, `ident`, `digest` and `bytes`."""
+        """The compiled programs of each host by `host` (its number), `name`, `ident`, `digest` and
+        `bytes`.
+        """
         rows = [
             (one.host, one.name, str(one.ident), programs.digest(one), len(one.data))
             for one in self.run.as_read.modules
@@ -86,7 +88,9 @@ class ProgramFrames(Group):
 
     @cached
     def modules(self) -> list[Module]:
-        """The compiled programs of the files. Of many hosts each is read once, of the first that has it."""
+        """The compiled programs of the files. Of many hosts each is read once, of the first that
+        has it.
+        """
         if self.parts is None:
             return self.run.as_read.modules
         known = self._contents if len(self.listed) else {}

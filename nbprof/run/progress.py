@@ -1,4 +1,6 @@
-"""How far reading is, where nobody asked to be told: one line that is written over, in a notebook and on a terminal."""
+"""How far reading is, where nobody asked to be told: one line that is written over, in a notebook
+and on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Tell = Callable[[str], None]
 
 @contextmanager
 def shown(progress: Tell | None) -> Iterator[Tell | None]:
-    """What to call with each message: `progress` where somebody gave one, else what writes a line. None where nobody would see it."""
+    """What to call with each message: `progress` where somebody gave one, else what writes a line.
+    None where nobody would see it.
+    """
     write = None if progress is not None else _writer()
     if write is None:
         yield progress
@@ -33,7 +37,9 @@ def shown(progress: Tell | None) -> Iterator[Tell | None]:
 
 
 def _writer() -> Tell | None:
-    """What shows a line in the place of the one before: in the output of a notebook's cell, or on a terminal."""
+    """What shows a line in the place of the one before: in the output of a notebook's cell, or on a
+    terminal.
+    """
     shell = sys.modules.get("IPython")
     if shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None:
         return _output()

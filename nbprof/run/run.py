@@ -1,8 +1,10 @@
-"""Which frames does this profile have? A `Run` computes each when it is first asked for, or has it from the cache.
+"""Which frames does this profile have? A `Run` computes each when it is first asked for, or has it
+from the cache.
 
-To add a frame, write a method that computes it: under `@persisted` the cache keeps it, which it may where it follows from the files alone;
-under `@cached` it lives as long as the run. What several tools ask for is a frame of the run itself; the frames of one family are a group
-in a module beside this one, as those of `run.allocator` in nbprof/run/allocator.py.
+To add a frame, write a method that computes it: under `@persisted` the cache keeps it, which it may
+where it follows from the files alone; under `@cached` it lives as long as the run. What several
+tools ask for is a frame of the run itself; the frames of one family are a group in a module beside
+this one, as those of `run.allocator` in nbprof/run/allocator.py.
 """
 
 from __future__ import annotations
@@ -134,7 +136,9 @@ class Run(Frames):
         self._given_peaks = dict(given_peaks or {})
 
     def persist(self, name: str, compute: Callable[[], T]) -> T:
-        """A value that follows from the files alone, out of the cache where that has it; `compute` makes it otherwise."""
+        """A value that follows from the files alone, out of the cache where that has it; `compute`
+        makes it otherwise.
+        """
         return self.memo.persisted(name, compute)
 
     @classmethod
@@ -150,11 +154,13 @@ class Run(Frames):
         graph_captures: Sequence[Capture] = (),
         units: str = ANY,
     ) -> Run:
-        """Reads the files of one run, which the cache may keep if they stay where they are; without `write` it gives only what it has.
+        """Reads the files of one run, which the cache may keep if they stay where they are; without
+        `write` it gives only what it has.
 
-        Peaks of the devices that are given, by the names of `given_peaks.KEYS`, count instead of those in the files; else those that were
-        given when it was recorded. `graph_captures` are what other traces have of the graphs that a run of PyTorch replays. `units` says
-        what may stand in the place of steps where nothing marks any, see `nbprof.activity.unit`.
+        Peaks of the devices that are given, by the names of `given_peaks.KEYS`, count instead of
+        those in the files; else those that were given when it was recorded. `graph_captures` are
+        what other traces have of the graphs that a run of PyTorch replays. `units` says what may
+        stand in the place of steps where nothing marks any, see `nbprof.activity.unit`.
 
         Raises
         ------
@@ -263,7 +269,9 @@ class Run(Frames):
         return number
 
     def read_ahead(self) -> None:
-        """The dashboard is drawn next: what of the files only that asks for is read meanwhile, where it was not read yet."""
+        """The dashboard is drawn next: what of the files only that asks for is read meanwhile,
+        where it was not read yet.
+        """
 
     @property
     def tf_data(self) -> TfDataFrames:
@@ -315,7 +323,9 @@ class Run(Frames):
 
     @property
     def recorded_s(self) -> float | None:
-        """The length of the recording: from its start to the end of the last event; of several hosts the longest. None without events."""
+        """The length of the recording: from its start to the end of the last event; of several
+        hosts the longest. None without events.
+        """
         length = sanity.length_ps(self._recorded)
         return None if length is None else length / 1e12
 
@@ -341,7 +351,8 @@ class Run(Frames):
         """The events drawn in a time window, and queries over them. It lives as long as the run."""
         from nbprof.timeline.serve import Timeline
 
-        # A reference back would keep the columns of a run that nobody has any more until the garbage collector comes.
+        # A reference back would keep the columns of a run that nobody has any more until the
+        # garbage collector comes.
         return Timeline(cast(Run, weakref.proxy(self)))
 
     @cached
@@ -385,7 +396,9 @@ class Run(Frames):
 
     @cached
     def busy_devices(self) -> int:
-        """How many devices ran anything in the counted steps: those that the share of busy devices is a mean of."""
+        """How many devices ran anything in the counted steps: those that the share of busy devices
+        is a mean of.
+        """
         return sum(share > 0 for share in self._measured_steps[2])
 
     @cached
@@ -479,7 +492,9 @@ class Run(Frames):
 
     @persisted
     def ops_in_steps(self) -> pd.DataFrame:
-        """Time by op without device work launched before the recording began: what figures a step are made of."""
+        """Time by op without device work launched before the recording began: what figures a step
+        are made of.
+        """
         return (
             self.ops
             if self.backlog.empty
@@ -488,7 +503,9 @@ class Run(Frames):
 
     @property
     def kernels_in_steps(self) -> pd.DataFrame:
-        """GPU kernels without those launched before the recording began: what figures a step are made of."""
+        """GPU kernels without those launched before the recording began: what figures a step are
+        made of.
+        """
         return self.kernels if self.backlog.empty else self._sums_in_steps[1]
 
     @persisted
@@ -527,7 +544,9 @@ class Run(Frames):
 
     @persisted
     def graph_nodes(self) -> pd.DataFrame:
-        """Nodes of CUDA and HIP graphs over their replays; as many as kernels, so that hosts leave them where they are."""
+        """Nodes of CUDA and HIP graphs over their replays; as many as kernels, so that hosts leave
+        them where they are.
+        """
         return graphs.nodes(self.activity)
 
     @persisted
@@ -558,7 +577,9 @@ class Run(Frames):
 
     @property
     def memory_drawn(self) -> pd.DataFrame:
-        """Allocator events that are drawn: all, or where hosts were read apart those of the host with the highest peak."""
+        """Allocator events that are drawn: all, or where hosts were read apart those of the host
+        with the highest peak.
+        """
         if self.parts is None or self.memory_largest is None:
             return self.memory_timeline
         rows = self._memory_of_largest
@@ -589,7 +610,9 @@ class Run(Frames):
 
     @property
     def known_memory(self) -> pd.DataFrame:
-        """`memory_summary` for what shows it among other things: without rows where it could not be computed."""
+        """`memory_summary` for what shows it among other things: without rows where it could not be
+        computed.
+        """
         return guarded(
             "The memory of the run",
             lambda: self.memory_summary,
@@ -731,7 +754,9 @@ class Run(Frames):
 
     @property
     def cells(self) -> dict[str, int]:
-        """Execution counts of the notebook's cells, where calls of Python were recorded, by what their files are called."""
+        """Execution counts of the notebook's cells, where calls of Python were recorded, by what
+        their files are called.
+        """
         return self.capture.cells if self.capture is not None else {}
 
     @of_hosts(combine.torch_modules, REST)
@@ -749,14 +774,18 @@ class Run(Frames):
 
     @of_hosts(combine.mean_of_known)
     def _share_of_16_bit(self) -> float | None:
-        """Of JAX on GPUs: names of kernels that XLA makes say nothing of the width of their numbers, its programs do."""
+        """Of JAX on GPUs: names of kernels that XLA makes say nothing of the width of their
+        numbers, its programs do.
+        """
         if self.activity.framework is not JAX or not (self.activity.devices["kind"] == "GPU").any():
             return None
         return advice_programs.share_of_16_bit(self.activity)
 
     @cached
     def _recorded_summary(self) -> pd.DataFrame:
-        """The summary of the steps as they were recorded: what is not known of input is weighed as none, and said not to be known."""
+        """The summary of the steps as they were recorded: what is not known of input is weighed as
+        none, and said not to be known.
+        """
         return steps.summary(self._steps_and_busy[0])
 
     @cached
@@ -781,7 +810,9 @@ class Run(Frames):
 
     @cached
     def unexplained(self) -> PythonUse | None:
-        """What Python did in the counted steps while nothing was recorded; None where its stacks were not sampled."""
+        """What Python did in the counted steps while nothing was recorded; None where its stacks
+        were not sampled.
+        """
         recorded = self._steps_and_busy[0]
         if (
             self.python is None
@@ -801,7 +832,9 @@ class Run(Frames):
 
     @cached
     def _breakdown_as_recorded(self) -> Breakdown:
-        """The same with what was recorded beside the files: what Python did, and how busy the cores were."""
+        """The same with what was recorded beside the files: what Python did, and how busy the cores
+        were.
+        """
         if self.capture is None:
             return self._breakdown
         unrecorded = recorded.sentence(self.capture.unrecorded)
@@ -815,7 +848,9 @@ class Run(Frames):
 
     @cached
     def host_parts(self) -> pd.DataFrame:
-        """What *host compute* and the time outside ops consist of: the columns of `p.overview["host_parts"]`."""
+        """What *host compute* and the time outside ops consist of: the columns of
+        `p.overview["host_parts"]`.
+        """
         if not len(self._steps_and_busy[0]):
             return empty("overview.host_parts")
         found = self._breakdown_as_recorded
@@ -904,7 +939,9 @@ class Run(Frames):
 
     @cached
     def first_answer(self) -> dict[str, Any]:
-        """What of the overview follows from the steps alone: the first picture waits for nothing else."""
+        """What of the overview follows from the steps alone: the first picture waits for nothing
+        else.
+        """
         return self._as_recorded(self._overview_of_steps)
 
     @cached
@@ -953,7 +990,9 @@ class Run(Frames):
 
     @persisted
     def _uneven(self) -> pd.DataFrame:
-        """What to change between hosts that were read apart: of the findings of each, none compares them."""
+        """What to change between hosts that were read apart: of the findings of each, none compares
+        them.
+        """
         frames = (
             self.overview_of_files,
             self.steps_summary,
@@ -965,7 +1004,8 @@ class Run(Frames):
             advice_evidence.spread(self.pods),
             advice_evidence.straggler(self.pod_frames.stragglers),
         )
-        # That of PyTorch has rules of its own, though what its runtime did is in the events of each host.
+        # That of PyTorch has rules of its own, though what its runtime did is in the events of each
+        # host.
         runtime = torch_runtime.Runtime() if self.activity.framework is PYTORCH else None
         evidence = advice_evidence.Evidence(
             spread=spread, straggler=straggler, serving=SERVING in self.activity.traits
@@ -1106,7 +1146,9 @@ class Run(Frames):
         )
 
     def _with_host(self, out: pd.DataFrame) -> pd.DataFrame:
-        """The findings with those on the host's time; what Python did takes the place of the advice to record it."""
+        """The findings with those on the host's time; what Python did takes the place of the advice
+        to record it.
+        """
         parts = (
             self._breakdown_as_recorded.host_parts if self.parts is None and len(self.steps) else {}
         )
@@ -1162,7 +1204,8 @@ class Run(Frames):
 
     @cached
     def hosts_missing(self) -> pd.DataFrame:
-        """Hosts and files of hosts that should be in the run and are not, or in part: `host file reason`.
+        """Hosts and files of hosts that should be in the run and are not, or in part: `host file
+        reason`.
 
         Not kept: what lies beside the files is no part of them.
         """
@@ -1220,7 +1263,8 @@ class Run(Frames):
     def receipt(self) -> Receipt:
         """What was read, what was skipped and what looks wrong."""
         receipt = self.as_read.receipt
-        # What profilers write about GPUs into their files names a function of a library; the remedy is known.
+        # What profilers write about GPUs into their files names a function of a library; the remedy
+        # is known.
         for remedy in remedies.named(
             [line.text for line in receipt.notes if line.level == "warning"]
         ):
@@ -1274,7 +1318,9 @@ class Run(Frames):
 
     @property
     def between_hosts(self) -> list[Note]:
-        """What stands in the way of comparing hosts with each other; the figures of each are right all the same."""
+        """What stands in the way of comparing hosts with each other; the figures of each are right
+        all the same.
+        """
         processes = self.stated["environment"].get("processes")
         return [
             *collectives.completeness(self.hosts, processes),

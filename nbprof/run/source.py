@@ -1,4 +1,6 @@
-"""Where does a profile come from? Its files, the reader and dialect of their format, and the facts shown about them."""
+"""Where does a profile come from? Its files, the reader and dialect of their format, and the facts
+shown about them.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,12 @@ _MOST_HOSTS = 8
 
 @dataclass
 class RunSource:
-    """Where a profile came from: path of the run, its name, its file or files, their size, when it was made, and how long reading took.
+    """Where a profile came from: path of the run, its name, its file or files, their size, when it
+    was made, and how long reading took.
 
-    `local` are the paths of the files, absolute, with size and time of change (ns) as they were read; empty where one of them is in an
-    archive or behind a URL. `limit_bytes` is what they were allowed to unpack to.
+    `local` are the paths of the files, absolute, with size and time of change (ns) as they were
+    read; empty where one of them is in an archive or behind a URL. `limit_bytes` is what they were
+    allowed to unpack to.
     """
 
     path: str
@@ -75,7 +79,9 @@ class RunSource:
         )
 
     def content_key(self) -> str:
-        """The key by which a saved output identifies the run: from the content of its files, or for this process only if not on disk."""
+        """The key by which a saved output identifies the run: from the content of its files, or for
+        this process only if not on disk.
+        """
         with self._keys:
             if not self._key:
                 same = self.local and all(_unchanged(*file) for file in self.local)
@@ -89,7 +95,9 @@ class RunSource:
 
 
 def local_files(pieces: Sequence[SourceFile]) -> tuple[tuple[Path, int, int], ...]:
-    """Path, size and time of change (ns) of the files on this machine that the pieces are, packed or not; empty if one is none."""
+    """Path, size and time of change (ns) of the files on this machine that the pieces are, packed
+    or not; empty if one is none.
+    """
     out = []
     for piece in pieces:
         file = piece.packed if isinstance(piece, Unpacked) else piece
@@ -112,7 +120,9 @@ def _unchanged(path: Path, size: int, changed_ns: int) -> bool:
 
 
 def _when(seconds: float) -> str:
-    """Local time in ISO form; the empty text where it is not known or no time that a file can have."""
+    """Local time in ISO form; the empty text where it is not known or no time that a file can
+    have.
+    """
     try:
         return datetime.fromtimestamp(seconds).isoformat(timespec="seconds") if seconds > 0 else ""
     except (OverflowError, ValueError, OSError):
@@ -139,7 +149,8 @@ def facts(
 ) -> list[tuple[str, str]]:
     """Facts about a run for the overview, as (name, text).
 
-    When it was recorded is told by the file's own clock, or not at all: a file may have been copied or unpacked since.
+    When it was recorded is told by the file's own clock, or not at all: a file may have been copied
+    or unpacked since.
     """
     device = overview["device_kind"] or "–"
     if len(devices):
@@ -154,7 +165,8 @@ def facts(
         ("Framework", overview["framework"] or "–"),
     ]
     if capture is not None:
-        # How long it took is in the header, as the trace draws it; the clock of the capture begins and ends elsewhere.
+        # How long it took is in the header, as the trace draws it; the clock of the capture begins
+        # and ends elsewhere.
         out.append(("Captured", capture.started[:19].replace("T", " ")))
     else:
         if started := overview["environment"]["start_time"]:

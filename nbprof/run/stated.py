@@ -1,6 +1,8 @@
-"""What a profile states about itself beside what happened: of one host from its activity, of several combined from theirs.
+"""What a profile states about itself beside what happened: of one host from its activity, of
+several combined from theirs.
 
-`activity` makes of it an Activity without events, on which everything works that asks for no more than this.
+`activity` makes of it an Activity without events, on which everything works that asks for no more
+than this.
 """
 
 from __future__ import annotations
@@ -171,7 +173,9 @@ def _traits(values: list[list[str]]) -> list[str]:
 
 
 def _environment(values: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the hosts say of where and when the program ran: the earliest start, the longest recording, else what the first says."""
+    """What the hosts say of where and when the program ran: the earliest start, the longest
+    recording, else what the first says.
+    """
     out: dict[str, Any] = {}
     for value in values:
         for key, said in value.items():

@@ -1,9 +1,11 @@
 """Every public frame by name: its path under `p.`, so `p.kernels.by_name()` is "kernels.by_name".
 
-Calls are written without parentheses, and keys of a mapping like attributes: `p.overview["top_ops"]` is "overview.top_ops".
-"memory_viewer[module]" stands for each program of `p.memory_viewer`, "comparison" for the result of `nbprof.compare`.
+Calls are written without parentheses, and keys of a mapping like attributes:
+`p.overview["top_ops"]` is "overview.top_ops". "memory_viewer[module]" stands for each program of
+`p.memory_viewer`, "comparison" for the result of `nbprof.compare`.
 
-Table headers, tooltips and docs/numbers.md are generated from it, and tests check the frames against it.
+Table headers, tooltips and docs/numbers.md are generated from it, and tests check the frames
+against it.
 """
 
 from __future__ import annotations
@@ -103,7 +105,8 @@ def _empty(frame: str) -> pd.DataFrame:
 def build(
     frame: str, columns: Mapping[str, Any], keys: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """A frame of columns of equal length, in the order and dtypes of its schema; it may share their memory.
+    """A frame of columns of equal length, in the order and dtypes of its schema; it may share their
+    memory.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""How does JupyterLab open a profile without a kernel? The Jupyter Server extension behind its file browser."""
+"""How does JupyterLab open a profile without a kernel? The Jupyter Server extension behind its file
+browser.
+"""
 
 from __future__ import annotations
 

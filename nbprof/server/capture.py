@@ -1,4 +1,6 @@
-"""Recording workers from JupyterLab: each recording in a separate process, as long as a client waits for it."""
+"""Recording workers from JupyterLab: each recording in a separate process, as long as a client
+waits for it.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ class Order:
 
     @property
     def longest_s(self) -> float:
-        """What recording, sending and asking again may take together; each of them has a limit of its own."""
+        """What recording, sending and asking again may take together; each of them has a limit of
+        its own.
+        """
         delay_s = self.sampling.delay_for(len(self.addresses)) / 1000
         return (
             delay_s
@@ -111,7 +115,8 @@ class Recordings:
         ----------
         order : Order
         tell : callable
-            Receives lines of JSON: first {"recording": key}, with which it can be stopped, then those of `recorder`.
+            Receives lines of JSON: first {"recording": key}, with which it can be stopped, then
+            those of `recorder`.
 
         Raises
         ------
@@ -195,11 +200,13 @@ def shown_of(path: str) -> str:
 
 
 class CaptureHandler(Handler):
-    """POST {addresses, duration_ms, delay_ms, host_level, device_level, python_level, retries, name, folder}: workers are recorded.
+    """POST {addresses, duration_ms, delay_ms, host_level, device_level, python_level, retries,
+    name, folder}: workers are recorded.
 
-    The answer is lines of JSON: {"recording": key}, then {"progress": sentence} and {"worker": {address, state, text}} as they come, and
-    in the end {"path", "name", "workers", "notes"}, or {"message": sentence} where nothing was recorded. POST {"stop": key} ends the
-    recording early. What cannot be is refused at once, with {"message", "field"}.
+    The answer is lines of JSON: {"recording": key}, then {"progress": sentence} and {"worker":
+    {address, state, text}} as they come, and in the end {"path", "name", "workers", "notes"}, or
+    {"message": sentence} where nothing was recorded. POST {"stop": key} ends the recording early.
+    What cannot be is refused at once, with {"message", "field"}.
 
     Who may run code on this server may record another machine from it.
     """
@@ -275,12 +282,14 @@ class CaptureHandler(Handler):
         )
 
     def _folder(self, root: str, path: object) -> tuple[str, Path]:
-        """The folder that receives the run, which need not be there yet: as the file browser calls it, and on the disk.
+        """The folder that receives the run, which need not be there yet: as the file browser calls
+        it, and on the disk.
 
         Raises
         ------
         FieldError
-            It, or what TensorBoard's layout has below it, is hidden, a file, or leads out of the folder that Jupyter serves.
+            It, or what TensorBoard's layout has below it, is hidden, a file, or leads out of the
+            folder that Jupyter serves.
         """
         if not isinstance(path, str):
             raise FieldError(

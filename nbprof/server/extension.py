@@ -21,11 +21,15 @@ from nbprof.server.threads import Threads
 
 _SMALLEST = 2 << 30
 _AT_DISKS = 4
-"""Threads that look through folders. A disk that does not answer must not keep those busy that open profiles."""
+"""Threads that look through folders. A disk that does not answer must not keep those busy that open
+profiles.
+"""
 
 
 class NbprofServer(ExtensionApp):
-    """Opens profiles in JupyterLab; set in jupyter_server_config.py as `c.NbprofServer.<option>`."""
+    """Opens profiles in JupyterLab; set in jupyter_server_config.py as
+    `c.NbprofServer.<option>`.
+    """
 
     name = "nbprof"
     description = "Reads profiles for JupyterLab in separate processes."
@@ -121,8 +125,9 @@ class NbprofServer(ExtensionApp):
 def at_once(connection: type) -> type:
     """A kernel's connection to a browser whose messages wait for no acknowledgement.
 
-    A kernel says "busy", answers, and says "idle": three small messages. Nagle's algorithm holds the second until the first is
-    acknowledged, which the browser's system puts off for 40 ms: more than most answers of the trace take.
+    A kernel says "busy", answers, and says "idle": three small messages. Nagle's algorithm holds
+    the second until the first is acknowledged, which the browser's system puts off for 40 ms: more
+    than most answers of the trace take.
     """
 
     class AtOnce(connection):  # type: ignore[misc]
@@ -136,7 +141,9 @@ def at_once(connection: type) -> type:
 
 
 def machine_memory() -> int:
-    """Bytes of memory of the machine, or of the container that this runs in; 4 GiB where the system does not say."""
+    """Bytes of memory of the machine, or of the container that this runs in; 4 GiB where the system
+    does not say.
+    """
     known = []
     try:
         known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -67,7 +67,9 @@ class FileHandler(Handler):
             raise could_not(error, path) from None
 
     async def tidy(self, run: Whole) -> None:
-        """Removes the empty folders for checkpoints that Jupyter makes at each change, and that TensorBoard would take for runs."""
+        """Removes the empty folders for checkpoints that Jupyter makes at each change, and that
+        TensorBoard would take for runs.
+        """
         name = getattr(
             getattr(self.contents_manager, "checkpoints", None),
             "checkpoint_dir",
@@ -91,7 +93,9 @@ class FileHandler(Handler):
 
 
 class RenameHandler(FileHandler):
-    """POST {path, name}: gives a run another name in its folder; {path, moves}: where it is then, and [from, to] of all that was moved."""
+    """POST {path, name}: gives a run another name in its folder; {path, moves}: where it is then,
+    and [from, to] of all that was moved.
+    """
 
     @web.authenticated
     @authorized("write", "contents")  # type: ignore[untyped-decorator]
@@ -123,9 +127,11 @@ class RenameHandler(FileHandler):
 
 
 class DeleteHandler(FileHandler):
-    """POST {paths: [...]}: deletes runs, as Jupyter deletes files: into the trash where it is set up so.
+    """POST {paths: [...]}: deletes runs, as Jupyter deletes files: into the trash where it is set
+    up so.
 
-    {"deleted": [path, ...], "problems": [{path, message}]}; where nothing could be deleted, the first problem is the answer.
+    {"deleted": [path, ...], "problems": [{path, message}]}; where nothing could be deleted, the
+    first problem is the answer.
     """
 
     @web.authenticated

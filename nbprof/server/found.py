@@ -33,7 +33,8 @@ class OnDisk:
     files : tuple of Path
         Those of its hosts or ranks.
     state : tuple
-        Of each file and of the sidecar: device, inode, size, time. Another one when the run has changed; moving leaves it.
+        Of each file and of the sidecar: device, inode, size, time. Another one when the run has
+        changed; moving leaves it.
     sidecar : Path or None
         What nbprof wrote beside it.
     capture : CaptureInfo or None
@@ -54,7 +55,9 @@ class OnDisk:
     """How many recorded, if that differs from the number of files."""
 
     def lines(self, facts: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """What is sent of it: with what `nbprof.server.summary` knows, or {"message": ...} where it could not be analysed."""
+        """What is sent of it: with what `nbprof.server.summary` knows, or {"message": ...} where it
+        could not be analysed.
+        """
         if facts is not None and "message" in facts:
             return [{"run": self._told({})}, *Problem(self.path, str(facts["message"])).lines()]
         return [{"run": self._told(facts or {})}]
@@ -98,7 +101,9 @@ class OnDisk:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that could not be looked at, and the sentence that says so; `gone` where it is not there."""
+    """Something that could not be looked at, and the sentence that says so; `gone` where it is not
+    there.
+    """
 
     path: str
     message: str

@@ -1,6 +1,7 @@
 """What JupyterLab asks the server: to open a profile, and questions about one that is open.
 
-Authentication, authorisation and the XSRF check are Jupyter Server's own. Whoever may read the contents may open profiles.
+Authentication, authorisation and the XSRF check are Jupyter Server's own. Whoever may read the
+contents may open profiles.
 """
 
 from __future__ import annotations
@@ -29,13 +30,17 @@ T = TypeVar("T")
 MOST_BYTES = 1 << 20
 """Of a request."""
 _SOON_S = 0.2
-"""An answer that comes within this time is sent with a status of its own, without progress before it."""
+"""An answer that comes within this time is sent with a status of its own, without progress before
+it.
+"""
 _BEAT_S = 1.0
 """How often progress is sent, so that no proxy closes the connection as idle."""
 
 
 class Handler(APIHandler):
-    """What the handlers share: requests and errors as JSON, and cancelling work that no client waits for."""
+    """What the handlers share: requests and errors as JSON, and cancelling work that no client
+    waits for.
+    """
 
     auth_resource = "contents"
 
@@ -83,7 +88,8 @@ class Handler(APIHandler):
         return request
 
     async def place(self, path: object) -> Place:
-        """Where a path of the file browser leads; found on another thread, because a disk may be far away.
+        """Where a path of the file browser leads; found on another thread, because a disk may be
+        far away.
 
         Raises
         ------
@@ -98,7 +104,8 @@ class Handler(APIHandler):
         )
 
     async def scheduler(self, asked: dict[str, Any]) -> str:
-        """The Dask scheduler that a request names. Its workers run code, so only who may run code may name one.
+        """The Dask scheduler that a request names. Its workers run code, so only who may run code
+        may name one.
 
         Raises
         ------
@@ -145,7 +152,8 @@ class Handler(APIHandler):
     async def chosen(
         self, place: Place, run: object, tell: Tell
     ) -> tuple[Place, list[dict[str, Any]]]:
-        """The run of a folder that is meant, the newest where none is named, and all its runs. A file is itself, and no run.
+        """The run of a folder that is meant, the newest where none is named, and all its runs. A
+        file is itself, and no run.
 
         Raises
         ------
@@ -176,7 +184,9 @@ class Handler(APIHandler):
 
 
 def _told(error: NbprofError) -> dict[str, Any]:
-    """An error as a front end gets it: `raw` where the tool that recorded it has to export it first."""
+    """An error as a front end gets it: `raw` where the tool that recorded it has to export it
+    first.
+    """
     out: dict[str, Any] = {"message": str(error)}
     if isinstance(error, RawError):
         out["raw"] = error.what
@@ -184,7 +194,9 @@ def _told(error: NbprofError) -> dict[str, Any]:
 
 
 def _progress(text: str) -> bytes:
-    """How far the work is, as a front end gets it: a line, with the first picture behind it where there is one."""
+    """How far the work is, as a front end gets it: a line, with the first picture behind it where
+    there is one.
+    """
     line: dict[str, Any] = {"progress": text}
     picture = b""
     if isinstance(text, Progress):
@@ -208,13 +220,14 @@ def status_of(error: NbprofError) -> int:
 class OpenHandler(Handler):
     """POST {path, run, scheduler}: the packed payload of the dashboard.
 
-    `run` is a name where the path is a folder, the newest run when left out; the Dask workers of `scheduler` read the files of many hosts.
+    `run` is a name where the path is a folder, the newest run when left out; the Dask workers of
+    `scheduler` read the files of many hosts.
 
-    The answer is lines of JSON, {"progress": sentence, "fraction": 0 to 1 where that is known} as often as there is one, then {"bytes",
-    "version", "run", "runs"} and the bytes themselves, or {"message": sentence} where it fails, with {"raw": who recorded it} where it is
-    not exported yet. Of a large profile {"progress", "early"} comes before these, with so many bytes: the packed payload of its first
-    picture.
-    "run" and "runs" are those of a folder.
+    The answer is lines of JSON, {"progress": sentence, "fraction": 0 to 1 where that is known} as
+    often as there is one, then {"bytes", "version", "run", "runs"} and the bytes themselves, or
+    {"message": sentence} where it fails, with {"raw": who recorded it} where it is not exported
+    yet. Of a large profile {"progress", "early"} comes before these, with so many bytes: the packed
+    payload of its first picture. "run" and "runs" are those of a folder.
     """
 
     paths: tuple[str, ...] = ("path",)
@@ -308,9 +321,11 @@ class OpenHandler(Handler):
 
 
 class CompareHandler(OpenHandler):
-    """POST {a, b, a_run, b_run}: the packed payload of two profiles side by side, `a` the one before; of a folder its newest run.
+    """POST {a, b, a_run, b_run}: the packed payload of two profiles side by side, `a` the one
+    before; of a folder its newest run.
 
-    The answer is as that of `OpenHandler`; "version" and "run" are of `b`, about which the timeline is asked.
+    The answer is as that of `OpenHandler`; "version" and "run" are of `b`, about which the timeline
+    is asked.
     """
 
     paths = ("a", "b")

@@ -1,4 +1,6 @@
-"""The list of runs for JupyterLab's sidebar: reported as the runs are found, and again as their facts become known."""
+"""The list of runs for JupyterLab's sidebar: reported as the runs are found, and again as their
+facts become known.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from nbprof.server.extension import NbprofServer
 
 DEPTH, MOST_DEPTH = 8, 32
-"""Levels of folders below the requested one that are searched, and the most that can be requested."""
+"""Levels of folders below the requested one that are searched, and the most that can be
+requested.
+"""
 MOST_FOLDERS = 100
 """Of one request."""
 _BEAT_S = 10.0
@@ -32,9 +36,10 @@ _BEAT_S = 10.0
 class RunsHandler(Handler):
     """POST {folders: [path, ...], depth}: lines of JSON.
 
-    {"run": {...}} as soon as a run is found, and again with the same path when more is known; {"problem": {path, message, gone}} for
-    what could not be looked at or analysed; {"listed": true} when all are found; {"left": count} of runs that are being analysed, now and
-    then; {"done": true} at the end.
+    {"run": {...}} as soon as a run is found, and again with the same path when more is known;
+    {"problem": {path, message, gone}} for what could not be looked at or analysed; {"listed": true}
+    when all are found; {"left": count} of runs that are being analysed, now and then; {"done":
+    true} at the end.
     """
 
     @web.authenticated
@@ -75,7 +80,9 @@ class RunsHandler(Handler):
         )
 
     async def _analysed(self, run: OnDisk, top: Path | None, left: int) -> dict[str, Any] | None:
-        """The facts of a run; who waits for it is told now and then that there is still somebody."""
+        """The facts of a run; who waits for it is told now and then that there is still
+        somebody.
+        """
         work = asyncio.get_running_loop().create_task(
             self.app.summaries.of(run, top, hidden=self.hidden())
         )

@@ -16,7 +16,9 @@ SERVED = "the folder that Jupyter serves"
 
 
 class RefusedError(ReadError):
-    """A request that is not answered; `status` is the one of HTTP, the text says what to do instead."""
+    """A request that is not answered; `status` is the one of HTTP, the text says what to do
+    instead.
+    """
 
     def __init__(self, status: int, message: str, *, path: str = "") -> None:
         super().__init__(message, path=path)
@@ -46,7 +48,8 @@ class Place:
     before : Place or None
         The run that this one is compared with.
     scheduler : str
-        Address of the Dask scheduler whose workers read the files of many hosts; empty where the server does.
+        Address of the Dask scheduler whose workers read the files of many hosts; empty where the
+        server does.
     """
 
     shown: str
@@ -125,7 +128,8 @@ def too_large(shown: str, count: int, largest: int) -> RefusedError:
 def locate(
     root: str, path: str, *, follow_links: bool = False, hidden: bool = False, top_too: bool = False
 ) -> tuple[str, Path, Path]:
-    """Where a path of the file browser leads: as the browser calls it, the root without links, and the place without links.
+    """Where a path of the file browser leads: as the browser calls it, the root without links, and
+    the place without links.
 
     With `top_too`, the empty path is the root itself. The other parameters are those of `resolve`.
 
@@ -187,7 +191,9 @@ def nameable(text: str) -> bool:
 
 
 def reaches(target: Path, top: Path, *, follow_links: bool, hidden: bool) -> bool:
-    """Whether a link may be followed to a place without links: it neither leads out of the root, nor to something hidden in it."""
+    """Whether a link may be followed to a place without links: it neither leads out of the root,
+    nor to something hidden in it.
+    """
     if not inside(target, top):
         return follow_links
     return hidden or not any(part.startswith(".") for part in target.relative_to(top).parts)

@@ -19,7 +19,9 @@ _MOST_HEAD = 1 << 24
 
 
 def own() -> tuple[BinaryIO, BinaryIO]:
-    """Where a process reads messages from and writes them to: its standard input and output, which from then on carry nothing else."""
+    """Where a process reads messages from and writes them to: its standard input and output, which
+    from then on carry nothing else.
+    """
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     requests: BinaryIO = os.fdopen(os.dup(0), "rb")
     # Whatever prints, or reads, must not get in between.

@@ -1,4 +1,6 @@
-"""The profiles that are open, each in a process of its own: as many, as large and as long as the options say."""
+"""The profiles that are open, each in a process of its own: as many, as large and as long as the
+options say.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ class Opened:
 
 
 class Pool:
-    """Opens profiles and asks them; who asks for the same version of the same file shares its process."""
+    """Opens profiles and asks them; who asks for the same version of the same file shares its
+    process.
+    """
 
     def __init__(self, limits: Limits, log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
         self.limits = limits
@@ -129,7 +133,8 @@ class Pool:
             self._left(one)
 
     async def compare(self, before: Place, after: Place, tell: Tell) -> bytes:
-        """The packed payload of two profiles side by side. Its process ends with it: the two are asked about one by one.
+        """The packed payload of two profiles side by side. Its process ends with it: the two are
+        asked about one by one.
 
         Raises
         ------
@@ -144,7 +149,8 @@ class Pool:
                 self._drop(one)
 
     async def look(self, place: Place, run: str, tell: Tell, *, hidden: bool = False) -> Chosen:
-        """Which run of a folder is meant: the one of that name, or the newest. The process that finds it is the next one that reads.
+        """Which run of a folder is meant: the one of that name, or the newest. The process that
+        finds it is the next one that reads.
 
         Raises
         ------

@@ -1,4 +1,6 @@
-"""One process of the server: started, asked, watched and ended. None of it makes the event loop wait."""
+"""One process of the server: started, asked, watched and ended. None of it makes the event loop
+wait.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ _START = (
     "import sys; sys.path = [p for p in sys.path if p]; sys.path.append(sys.argv[1]); "
     "import importlib; importlib.import_module(sys.argv[2]).main()"
 )
-"""Not with -m, and without the working folder on the path: a file there that is called json.py would be run."""
+"""Not with -m, and without the working folder on the path: a file there that is called json.py
+would be run.
+"""
 
 _MOST_WAITING = 64
 """Requests that wait for one process."""

@@ -27,10 +27,12 @@ class Say(Protocol):
 
 
 def followed(files: RunFiles, say: Say) -> tuple[RunFiles, Callable[[str], None]]:
-    """The same files, and what to give their reader as its progress: `say` is told of each sentence, and of how far reading is.
+    """The same files, and what to give their reader as its progress: `say` is told of each
+    sentence, and of how far reading is.
 
-    A byte counts half when it is in memory, and half when it is decoded. Where a file lies packed in another one, or elsewhere, nothing is
-    known of that, and the sentences come alone; of a format whose reader does not say how far decoding is, the way from the disk is all.
+    A byte counts half when it is in memory, and half when it is decoded. Where a file lies packed
+    in another one, or elsewhere, nothing is known of that, and the sentences come alone; of a
+    format whose reader does not say how far decoding is, the way from the disk is all.
     """
     # Files that are read by other processes are followed by how many of them have been.
     if apart(files) or not all(type(piece) is LocalFile for piece in files.files):
@@ -97,7 +99,9 @@ class _Followed(LocalFile):
     number: int = field(compare=False)
 
     def open(self) -> BinaryIO:
-        """The file; what is read into memory of somebody's own counts, a look at its beginning does not."""
+        """The file; what is read into memory of somebody's own counts, a look at its beginning does
+        not.
+        """
         counted = _Counted(super().open().detach())  # type: ignore[attr-defined]
         counted.came = lambda count: self.far.came(self.number, count)
         counted.decoded = lambda at: self.far.decoded(self.number, at)

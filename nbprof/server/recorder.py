@@ -1,7 +1,8 @@
-"""A process that records workers for one dialog: `nbprof.capture`, with what each worker does sent to the server while it goes on.
+"""A process that records workers for one dialog: `nbprof.capture`, with what each worker does sent
+to the server while it goes on.
 
-It takes "stop" (what was recorded is kept) and "cancel" (nothing is). Where its standard input closes, the server has ended: that cancels
-too.
+It takes "stop" (what was recorded is kept) and "cancel" (nothing is). Where its standard input
+closes, the server has ended: that cancels too.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ class Recorder:
         self._send({"is": what, "id": self._number, "text": text}, data)
 
     def _in_dialog(self, text: str) -> str:
-        """A sentence with the fields of the dialog for the options of a cell, and the folder as the file browser calls it."""
+        """A sentence with the fields of the dialog for the options of a cell, and the folder as the
+        file browser calls it.
+        """
         real, shown = self._shown
         place = rf"{re.escape(real)}(?:/\.recording-[^\s:;)]*)?(?=[\s:;,.)/]|$)"
         text = re.sub(place, lambda _: shown or "the folder that Jupyter serves", text)

@@ -1,8 +1,10 @@
-"""The runs below a folder that Jupyter serves: found without reading them, and with what is known of them at little cost.
+"""The runs below a folder that Jupyter serves: found without reading them, and with what is known
+of them at little cost.
 
-The rules that make runs of files are those of `nbprof.sources.locate.runs`. But this stays in the folder that Jupyter serves, leaves alone
-what is hidden, goes folder by folder so that the first runs are told while the others are being found, and stops when nobody listens any
-more. Everything here waits for disks: it is called on threads.
+The rules that make runs of files are those of `nbprof.sources.locate.runs`. But this stays in the
+folder that Jupyter serves, leaves alone what is hidden, goes folder by folder so that the first
+runs are told while the others are being found, and stops when nobody listens any more. Everything
+here waits for disks: it is called on threads.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ class Search:
         self.budget = Budget(MOST_FILES, MOST_BYTES, MOST_S, stop=self.stop)
 
     def below(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
-        """The runs in and below a folder, or in a file, that `locate` found; what lies deeper comes first.
+        """The runs in and below a folder, or in a file, that `locate` found; what lies deeper comes
+        first.
 
         Parameters
         ----------
@@ -148,7 +151,9 @@ class Search:
     def _folder(
         self, shown: str, real: Path, depth: int, links: list[tuple[str, Path, int]]
     ) -> Iterator[OnDisk | Problem]:
-        """The runs below a folder, then those in it; returns nothing of a folder that was looked at before."""
+        """The runs below a folder, then those in it; returns nothing of a folder that was looked at
+        before.
+        """
         if str(real) in self._entered or self._over:
             return
         self._entered.add(str(real))
@@ -183,7 +188,9 @@ class Search:
                 yield from self._folder(_join(here.shown, name), here.real / name, depth, links)
 
     def _joined(self, here: _Here, found: list[OnDisk | Problem]) -> list[OnDisk | Problem]:
-        """What was found in folders that are called alike; as one run where they are its ranks and the folder around them opens as it."""
+        """What was found in folders that are called alike; as one run where they are its ranks and
+        the folder around them opens as it.
+        """
         runs = [one for one in found if isinstance(one, OnDisk)]
         of_folders = {run.files[0].parent for run in runs}
         above = str(here.real) + os.sep
@@ -233,7 +240,9 @@ class Search:
             yield Problem(shown, f"{reason}; the others were not examined. Choose a subfolder.")
 
     def _made(self, here: _Here, *, whole: bool = False) -> Iterator[OnDisk | Problem]:
-        """The runs that the files of a folder make. With `whole`, the folder may stand for its run if no other is below."""
+        """The runs that the files of a folder make. With `whole`, the folder may stand for its run
+        if no other is below.
+        """
         yield from self._of_folders(here)
         if not here.listing.files:
             return
@@ -361,7 +370,9 @@ class _Here:
 
     @property
     def is_run(self) -> bool:
-        """Whether all files here that are taken by folder are hosts of one run, for they lie as profilers put them."""
+        """Whether all files here that are taken by folder are hosts of one run, for they lie as
+        profilers put them.
+        """
         return is_run_folder(self.real) or any(f.promise == BESIDE for f in self.listing.files)
 
     def look(self) -> None:
@@ -464,7 +475,9 @@ class _Here:
 
 @dataclass(frozen=True)
 class _Seen(LocalFile):
-    """A file whose state is known: asking a disk on a network again and again takes most of the time."""
+    """A file whose state is known: asking a disk on a network again and again takes most of the
+    time.
+    """
 
     state: os.stat_result = field(compare=False)
 

@@ -12,10 +12,11 @@ from nbprof.sources.folders import LocalFolder
 
 
 def found(recordings: Recordings, shown: str, place: LocalFolder) -> list[OnDisk | Problem]:
-    """The runs right in a folder, newest first, and a problem for each recording that is not exported yet.
+    """The runs right in a folder, newest first, and a problem for each recording that is not
+    exported yet.
 
-    The folder stands for several ranks that are one run where it holds nothing else; else each is listed by itself, as what a path of the
-    file browser leads to has to be one folder.
+    The folder stands for several ranks that are one run where it holds nothing else; else each is
+    listed by itself, as what a path of the file browser leads to has to be one folder.
 
     Parameters
     ----------

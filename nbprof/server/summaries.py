@@ -59,7 +59,9 @@ class Summaries:
         return self._process if self._process is not None and self._process.alive else None
 
     def known(self, run: OnDisk) -> dict[str, Any] | None:
-        """What is known of a run without analysing it; {"message": ...} where that failed. Called on threads: it may wait for a disk."""
+        """What is known of a run without analysing it; {"message": ...} where that failed. Called
+        on threads: it may wait for a disk.
+        """
         from nbprof.server import summary
 
         key = summary.key(run.state)
@@ -69,9 +71,11 @@ class Summaries:
     async def of(
         self, run: OnDisk, top: Path | None, *, hidden: bool = True
     ) -> dict[str, Any] | None:
-        """The facts of a run, or {"message": ...} where it cannot be analysed; None where it is not to be, for it is large.
+        """The facts of a run, or {"message": ...} where it cannot be analysed; None where it is not
+        to be, for it is large.
 
-        Two who ask for the same run share the work, which is ended when no request is waiting for it any more.
+        Two who ask for the same run share the work, which is ended when no request is waiting for
+        it any more.
 
         Parameters
         ----------
@@ -193,7 +197,9 @@ class Summaries:
             self._process = None
 
     async def _watch(self, process: Process) -> None:
-        """Ends the process where it takes what open profiles need, or more than half of what they may use."""
+        """Ends the process where it takes what open profiles need, or more than half of what they
+        may use.
+        """
         limit = self._pool.limits.memory
         while process.alive:
             await asyncio.sleep(_LOOK_S)

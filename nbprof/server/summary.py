@@ -1,7 +1,8 @@
-"""What the list of runs shows of an analysed run: a few facts, kept in nbprof's cache with the state of the files.
+"""What the list of runs shows of an analysed run: a few facts, kept in nbprof's cache with the
+state of the files.
 
-A profile that was opened, or that the list itself had analysed, is known at once the next time. What another version of nbprof found is not
-used.
+A profile that was opened, or that the list itself had analysed, is known at once the next time.
+What another version of nbprof found is not used.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ State = tuple[int, ...]
 
 
 def state_of(files: RunFiles) -> list[State] | None:
-    """The state of the files of a run and of what nbprof wrote beside them; None where one is not on a disk.
+    """The state of the files of a run and of what nbprof wrote beside them; None where one is not
+    on a disk.
 
     Raises
     ------
@@ -85,7 +87,9 @@ def _folder() -> Folder | None:
 
 
 def of(run: Run) -> dict[str, Any]:
-    """The facts of a run that was read: framework, device, steps, their unit and time in ms, its course over the run, and verdict."""
+    """The facts of a run that was read: framework, device, steps, their unit and time in ms, its
+    course over the run, and verdict.
+    """
     overview = run.overview
     word, text = overview.get("verdict") or "", overview.get("verdict_text") or ""
     step = overview.get("step_time_ms")
@@ -104,7 +108,9 @@ def of(run: Run) -> dict[str, Any]:
 
 
 def course(steps: pd.DataFrame) -> list[float]:
-    """Step times in ms in time order, at most 24: means of consecutive steps of the averages, of all hosts."""
+    """Step times in ms in time order, at most 24: means of consecutive steps of the averages, of
+    all hosts.
+    """
     times = by_step(steps)[STEP]
     parts = np.array_split(times, min(len(times), _MOST_TIMES)) if len(times) else []
     return [round(float(part.mean()), 4) for part in parts]
@@ -113,7 +119,8 @@ def course(steps: pd.DataFrame) -> list[float]:
 def spread(steps: pd.DataFrame) -> list[float]:
     """What tells a change of the mean step time from chance, as a comparison does.
 
-    The standard deviation in ms, the number of steps, and how many independent ones they are worth; empty if there is only one.
+    The standard deviation in ms, the number of steps, and how many independent ones they are worth;
+    empty if there is only one.
     """
     times = by_step(steps)[STEP]
     return (

@@ -27,7 +27,8 @@ from nbprof.sources.folders import BESIDE, NAMED, promised
 BLOCK = 1 << 20
 """Bytes that are read at a time."""
 
-# What TensorBoard, XProf and old TensorFlow write beside a profile, and the snapshot of PyTorch's allocator.
+# What TensorBoard, XProf and old TensorFlow write beside a profile, and the snapshot of PyTorch's
+# allocator.
 _TABLE = re.compile(
     r"\.(memory_profile\.json|input_pipeline\.pb|overview_page\.pb|kernel_stats\.pb|tensorflow_stats\.pb|op_stats(_v\d+)?\.pb|hlo_proto\.pb"
     r"|SSTABLE|memory_snapshot\.pickle)(\.gz)?$",
@@ -53,7 +54,8 @@ class Whole:
     home : Path
         The folder that the path is in, on the disk.
     confinement : Confinement or None
-        What holds everything that is read in the folder that Jupyter serves; None where links may lead out of it.
+        What holds everything that is read in the folder that Jupyter serves; None where links may
+        lead out of it.
     folder : bool
     names : tuple of str
         Of the files that belong to it, in the folder or beside the file.
@@ -88,7 +90,8 @@ def whole(
     hidden: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Whole:
-    """The run that a path of the file browser means, with all that belongs to it; `stop` says whether nobody waits any more.
+    """The run that a path of the file browser means, with all that belongs to it; `stop` says
+    whether nobody waits any more.
 
     Raises
     ------
@@ -173,7 +176,9 @@ def _in_folder(
 
 
 def _beside(file: Path, confinement: Confinement | None) -> list[str]:
-    """The file, and what is the same recording beside it: JSON that JAX exports, tables, and the sidecar where no other file needs it."""
+    """The file, and what is the same recording beside it: JSON that JAX exports, tables, and the
+    sidecar where no other file needs it.
+    """
     name = stem(file.name)
     names, others = [file.name], False
     with scan(file.parent, confinement) as entries:
@@ -301,7 +306,9 @@ def zipped(run: Whole) -> Iterator[bytes]:
 
 
 def _entry(name: str, state: os.stat_result) -> zipfile.ZipInfo:
-    """What an archive says of a file in this state; `ZipInfo.from_file` would ask its path, which may have become a link."""
+    """What an archive says of a file in this state; `ZipInfo.from_file` would ask its path, which
+    may have become a link.
+    """
     times = time.localtime(state.st_mtime)[:6]
     # The format has no other years.
     info = zipfile.ZipInfo(name, min(max(times, (1980, 1, 1, 0, 0, 0)), (2107, 12, 31, 23, 59, 58)))

@@ -1,4 +1,5 @@
-"""A process that reads one profile, keeps it, and answers questions about it, so that the server itself never waits.
+"""A process that reads one profile, keeps it, and answers questions about it, so that the server
+itself never waits.
 
 It ends when the server does: its standard input is closed then.
 """
@@ -97,7 +98,9 @@ class Desk:
         ).encode()
 
     def open(self, head: dict[str, Any], say: Say, show: Callable[[str, bytes], None]) -> bytes:
-        """Reads a profile; the packed payload of its dashboard. `show` is called with that of the first picture, if it has one."""
+        """Reads a profile; the packed payload of its dashboard. `show` is called with that of the
+        first picture, if it has one.
+        """
         from nbprof.display import codec, wording
         from nbprof.profiles.load import read
         from nbprof.server import summary
@@ -123,7 +126,9 @@ class Desk:
         return answer
 
     def compare(self, head: dict[str, Any], say: Say) -> bytes:
-        """Reads two profiles; the packed payload of the dashboard of the second, with its tab Compare."""
+        """Reads two profiles; the packed payload of the dashboard of the second, with its tab
+        Compare.
+        """
         from nbprof.display import codec, wording
         from nbprof.profiles.comparison import Comparison
         from nbprof.profiles.load import read
@@ -163,7 +168,9 @@ class Desk:
         return files
 
     def _workers(self, head: dict[str, Any], files: RunFiles) -> Any:
-        """Who reads the files of many hosts: a client of the scheduler that the settings name, or None for processes of this machine."""
+        """Who reads the files of many hosts: a client of the scheduler that the settings name, or
+        None for processes of this machine.
+        """
         from nbprof.run.many import apart
 
         address = head.get("scheduler")
@@ -215,7 +222,8 @@ def _confinement(head: dict[str, Any]) -> Confinement | None:
 
 
 def confine(files: RunFiles, confinement: Confinement) -> None:
-    """Refuses a run of which a file is a link that leads out of the root, before anything of it is shown.
+    """Refuses a run of which a file is a link that leads out of the root, before anything of it is
+    shown.
 
     Raises
     ------

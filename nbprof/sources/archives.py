@@ -1,7 +1,7 @@
 """Profiles inside zip and tar archives, read where they are.
 
-Nothing is unpacked to a disk, so what a member is called can do no harm (`../../x`, links, absolute paths): a name is text to show, and to
-choose by. Archives inside archives are named, not opened.
+Nothing is unpacked to a disk, so what a member is called can do no harm (`../../x`, links, absolute
+paths): a name is text to show, and to choose by. Archives inside archives are named, not opened.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ class _Archive:
         """Closes the file; it is opened again when a member is read."""
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that what is fetched or unpacked once can serve them all."""
+        """Says which members are going to be read, so that what is fetched or unpacked once can
+        serve them all.
+        """
 
     def _unchanged(self) -> None:
         if (self.source.size, self.source.modified) != self._seen:
@@ -144,11 +146,15 @@ class ZipArchive(_Archive):
         return out
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that what is fetched once can serve them all."""
+        """Says which members are going to be read, so that what is fetched once can serve them
+        all.
+        """
         self._wanted = frozenset(member.at for member in members)
 
     def close(self) -> None:
-        """Lets go of the file; one that is far away stays until all members that are wanted have come."""
+        """Lets go of the file; one that is far away stays until all members that are wanted have
+        come.
+        """
         with self._lock:
             if self._wanted and not isinstance(self.source, LocalFile):
                 return
@@ -160,7 +166,8 @@ class ZipArchive(_Archive):
                     file.close()
 
     def _directory(self) -> zipfile.ZipFile:
-        # The directory of a large archive takes a while to read, so it is kept while members are looked into.
+        # The directory of a large archive takes a while to read, so it is kept while members are
+        # looked into.
         with self._lock:
             if self._zip is None:
                 file = self.source.open()
@@ -206,7 +213,8 @@ class ZipArchive(_Archive):
 
 
 class TarArchive(_Archive):
-    """A tar archive. In a packed one a member is reached by unpacking what lies before it, so the heads are kept from the first pass.
+    """A tar archive. In a packed one a member is reached by unpacking what lies before it, so the
+    heads are kept from the first pass.
 
     Parameters
     ----------
@@ -295,7 +303,9 @@ class TarArchive(_Archive):
             return self._inside(archive, member.key).read(count)
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that what is fetched or unpacked once can serve them all."""
+        """Says which members are going to be read, so that what is fetched or unpacked once can
+        serve them all.
+        """
         if self.packing:
             self._wanted = {member.key.offset: member for member in members}
         self._heads.clear()

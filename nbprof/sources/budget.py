@@ -1,4 +1,6 @@
-"""How much of a place may be examined for one request: entries of folders, bytes of files, and time."""
+"""How much of a place may be examined for one request: entries of folders, bytes of files, and
+time.
+"""
 
 from __future__ import annotations
 

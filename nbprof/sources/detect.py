@@ -1,6 +1,7 @@
 """Which files of a place are profiles, and which of them are one run.
 
-Names say which files to look into, and their heads decide; then the formats gather each folder in turn.
+Names say which files to look into, and their heads decide; then the formats gather each folder in
+turn.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from nbprof.sources.folders import MAYBE, NAMED, NAMELESS, Folder, Found, Listin
 from nbprof.sources.sniff import HEAD, head_of, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
-"""How many files' first bytes are read in one place: on a disk or in an archive, and over a network."""
+"""How many files' first bytes are read in one place: on a disk or in an archive, and over a
+network.
+"""
 _MOST_TRACES = 20_000
 """Traces of a place of which runs are made where what may be looked at is bounded."""
 # Enough for most files to show what they are.
@@ -32,9 +35,11 @@ _SHORT = 1 << 13
 def candidates(folder: Folder, listing: Listing) -> list[Member]:
     """The files of a place that are profiles.
 
-    A file whose name is believed is looked into when it is to be read, and so is a copy of the same recording beside it. Another whose name
-    tells its format is looked into, but where each costs a request, only if several in one folder have to be told apart. Other files are
-    looked into only in folders that have neither, and only so many; how many were not is put among the notes of the listing.
+    A file whose name is believed is looked into when it is to be read, and so is a copy of the same
+    recording beside it. Another whose name tells its format is looked into, but where each costs a
+    request, only if several in one folder have to be told apart. Other files are looked into only
+    in folders that have neither, and only so many; how many were not is put among the notes of the
+    listing.
     """
     named = [
         (f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.file.name))
@@ -109,7 +114,9 @@ def _unclear(traces: list[Found]) -> list[Found]:
 
 
 class _Looked(NamedTuple):
-    """Files that are profiles by their heads, those that are none with a sentence, and those for which the budget was used up."""
+    """Files that are profiles by their heads, those that are none with a sentence, and those for
+    which the budget was used up.
+    """
 
     members: list[Member]
     refused: list[tuple[Found, str]]
@@ -117,7 +124,9 @@ class _Looked(NamedTuple):
 
 
 def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget | None) -> _Looked:
-    """What the heads of some files say; of files in `several` also the rank is wanted, which may stand further behind."""
+    """What the heads of some files say; of files in `several` also the rank is wanted, which may
+    stand further behind.
+    """
 
     def one(found: Found) -> Member | str | None:
         if budget is not None and budget.over:
@@ -211,7 +220,9 @@ def runs(
 def _across(
     folders: dict[str, list[Member]], root: str, below: Callable[[str], Path | str]
 ) -> list[tuple[str, str, RunFiles]]:
-    """The runs that have files in several folders, which are taken out of `folders`; each with the folder around them and its name."""
+    """The runs that have files in several folders, which are taken out of `folders`; each with the
+    folder around them and its name.
+    """
     named: list[tuple[str, str, RunFiles]] = []
     for form in register.FORMATS:
         for group in form.across(folders):
@@ -239,7 +250,9 @@ def _is_run_folder(folder: Path | str) -> bool:
 
 
 def _distinct(named: list[tuple[str, str, RunFiles]]) -> list[RunFiles]:
-    """Runs of one name are told apart by the folder they are in, as TensorBoard does: `train/2024_05_01` and `eval/2024_05_01`."""
+    """Runs of one name are told apart by the folder they are in, as TensorBoard does:
+    `train/2024_05_01` and `eval/2024_05_01`.
+    """
     seen: dict[str, int] = {}
     for _, _, run in named:
         seen[run.name] = seen.get(run.name, 0) + 1

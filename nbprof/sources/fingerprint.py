@@ -18,10 +18,11 @@ _IN_ALL = 256
 
 
 def fingerprint(paths: Sequence[Path], confinement: Confinement | None = None) -> str | None:
-    """Bytes and a digest of files: of their names, their sizes, and what is in them at up to sixteen places. None if one cannot be read.
+    """Bytes and a digest of files: of their names, their sizes, and what is in them at up to
+    sixteen places. None if one cannot be read.
 
-    A digest of every byte would have an output wait for seconds. Traces differ in their times, from the first event to the last: of many
-    files, begin and end of each tell enough.
+    A digest of every byte would have an output wait for seconds. Traces differ in their times, from
+    the first event to the last: of many files, begin and end of each tell enough.
     """
     blocks = min(_BLOCKS, max(_LEAST, _IN_ALL // max(len(paths), 1)))
     each: list[bytes] = []

@@ -22,7 +22,9 @@ MOST_FILES = 1_000_000
 """A folder with more files below it is not a logdir; scanning on would look like a hung kernel."""
 
 NAMED, MAYBE, NAMELESS, BESIDE = range(4)
-"""How likely a name is a profile: the suffix of a format, another suffix that profiles have, no suffix; and nbprof's own files."""
+"""How likely a name is a profile: the suffix of a format, another suffix that profiles have, no
+suffix; and nbprof's own files.
+"""
 
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
 _NEVER = {
@@ -39,7 +41,8 @@ _PRUNED = {".git", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 
 @dataclass
 class Found:
-    """A file that may be a profile: where it is below the folder, with slashes; what its name promises; and the file.
+    """A file that may be a profile: where it is below the folder, with slashes; what its name
+    promises; and the file.
 
     `state` is what the file system said of it when it was listed, where that was asked for.
     """
@@ -61,7 +64,9 @@ class Found:
 
     @property
     def parent(self) -> str:
-        """The folder that it is in, below the place that was listed; the empty text for that place itself."""
+        """The folder that it is in, below the place that was listed; the empty text for that place
+        itself.
+        """
         return self.at.rpartition("/")[0]
 
 
@@ -117,7 +122,9 @@ class Listing:
         file: Callable[[], SourceFile],
         state: Callable[[], os.stat_result] | None = None,
     ) -> None:
-        """Takes in a file, which is made, and its state asked for, only if the name says that it may be a profile."""
+        """Takes in a file, which is made, and its state asked for, only if the name says that it
+        may be a profile.
+        """
         first, slash, _ = at.partition("/")
         self.top.add(first + slash)
         self.count += 1
@@ -155,7 +162,9 @@ class Listing:
         return name not in _PRUNED and not name.startswith(SCRATCH)
 
     def take(self, at: str, file: Callable[[], SourceFile]) -> None:
-        """Takes in a file of a place that lists whole paths, unless it is in a folder that is not entered."""
+        """Takes in a file of a place that lists whole paths, unless it is in a folder that is not
+        entered.
+        """
         *parts, name = at.split("/")
         entered = all(self.enters("/".join(parts[: i + 1])) for i in range(len(parts)))
         if (entered and not self.within) or at == self.also:
@@ -171,7 +180,9 @@ class Listing:
                 claim.files[at] = file()
 
     def walks(self, at: str) -> bool:
-        """Whether a place that shows one folder at a time is to be asked for this one; of a recording, for those that are read."""
+        """Whether a place that shows one folder at a time is to be asked for this one; of a
+        recording, for those that are read.
+        """
         *parts, name = at.split("/")
         for recordings, claim in self.claims.items():
             if claim.within or within(recordings.is_folder, parts):
@@ -273,7 +284,8 @@ class LocalFolder:
         return self.path / at if at else self.path
 
     def listing(self) -> Listing:
-        """Everything below. Links to folders are followed, each folder is entered once, and pipes and sockets are left alone.
+        """Everything below. Links to folders are followed, each folder is entered once, and pipes
+        and sockets are left alone.
 
         Raises
         ------
@@ -297,7 +309,8 @@ class LocalFolder:
                 except OSError as error:
                     out.notes.append((at.rpartition("/")[0], _unexamined(at, error)))
                     continue
-                # What the link points to may hold this folder, or lie in one that has been walked already.
+                # What the link points to may hold this folder, or lie in one that has been walked
+                # already.
                 if any(_contains(done, target) or _contains(target, done) for done in entered):
                     continue
                 entered.append(target)
@@ -307,7 +320,9 @@ class LocalFolder:
         return out
 
     def _left(self, out: Listing, at: str) -> bool:
-        """Whether a hidden folder is that of a recording that ended before its profile was complete, and has files."""
+        """Whether a hidden folder is that of a recording that ended before its profile was
+        complete, and has files.
+        """
         parent, _, name = at.rpartition("/")
         if not name.startswith(SCRATCH):
             return False

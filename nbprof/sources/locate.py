@@ -126,7 +126,8 @@ def runs(source: Source, ways: Ways | None = None) -> list[RunFiles]:
 
 
 def survey(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
-    """The runs at a place as `runs` has them, and what makes the error that says why there are none, without a second look.
+    """The runs at a place as `runs` has them, and what makes the error that says why there are
+    none, without a second look.
 
     Raises
     ------
@@ -143,13 +144,15 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     ----------
     source : path, URL, several of them, or RunFiles
     run : str or int, optional
-        Its name, or the beginning of it; or its place in the list, newest first: 0 the newest, -1 the oldest. The newest when left out.
+        Its name, or the beginning of it; or its place in the list, newest first: 0 the newest, -1
+        the oldest. The newest when left out.
     ways : Ways, optional
 
     Raises
     ------
     ReadError
-        Nothing is there, or no profile is in it, or no run has that name; says what was looked for and what is there.
+        Nothing is there, or no profile is in it, or no run has that name; says what was looked for
+        and what is there.
     """
     ways = ways or Ways()
     if isinstance(source, RunFiles):
@@ -162,7 +165,9 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
 
 
 def _newest(found: list[RunFiles]) -> RunFiles:
-    """The first of the runs, which are sorted, with a line for its receipt that it was chosen, and by what."""
+    """The first of the runs, which are sorted, with a line for its receipt that it was chosen, and
+    by what.
+    """
     newest = found[0]
     if len(found) == 1:
         return newest
@@ -245,7 +250,9 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
 
 
 def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> list[RunFiles]:
-    """The runs with the files that they lack because they cannot be read; of other files called traces, a note in the listing."""
+    """The runs with the files that they lack because they cannot be read; of other files called
+    traces, a note in the listing.
+    """
     by_folder: dict[str, list[int]] = {}
     for i, run in enumerate(found):
         by_folder.setdefault(str(run.folder), []).append(i)
@@ -255,7 +262,8 @@ def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> lis
     unread: dict[int, list[Missing]] = {}
     for parent, refused in refused_in.items():
         runs_here = by_folder.get(str(folder.below(parent)), [])
-        # Each is compared with each run beside it: very many of both are no job of which some files are damaged.
+        # Each is compared with each run beside it: very many of both are no job of which some files
+        # are damaged.
         compared = len(refused) * len(runs_here) <= _MOST_COMPARED
         for file, text, named in refused:
             lacking = (
@@ -503,7 +511,9 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
 
 
 def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
-    """A run with what is to be said of later recordings in its logdir that are not finished, and of its own as a warning."""
+    """A run with what is to be said of later recordings in its logdir that are not finished, and of
+    its own as a warning.
+    """
     inside = [one for one in unfinished if Path(run.folder).is_relative_to(one.folder)]
     others = [
         one.sentence for one in unfinished if one not in inside and one.started > run.modified

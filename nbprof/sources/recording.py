@@ -41,7 +41,8 @@ class CaptureInfo:
     cell_failed : bool
         True if the cell ended with an exception or was interrupted.
     error : str
-        Then what happened and in which step, as ``cell failed in step 3, after 2 complete steps: ValueError: ...``.
+        Then what happened and in which step, as ``cell failed in step 3, after 2 complete steps:
+        ValueError: ...``.
     failed_at_step : int or None
         The step that was running then.
     notes : list of str
@@ -49,7 +50,8 @@ class CaptureInfo:
     warnings : list of str
         What makes the numbers less than was asked for, as a worker that is missing.
     label : str
-        ``training [3]``, by notebook and cell; else ``run 7``: recordings are counted in each kernel.
+        ``training [3]``, by notebook and cell; else ``run 7``: recordings are counted in each
+        kernel.
     notebook : str
         File name of the notebook whose cell was recorded, where known.
     precision : str
@@ -65,32 +67,41 @@ class CaptureInfo:
     group : str
         Not empty: runs with the same text are windows of one cell (``--every``).
     contention : dict
-        What other processes took of the cores meanwhile, as `nbprof.capture.contention` measured it: `cores`, `own_cores`, `other_cores`,
-        `waited_percent`; empty where it is not known.
+        What other processes took of the cores meanwhile, as `nbprof.capture.contention` measured
+        it: `cores`, `own_cores`, `other_cores`, `waited_percent`; empty where it is not known.
     probe : dict
-        What a second run without input gave (``--probe``): the sentences `text` and `detail`, and `measured_ms` and `predicted_ms` of a
-        step, which may be None, and whether other processes `slowed` it; empty where there was none.
+        What a second run without input gave (``--probe``): the sentences `text` and `detail`, and
+        `measured_ms` and `predicted_ms` of a step, which may be None, and whether other processes
+        `slowed` it; empty where there was none.
     cells : dict
-        Execution counts of the notebook's cells, by the stems of the files that stand for them in Python calls.
+        Execution counts of the notebook's cells, by the stems of the files that stand for them in
+        Python calls.
     lines : dict
-        Which line of the cells ran when, as `nbprof.core.line_times` packs it; empty without ``--stacks`` or ``--python``.
+        Which line of the cells ran when, as `nbprof.core.line_times` packs it; empty without
+        ``--stacks`` or ``--python``.
     loops : dict
-        When the iterations of the cell's loops ran, as `nbprof.core.loop_times` packs it; empty where no loop of a cell ran.
+        When the iterations of the cell's loops ran, as `nbprof.core.loop_times` packs it; empty
+        where no loop of a cell ran.
     python : dict
-        Sampled Python stacks, as `nbprof.core.python_samples` packs them; empty with ``--no-sampling``.
+        Sampled Python stacks, as `nbprof.core.python_samples` packs them; empty with
+        ``--no-sampling``.
     boundaries : list of dict
-        Where in the loop epochs begin and evaluations ran that are no steps: `before` (the number of the next step), `kind` (``epoch`` or
-        ``evaluation``) and, of an evaluation, its `batches` and `ms`.
+        Where in the loop epochs begin and evaluations ran that are no steps: `before` (the number
+        of the next step), `kind` (``epoch`` or ``evaluation``) and, of an evaluation, its `batches`
+        and `ms`.
     loaders : dict
-        What the program asked for its batches, as `nbprof.core.loader_uses` packs it; empty where it asked no loader that is known.
+        What the program asked for its batches, as `nbprof.core.loader_uses` packs it; empty where
+        it asked no loader that is known.
     settings : dict
         Settings of the frameworks that advice names, as `nbprof.capture.settings` reads them.
     by : str
-        ``cell`` of a notebook or ``block`` of a program; empty where another recorder, or an earlier nbprof, wrote it.
+        ``cell`` of a notebook or ``block`` of a program; empty where another recorder, or an
+        earlier nbprof, wrote it.
     unrecorded : list of str
         What the framework ran that is not in the recording, as on other threads.
     machine : dict
-        What bears on step times: `cpu`, `cores`, `python`, `driver`; empty where another machine recorded.
+        What bears on step times: `cpu`, `cores`, `python`, `driver`; empty where another machine
+        recorded.
     """
 
     backend: str = ""
@@ -155,7 +166,9 @@ class CaptureInfo:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> CaptureInfo:
-        """Return the info that `values` describe; unknown keys and values of a wrong type are left out."""
+        """Return the info that `values` describe; unknown keys and values of a wrong type are left
+        out.
+        """
         empty = {**asdict(cls()), "failed_at_step": 0}
         fit: dict[str, Any] = {}
         for key, value in values.items():
@@ -210,7 +223,9 @@ class CaptureInfo:
 
     @classmethod
     def of(cls, sidecar: SourceFile | None) -> CaptureInfo | None:
-        """What the file that nbprof wrote beside a run says; None where there is none, or it says nothing that makes sense."""
+        """What the file that nbprof wrote beside a run says; None where there is none, or it says
+        nothing that makes sense.
+        """
         if sidecar is None:
             return None
         try:
@@ -221,7 +236,9 @@ class CaptureInfo:
 
     @classmethod
     def read(cls, folder: Path) -> CaptureInfo | None:
-        """Return what lies beside the files of a run, or None where it was not recorded by nbprof."""
+        """Return what lies beside the files of a run, or None where it was not recorded by
+        nbprof.
+        """
         try:
             values = json.loads((Path(folder) / SIDECAR).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -274,7 +291,8 @@ class Recording:
     @property
     def host_file(self) -> Path:
         """The trace file of this host."""
-        # Late, for what finds and reads files imports numpy, and a cell may be recorded that does not.
+        # Late, for what finds and reads files imports numpy, and a cell may be recorded that does
+        # not.
         from nbprof.formats.register import FORMATS
 
         for form in FORMATS:
@@ -322,7 +340,9 @@ class Recording:
 
 
 def windows_of(folder: Path, info: CaptureInfo) -> list[tuple[Path, CaptureInfo]]:
-    """The runs beside `folder` that are windows of the same cell, that one included, in the order of their steps."""
+    """The runs beside `folder` that are windows of the same cell, that one included, in the order
+    of their steps.
+    """
     if not info.group:
         return [(folder, info)]
     found = []

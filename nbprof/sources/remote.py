@@ -1,7 +1,8 @@
-"""Files behind a URL, through fsspec: `s3://`, `gs://`, `https://`, `memory://` and every other scheme that a backend is installed for.
+"""Files behind a URL, through fsspec: `s3://`, `gs://`, `https://`, `memory://` and every other
+scheme that a backend is installed for.
 
-Bytes go straight into memory, never into a temporary file. What a URL or the options of a storage hold of secrets (a password, the
-signature of a presigned URL) is in no label and no error.
+Bytes go straight into memory, never into a temporary file. What a URL or the options of a storage
+hold of secrets (a password, the signature of a presigned URL) is in no label and no error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _BACKENDS = {
     "arrow_hdfs": "pyarrow", "gdrive": "gdrive_fs", "dropbox": "dropboxdrivefs", "webdav": "webdav4", "wandb": "wandbfs", "dvc": "dvc",
     "lakefs": "lakefs-spec", "box": "boxfs", "tos": "tosfs", "libarchive": "libarchive-c", "root": "fsspec-xrootd", "git": "pygit2",
 }  # fmt: skip
-# One request at a time is far slower than what a store can give; these many bytes are under way at once.
+# One request at a time is far slower than what a store can give; these many bytes are under way at
+# once.
 _PART, _PARTS = 1 << 23, 8
 _STREAM = 1 << 20
 _BLOCK = 1 << 20
@@ -97,7 +99,8 @@ class Storage:
                         "there is no such file or folder, or you do not have access.", path=label
                     ) from None
                 cause = caught.__cause__
-            # Backends raise errors of their own kinds (botocore, aiohttp, google.auth ...), and their traceback has the URL in it.
+            # Backends raise errors of their own kinds (botocore, aiohttp, google.auth ...), and
+            # their traceback has the URL in it.
             name = type(cause).__name__
             said = scrubbed(str(cause), self.url, self.options)
             what = f"{name} {said}"
@@ -129,7 +132,8 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
         if scheme in ("http", "https") and "::" not in url and "client_kwargs" not in given:
             import aiohttp
 
-            # aiohttp gives up after five minutes in all, which a large profile may take; a server that sends nothing is another matter.
+            # aiohttp gives up after five minutes in all, which a large profile may take; a server
+            # that sends nothing is another matter.
             given["client_kwargs"] = {
                 "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
             }
@@ -188,7 +192,8 @@ def time_of(info: Mapping[str, Any]) -> float:
             if isinstance(value, str):
                 if re.match(r"\d{4}-", value):
                     return datetime.fromisoformat(re.sub(r"Z$", "+00:00", value)).timestamp()
-                # Only plain HTTP writes times like a letter, and the module that reads them takes a while to import.
+                # Only plain HTTP writes times like a letter, and the module that reads them takes a
+                # while to import.
                 from email.utils import parsedate_to_datetime
 
                 return parsedate_to_datetime(value).timestamp()
@@ -271,7 +276,9 @@ class RemoteFile:
         return out
 
     def stamp(self) -> Stamp | None:
-        """What the storage tells of its state; None where it tells nothing that changes with the content."""
+        """What the storage tells of its state; None where it tells nothing that changes with the
+        content.
+        """
         with self.storage.errors(self.label):
             state = self._stamp()
         own = [key for key in _OF_CONTENT if key in state and not str(state[key]).startswith("W/")]
@@ -338,7 +345,8 @@ class RemoteFile:
                 if grown.size - told >= _PART:
                     told = grown.size
                     self._told(told, size)
-        # A server may have unpacked or packed the content on its way, so its size is no proof; a connection that breaks is an error.
+        # A server may have unpacked or packed the content on its way, so its size is no proof; a
+        # connection that breaks is an error.
         return grown.buffer()
 
 
@@ -398,7 +406,9 @@ class RemoteFolder:
         return path[len(root) :] if path.startswith(root) else path.lstrip("/")
 
     def _pages(self, out: Listing) -> None:
-        """The pages that a web server shows for folders, link by link; only what lies below is followed."""
+        """The pages that a web server shows for folders, link by link; only what lies below is
+        followed.
+        """
         queue = [self.path.rstrip("/") + "/"]
         seen: set[str] = set()
         while queue:

@@ -38,16 +38,18 @@ def runs(
     Returns
     -------
     DataFrame
-        One row per run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that are hosts or ranks of it; `format`,
-        `xspace`, `chrome`, `msprof` or `torch_memory`; `bytes` of its files as they lie there, missing where the place does not say;
-        `modified`, local time: when it was recorded, or, where that is not stated, when its files were last changed; `path`, which `load`
-        takes too; `label`, what the recording was called, as `training [3]` by notebook and cell: empty where nbprof did not record it, and
-        of runs behind a URL.
+        One row per run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that
+        are hosts or ranks of it; `format`, `xspace`, `chrome`, `msprof` or `torch_memory`; `bytes`
+        of its files as they lie there, missing where the place does not say; `modified`, local
+        time: when it was recorded, or, where that is not stated, when its files were last changed;
+        `path`, which `load` takes too; `label`, what the recording was called, as `training [3]` by
+        notebook and cell: empty where nbprof did not record it, and of runs behind a URL.
 
     Raises
     ------
     ReadError
-        Nothing is there, or it may not be read. A place without a run is no error; the table is empty.
+        Nothing is there, or it may not be read. A place without a run is no error; the table is
+        empty.
 
     Examples
     --------
@@ -86,7 +88,9 @@ def _when(seconds: float) -> Any:
 
 
 def _label(run: RunFiles) -> str:
-    """What the recording was called. It is beside the files, and elsewhere each run would cost a request."""
+    """What the recording was called. It is beside the files, and elsewhere each run would cost a
+    request.
+    """
     info = CaptureInfo.of(run.sidecar) if isinstance(run.sidecar, LocalFile) else None
     return "" if info is None else info.label
 

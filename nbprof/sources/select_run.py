@@ -1,4 +1,6 @@
-"""The run that is going to be read: every file of it looked into, what is no profile left out, and copies read once."""
+"""The run that is going to be read: every file of it looked into, what is no profile left out, and
+copies read once.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +161,9 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
 
 
 def _source(file: SourceFile, suffix: str) -> str:
-    """Which file to open instead of one that was made from it; empty where nothing is known of it."""
+    """Which file to open instead of one that was made from it; empty where nothing is known of
+    it.
+    """
     if not suffix:
         return ""
     names = _siblings(file, suffix)
@@ -173,7 +177,9 @@ def _source(file: SourceFile, suffix: str) -> str:
 
 
 def _instead_of_empty(file: SourceFile) -> str:
-    """What to do about an empty XSpace: a profile that is too large for it is beside it in parts, or nowhere."""
+    """What to do about an empty XSpace: a profile that is too large for it is beside it in parts,
+    or nowhere.
+    """
     if ".xplane.pb" not in file.name.lower():
         return ""
     parts = [
@@ -203,7 +209,9 @@ def _readable() -> str:
 
 
 def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Missing]]:
-    """The files without those that are a copy of another, byte for byte; a line for each that others are copies of; and the copies."""
+    """The files without those that are a copy of another, byte for byte; a line for each that
+    others are copies of; and the copies.
+    """
     copies = copies_of(files, HEAD)
     by_first: dict[str, list[str]] = {}
     for file in files:

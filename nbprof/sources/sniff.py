@@ -1,4 +1,6 @@
-"""What is this file? Decided by its first bytes; the name only helps to say what it is when it is no profile."""
+"""What is this file? Decided by its first bytes; the name only helps to say what it is when it is
+no profile.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from nbprof.formats import register
 from nbprof.formats.format import Head, Kind, is_text
 
 HEAD = 1 << 16
-"""Bytes of a file that are examined. A torch trace of a large job may list its process groups before its events, hence this many."""
+"""Bytes of a file that are examined. A torch trace of a large job may list its process groups
+before its events, hence this many.
+"""
 
 REPORT_MARK = b'<meta name="generator" content="nbprof '
 """What the head of every report that `Profile.save` writes has."""
@@ -47,7 +51,8 @@ _BY_NAME: tuple[tuple[str, str, str], ...] = (
 
 
 def head_of(file: SourceFile) -> bytes:
-    """The first `HEAD` bytes of a file; of a database also what states its tables, which may lie anywhere.
+    """The first `HEAD` bytes of a file; of a database also what states its tables, which may lie
+    anywhere.
 
     Raises
     ------
@@ -86,7 +91,8 @@ def recognise(data: bytes, name: str = "", *, whole: bool = False, named: bool =
     if is_tar(data):
         return Kind("archive", "a tar archive")
     head = Head(data, name, whole, named)
-    # A format of whole folders first: files of it may be what is a profile of another format elsewhere.
+    # A format of whole folders first: files of it may be what is a profile of another format
+    # elsewhere.
     kinds = [
         kind
         for form in sorted(register.FORMATS, key=lambda form: form.recordings is None)
@@ -127,7 +133,9 @@ def _known(head: bytes) -> Kind | None:
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether a tar archive begins here: its magic, or for the oldest kind the checksum of its first header."""
+    """Whether a tar archive begins here: its magic, or for the oldest kind the checksum of its
+    first header.
+    """
     if len(head) < 512 or not head[0]:
         return False
     if head[257:262] == b"ustar":

@@ -1,6 +1,8 @@
-"""Where a recording goes whose logdir is a URL: `gs://`, `s3://` and every other scheme that fsspec can write to.
+"""Where a recording goes whose logdir is a URL: `gs://`, `s3://` and every other scheme that fsspec
+can write to.
 
-Profilers write to folders of this machine, so a run is recorded in one and copied when it is complete.
+Profilers write to folders of this machine, so a run is recorded in one and copied when it is
+complete.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ _READ_ONLY = ("http", "https", "github", "gist", "hf", "zip", "tar", "data")
 
 
 def refusal(url: str) -> str:
-    """Why nothing can be written to a URL; "" where nothing is known against it. Nothing is asked of the place itself."""
+    """Why nothing can be written to a URL; "" where nothing is known against it. Nothing is asked
+    of the place itself.
+    """
     # Late, for it imports numpy, and a cell may be recorded that does not.
     from nbprof.sources import remote
 
@@ -47,7 +51,9 @@ class Upload:
         self._copied: dict[Path, tuple[int, int]] = {}
 
     def put(self, run: Path) -> None:
-        """Copy the files of a run folder that are new or have changed since they were copied; errors become `trouble`."""
+        """Copy the files of a run folder that are new or have changed since they were copied;
+        errors become `trouble`.
+        """
         from nbprof.sources import remote
 
         self.trouble = ""

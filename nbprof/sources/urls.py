@@ -10,7 +10,9 @@ _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is a URL or a chain of them (`zip://a::s3://b`), not a path of this machine."""
+    """Whether a text is a URL or a chain of them (`zip://a::s3://b`), not a path of this
+    machine.
+    """
     return bool(_SCHEME.match(text)) or bool(re.match(r"^[a-z][a-z0-9+.-]*::", text))
 
 

@@ -1,6 +1,7 @@
 """Links between the slices of a saved timeline: launches, arrows and the ops of device work.
 
-The same as `Links` says of one event, here for all kept ones at once: each column of args is looked through once.
+The same as `Links` says of one event, here for all kept ones at once: each column of args is looked
+through once.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def arrows(links: Links, kept: Int64s) -> Arrows:
 
 
 def stated(links: Links, kept: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
-    """Kind (a code into `KINDS`), begin and end of the arrows that some events state in their args, launches left out; all of them.
+    """Kind (a code into `KINDS`), begin and end of the arrows that some events state in their args,
+    launches left out; all of them.
 
     Parameters
     ----------
@@ -85,7 +87,8 @@ def stated(links: Links, kept: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s, I
 
 
 def lacks(links: Links, *, whole: bool) -> list[str]:
-    """What is known of the slices of a profile and not saved: "arguments", "stacks", and arrows to slices that are left out.
+    """What is known of the slices of a profile and not saved: "arguments", "stacks", and arrows to
+    slices that are left out.
 
     Parameters
     ----------
@@ -137,7 +140,9 @@ class _Kept:
         )
 
     def stated(self) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
-        """Kind, begin and end of the arrows that events state, without launches and those of the file."""
+        """Kind, begin and end of the arrows that events state, without launches and those of the
+        file.
+        """
         return _once([self._producers(), self._turned(), self._async()])
 
     # Columns of args.
@@ -217,7 +222,8 @@ class _Kept:
         )
         codes = codes.ravel()
         left, right = codes[: len(made)], codes[len(made) :]
-        # At most so many of each: both of who has many consumers and of who takes from many producers.
+        # At most so many of each: both of who has many consumers and of who takes from many
+        # producers.
         (a, b), (d, c) = _join(left, right), _join(right, left)
         a, b = np.concatenate([a, c]), np.concatenate([b, d])
         a, b = made[a], taken[b]
@@ -254,7 +260,8 @@ class _Kept:
         codes = np.unique(flows.category)
         kinds = {code: names[code] if code >= 0 else "" for code in codes.tolist()}
         device = self._device
-        # Where every kept device event states its launch, the launches among the arrows say nothing more.
+        # Where every kept device event states its launch, the launches among the arrows say nothing
+        # more.
         wanted = [
             code
             for code, name in kinds.items()
@@ -307,7 +314,9 @@ class _Kept:
         ]
 
     def _async(self) -> tuple[int, Int64s, Int64s]:
-        """Flows that XSpace events state: the number of the flow in 56 bits, and whether it comes in (1), goes out (2) or both."""
+        """Flows that XSpace events state: the number of the flow in 56 bits, and whether it comes
+        in (1), goes out (2) or both.
+        """
         column = self._args.get("flow")
         value, has = self._numbers("flow", self._kept)
         known = _repeated((value[has] >> 2) & FLOW_BITS)
@@ -340,7 +349,9 @@ class _Kept:
     # Ops.
 
     def _ops(self, launch: Int64s) -> tuple[list[str], npt.NDArray[np.int32]]:
-        """The ops of device events, and that of each: its own, or the innermost around its launch."""
+        """The ops of device events, and that of each: its own, or the innermost around its
+        launch.
+        """
         activity = self._links.run.activity
         op = np.full(len(self._kept), -1, np.int64)
         device = np.flatnonzero(self._device)
@@ -383,7 +394,9 @@ def _is_number(column: ArgColumn, at: Int64s | npt.NDArray[np.intp]) -> npt.NDAr
 
 
 def _rows(column: ArgColumn, wanted: Int64s, of: Any) -> Int64s:
-    """Rows of a column whose number is among some: most rows are told apart by their lowest bits alone."""
+    """Rows of a column whose number is among some: most rows are told apart by their lowest bits
+    alone.
+    """
     table = np.zeros(_TABLE + 1, np.bool_)
     table[wanted & _TABLE] = True
     found = []

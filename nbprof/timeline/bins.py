@@ -66,7 +66,9 @@ class Bins:
         return self.origin + tile * self.tile
 
     def edges(self, start: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:
-        """int64[k, 513] ps: the bounds of the bins of tiles; and which of them are behind all that int64 holds, None where none is."""
+        """int64[k, 513] ps: the bounds of the bins of tiles; and which of them are behind all that
+        int64 holds, None where none is.
+        """
         if int(start.max()) + self.tile <= _LAST:
             return start[:, None] + self._offsets, None
         beyond = self._offsets > (_LAST - np.maximum(start, 0))[:, None]
@@ -75,7 +77,9 @@ class Bins:
 
 
 def since(time: Int64s, start: Int64s) -> npt.NDArray[np.float32]:
-    """Times as ns from a tile's start, or from several; as floats where int64 cannot hold the difference."""
+    """Times as ns from a tile's start, or from several; as floats where int64 cannot hold the
+    difference.
+    """
     exact = time - start
     if (
         not len(time)

@@ -1,8 +1,9 @@
 """Sums and longest events of any stretch of a row in constant time, from a few bytes an event.
 
-Positions (see `Stack`) are grouped by eight, these blocks by eight again, and so on. For every place a byte tells which of its block up to
-it are longer than all between them and it: the lowest bit from another place on is the longest of both and what lies between
-(J. Fischer, V. Heun: Space-Efficient Preprocessing Schemes for Range Minimum Queries on Static Arrays, 2011).
+Positions (see `Stack`) are grouped by eight, these blocks by eight again, and so on. For every
+place a byte tells which of its block up to it are longer than all between them and it: the lowest
+bit from another place on is the longest of both and what lies between (J. Fischer, V. Heun:
+Space-Efficient Preprocessing Schemes for Range Minimum Queries on Static Arrays, 2011).
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ class Blocks:
             self._sums.take(rest >> 3) - self._sums.take(np.minimum(whole, rest) >> 3),
             0,
         )
-        # What lies before the first whole block and behind the last; a block may hold positions of another row, which do not count.
+        # What lies before the first whole block and behind the last; a block may hold positions of
+        # another row, which do not count.
         head = np.minimum(whole, stop)
         tail = np.maximum(rest, head)
         at, size = (
@@ -119,7 +121,9 @@ class Blocks:
         return out
 
     def longest(self, first: Int64s, last: Int64s, flat: bool) -> Int64s:
-        """The position of the longest event of each stretch of a row, both ends included; of equals the first."""
+        """The position of the longest event of each stretch of a row, both ends included; of equals
+        the first.
+        """
         return self._longest(0, first, last, flat)
 
     def _longest(self, level: int, first: Int64s, last: Int64s, flat: bool) -> Int64s:
@@ -164,7 +168,9 @@ class Blocks:
 
 
 def _masks(values: Int64s) -> tuple[Bytes, Int64s]:
-    """For each value the bits of those of its eight that are no less than any from there to it, itself included; and the most of eight."""
+    """For each value the bits of those of its eight that are no less than any from there to it,
+    itself included; and the most of eight.
+    """
     columns = np.ascontiguousarray(values.reshape(-1, 8).T)
     out = np.empty((columns.shape[1], 8), np.uint8)
     bits = np.zeros((8, columns.shape[1]), np.uint8)

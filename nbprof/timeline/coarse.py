@@ -1,4 +1,6 @@
-"""Long rows in bins that hold some dozens of events each, made once: tiles of this level and of all coarser ones are read off them."""
+"""Long rows in bins that hold some dozens of events each, made once: tiles of this level and of all
+coarser ones are read off them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class Coarse:
     bounds : int32[bins + 1]
         The first position of each bin, and the one behind the last.
     sums : int64[bins + 1]
-        Durations of all events before each bin, ps; beyond int64 they wrap around, which differences do not.
+        Durations of all events before each bin, ps; beyond int64 they wrap around, which
+        differences do not.
     longest : int32[bins]
         Position of the longest event that starts in a bin, of equals the first; -1 where none does.
     """
@@ -79,7 +82,9 @@ class Coarse:
     def tile(
         self, blocks: Blocks, flat: bool, level: int, tile: int
     ) -> tuple[Int64s, Int64s, Int64s]:
-        """Of the 512 bins of a tile of a level that is no finer: bounds int64[513], sums, ps, and longest events' positions, int64[512]."""
+        """Of the 512 bins of a tile of a level that is no finer: bounds int64[513], sums, ps, and
+        longest events' positions, int64[512].
+        """
         finer = level - self.level
         count = len(self.longest)
         low = (tile * TILE << finer) - self.first
@@ -94,7 +99,8 @@ class Coarse:
         if len(bins):
             begin, size = edges.take(bins) - edges[0], edges.take(bins + 1) - edges.take(bins)
             positions = self.longest[edges[0] : edges[-1]].astype(np.int64)
-            # An empty bin reads any place of its own row: of other lanes the order may never have been written.
+            # An empty bin reads any place of its own row: of other lanes the order may never have
+            # been written.
             events = blocks.event(np.where(positions < 0, self.bounds[0], positions), flat)
             length = np.where(positions < 0, -1, blocks.stack.events.duration.take(events))
             most = np.maximum.reduceat(length, begin)

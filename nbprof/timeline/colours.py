@@ -1,4 +1,6 @@
-"""Which colour a slice has: its category's, or one of eight muted tints by name. The twin of js/views/trace/colours.ts."""
+"""Which colour a slice has: its category's, or one of eight muted tints by name. The twin of
+js/views/trace/colours.ts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _BRACKETS = re.compile(r"[<(>)]")
 
 
 def stem(name: str) -> str:
-    """A name without template arguments, call arguments and the numbers that count copies of the same thing."""
+    """A name without template arguments, call arguments and the numbers that count copies of the
+    same thing.
+    """
     parts = []
     depth = at = 0
     for match in _BRACKETS.finditer(name):
@@ -47,7 +51,9 @@ def stem(name: str) -> str:
 
 
 def tint_of(name: str) -> int:
-    """0…7, the same for every name with the same stem: three high bits of its 32-bit FNV-1a over code points."""
+    """0…7, the same for every name with the same stem: three high bits of its 32-bit FNV-1a over
+    code points.
+    """
     value = 0x811C9DC5
     for c in stem(name):
         value = ((value ^ ord(c)) * 0x01000193) & 0xFFFFFFFF

@@ -36,7 +36,8 @@ class Counter:
         ps.
     value : float64[k]
     make : callable
-        Gives time and value instead, when they are first asked for: a first picture does not wait for them.
+        Gives time and value instead, when they are first asked for: a first picture does not wait
+        for them.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class Counter:
         return self.samples[1]
 
     def until(self, time: Int64s) -> npt.NDArray[np.float64]:
-        """Sum of value × ps from the first sample to moments: what means are made of. float64, of the shape of `time`."""
+        """Sum of value × ps from the first sample to moments: what means are made of. float64, of
+        the shape of `time`.
+        """
         at = np.searchsorted(self.time, time, side="right") - 1
         last = np.maximum(at, 0)
         return np.where(
@@ -83,7 +86,9 @@ class Counter:
 
 
 def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, Counter]]:
-    """The counters of a run with their lanes, whose ids begin with `first`; samples are made when they are first asked for."""
+    """The counters of a run with their lanes, whose ids begin with `first`; samples are made when
+    they are first asked for.
+    """
     hosts = len(run.hosts)
     found: list[tuple[str, str, str, str, str, Callable[[], Samples]]] = []
     devices: dict[str, list[Lane]] = {}
@@ -151,7 +156,9 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
 def _of_memory(
     memory: str, hosts: list[str], devices: dict[str, list[Lane]]
 ) -> tuple[str, str, str]:
-    """Section, host and device of an allocator, by its name: `GPU_0_bfc`, `GPU 0`, `gpu_host_bfc`, `CPU`, with its host among several."""
+    """Section, host and device of an allocator, by its name: `GPU_0_bfc`, `GPU 0`, `gpu_host_bfc`,
+    `CPU`, with its host among several.
+    """
     host = next(
         (h for h in sorted(hosts, key=len, reverse=True) if len(hosts) > 1 and h in memory),
         hosts[0] if hosts else "",
@@ -191,9 +198,11 @@ def _given(time: Int64s, value: npt.NDArray[np.float64]) -> Samples:
 
 
 def busy(events: Events, lanes: list[int]) -> Samples:
-    """Share of time in which a device did anything on any of its lanes, an instant once, in 0…100, over equal parts of the time.
+    """Share of time in which a device did anything on any of its lanes, an instant once, in 0…100,
+    over equal parts of the time.
 
-    There are as many parts as the device's work is worth, at most 65,536; parts that have the share of the one before are left out.
+    There are as many parts as the device's work is worth, at most 65,536; parts that have the share
+    of the one before are left out.
     """
     work = _union(events, lanes)
     if not len(work):
@@ -208,7 +217,9 @@ def busy(events: Events, lanes: list[int]) -> Samples:
 
 
 def _union(events: Events, lanes: list[int]) -> Intervals:
-    """When at least one event of some lanes runs, ps; touching events are merged, as their number is what the parts depend on."""
+    """When at least one event of some lanes runs, ps; touching events are merged, as their number
+    is what the parts depend on.
+    """
     # In the type of the column: any other would have all of it copied, for each lane.
     wanted = np.array(lanes, events.lane.dtype)
     begins, ends = (

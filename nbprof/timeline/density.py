@@ -24,8 +24,9 @@ Floats = npt.NDArray[np.float64]
 class Density:
     """Time taken by events in each of `bins` equal parts of first…last, by row.
 
-    An event's time up to x is max(0, x - start) - max(0, x - end); so it is enough to count, by part, where events start and end and
-    how far from the part's end. That takes two sums an event, however many parts it covers.
+    An event's time up to x is max(0, x - start) - max(0, x - end); so it is enough to count, by
+    part, where events start and end and how far from the part's end. That takes two sums an event,
+    however many parts it covers.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ class Density:
         self._first = first
         self._width = max(last - first, 1) / bins
         size = rows * (bins + 1)
-        # Of all edges: how many lie in each part, and what they cover of it; starts count up, ends down.
+        # Of all edges: how many lie in each part, and what they cover of it; starts count up, ends
+        # down.
         self._edges = np.zeros(size)
         self._cover = np.zeros(size)
 
@@ -69,7 +71,9 @@ class Density:
                 )
 
     def shares(self) -> Floats:
-        """Busy time by row and part as a share of the part; more than 1 where events of a row overlap. float64[rows, bins]"""
+        """Busy time by row and part as a share of the part; more than 1 where events of a row
+        overlap. float64[rows, bins]
+        """
         rows, bins = self._shape
         edges = self._edges.reshape(rows, bins + 1)
         open_ = np.cumsum(edges, axis=1) - edges
@@ -85,10 +89,11 @@ def bytes_of(shares: Floats) -> npt.NDArray[np.uint8]:
 
 
 def strip(tracks: Tracks) -> dict[str, Any]:
-    """The whole profile in `STRIP` parts: input above, and below it the device, or without one how many host threads are busy.
+    """The whole profile in `STRIP` parts: input above, and below it the device, or without one how
+    many host threads are busy.
 
-    Of a device only the lanes count that hold its work itself, of a lane only the outermost events; what several lanes do at once
-    counts once.
+    Of a device only the lanes count that hold its work itself, of a lane only the outermost events;
+    what several lanes do at once counts once.
 
     Returns
     -------

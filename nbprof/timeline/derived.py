@@ -1,7 +1,9 @@
-"""Lanes that follow from others: steps, name scopes, framework ops, modules and ops of compiled programs, made of a device's kernels.
+"""Lanes that follow from others: steps, name scopes, framework ops, modules and ops of compiled
+programs, made of a device's kernels.
 
-Rules are those by which TensorFlow Profiler makes these lines where the recorder has not: the kernels of a stream in time order, equal
-neighbours as one slice, scopes nested, and nothing reaching over the border of a step.
+Rules are those by which TensorFlow Profiler makes these lines where the recorder has not: the
+kernels of a stream in time order, equal neighbours as one slice, scopes nested, and nothing
+reaching over the border of a step.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ TORCH_OPS, TORCH_MODULES = "Ops", "Modules"
 
 @dataclass
 class Line:
-    """One lane to be: its events in any order, an outer one before the inner ones that begin and end with it.
+    """One lane to be: its events in any order, an outer one before the inner ones that begin and
+    end with it.
 
     `name` int64[k] are codes of `Made`; `start` and `end` int64[k] ps.
     """
@@ -99,7 +102,8 @@ def runs(
     Parameters
     ----------
     level : sequence of int64[n]
-        By level, outermost first, what each row is there, -1 for nothing. A row that is alike on a level is alike on all above it.
+        By level, outermost first, what each row is there, -1 for nothing. A row that is alike on a
+        level is alike on all above it.
     start, end : int64[n]
         ps, rows in the order of time.
     apart : int64[n]
@@ -156,7 +160,8 @@ def chains(paths: Sequence[Sequence[int]]) -> tuple[list[Int64s], Int64s]:
 
 
 def steps_of_hosts(run: Drawable, made: Made, hosts: int, without: set[str]) -> None:
-    """A lane of the steps of each host, as the table of steps has them; `hosts` is how many there are, `without` those that need none.
+    """A lane of the steps of each host, as the table of steps has them; `hosts` is how many there
+    are, `without` those that need none.
 
     The recording as a whole needs none.
     """

@@ -1,7 +1,9 @@
-"""The derived lanes of GPUs in an XSpace file whose recorder made none: of the kernels that state their op, module or HLO op.
+"""The derived lanes of GPUs in an XSpace file whose recorder made none: of the kernels that state
+their op, module or HLO op.
 
-Source: section "Derived GPU lines" of TensorFlow Profiler's behaviour: only kernels take part; a kernel that does not state what a line is
-made of changes nothing on that line; a new module ends the scopes and HLO ops before it, a new outermost scope the framework op.
+Source: section "Derived GPU lines" of TensorFlow Profiler's behaviour: only kernels take part; a
+kernel that does not state what a line is made of changes nothing on that line; a new module ends
+the scopes and HLO ops before it, a new outermost scope the framework op.
 """
 
 from __future__ import annotations
@@ -139,7 +141,9 @@ class _Gpus:
         return out
 
     def _kernels(self) -> Int64s:
-        """Events that say with which launch shape they ran, and runs of CUDA graphs, on the devices; ascending."""
+        """Events that say with which launch shape they ran, and runs of CUDA graphs, on the
+        devices; ascending.
+        """
         wanted = np.zeros(len(self.trace.lanes), np.bool_)
         for gpu in self.gpus:
             wanted[gpu.streams] = True
@@ -158,7 +162,9 @@ class _Gpus:
         return parts[0] if len(parts) == 1 else np.union1d(*parts)
 
     def _paths(self, kernels: Int64s) -> dict[str, tuple[list[Int64s], Int64s]]:
-        """By line, the levels of each kernel (see `runs`), and the name code of each number on them."""
+        """By line, the levels of each kernel (see `runs`), and the name code of each number on
+        them.
+        """
         made, trace = self.made, self.trace
         out: dict[str, tuple[list[Int64s], Int64s]] = {}
         program = _numbers(trace, "program_id", kernels)
@@ -177,7 +183,8 @@ class _Gpus:
             name = trace.strings[text]
             return [made.code(name, f"{name}({ident & (1 << 64) - 1})" if ident != -1 else name)]
 
-        # An op is told by its program too: ops of two programs are never one, though both are `dot.3`.
+        # An op is told by its program too: ops of two programs are never one, though both are
+        # `dot.3`.
         within: dict[tuple[int, str], int] = {}
 
         def hlo_ops(text: int, ident: int) -> list[int]:
@@ -295,7 +302,8 @@ def _of_stream(
 def _line(
     levels: list[Int64s], start: Int64s, end: Int64s, step: Int64s, ended: Int64s | None = None
 ) -> tuple[tuple[Int64s, Int64s, Int64s], Int64s]:
-    """One line of the rows that say something; and for each row how often something began on its outermost level so far.
+    """One line of the rows that say something; and for each row how often something began on its
+    outermost level so far.
 
     `ended` counts what ends the line's slices.
     """

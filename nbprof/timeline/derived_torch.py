@@ -1,4 +1,6 @@
-"""The derived lanes of devices in a Kineto trace: the steps, modules and ops that launched what a device did, when it did it."""
+"""The derived lanes of devices in a Kineto trace: the steps, modules and ops that launched what a
+device did, when it did it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def add(run: Drawable, made: Made, hosts: int) -> None:
 
 
 def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
-    """The call that launched each piece of device work, and the op that it comes of; -1 where they are not known."""
+    """The call that launched each piece of device work, and the op that it comes of; -1 where they
+    are not known.
+    """
     table = run.activity.launches.frame()
     target = table["target"].to_numpy(np.int64)
     known = np.flatnonzero(target >= 0)
@@ -72,7 +76,9 @@ def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
 def _steps(
     run: Drawable, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str
 ) -> Line:
-    """The steps of a device: from the first to the last that was launched in one, the end of the step before cut off."""
+    """The steps of a device: from the first to the last that was launched in one, the end of the
+    step before cut off.
+    """
     markers, names = run.activity.markers.frame(), step_names(run)
     number, events = run.hosts.index(host), run.trace.events
     mine = markers[(markers["host"] == number) & (markers["device"] < 0)].sort_values(
@@ -98,7 +104,9 @@ def _steps(
 
 
 def _asked(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
-    """When the program was in each step: its marks say so; a step in `low` to `high` is stretched over the device's work for it, later."""
+    """When the program was in each step: its marks say so; a step in `low` to `high` is stretched
+    over the device's work for it, later.
+    """
     events, names = run.trace.events, run.trace.names
     named = [str(n) for n in names[events.name[mark]].tolist()]
     begins, ends = events.start[mark].copy(), events.end[mark].copy()
@@ -113,7 +121,9 @@ def _asked(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int6
 
 
 class _Work:
-    """What devices did: the event, its launch and the op of that, int64[w] in the order of events."""
+    """What devices did: the event, its launch and the op of that, int64[w] in the order of
+    events.
+    """
 
     def __init__(self, run: Drawable, event: Int64s, launch: Int64s, op: Int64s) -> None:
         self.trace = trace = run.trace
@@ -123,7 +133,8 @@ class _Work:
         named = np.fromiter(
             (str(n).startswith(_MODULE) for n in trace.names), np.bool_, len(trace.names)
         )
-        # The mark of a step is written as an op in some versions: the lane of steps tells it. An optimizer's is work, too.
+        # The mark of a step is written as an op in some versions: the lane of steps tells it. An
+        # optimizer's is work, too.
         ops = _kind_of_ops(trace)
         mark = run.activity.markers.event
         ops[

@@ -113,7 +113,9 @@ class Details:
         return None
 
     def _memory(self, event: int) -> dict[str, str] | None:
-        """The row of what was in memory at the peak, for a call of an allocator that says which op called it."""
+        """The row of what was in memory at the peak, for a call of an allocator that says which op
+        called it.
+        """
         column = self._run.trace.args.get("tf_op")
         op = value_of(self._run.trace, column, event) if column is not None else None
         return (
@@ -141,7 +143,8 @@ class Details:
 MOST_VALUE = 2_000
 MOST_ARGS = 200
 _MOST_BYTES = 64
-# A key that tells its unit: "allocation_bytes", "bytes", "queued_ns". Those of the launch tell how many, not how long.
+# A key that tells its unit: "allocation_bytes", "bytes", "queued_ns". Those of the launch tell how
+# many, not how long.
 _BYTES = re.compile(
     r"(?:^|[_\s])(?:bytes|nbytes)(?:$|[_\s](?:reserved|allocated|available|accessed|in use)$)|^(?:peak_)?bytes_in_use$",
     re.I,
@@ -150,9 +153,11 @@ _TIME = re.compile(r"(?:^|[_\s(])(ps|ns|us|ms)\)?$", re.I)
 
 
 def args(trace: Trace, event: int) -> list[dict[str, str]]:
-    """Key and value of each arg of an event, first those that are its own, then those that hold for its name.
+    """Key and value of each arg of an event, first those that are its own, then those that hold for
+    its name.
 
-    At most 200; values of more than 2,000 characters are cut. Where the key tells the unit, the value has it.
+    At most 200; values of more than 2,000 characters are cut. Where the key tells the unit, the
+    value has it.
     """
     out: list[dict[str, str]] = []
     for key in trace.args:
@@ -172,7 +177,9 @@ def args(trace: Trace, event: int) -> list[dict[str, str]]:
 
 
 def value_of(trace: Trace, column: ArgColumn, event: int) -> object:
-    """The value of an event in a column of args: an int, float, str or bytes; None if it has none."""
+    """The value of an event in a column of args: an int, float, str or bytes; None if it has
+    none.
+    """
     # A plain int would make numpy turn the whole column into int64 first.
     at = int(np.searchsorted(column.event, column.event.dtype.type(event)))
     if at >= len(column.event) or int(column.event[at]) != event:

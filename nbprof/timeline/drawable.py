@@ -1,4 +1,6 @@
-"""What the timeline needs of a run: its events, what they mean, and the frames that it points into."""
+"""What the timeline needs of a run: its events, what they mean, and the frames that it points
+into.
+"""
 
 from __future__ import annotations
 
@@ -53,4 +55,6 @@ class Drawable(Protocol):
     def memory_peak(self) -> pd.DataFrame: ...  # noqa: D102
 
     def persist(self, name: str, compute: Callable[[], T]) -> T:
-        """A value that follows from the files alone, out of the cache where that has it; `compute` makes it otherwise."""
+        """A value that follows from the files alone, out of the cache where that has it; `compute`
+        makes it otherwise.
+        """

@@ -244,7 +244,9 @@ class Export:
             ]
 
     def _arrows(self) -> Iterator[list[str]]:
-        """Arrows that the file has not drawn, between what is written: from launches to their work, and those that events state."""
+        """Arrows that the file has not drawn, between what is written: from launches to their work,
+        and those that events state.
+        """
         links = self._run.timeline.links
         written = np.zeros(len(self._tracks.events), np.bool_)
         written[self._parts[0][0]] = True
@@ -312,10 +314,12 @@ def marks(trace: Trace) -> npt.NDArray[np.bool_]:
 
 
 def seen(start: Int64s, duration: Int64s) -> Int64s:
-    """Durations of events in ps with which they stay nested, and one after the other, in a viewer that cuts times off at ns.
+    """Durations of events in ps with which they stay nested, and one after the other, in a viewer
+    that cuts times off at ns.
 
-    Perfetto cuts off the begin and the duration of an event each by itself, so that an event may end a ns after the one that it lies in,
-    and is then dropped. A duration that would lose the ns in which the event ends is raised to it.
+    Perfetto cuts off the begin and the duration of an event each by itself, so that an event may
+    end a ns after the one that it lies in, and is then dropped. A duration that would lose the ns
+    in which the event ends is raised to it.
     """
     end = start + duration
     end[(end < start) & (duration > 0)] = np.iinfo(np.int64).max
@@ -349,10 +353,12 @@ def _micros(times: Int64s) -> list[str]:
 
 
 def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
-    """Times in ps that keep their ns where a viewer takes them for float64 µs and cuts off, and which of them need 0.4 ps more for that.
+    """Times in ps that keep their ns where a viewer takes them for float64 µs and cuts off, and
+    which of them need 0.4 ps more for that.
 
-    That is no ps more, so who reads the decimals has the time as it was. Only hours from the start, where float64 is coarser than that,
-    times near the start or the end of a ns are moved by some ps, into it.
+    That is no ps more, so who reads the decimals has the time as it was. Only hours from the start,
+    where float64 is coarser than that, times near the start or the end of a ns are moved by some
+    ps, into it.
     """
     ns = times // 1000
     kept = _cut(times)
@@ -371,9 +377,12 @@ def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _cut(times: Int64s, tenths: int = 0) -> Int64s:
-    """The ns that are left of times in ps, and tenths of a ps, by way of the float64 µs nearest to them."""
+    """The ns that are left of times in ps, and tenths of a ps, by way of the float64 µs nearest to
+    them.
+    """
     whole, rest = np.divmod(times, _US)
-    # Rounded once, as by a reader of the decimals: what is too large for float64 to hold before the division is divided in two parts.
+    # Rounded once, as by a reader of the decimals: what is too large for float64 to hold before the
+    # division is divided in two parts.
     micros = np.where(
         times <= _EXACT,
         (np.minimum(times, _EXACT) * 10 + tenths) / (10 * _US),
@@ -397,8 +406,9 @@ _ROUNDS = 8
 def threads(events: Events) -> npt.NDArray[np.int32]:
     """By event 0, or the number of the further thread of its lane that it has to go to; int32[n].
 
-    What begins within another event and outlasts it goes to the next thread, with all that lies in it, until nothing does. Where that
-    does not come to an end soon (a long staircase), the rest is laid out level by level, where events take turns.
+    What begins within another event and outlasts it goes to the next thread, with all that lies in
+    it, until nothing does. Where that does not come to an end soon (a long staircase), the rest is
+    laid out level by level, where events take turns.
     """
     out = np.zeros(len(events), np.int32)
     rows = np.arange(len(events))

@@ -15,7 +15,9 @@ from nbprof.timeline.tracks import Tracks
 
 _OF_INSTANTS = ("ph", "s")
 MOST_REPEATED = 200
-"""Letters of a value that holds for all events of a name, up to which it is written with each of them."""
+"""Letters of a value that holds for all events of a name, up to which it is written with each of
+them.
+"""
 
 
 def text(value: object) -> str:
@@ -24,7 +26,9 @@ def text(value: object) -> str:
 
 
 def json_text(value: object) -> str:
-    """Encode the value of an arg. Bytes become base64; NaN, infinity and other objects become their text."""
+    """Encode the value of an arg. Bytes become base64; NaN, infinity and other objects become their
+    text.
+    """
     if isinstance(value, bytes):
         return text(base64.b64encode(value).decode())
     if isinstance(value, float) and not math.isfinite(value):
@@ -37,7 +41,8 @@ def json_text(value: object) -> str:
 class Args:
     """Names and args of the events of one table.
 
-    What holds for all events of a name is written with each of them where it is short, else with the first.
+    What holds for all events of a name is written with each of them where it is short, else with
+    the first.
 
     Parameters
     ----------

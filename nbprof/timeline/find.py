@@ -59,7 +59,9 @@ class Hits:
 
     @cached_property
     def strip(self) -> npt.NDArray[np.uint8]:
-        """How many hits start in each of `STRIP` equal parts of the profile, uint8 and at most 255."""
+        """How many hits start in each of `STRIP` equal parts of the profile, uint8 and at most
+        255.
+        """
         first, length = (
             self.slices.tracks.origin,
             max(self.slices.tracks.end - self.slices.tracks.origin, 1),
@@ -109,7 +111,9 @@ class Finder:
         self._lock = threading.Lock()
 
     def hits(self, query: str) -> Hits:
-        """The hits of a text, a `/regular expression/` (both in any case), or an integer, which also matches equal numbers."""
+        """The hits of a text, a `/regular expression/` (both in any case), or an integer, which
+        also matches equal numbers.
+        """
         query = query.strip()
         with self._lock:
             known = self._known.pop(query, None) or self._search(query)
@@ -167,7 +171,8 @@ class Finder:
         }
 
     def hit(self, query: str, at: Mapping[str, Any]) -> dict[str, Any]:
-        """A `Hit`: the one with an index in time, next to an event or a time, or the longest; no slice where there is none.
+        """A `Hit`: the one with an index in time, next to an event or a time, or the longest; no
+        slice where there is none.
 
         Next to an event or a time it goes on from the other end where there is no further one.
         """

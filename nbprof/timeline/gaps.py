@@ -30,7 +30,9 @@ COLUMNS = ["host", "device", "start_ms", "duration_us", "meanwhile", "meanwhile_
 
 @dataclass(frozen=True)
 class Gap:
-    """A stretch without work on a device, ps; `name` is what the host was at longest in it, "" where nothing was recorded."""
+    """A stretch without work on a device, ps; `name` is what the host was at longest in it, ""
+    where nothing was recorded.
+    """
 
     host: str
     process: str
@@ -45,8 +47,8 @@ class Gap:
 def sections(slices: Slices) -> dict[tuple[str, str], list[Lane]]:
     """Lanes of work of each device, by host and heading.
 
-    Streams that only wait are not among them. Collectives are, where they have a lane of their own, as
-    no task of a stream may stand for one.
+    Streams that only wait are not among them. Collectives are, where they have a lane of their own,
+    as no task of a stream may stand for one.
     """
     out: dict[tuple[str, str], list[Lane]] = {}
     working = {lane.id for lane in work_lanes(slices)}
@@ -69,7 +71,8 @@ def gaps(
 ) -> tuple[list[Gap], int]:
     """The longest idle gaps of all devices, longest first, and how many there are in all.
 
-    A gap lies between work of the device: what comes before its first and after its last work is none, unless a range is given.
+    A gap lies between work of the device: what comes before its first and after its last work is
+    none, unless a range is given.
 
     Parameters
     ----------
@@ -101,7 +104,9 @@ def gaps(
 
 
 def first_largest(values: Int64s, most: int) -> Int64s:
-    """Places of the largest values, largest first, of equals the first ones; they are not all sorted for that."""
+    """Places of the largest values, largest first, of equals the first ones; they are not all
+    sorted for that.
+    """
     places = np.arange(len(values))
     if len(values) > most > 0:
         places = np.flatnonzero(values >= np.partition(values, -most)[-most])
@@ -177,11 +182,13 @@ def answer(slices: Slices, from_: float | None, to: float | None, most: int) -> 
 
 
 def frame(run: Drawable, most: int = MOST, slices: Slices | None = None) -> pd.DataFrame:
-    """The longest times in which a device ran nothing, longest first: the columns of `p.trace.gaps()`.
+    """The longest times in which a device ran nothing, longest first: the columns of
+    `p.trace.gaps()`.
 
-    A gap lies between two pieces of work of a device, on all its streams together. `meanwhile` is the name that took most self time on the
-    threads of the same host in it, and `meanwhile_us` that time, on all threads; empty where the
-    host recorded nothing then, and below the longest 200 gaps (fewer with thousands of threads).
+    A gap lies between two pieces of work of a device, on all its streams together. `meanwhile` is
+    the name that took most self time on the threads of the same host in it, and `meanwhile_us` that
+    time, on all threads; empty where the host recorded nothing then, and below the longest 200 gaps
+    (fewer with thousands of threads).
     """
     slices = slices or Slices(tracks(run))
     found, _ = gaps(slices, most=most)

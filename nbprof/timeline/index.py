@@ -1,4 +1,6 @@
-"""Where the events of a window of time are: by lane and level, found by bisection, without a second copy of them."""
+"""Where the events of a window of time are: by lane and level, found by bisection, without a second
+copy of them.
+"""
 
 from __future__ import annotations
 
@@ -90,8 +92,9 @@ class HitRows:
 class Index:
     """The events of all rows of `tracks.events` and `tracks.extra`; a row is one level of one lane.
 
-    Levels count from 0. Events of a row never overlap, and are numbered from 0 in the order of time. Times are int64 ps. What is asked of
-    a lane without events, or of a level that it has not, is empty.
+    Levels count from 0. Events of a row never overlap, and are numbered from 0 in the order of
+    time. Times are int64 ps. What is asked of a lane without events, or of a level that it has not,
+    is empty.
     """
 
     def __init__(self, tracks: Tracks) -> None:
@@ -145,7 +148,9 @@ class Index:
         return int(table.stack.level[at])
 
     def window(self, lane: int, level: int, from_ps: int, to_ps: int) -> tuple[int, int]:
-        """Which events of a row start in from ≤ time < to or reach in from before: the first, and the one behind the last."""
+        """Which events of a row start in from ≤ time < to or reach in from before: the first, and
+        the one behind the last.
+        """
         table = self.table(lane)
         if table is None or not 0 <= level < self.rows(lane):
             return 0, 0

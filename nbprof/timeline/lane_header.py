@@ -12,7 +12,8 @@ from nbprof.timeline.tracks import Lane, Tracks
 
 MOST_NAME = 600
 _BLOCK = 1 << 19
-# What counts as far: how many times the length of what nearly all events take, measured on so many of them.
+# What counts as far: how many times the length of what nearly all events take, measured on so many
+# of them.
 _FEW, _SAMPLE, _FAR, _NEAR, _SHARE = 20, 100_000, 50, 5, 0.005
 
 

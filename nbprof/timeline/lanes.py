@@ -35,9 +35,10 @@ _RECORDER = ("recording", "marks")
 class Lane:
     """One track of the timeline.
 
-    `id` is the number of the trace's lane, or one behind these for a derived lane or a counter. `process` is the heading that it stands
-    under. `derived` tells that it says again, in other words, what other lanes have: made of these by the recorder or here. So are the
-    spans and marks that PyTorch's recorder writes of itself.
+    `id` is the number of the trace's lane, or one behind these for a derived lane or a counter.
+    `process` is the heading that it stands under. `derived` tells that it says again, in other
+    words, what other lanes have: made of these by the recorder or here. So are the spans and marks
+    that PyTorch's recorder writes of itself.
     """
 
     id: int
@@ -53,7 +54,9 @@ class Lane:
 
 
 def step_names(run: Drawable) -> dict[tuple[int, int], str]:
-    """What steps are called, by number of their host and group: as in the table of steps, others as they were recorded."""
+    """What steps are called, by number of their host and group: as in the table of steps, others as
+    they were recorded.
+    """
     steps = run.steps
     names = {key: str(name) for key, name in run.activity.group_names.items()}
     if len(steps):
@@ -85,7 +88,8 @@ def heading(host: str, process: str, hosts: int) -> str:
 
 
 def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
-    """The lanes, in whose headings the cores of TPUs have their place, as the guide has it: "TPU 2 (chip 1, core 0)".
+    """The lanes, in whose headings the cores of TPUs have their place, as the guide has it: "TPU 2
+    (chip 1, core 0)".
 
     Parameters
     ----------
@@ -119,7 +123,9 @@ def without_place(process: str) -> str:
 
 
 def recorded(run: Drawable, span: int) -> list[Lane]:
-    """The lanes of the trace that have events, in the order of drawing; `span` is how long the profile is, in ps."""
+    """The lanes of the trace that have events, in the order of drawing; `span` is how long the
+    profile is, in ps.
+    """
     trace = run.trace
     table, events = trace.lanes, trace.events
     count, hosts = len(table), len(run.hosts)
@@ -150,7 +156,8 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
         )
         # What a TPU writes itself are its modules and ops; on a GPU these are made of the kernels.
         made = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
-        # The span of all that the recorder recorded is no work of the host: it would be the answer to every question.
+        # The span of all that the recorder recorded is no work of the host: it would be the answer
+        # to every question.
         made |= under == "Profiler" and thread[i] in _RECORDER
         lanes.append(
             Lane(
@@ -167,7 +174,8 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
         )
     aside = table["aside"].tolist() if "aside" in table else [False] * count
     threads = [lane.id for lane in lanes if kinds[lane.id] == "host"]
-    # Threads of the notebook's kernel do nothing for the program, but they may be all that there is.
+    # Threads of the notebook's kernel do nothing for the program, but they may be all that there
+    # is.
     working = [i for i in threads if not aside[i]] or threads
     folded = _folded(working, events, bounds, span) | set(threads) - set(working)
     # What is no work of the program itself, as the calls of Python that started it.
@@ -176,10 +184,13 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
 
 
 def _folded(threads: list[int], events: Events, bounds: Int64s, span: int) -> set[int]:
-    """Host threads that are collapsed at first: those with next to nothing in them, and all beyond the eight busiest; never all of them."""
+    """Host threads that are collapsed at first: those with next to nothing in them, and all beyond
+    the eight busiest; never all of them.
+    """
     busy = {i: covered(events, int(bounds[i]), int(bounds[i + 1])) for i in threads}
     busiest = sorted(threads, key=lambda i: -busy[i])[:OPEN_THREADS]
-    # The busiest stays also where all that was done is a small part of the time: one event a day away makes it that.
+    # The busiest stays also where all that was done is a small part of the time: one event a day
+    # away makes it that.
     return set(threads) - {i for i in busiest if busy[i] >= LEAST_BUSY * span} - set(busiest[:1])
 
 

@@ -21,10 +21,12 @@ Levels = npt.NDArray[np.uint16]
 
 @dataclass
 class Stack:
-    """Events by row, which is one level of one lane. A row's events take turns, so both their starts and their ends ascend.
+    """Events by row, which is one level of one lane. A row's events take turns, so both their
+    starts and their ends ascend.
 
-    A position counts the events of all rows one behind the other: lanes in their order, levels from the top, events in the order of time.
-    An event and its position thus lie in the same range of numbers, that of the lane.
+    A position counts the events of all rows one behind the other: lanes in their order, levels from
+    the top, events in the order of time. An event and its position thus lie in the same range of
+    numbers, that of the lane.
 
     Attributes
     ----------
@@ -40,7 +42,8 @@ class Stack:
     flat : bool[l]
         Lanes of one row, where positions are event numbers.
     level : uint16[events]
-        `Events.depth` itself where no events overlap partly. What lies more than 65,535 deep shares the last level.
+        `Events.depth` itself where no events overlap partly. What lies more than 65,535 deep shares
+        the last level.
     order : int32[events]
         Event by position; never written, and so no memory, for flat lanes.
     moved : int
@@ -64,8 +67,9 @@ class Stack:
 def stack(events: Events) -> Stack:
     """Levels and rows of a table of events.
 
-    An event that lies in others of its lane has as many above it. Where events overlap only partly, each goes, in the order of their
-    starts, to the first level that is free, below the event that it lies in.
+    An event that lies in others of its lane has as many above it. Where events overlap only partly,
+    each goes, in the order of their starts, to the first level that is free, below the event that
+    it lies in.
     """
     count = len(events)
     level: Levels = events.depth
@@ -100,7 +104,9 @@ def stack(events: Events) -> Stack:
 
 
 def _order(level: Levels, order: Int32s, at: int, stop: int, deepest: int) -> Int64s:
-    """Writes the events of a lane in the order of its rows, unless there is but one; gives the size of each row."""
+    """Writes the events of a lane in the order of its rows, unless there is but one; gives the size
+    of each row.
+    """
     if not deepest:
         return np.array([stop - at], np.int64)
     part = level[at:stop]
@@ -116,10 +122,12 @@ def _order(level: Levels, order: Int32s, at: int, stop: int, deepest: int) -> In
 
 
 def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int64s:
-    """int64[k, 2]: ranges of events of a lane, disjoint and ascending, in each of which some overlap only partly.
+    """int64[k, 2]: ranges of events of a lane, disjoint and ascending, in each of which some
+    overlap only partly.
 
-    Where two overlap partly, so do those of one level that they lie in, or they themselves. So it is seen within rows. A cluster is a run
-    of overlapping events of one level and all that lies in them, which is every event up to the next one that is no deeper.
+    Where two overlap partly, so do those of one level that they lie in, or they themselves. So it
+    is seen within rows. A cluster is a run of overlapping events of one level and all that lies in
+    them, which is every event up to the next one that is no deeper.
     """
     found = []
     at = lane.start
@@ -155,10 +163,11 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
 
 
 def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> int:
-    """Sets the levels of the events of some clusters of a lane; how many of them overlap others partly.
+    """Sets the levels of the events of some clusters of a lane; how many of them overlap others
+    partly.
 
-    Level by level: what is to be drawn from a level on is either kept on it, because the last one kept there is over, or left for the
-    next. Only events that overlap need a walk in order.
+    Level by level: what is to be drawn from a level on is either kept on it, because the last one
+    kept there is over, or left for the next. Only events that overlap need a walk in order.
     """
     ids = expand(clusters[:, 0] - lane.start, clusters[:, 1] - clusters[:, 0])[1]
     start = events.start[lane][ids]
@@ -188,7 +197,9 @@ def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> in
 
 
 def _turns(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
-    """Which of some events, in the order of their starts, take turns: the first, and each that starts when the last one is over."""
+    """Which of some events, in the order of their starts, take turns: the first, and each that
+    starts when the last one is over.
+    """
     latest = np.maximum.accumulate(end)
     late = np.append(False, start[1:] < latest[:-1])
     kept = ~late
@@ -210,7 +221,9 @@ def _turns(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def _free_levels(start: Int64s, end: Int64s, parent: Int64s, least: Int64s) -> Int64s:
-    """The first level on which each event finds nothing running, below its parent, where that is one of them, and not above `least`."""
+    """The first level on which each event finds nothing running, below its parent, where that is
+    one of them, and not above `least`.
+    """
     out: list[int] = []
     until: list[int] = []
     deep = np.zeros(0, np.int64)
@@ -223,7 +236,8 @@ def _free_levels(start: Int64s, end: Int64s, parent: Int64s, least: Int64s) -> I
             more = [_NEVER] * (at + 1 + len(until))
             until += more
             deep = np.append(deep, np.array(more))
-        # A few levels are looked at one by one, more at once. The last is free, or else there is one behind it.
+        # A few levels are looked at one by one, more at once. The last is free, or else there is
+        # one behind it.
         stop = min(len(until), at + _MANY)
         while at < stop and until[at] > begin:
             at += 1

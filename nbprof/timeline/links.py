@@ -1,7 +1,8 @@
-"""Links between one event and others: its launch, its producers, the forward op of a backward op, its op and step.
+"""Links between one event and others: its launch, its producers, the forward op of a backward op,
+its op and step.
 
-Nothing is built beforehand. Each answer looks through the columns of ids once, which takes a few milliseconds with ten million events,
-and needs no memory between two answers.
+Nothing is built beforehand. Each answer looks through the columns of ids once, which takes a few
+milliseconds with ten million events, and needs no memory between two answers.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Links:
     ----------
     run : Drawable
     tracks : Tracks
-        Events are told by the ids that they have there; those derived there have no links of their own.
+        Events are told by the ids that they have there; those derived there have no links of their
+        own.
     """
 
     def __init__(self, run: Drawable, tracks: Tracks) -> None:
@@ -58,7 +60,9 @@ class Links:
         )
 
     def of(self, event: int) -> list[Arrow]:
-        """Kind ("launch", "producer", "forward" or "flow"), begin and end of the arrows of an event; at most 50 of a kind."""
+        """Kind ("launch", "producer", "forward" or "flow"), begin and end of the arrows of an
+        event; at most 50 of a kind.
+        """
         return self._arrows(event)[0]
 
     def left_out(self, event: int) -> str:
@@ -67,7 +71,9 @@ class Links:
         return f"{more:,} more arrows of this slice are not drawn." if more else ""
 
     def launch(self, event: int) -> tuple[int, int] | None:
-        """The host call that launched device work, and the time from the start of the call to the start of that work (ps)."""
+        """The host call that launched device work, and the time from the start of the call to the
+        start of that work (ps).
+        """
         if not self._recorded(event) or not self.on_device[self.events.lane[event]]:
             return None
         calls = [
@@ -84,7 +90,9 @@ class Links:
         return call, int(self.events.start[event] - self.events.start[call])
 
     def op(self, event: int) -> str:
-        """The framework op that an event is or belongs to, as named in the ops table; "" if unknown."""
+        """The framework op that an event is or belongs to, as named in the ops table; "" if
+        unknown.
+        """
         if not self._recorded(event):
             return ""
         if self.on_device[self.events.lane[event]]:
@@ -92,7 +100,9 @@ class Links:
         return self._op_around(event)
 
     def stack(self, event: int) -> list[str]:
-        """The call stack of an event, innermost first; for device work, that of its launch. Empty if none was recorded."""
+        """The call stack of an event, innermost first; for device work, that of its launch. Empty
+        if none was recorded.
+        """
         if not self._recorded(event):
             return []
         at = event
@@ -245,7 +255,8 @@ class Links:
         work = [
             other for other in self._correlated(event) if self.on_device[self.events.lane[other]]
         ]
-        # A call of the runtime and the one of the driver in it state the same id: the work belongs to the last.
+        # A call of the runtime and the one of the driver in it state the same id: the work belongs
+        # to the last.
         return [
             ("launch", event, other)
             for other in work
@@ -291,8 +302,9 @@ class Links:
         )
         if not len(forward) or not len(backward):
             return []
-        # Ops in a forward op state its number too, as does whatever ran before the next one that is differentiated: the number is that
-        # of the last to begin. Of the backward ones the first holds the others, and lies in the engine's call of it.
+        # Ops in a forward op state its number too, as does whatever ran before the next one that is
+        # differentiated: the number is that of the last to begin. Of the backward ones the first
+        # holds the others, and lies in the engine's call of it.
         pair = int(forward[-1]), int(backward[0])
         return [("forward", *pair)] if event in pair else []
 
@@ -319,7 +331,9 @@ class Links:
         return out
 
     def _async(self, event: int) -> list[Arrow]:
-        """Flows that XSpace events state: the number of the flow in 56 bits, and whether it comes in (1), goes out (2) or both."""
+        """Flows that XSpace events state: the number of the flow in 56 bits, and whether it comes
+        in (1), goes out (2) or both.
+        """
         value = self._number("flow", event)
         column = self.trace.args.get("flow")
         if value is None or column is None:
@@ -392,7 +406,9 @@ class Links:
     # Steps.
 
     def _marks(self, host: int, device: int | None) -> tuple[Int64s, Int64s, Int64s] | None:
-        """Begin, end and group of the step marks of a host or device, in time order; None where it has none."""
+        """Begin, end and group of the step marks of a host or device, in time order; None where it
+        has none.
+        """
         return self._all_marks.get((host, -1 if device is None else device))
 
     @cached_property
@@ -401,7 +417,8 @@ class Links:
         host, device, event, group, start, end = (
             table[c].to_numpy(np.int64) for c in ("host", "device", "event", "group", "start", "end")
         )  # fmt: skip
-        # Marks of a host say when the program was in a step, also where the step lasts until its device work ends.
+        # Marks of a host say when the program was in a step, also where the step lasts until its
+        # device work ends.
         on_host = device < 0
         begin, stop = (
             np.where(on_host, self.events.start[event], start),
@@ -433,15 +450,17 @@ class Links:
         return str(steps["name"].iloc[int(found[-1])]) if len(found) else ""
 
 
-# How far behind a finish that names the next slice that slice may begin, ps; times of arrows and slices are rounded apart.
+# How far behind a finish that names the next slice that slice may begin, ps; times of arrows and
+# slices are rounded apart.
 _NEAR_PS = 1_000_000
 
 
 class FlowPoints:
     """The points of arrows, and the slices that they belong to.
 
-    A point belongs to the innermost slice around it on its row; a finish that does not say "enclosing" to the next slice that begins. In a
-    trace whose rows were split, a row is several lanes.
+    A point belongs to the innermost slice around it on its row; a finish that does not say
+    "enclosing" to the next slice that begins. In a trace whose rows were split, a row is several
+    lanes.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -457,8 +476,9 @@ class FlowPoints:
 
     @cached_property
     def number(self) -> Int64s:
-        """int64[points]: the number of the arrow of each, from 0 on. It is the id in the file, unless that is a text or there are several
-        hosts, each of which numbers its arrows by itself.
+        """int64[points]: the number of the arrow of each, from 0 on. It is the id in the file,
+        unless that is a text or there are several hosts, each of which numbers its arrows by
+        itself.
         """
         ids = self.flows.id
         host = np.append(pd.factorize(self.trace.lanes["host"])[0], -1)[self.flows.lane].astype(
@@ -479,7 +499,9 @@ class FlowPoints:
         return self.trace.strings[category] if category >= 0 else ""
 
     def of(self, event: int, most: int) -> list[tuple[str, int, int]]:
-        """Category, begin and end of the arrows of a slice, in the order of the file; at most so many."""
+        """Category, begin and end of the arrows of a slice, in the order of the file; at most so
+        many.
+        """
         events, flows = self.events, self.flows
         row = self.row_of[events.lane[event]]
         first, last = (
@@ -511,7 +533,9 @@ class FlowPoints:
         return list(dict.fromkeys(out))
 
     def _part(self, chain: Int64s, point: int) -> Int64s:
-        """The points of one arrow in the order of time: an id may be used again once its arrow has ended."""
+        """The points of one arrow in the order of time: an id may be used again once its arrow has
+        ended.
+        """
         flows = self.flows
         chain = chain[np.lexsort((flows.phase[chain], flows.time[chain]))]
         number = np.cumsum(flows.phase[chain] == 0)

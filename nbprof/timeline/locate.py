@@ -1,4 +1,6 @@
-"""Where something named in another view is in the trace: an op's longest call, a step, the memory peak, an idle gap."""
+"""Where something named in another view is in the trace: an op's longest call, a step, the memory
+peak, an idle gap.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +56,16 @@ class Locator:
         self._run, self._slices, self._finder = run, slices, finder
 
     def locate(self, target: Mapping[str, Any]) -> dict[str, Any]:
-        """A `Located`, with `found`: whether there is such a thing. Where there is none the range is the whole profile.
+        """A `Located`, with `found`: whether there is such a thing. Where there is none the range
+        is the whole profile.
 
         Parameters
         ----------
         target : mapping
-            `kind`, and as they apply `name` (exactly as the table has it), `host`, `device` (heading or number of a device), `where`
-            ("device" or "host", of an op), `step`, `time_ms` (after the start of the profile, as in the tables: of an op or kernel
-            where the longest call of the row starts that is meant).
+            `kind`, and as they apply `name` (exactly as the table has it), `host`, `device`
+            (heading or number of a device), `where` ("device" or "host", of an op), `step`,
+            `time_ms` (after the start of the profile, as in the tables: of an op or kernel where
+            the longest call of the row starts that is meant).
         """
         kind = str(target["kind"])
         if kind == "step":
@@ -81,7 +85,8 @@ class Locator:
         many = len(chosen.event)
         count = f"the only {call}" if many == 1 else f"the longest of {many:,} {call}s"
         event, length = chosen.longest()
-        # Several rows of a table may have one name: a kernel launched by different ops. The row tells when its own longest call starts.
+        # Several rows of a table may have one name: a kernel launched by different ops. The row
+        # tells when its own longest call starts.
         row = chosen.at(self._starting(chosen.event, target.get("time_ms")))
         if len(row.event) and event not in row.event:
             event, length = row.longest()
@@ -142,7 +147,9 @@ class Locator:
         return []
 
     def _named(self, name: str, *, part: bool) -> Int64s:
-        """Events of a name, short or in full; where there are none, with `part` those whose name holds the text."""
+        """Events of a name, short or in full; where there are none, with `part` those whose name
+        holds the text.
+        """
         if not name:
             return np.zeros(0, np.int64)
         tracks = self._slices.tracks
@@ -182,7 +189,9 @@ class Locator:
         return out
 
     def _starting(self, events: Int64s, time_ms: object) -> npt.NDArray[np.intp]:
-        """Positions of those that start at a time of a table, to within the ns to which tables round it."""
+        """Positions of those that start at a time of a table, to within the ns to which tables
+        round it.
+        """
         if not isinstance(time_ms, (int, float)) or isinstance(time_ms, bool):
             return np.zeros(0, np.intp)
         return np.flatnonzero(np.abs(self._slices.starts(events) - float(time_ms) * 1e9) <= _NS)
@@ -311,7 +320,9 @@ class Locator:
 
 @dataclass
 class _Calls:
-    """Ids of events, ascending, and how long each took by the clock of the table that counts them, ps."""
+    """Ids of events, ascending, and how long each took by the clock of the table that counts them,
+    ps.
+    """
 
     event: Int64s
     length: Int64s

@@ -21,8 +21,9 @@ MOST_PATTERN = 500
 """Characters of an expression."""
 SECONDS = 2.0
 """Time limit of one search."""
-# Characters of a text that are looked at, by how many repeats in a row may match in different ways: n characters are matched in about
-# n ** (k + 1) / (k + 1)! steps at worst, here at most some hundred million.
+# Characters of a text that are looked at, by how many repeats in a row may match in different ways:
+# n characters are matched in about n ** (k + 1) / (k + 1)! steps at worst, here at most some
+# hundred million.
 _LOOKED_AT = (1 << 20, 20_000, 1_200, 300, 130)
 _FEW = 8
 _MOST_WAYS = 4096
@@ -66,7 +67,8 @@ class Pattern:
         """Which texts match, bool[n]; those not reached in time do not."""
         if self._expression is None:
             part = self.text.lower()
-            # ASCII text is the rule, and what is searched for mostly has no letter that changes its length when it is lowered.
+            # ASCII text is the rule, and what is searched for mostly has no letter that changes its
+            # length when it is lowered.
             return np.fromiter((part in str(text).lower() for text in texts), np.bool_)
         out = []
         search, most = self._expression.search, self.most
@@ -109,8 +111,8 @@ def _texts(count: int) -> str:
 def _compiled(source: str) -> tuple[re.Pattern[str], int]:
     """The expression, and how many characters of a text it may be tried on.
 
-    Python's matcher goes back and tries again, and cannot be stopped: a repeat of a repeat may take longer than anyone waits. What can do
-    that is refused before it is tried.
+    Python's matcher goes back and tries again, and cannot be stopped: a repeat of a repeat may take
+    longer than anyone waits. What can do that is refused before it is tried.
     """
     if len(source) > MOST_PATTERN:
         raise PatternError(
@@ -131,7 +133,8 @@ def _compiled(source: str) -> tuple[re.Pattern[str], int]:
 
 
 def _cost(tree: Any) -> tuple[int, int]:
-    """How many repeats one behind the other may be long in different ways, and in how many ways the rest may match.
+    """How many repeats one behind the other may be long in different ways, and in how many ways the
+    rest may match.
 
     Raises
     ------

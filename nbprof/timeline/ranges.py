@@ -23,7 +23,9 @@ MOST_NAMES = 200
 
 
 def work_lanes(slices: Slices) -> list[Lane]:
-    """Lanes that hold work themselves; those that say again what others hold, and derived ones, are left out."""
+    """Lanes that hold work themselves; those that say again what others hold, and derived ones, are
+    left out.
+    """
     repeated = repeats(slices.tracks)
     return [
         lane
@@ -95,7 +97,8 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
 
 
 def many_info(slices: Slices, events: list[int]) -> dict[str, Any]:
-    """A `RangeInfo` of some events: each counts whole, and the range is from the first start to the last end.
+    """A `RangeInfo` of some events: each counts whole, and the range is from the first start to the
+    last end.
 
     Raises
     ------
@@ -166,7 +169,8 @@ def _percent(time: float, of: float) -> float:
 class Named:
     """Sums by what a name reads and the kind of lane it is on; times in ps.
 
-    A launch on the host may be called like the kernel that it launches: their times say different things, so they are never added up.
+    A launch on the host may be called like the kernel that it launches: their times say different
+    things, so they are never added up.
     """
 
     name: npt.NDArray[np.object_]

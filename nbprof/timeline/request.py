@@ -24,7 +24,8 @@ class BadRequest(NbprofError):  # noqa: N818 -- as HTTP says it
 
 
 class Request:
-    """A request, from which values are taken by name; each is of the right type and in its range, or the request is refused.
+    """A request, from which values are taken by name; each is of the right type and in its range,
+    or the request is refused.
 
     Raises
     ------

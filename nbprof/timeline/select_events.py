@@ -25,7 +25,9 @@ def pick(
     between: tuple[float, float] | None = None,
     kind: str | None = None,
 ) -> Int64s:
-    """Ids of the selected events, in the order of their lanes; see `nbprof.tools.trace.accessor.TraceView.events`."""
+    """Ids of the selected events, in the order of their lanes; see
+    `nbprof.tools.trace.accessor.TraceView.events`.
+    """
     chosen = lanes(tracks, lane, kind)
     wanted = np.zeros(max((each.id for each in tracks.lanes), default=-1) + 1, np.bool_)
     wanted[[each.id for each in chosen]] = True
@@ -116,7 +118,9 @@ def matcher(text: Names) -> Callable[[str], bool]:
 
 
 def named(tracks: Tracks, name: Names) -> npt.NDArray[np.bool_]:
-    """By name code: whether the name, full or as it is shown, is asked for. Each different name is looked at once."""
+    """By name code: whether the name, full or as it is shown, is asked for. Each different name is
+    looked at once.
+    """
     test = matcher(name)
     hit = np.fromiter((test(str(full)) for full in tracks.full), np.bool_, len(tracks.full))
     if tracks.names is not tracks.full:
@@ -138,7 +142,9 @@ def _of_lanes(events: Events, wanted: npt.NDArray[np.bool_]) -> Int64s:
 
 
 def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -> pd.DataFrame:
-    """The columns of `p.trace.events()` of some events, with args behind them; host, process and lane are texts, times in µs."""
+    """The columns of `p.trace.events()` of some events, with args behind them; host, process and
+    lane are texts, times in µs.
+    """
     cut = len(tracks.events)
     size = max((lane.id for lane in tracks.lanes), default=-1) + 1
     texts = {key: np.full(size, "", object) for key in ("host", "process", "lane")}

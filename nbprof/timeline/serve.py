@@ -1,8 +1,9 @@
 """Answers what a page asks about the events of a run, and packs the answers.
 
-A request is JSON with a field `ask`; times are ns since the origin of the profile. Its answer has `ok`, and an `error` as a sentence where
-that is false. What is made once (lanes, rows, links) is made when it is first needed. Several threads may ask at a time: tiles have a lock
-of their own, so that the picture moves while a search goes on.
+A request is JSON with a field `ask`; times are ns since the origin of the profile. Its answer has
+`ok`, and an `error` as a sentence where that is false. What is made once (lanes, rows, links) is
+made when it is first needed. Several threads may ask at a time: tiles have a lock of their own, so
+that the picture moves while a search goes on.
 """
 
 from __future__ import annotations
@@ -172,7 +173,8 @@ class Timeline:
 
 
 def _prepare(index: Index, lock: threading.Lock) -> None:
-    # What fails here fails again when it is asked for, and is an answer then. A page that asks for tiles meanwhile waits for one row.
+    # What fails here fails again when it is asked for, and is an answer then. A page that asks for
+    # tiles meanwhile waits for one row.
     with lock:
         _ = index.main.blocks
     for lane, level in index.main.long_rows():
@@ -197,7 +199,9 @@ def reply(run: Drawable, request: object) -> bytes:
 
 
 def _columns(value: Any) -> Any:
-    """The same with columns as the container has them: JavaScript has no int64 that it could reckon with."""
+    """The same with columns as the container has them: JavaScript has no int64 that it could reckon
+    with.
+    """
     if isinstance(value, dict):
         return {name: _columns(item) for name, item in value.items()}
     if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize == 8:
@@ -328,4 +332,6 @@ _ANSWERS: dict[str, tuple[tuple[str, ...], Callable[[Timeline, Request], Answer]
     "locate": (("_searching", "_asking"), _locate),
     "gaps": (("_asking",), _gaps),
 }
-"""By `ask`: the locks under which it is answered, in the order in which they are always taken, and what answers it."""
+"""By `ask`: the locks under which it is answered, in the order in which they are always taken, and
+what answers it.
+"""

@@ -1,4 +1,6 @@
-"""Slices of the timeline by the id of their event: where each lies, what it is called, and what lies beside, above and below it."""
+"""Slices of the timeline by the id of their event: where each lies, what it is called, and what
+lies beside, above and below it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _KEPT_IDS = 20_000_000
 
 
 class Part:
-    """Some events of the timeline with consecutive ids: those that were recorded, or those that were derived.
+    """Some events of the timeline with consecutive ids: those that were recorded, or those that
+    were derived.
 
     Parameters
     ----------
@@ -77,7 +80,9 @@ class Part:
                 yield first, behind
 
     def starting(self, lane: int, from_: int, to: int) -> tuple[int, int]:
-        """The events of a lane that start in from…to (ps, `to` not included), as first and behind the last."""
+        """The events of a lane that start in from…to (ps, `to` not included), as first and behind
+        the last.
+        """
         low, high = int(self.bounds[lane]), int(self.bounds[lane + 1])
         start = self.events.start[low:high]
         # The method: the function takes three times as long, and there may be thousands of lanes.
@@ -96,8 +101,8 @@ class Part:
     def touching(self, from_: int, to: int) -> npt.NDArray[np.bool_]:
         """Lanes with events in from…to, ps: those of `starting` and `reaching`. bool[lanes]
 
-        Told for all lanes at once, as there may be thousands of a few events each. A block of one lane is looked at only where its time is
-        near.
+        Told for all lanes at once, as there may be thousands of a few events each. A block of one
+        lane is looked at only where its time is near.
         """
         out = np.zeros(self._lanes, np.bool_)
         lane, start = self.events.lane, self.events.start
@@ -115,7 +120,8 @@ class Part:
     def reaching(self, lane: int, time: int) -> Int64s:
         """Events of a lane that start before a time (ps) and end after it, in order.
 
-        Only blocks of events are looked at in which one ends that late, which are few also in front of millions of events.
+        Only blocks of events are looked at in which one ends that late, which are few also in front
+        of millions of events.
         """
         low = int(self.bounds[lane])
         high = low + int(
@@ -150,8 +156,8 @@ class Slices:
     ----------
     tracks : Tracks
     levels : callable, optional
-        Gives the level of each event of `tracks.events` and of `tracks.extra`, as drawn; how many events of its lane each lies in
-        when left out.
+        Gives the level of each event of `tracks.events` and of `tracks.extra`, as drawn; how many
+        events of its lane each lies in when left out.
     """
 
     def __init__(
@@ -238,10 +244,11 @@ class Slices:
         return None if event is None else self.ref(event)
 
     def step(self, event: int, to: Direction) -> int | None:
-        """The event beside, above or below another, or the one before or after it that has the same name; None at the end.
+        """The event beside, above or below another, or the one before or after it that has the same
+        name; None at the end.
 
-        `previous` and `next` are those on its row as drawn; `child` is the longest of those directly in it; the same name is looked for
-        in time, on all lanes of the same kind.
+        `previous` and `next` are those on its row as drawn; `child` is the longest of those
+        directly in it; the same name is looked for in time, on all lanes of the same kind.
         """
         part, row = self.of(event)
         if to == "previous":
@@ -283,9 +290,11 @@ class Slices:
         return None
 
     def same(self, event: int) -> Int64s:
-        """Ids of the events of the same name on lanes of the same kind, ascending; kept for the last few names.
+        """Ids of the events of the same name on lanes of the same kind, ascending; kept for the
+        last few names.
 
-        Of a step only those on its own lane: that of a device and that of its host are not two of a kind.
+        Of a step only those on its own lane: that of a device and that of its host are not two of a
+        kind.
         """
         part, row = self.of(event)
         lane = int(part.events.lane[row])
@@ -343,7 +352,9 @@ class Slices:
     def nearest(
         ids: npt.NDArray[Any], starts: Int64s, start: int, event: int, *, back: bool
     ) -> int | None:
-        """Position of the event next to (start, event) in the order of (start, id), which is that of (start, lane, id)."""
+        """Position of the event next to (start, event) in the order of (start, id), which is that
+        of (start, lane, id).
+        """
         beyond = starts < start if back else starts > start
         beyond |= (starts == start) & (ids < event if back else ids > event)
         rows = np.flatnonzero(beyond)
@@ -357,7 +368,9 @@ class Slices:
         )
 
     def first(self, from_: float, to: float, lanes: list[int]) -> int | None:
-        """The first event that starts in from…to (ns), else the outermost that reaches in, on the first of some lanes that has one."""
+        """The first event that starts in from…to (ns), else the outermost that reaches in, on the
+        first of some lanes that has one.
+        """
         low, high = self.ps(from_), self.ps(to)
         for lane in lanes:
             if lane not in self.lanes:

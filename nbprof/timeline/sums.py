@@ -1,4 +1,6 @@
-"""Sums by name over the slices of a stretch of time, and what they cover of it; slices at its ends count with the part inside."""
+"""Sums by name over the slices of a stretch of time, and what they cover of it; slices at its ends
+count with the part inside.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass
 class Rows:
-    """Some events of a part, and how much of each counts; an empty `cut` where all of them count whole.
+    """Some events of a part, and how much of each counts; an empty `cut` where all of them count
+    whole.
 
-    `rows` ascend. `cut` int64[k] are those of them at the ends of the stretch, with the `inside` and `own` that count, ps.
+    `rows` ascend. `cut` int64[k] are those of them at the ends of the stretch, with the `inside`
+    and `own` that count, ps.
     """
 
     part: Part
@@ -34,7 +38,9 @@ class Rows:
         return self.rows.stop - self.rows.start if isinstance(self.rows, slice) else len(self.rows)
 
     def chunks(self) -> Iterator[tuple[slice | Int64s, Floats, Floats]]:
-        """Stretches of the rows with the time that counts of each, whole and without the slices inside, ps."""
+        """Stretches of the rows with the time that counts of each, whole and without the slices
+        inside, ps.
+        """
         events = self.part.events
         for at in range(0, len(self), _CHUNK):
             if isinstance(self.rows, slice):
@@ -57,8 +63,9 @@ class Rows:
 def in_lane(part: Part, lane: int, low: int, high: int) -> list[Rows]:
     """The slices of a lane in low…high, ps.
 
-    A slice that only touches the stretch is not in it; one without length is, when it starts inside. The self time of one that is cut
-    is the part inside less the parts inside of the slices directly in it.
+    A slice that only touches the stretch is not in it; one without length is, when it starts
+    inside. The self time of one that is cut is the part inside less the parts inside of the slices
+    directly in it.
     """
     events = part.events
     first, behind = part.starting(lane, low, high)
@@ -96,9 +103,12 @@ def covered(part: Part, lane: int, low: int, high: int) -> Intervals:
 def _take_children(
     part: Part, cut: Int64s, inside: Int64s, own: Int64s, first: int, behind: int
 ) -> None:
-    """Takes off the self time of slices that are cut (ascending rows) what counts of the slices directly in each."""
+    """Takes off the self time of slices that are cut (ascending rows) what counts of the slices
+    directly in each.
+    """
     parent, before = part.events.parent, int(cut[0]) - 1
-    # Which of those cut a row is, by row from the first of them on; -1 for one that is not, as for all rows before.
+    # Which of those cut a row is, by row from the first of them on; -1 for one that is not, as for
+    # all rows before.
     place: npt.NDArray[np.int32] = np.full(behind - before, -1, np.int32)
     place[cut - before] = np.arange(len(cut))
     for at in range(first, behind, _CHUNK):
@@ -115,7 +125,9 @@ def _take_children(
 
 @dataclass
 class ByName:
-    """Sums by name code, of the codes that occur; times in ps. `longest` is the duration of the longest, `chunk` where it is."""
+    """Sums by name code, of the codes that occur; times in ps. `longest` is the duration of the
+    longest, `chunk` where it is.
+    """
 
     code: Int64s
     count: Int64s
@@ -182,7 +194,9 @@ class Sums:
         )
 
     def longest(self, at: int) -> int:
-        """Id of the longest event of a name, the first of equals; `at` is the name's place in `names`."""
+        """Id of the longest event of a name, the first of equals; `at` is the name's place in
+        `names`.
+        """
         part, rows = self._chunks[int(self.names.chunk[at])]
         events = part.events
         found = np.flatnonzero(events.name[rows] == events.name.dtype.type(self.names.code[at]))

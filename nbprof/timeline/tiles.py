@@ -1,8 +1,9 @@
-"""Tiles: what is drawn of a row in 512 bins of time, found in some microseconds however many events the row has.
+"""Tiles: what is drawn of a row in 512 bins of time, found in some microseconds however many events
+the row has.
 
-In the order of time a row is slices that take turns. So of those that start in a bin only the last can be as long as the bin: it is a mark
-of its own. The others become one mark, whose ends are the first's start and the last's end. A lone short slice is a mark with its
-own times, too.
+In the order of time a row is slices that take turns. So of those that start in a bin only the last
+can be as long as the bin: it is a mark of its own. The others become one mark, whose ends are the
+first's start and the last's end. A lone short slice is a mark with its own times, too.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class _Units:
 
 @dataclass
 class _Marks:
-    """Marks by unit in the order of time; ids are those of the table, `start` and `end` ps (which may wrap around int64's end)."""
+    """Marks by unit in the order of time; ids are those of the table, `start` and `end` ps (which
+    may wrap around int64's end).
+    """
 
     unit: Int64s
     first: Int64s
@@ -102,19 +105,21 @@ def tiles(
     ----------
     index : Index
     request : mapping
-        `level`: a bin is 2**level ns; `want`: rows of [lane, depth, depth_to, tile, tile_to], each from … to, both included. What a lane
-        has not got is left out.
+        `level`: a bin is 2**level ns; `want`: rows of [lane, depth, depth_to, tile, tile_to], each
+        from … to, both included. What a lane has not got is left out.
     hits : integers, optional
         Ids of the events that a search found, ascending.
 
     Returns
     -------
     dict
-        `rows`: columns lane, depth, first, count (u4) and tile (f8), one entry for each tile of a row that has marks, which are `count`
-        marks from the `first` on. By mark: `start`, `end` (f4, ns from the tile's start), `event` (u4, of merged slices the longest),
-        `name`, `fill`, `count`, `busy` (share of the bin, 1…255; 255 for a slice of its own), `hit` (none where nothing was found), in
-        the narrowest unsigned types. `names`: text by name code of slices 8 bins wide or more. `counters`: see `counter_tiles`.
-        A slice of a bin or more that reaches into a tile from before it is in both; a shorter one is where it starts.
+        `rows`: columns lane, depth, first, count (u4) and tile (f8), one entry for each tile of a
+        row that has marks, which are `count` marks from the `first` on. By mark: `start`, `end`
+        (f4, ns from the tile's start), `event` (u4, of merged slices the longest), `name`, `fill`,
+        `count`, `busy` (share of the bin, 1…255; 255 for a slice of its own), `hit` (none where
+        nothing was found), in the narrowest unsigned types. `names`: text by name code of slices 8
+        bins wide or more. `counters`: see `counter_tiles`. A slice of a bin or more that reaches
+        into a tile from before it is in both; a shorter one is where it starts.
 
     Raises
     ------
@@ -175,7 +180,9 @@ def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]])
 
 
 def _bisect(units: _Units, first: Int64s, stop: Int64s, edges: Int64s) -> Int64s:
-    """The first position from `first` on, before `stop`, whose event starts at an edge or later; `stop` where there is none."""
+    """The first position from `first` on, before `stop`, whose event starts at an edge or later;
+    `stop` where there is none.
+    """
     blocks, start = units.table.blocks, units.table.events.start
     low, high = np.broadcast_arrays(first, stop, edges)[:2]
     last = stop - 1
@@ -190,7 +197,9 @@ def _bisect(units: _Units, first: Int64s, stop: Int64s, edges: Int64s) -> Int64s
 
 @dataclass
 class _Known:
-    """Sums and longest events by bin, int64[units, 512], of units with `coarse` rows; `row` is the row here of each unit, or -1."""
+    """Sums and longest events by bin, int64[units, 512], of units with `coarse` rows; `row` is the
+    row here of each unit, or -1.
+    """
 
     row: Int64s
     sums: Int64s
@@ -198,7 +207,9 @@ class _Known:
 
 
 def _bounds(units: _Units, bins: Bins) -> tuple[Int64s, _Known | None]:
-    """int64[units, 513]: the first position of each bin, and the one behind the last; and what is known of the bins."""
+    """int64[units, 513]: the first position of each bin, and the one behind the last; and what is
+    known of the bins.
+    """
     of = [
         units.table.coarse.get(row)
         for row in zip(units.lane.tolist(), units.level.tolist(), strict=True)
@@ -221,7 +232,9 @@ def _bounds(units: _Units, bins: Bins) -> tuple[Int64s, _Known | None]:
 
 
 def _positions(units: _Units, bins: Bins) -> Int64s:
-    """int64[units, 513]: the first position of each bin, and the one behind the last, as the events' starts have them."""
+    """int64[units, 513]: the first position of each bin, and the one behind the last, as the
+    events' starts have them.
+    """
     edges, beyond = bins.edges(units.start)
     ends = _bisect(units, units.first[:, None], units.stop[:, None], edges[:, [0, TILE]])
     if beyond is not None:
@@ -385,7 +398,8 @@ class _Columns:
             found = self._hits.of(units.table, int(units.lane[u]), int(units.level[u]))
             if len(found):
                 part = slice(int(firsts[u]), int(firsts[u] + counts[u]))
-                # Ids of a row ascend with time. The type is that of the hits, which would be copied otherwise.
+                # Ids of a row ascend with time. The type is that of the hits, which would be copied
+                # otherwise.
                 low = np.searchsorted(
                     found, (marks.first[part] + units.table.base).astype(found.dtype)
                 )
@@ -441,11 +455,13 @@ COLUMNS = (
 def counter_tiles(
     tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, int, int]], most: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns over the bins of the wanted tiles, in the order of time: lane, tile, t (where the bin starts, ns from the tile's start),
-    low, high and last value, and its mean: NaN where the counter is no share of time.
+    """Columns over the bins of the wanted tiles, in the order of time: lane, tile, t (where the bin
+    starts, ns from the tile's start), low, high and last value, and its mean: NaN where the counter
+    is no share of time.
 
-    A value holds until the next sample. So the one that a bin starts with counts in it, too, and a bin without a sample has but that one.
-    The first bin is that of the first sample, the last that of the end of the profile.
+    A value holds until the next sample. So the one that a bin starts with counts in it, too, and a
+    bin without a sample has but that one. The first bin is that of the first sample, the last that
+    of the end of the profile.
 
     Raises
     ------

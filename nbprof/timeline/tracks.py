@@ -1,4 +1,6 @@
-"""The lanes of a profile as they are drawn: those that were recorded, those derived from them, and counters."""
+"""The lanes of a profile as they are drawn: those that were recorded, those derived from them, and
+counters.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,16 @@ class Tracks:
     events : Events
         Those of the trace; an event's id is its index.
     extra : Events
-        Derived here; ids go on behind those of `events`. Sorted by (lane, start, -duration); the lanes are ids.
+        Derived here; ids go on behind those of `events`. Sorted by (lane, start, -duration); the
+        lanes are ids.
     names, full : object[names]
         Short and full name by name code, first those of the trace.
     category : uint8[names]
         1 + index of the step-time category, 0 for none.
     counters : list of Counter
     origin, end : int
-        ps; where the drawn time starts (0, or the first event where that lies before), and the end of the last event.
+        ps; where the drawn time starts (0, or the first event where that lies before), and the end
+        of the last event.
     notes : list of str
         What was derived, left out or looks wrong.
     """
@@ -167,7 +171,9 @@ def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
 
 
 def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
-    """Recorders call a device's step by its number alone: name codes of those, and the names that the table of steps has for them."""
+    """Recorders call a device's step by its number alone: name codes of those, and the names that
+    the table of steps has for them.
+    """
     trace, names = run.trace, drawn.step_names(run)
     on_steps = (trace.lanes["kind"] == "steps").to_numpy(np.bool_)
     if not on_steps.any():

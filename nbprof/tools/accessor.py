@@ -1,4 +1,6 @@
-"""What every accessor of a Profile can do: return its frame, display itself and say what it holds."""
+"""What every accessor of a Profile can do: return its frame, display itself and say what it
+holds.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ Held = TypeVar("Held")
 
 
 class accessor(Generic[Held]):  # noqa: N801  used as `property` is
-    """A read-only attribute. IPython asks a property for its own help and an attribute for that of its value: `p.steps?` is about steps."""
+    """A read-only attribute. IPython asks a property for its own help and an attribute for that of
+    its value: `p.steps?` is about steps.
+    """
 
     def __init__(self, get: Callable[[Any], Held]) -> None:
         self.fget = get
@@ -104,7 +108,9 @@ def _printed(table: pd.DataFrame) -> str:
 
 
 class View(Helped):
-    """One view of a profile: its frame, its Bokeh figure and its widget. In a notebook it displays as the dashboard at that tab."""
+    """One view of a profile: its frame, its Bokeh figure and its widget. In a notebook it displays
+    as the dashboard at that tab.
+    """
 
     _none = ""
     """What to say where nothing is there and the tab is about more than this."""
@@ -122,7 +128,9 @@ class View(Helped):
         return displayed(figure, self)
 
     def _there(self) -> bool:
-        """Whether this profile has anything of it: what it has not, the completion of `p.` leaves out."""
+        """Whether this profile has anything of it: what it has not, the completion of `p.` leaves
+        out.
+        """
         return register.tool(self._tab).has(self._profile.run)
 
     def _nothing(self) -> str:

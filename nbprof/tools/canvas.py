@@ -1,4 +1,6 @@
-"""A small drawing surface over Pillow: text that measures itself, bars, rules, at the pixels of a 1.5x screen."""
+"""A small drawing surface over Pillow: text that measures itself, bars, rules, at the pixels of a
+1.5x screen.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ INK, TEXT, SOFT, FAINT, LINE, TRACK, GROUND = (
 WIDTH = 1400
 """Units in which a run's picture is drawn, two to a point."""
 _SCALE = 0.75
-"""Pixels of a unit. Letters on whole pixels look alike each time, which packs better than what is made smaller afterwards."""
+"""Pixels of a unit. Letters on whole pixels look alike each time, which packs better than what is
+made smaller afterwards.
+"""
 _PLAIN = str.maketrans(
     {
         "–": "-",
@@ -41,7 +45,8 @@ _PLAIN = str.maketrans(
         "\u00a0": " ",
     }
 )
-# Soft edges of letters are most of a picture, and pictures a large part of a notebook: 24 shades of them look as 96 do.
+# Soft edges of letters are most of a picture, and pictures a large part of a notebook: 24 shades of
+# them look as 96 do.
 _COLOURS = 24
 
 
@@ -62,13 +67,17 @@ def _drawable(char: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _advance(size: float, pair: str) -> float:
-    """How far behind a letter the next one begins. Their sum is what the font says of a line, which takes it ten times as long."""
+    """How far behind a letter the next one begins. Their sum is what the font says of a line, which
+    takes it ten times as long.
+    """
     face = font(size)
     return float(face.getlength(pair) - face.getlength(pair[1:]))
 
 
 def printable(text: str) -> str:
-    """The text in characters that the font has: accents fall off, a script that it lacks becomes "?"."""
+    """The text in characters that the font has: accents fall off, a script that it lacks becomes
+    "?".
+    """
     text = text.translate(_PLAIN)
     if text.isascii():
         return text
@@ -171,18 +180,22 @@ class Canvas:
         """The sheet down to `height` as a PNG with a palette."""
         sheet = self._image.crop((0, 0, self._image.width, max(1, round(height * _SCALE))))
         flat = sheet.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-        # The octree averages the ground with the lightest edges of letters; on a page that is a visible grey box.
+        # The octree averages the ground with the lightest edges of letters; on a page that is a
+        # visible grey box.
         palette = bytes(255 if level >= 252 else level for level in flat.getpalette() or [])
         return _png(np.asarray(flat), palette)
 
 
 def _png(pixels: npt.NDArray[np.uint8], palette: bytes) -> bytes:
-    """The file of an image with a palette, at 144 pixels an inch; Pillow's own writer imports those of four other formats first."""
+    """The file of an image with a palette, at 144 pixels an inch; Pillow's own writer imports those
+    of four other formats first.
+    """
     height, width = pixels.shape
     # Each row begins with its filter, which is none.
     rows = np.zeros((height, width + 1), np.uint8)
     rows[:, 1:] = pixels
-    # Level 9 takes more than twice as long, which is a tenth of the output of a small run, for two hundredths.
+    # Level 9 takes more than twice as long, which is a tenth of the output of a small run, for two
+    # hundredths.
     packer = zlib.compressobj(8, strategy=zlib.Z_FILTERED)
     chunks = {
         b"IHDR": struct.pack(">2I5B", width, height, 8, 3, 0, 0, 0),

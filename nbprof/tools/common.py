@@ -1,4 +1,6 @@
-"""What the tools share: wording that depends on the framework, figures, the lines of a diff, downsampled timelines."""
+"""What the tools share: wording that depends on the framework, figures, the lines of a diff,
+downsampled timelines.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_BOXES = 500
-"""Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no wider than that."""
+"""Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no
+wider than that.
+"""
 _AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|gfx\d)")
 _KINDS: dict[str, Literal["removed", "added"]] = {"-": "removed", "+": "added"}
 
@@ -33,7 +37,9 @@ def unit_of(run: Run) -> Unit:
 
 
 class GainUnit(NamedTuple):
-    """What `wording.gain` gives a gain per, where that is no step; of a recording also how much of it."""
+    """What `wording.gain` gives a gain per, where that is no step; of a recording also how much of
+    it.
+    """
 
     per: str | None = None
     gain_percent: float | None = None
@@ -56,7 +62,9 @@ def unit_in(meta: Meta) -> Unit:
 
 
 def framework_of(run: Run) -> Framework:
-    """The framework that wrote the profile, as the recording states it, else as its events show it."""
+    """The framework that wrote the profile, as the recording states it, else as its events show
+    it.
+    """
     return titled(str(run.first_answer.get("framework") or ""))
 
 
@@ -89,7 +97,9 @@ def unknown(run: Run, view: str, title: str) -> Empty | None:
 
 
 def plain(run: Run) -> bool:
-    """Whether a trace has lanes, events and counters and no more: no framework or recorder that nbprof knows wrote it."""
+    """Whether a trace has lanes, events and counters and no more: no framework or recorder that
+    nbprof knows wrote it.
+    """
     return PLAIN in run.activity.traits and run.capture is None
 
 
@@ -108,8 +118,8 @@ def has_device(run: Run) -> bool:
 def may_have_kernels(run: Run) -> bool:
     """Whether GPU kernels can be in the profile.
 
-    Not where every device that was recorded is of another kind, such as a TPU, nor without a device: there the run used the CPU. A recorder
-    of a GPU's vendor that has none says why.
+    Not where every device that was recorded is of another kind, such as a TPU, nor without a
+    device: there the run used the CPU. A recorder of a GPU's vendor that has none says why.
     """
     if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
         return True
@@ -121,7 +131,9 @@ _WITH_KERNELS = {"MTIA", "XPU", "HPU"}
 
 
 def chip(run: Run) -> str:
-    """What kernels ran on: the kind of the devices where all are of one, "NPU" where tables of Ascend's profiler name none, else "GPU"."""
+    """What kernels ran on: the kind of the devices where all are of one, "NPU" where tables of
+    Ascend's profiler name none, else "GPU".
+    """
     kinds = set(run.devices["kind"])
     if len(kinds) == 1 and kinds <= _WITH_KERNELS:
         return str(kinds.pop())
@@ -144,7 +156,8 @@ def figure(
     Parameters
     ----------
     key, label, value, unit, digits, note
-        As in `Figure`; `value` may be missing in any way, and one in ms is given in µs where it is short.
+        As in `Figure`; `value` may be missing in any way, and one in ms is given in µs where it is
+        short.
     **more
         `bar`, `spread` and `hot` of the figure.
     """
@@ -189,7 +202,9 @@ def _fix_line(line: str) -> FixLine:
 def sample(
     values: npt.NDArray[np.int64], keep: Sequence[int] = (), boxes: int = MOST_BOXES
 ) -> npt.NDArray[np.int64]:
-    """The rows to keep of a timeline: the first, the last, those of `keep`, and of each box the largest and the least."""
+    """The rows to keep of a timeline: the first, the last, those of `keep`, and of each box the
+    largest and the least.
+    """
     count = len(values)
     if count <= 2 * boxes:
         return np.arange(count)

@@ -52,8 +52,9 @@ def dashboard(
     ----------
     run : Run
     views : iterable of str, optional
-        The tabs to show, by the ids and words of `nbprof.tools.names`. By default, those that have something to show. Data of tabs that
-        are not shown are left out, but for the overview and the steps, on which the static report stands.
+        The tabs to show, by the ids and words of `nbprof.tools.names`. By default, those that have
+        something to show. Data of tabs that are not shown are left out, but for the overview and
+        the steps, on which the static report stands.
     events : int, optional
         How many events of the trace to hold; 20,000 by default, 0 for none.
     progress : callable, optional
@@ -143,9 +144,11 @@ def large(run: Run) -> bool:
 
 @python_strings()
 def early(run: Run) -> Payload | None:
-    """The overview alone, to be shown while the rest is made: verdict, figures, step bar, step chart, but no advice.
+    """The overview alone, to be shown while the rest is made: verdict, figures, step bar, step
+    chart, but no advice.
 
-    Of the receipt it has what was known when the files had been read: how the events hang together takes longer to tell.
+    Of the receipt it has what was known when the files had been read: how the events hang together
+    takes longer to tell.
 
     None of a run that is not looked at there first, or has no steps.
     """
@@ -186,7 +189,8 @@ def _columns(part: Any) -> Iterator[Column]:
 
 
 def budget(events: Any) -> int:
-    """How many trace events a report has, from what the user gave: None, or a whole number of any type (`1e5`).
+    """How many trace events a report has, from what the user gave: None, or a whole number of any
+    type (`1e5`).
 
     Raises
     ------
@@ -213,7 +217,9 @@ def _short(value: Any) -> str:
 
 
 def select(payload: Payload, views: Iterable[str] | None) -> Payload:
-    """A payload with fewer tabs and without the data of the others, as `dashboard` would have made it."""
+    """A payload with fewer tabs and without the data of the others, as `dashboard` would have made
+    it.
+    """
     shown = chosen(views)
     known = {tab.id: tab for tab in payload.meta.tabs}
     # A tab that is asked for by name is there, if only to say why it is empty.

@@ -1,4 +1,6 @@
-"""Heads of the small tables that the page draws row by row, out of the schema: what a column is called, and its tooltip."""
+"""Heads of the small tables that the page draws row by row, out of the schema: what a column is
+called, and its tooltip.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from nbprof.sources.recording import CaptureInfo
 
 UNFINISHED = "The analysis had not finished when this was written."
-"""What a first picture is to those who find it in a notebook: where the analysis ends, the whole takes its place."""
+"""What a first picture is to those who find it in a notebook: where the analysis ends, the whole
+takes its place.
+"""
 _LOST = "lost during recording"
 """What the receipt says of events for which the recorder had no room."""
 _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
@@ -27,7 +29,9 @@ _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
 
 
 def label(run: Run) -> str:
-    """What the run is called: as its folder, or its file without suffixes; "training [3]" where nobody gave it another name."""
+    """What the run is called: as its folder, or its file without suffixes; "training [3]" where
+    nobody gave it another name.
+    """
     return name_of(str(run.source.name or "run"), run.capture)
 
 
@@ -38,7 +42,9 @@ def name_of(name: str, capture: CaptureInfo | None) -> str:
 
 
 def facts(run: Run) -> list[str]:
-    """What follows the label: steps, length, device, time of day, and what a run of a file was called when it was recorded."""
+    """What follows the label: steps, length, device, time of day, and what a run of a file was
+    called when it was recorded.
+    """
     if (alone := register.alone(run)) and alone.facts:
         return [*alone.facts, device(run)]
     result = [step_count.format_count(run.steps, len(run.hosts), unit_of(run))]
@@ -54,7 +60,9 @@ def facts(run: Run) -> list[str]:
 
 
 def created(run: Run) -> str:
-    """When the run was recorded, as `2026-11-21 14:02:31` in local time; empty for a file without a clock of its own."""
+    """When the run was recorded, as `2026-11-21 14:02:31` in local time; empty for a file without a
+    clock of its own.
+    """
     started = run.capture.started if run.capture is not None else ""
     clock = (run.first_answer.get("environment") or {}).get("start_time")
     if not started and clock:
@@ -75,7 +83,9 @@ def device(run: Run) -> str:
 
 
 def seconds(run: Run) -> float | None:
-    """The length of the recording: from its start to the end of the last event; of several hosts the longest."""
+    """The length of the recording: from its start to the end of the last event; of several hosts
+    the longest.
+    """
     return run.recorded_s
 
 
@@ -122,7 +132,9 @@ def notice(run: Run) -> Notice | None:
 
 
 def _dropped(skipped: dict[str, int]) -> str:
-    """Why events were left out, most of them first, and what helps against it; only the recorder can lose them for want of room."""
+    """Why events were left out, most of them first, and what helps against it; only the recorder
+    can lose them for want of room.
+    """
     count, reason = max((count, reason) for reason, count in skipped.items())
     text = f"{wording.plural(count, 'event')} {reason}"
     if len(skipped) > 1:

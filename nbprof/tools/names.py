@@ -1,4 +1,6 @@
-"""What the tabs are called, in their order. `names.json` is read by this module, and by the TypeScript side as it is built."""
+"""What the tabs are called, in their order. `names.json` is read by this module, and by the
+TypeScript side as it is built.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ class Name(NamedTuple):
     Parameters
     ----------
     id : str
-        Its key in the payload, and the name of its folder in `nbprof/tools`; in `js/views` with hyphens.
+        Its key in the payload, and the name of its folder in `nbprof/tools`; in `js/views` with
+        hyphens.
     label : str
         What stands on the tab, and heads its section of docs/views.md.
     about : str

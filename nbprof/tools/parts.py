@@ -33,7 +33,9 @@ class Table(Part):
 
     columns: list[Column]
     data: dict[str, ColumnData]
-    """By key. `_at_ms` and `_for_ms` are start and duration of a row's longest call; they have no head."""
+    """By key. `_at_ms` and `_for_ms` are start and duration of a row's longest call; they have no
+    head.
+    """
     rows: int
 
     def cell(self, key: str, row: int) -> Any:
@@ -127,7 +129,9 @@ class Evidence(Part):
 
 
 class Verdict(Part):
-    """What bounds the run: "Input-bound", "61% of step time is spent waiting for data", and more of it."""
+    """What bounds the run: "Input-bound", "61% of step time is spent waiting for data", and more of
+    it.
+    """
 
     word: str
     text: str

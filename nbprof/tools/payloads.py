@@ -22,7 +22,9 @@ from nbprof.tools.trace.parts import Trace
 
 
 class Payload(Part):
-    """All that the page draws: a field per tab, by the ids of `names.json`, and what surrounds them."""
+    """All that the page draws: a field per tab, by the ids of `names.json`, and what surrounds
+    them.
+    """
 
     meta: Meta
     overview: Overview

@@ -68,7 +68,9 @@ return `${value < 0 && /[1-9]/.test(text) ? "−" : ""}${text} ${unit}`;
 
 
 def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
-    """For `HoverTool.formatters`: times in ms, or µs where `unit` is "us", as `wording.millis` says them; for `@column{custom}`."""
+    """For `HoverTool.formatters`: times in ms, or µs where `unit` is "us", as `wording.millis` says
+    them; for `@column{custom}`.
+    """
     micros = unit == "us"
     args = {
         "scale": 1e-3 if micros else 1.0,
@@ -81,7 +83,8 @@ def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -
 
 
 def stacked_columns(parts: Mapping[str, Floats]) -> tuple[dict[str, Floats], dict[str, str]]:
-    """The columns of a stack of bars, of float arrays by name, and by name the column for its hover card.
+    """The columns of a stack of bars, of float arrays by name, and by name the column for its hover
+    card.
 
     NaN would end the stack, so that bars have none of it; the card says "–" of what is not known.
     """
@@ -101,7 +104,9 @@ def stacked_rows(
     height: float,
     digits: int,
 ) -> None:
-    """Bars of step-time categories, one row for each name in `data[what.lower()]`, with `data["total"]` in the card; ms, NaN unknown."""
+    """Bars of step-time categories, one row for each name in `data[what.lower()]`, with
+    `data["total"]` in the card; ms, NaN unknown.
+    """
     parts = [c.key for c in categories]
     columns, said = stacked_columns({key: np.asarray(data[key], np.float64) for key in parts})
     source = models.ColumnDataSource(data | columns)
@@ -130,10 +135,12 @@ def staircase(values: Any, *, shift: bool) -> Any:
 
 
 def displayed(figure: Model, drawn: Any) -> Model:
-    """The figure, which a notebook shows as it is at the end of a cell, with whatever was changed in it.
+    """The figure, which a notebook shows as it is at the end of a cell, with whatever was changed
+    in it.
 
-    Where `bokeh.io.output_notebook()` was called Bokeh shows it. Elsewhere its output carries Bokeh's scripts, packed to about 0.5 MB, so
-    that it needs no network and no other cell. A terminal prints the text of `drawn`, the view that the figure is a part of.
+    Where `bokeh.io.output_notebook()` was called Bokeh shows it. Elsewhere its output carries
+    Bokeh's scripts, packed to about 0.5 MB, so that it needs no network and no other cell. A
+    terminal prints the text of `drawn`, the view that the figure is a part of.
     """
 
     def show(**_: Any) -> None:

@@ -34,7 +34,9 @@ def alone(run: Run) -> Alone | None:
 
 
 def followed(run: Run, bound: str) -> str | None:
-    """The tab of a run where a verdict is followed up: the first that shows this category of the step; None where none does."""
+    """The tab of a run where a verdict is followed up: the first that shows this category of the
+    step; None where none does.
+    """
     return next(
         (
             tab
@@ -58,7 +60,9 @@ def picture(payload: Payload) -> bytes | None:
 
 
 def chart(payload: Payload) -> bytes | None:
-    """What stands between the words of static HTML, as a PNG; None of a payload that is shown as that of one tool."""
+    """What stands between the words of static HTML, as a PNG; None of a payload that is shown as
+    that of one tool.
+    """
     if only(payload):
         return None
     return next((found for each in tools().values() if (found := each.chart(payload))), None)

@@ -1,4 +1,6 @@
-"""Tables of a payload made from frames: heads and tooltips from the schema, text dictionary coded, numbers narrow."""
+"""Tables of a payload made from frames: heads and tooltips from the schema, text dictionary coded,
+numbers narrow.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,8 @@ def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
     name : str
         The frame's name in `nbprof.frames.SCHEMA`, which has the heads of its columns.
     keys : sequence of str
-        The columns to send. One that the frame lacks was not recorded: it is sent as missing in every row.
+        The columns to send. One that the frame lacks was not recorded: it is sent as missing in
+        every row.
     """
     columns = heads(name, keys)
     data = {head.key: column(frame, head.key, head.kind) for head in columns}
@@ -122,7 +125,8 @@ def table_of(frame: pd.DataFrame, columns: Sequence[Col]) -> Table:
 
 
 def hidden(table: Table, at_ms: Any, for_ms: Any) -> Table:
-    """A table that also knows the longest call of each row: `_at_ms` and `_for_ms`, which no head names, so nothing shows them.
+    """A table that also knows the longest call of each row: `_at_ms` and `_for_ms`, which no head
+    names, so nothing shows them.
 
     Times are rounded to a nanosecond, which tells a call, and durations to 24 bits.
     """
@@ -133,7 +137,8 @@ def hidden(table: Table, at_ms: Any, for_ms: Any) -> Table:
 
 
 def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> tuple[Any, Any]:
-    """Start and duration of the longest call of each op of a frame, in ms; NaN where it is not known.
+    """Start and duration of the longest call of each op of a frame, in ms; NaN where it is not
+    known.
 
     Parameters
     ----------

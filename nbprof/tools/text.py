@@ -1,4 +1,6 @@
-"""The run in at most ten lines of plain text: for terminals, diffs and whoever reads the notebook's source."""
+"""The run in at most ten lines of plain text: for terminals, diffs and whoever reads the notebook's
+source.
+"""
 
 from __future__ import annotations
 

@@ -81,19 +81,23 @@ class Top(NamedTuple):
 
 @dataclass(frozen=True)
 class Tool:
-    """All of one tab that is not analysis. `nbprof/tools/<id>/tool.py` has one as `TOOL`; what most tabs lack has a default.
+    """All of one tab that is not analysis. `nbprof/tools/<id>/tool.py` has one as `TOOL`; what most
+    tabs lack has a default.
 
-    `Payload` is what `nbprof.tools.dashboard.dashboard` returns: text and static HTML are built from it, so that they agree with the page.
-    The part of the tab is the field of the payload with the tab's id.
+    `Payload` is what `nbprof.tools.dashboard.dashboard` returns: text and static HTML are built
+    from it, so that they agree with the page. The part of the tab is the field of the payload with
+    the tab's id.
 
     Parameters
     ----------
     payload : callable
-        (run, events) -> the part of the tab; `events` is how many events of the trace a report holds.
+        (run, events) -> the part of the tab; `events` is how many events of the trace a report
+        holds.
     nothing : callable
         The same part with nothing in it, for a report that leaves the tab out.
     fallback : callable
-        (run, sentence) -> the part in place of `nothing` where it could not be computed; `sentence` says what failed.
+        (run, sentence) -> the part in place of `nothing` where it could not be computed; `sentence`
+        says what failed.
     has : callable
         Whether the tab is there for a run, unless it is asked for by name.
     always : bool
@@ -101,20 +105,23 @@ class Tool:
     beside : callable
         Further parts, which are in every payload.
     label, count, follows : callable
-        What is on the tab: its name, where that depends on the run; a number; and whether this shows what a verdict is about, which is
-        given as a category of the step: the first tab that does is where it is followed up.
+        What is on the tab: its name, where that depends on the run; a number; and whether this
+        shows what a verdict is about, which is given as a category of the step: the first tab that
+        does is where it is followed up.
     first : callable
         Whether the run has to be looked at here first.
     alone, only : callable
         How a run, and whether a payload, is shown as one of this tool and nothing else.
     omissions : callable
-        (run, events) -> lines of the receipt on what the payload leaves out of what the analysis has.
+        (run, events) -> lines of the receipt on what the payload leaves out of what the analysis
+        has.
     text : callable
         (payload, most) -> at most so many lines of the summary on the console.
     picture : callable
         A PNG of the payload, where this is the tool that has the picture of the run.
     chart : callable
-        The part of that picture that its static HTML does not say in words; None where there is none.
+        The part of that picture that its static HTML does not say in words; None where there is
+        none.
     lead, static : callable
         What a reader without scripts sees, above and below the picture.
     figures : mapping
@@ -148,7 +155,9 @@ class Tool:
 def asked(
     tell: Callable[..., Any], *args: Any, otherwise: Any, part: str = "A part of the dashboard"
 ) -> Any:
-    """What a tool says of a run; `otherwise` where it fails, or needs the events of hosts that were read separately."""
+    """What a tool says of a run; `otherwise` where it fails, or needs the events of hosts that were
+    read separately.
+    """
     try:
         return guarded(part, partial(tell, *args), lambda _: otherwise)
     except NeedsHostError:
@@ -161,6 +170,8 @@ def kept(part: str, make: Callable[[Run], AnyTab]) -> Callable[[Run, int], AnyTa
 
 
 def stored(run: Run, part: str, make: Callable[[Run], AnyTab]) -> AnyTab:
-    """A part out of the cache, where the run has one. What it says may also follow from how the run was recorded."""
+    """A part out of the cache, where the run has one. What it says may also follow from how the run
+    was recorded.
+    """
     how = f"{run.first_answer.get('framework')}, {'found' if run.capture is None else 'recorded'}"
     return run.persist(f"view {part}, {how}", partial(make, run))

@@ -1,4 +1,6 @@
-"""The payload as TypeScript: `python -m nbprof.tools.typescript` writes `js/lib/payload.gen.ts` from the classes."""
+"""The payload as TypeScript: `python -m nbprof.tools.typescript` writes `js/lib/payload.gen.ts`
+from the classes.
+"""
 
 from __future__ import annotations
 

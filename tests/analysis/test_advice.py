@@ -163,7 +163,9 @@ def test_each_rule_has_evidence_a_view_and_code(rule, framework, functions):
 )
 @pytest.mark.parametrize("framework", ["TensorFlow", "JAX"])
 def test_precision_is_what_the_device_can_do(name, capability, architecture, says, framework):
-    """Nothing has Tensor Cores before Volta, bfloat16 and TF32 before Ampere, or Tensor Cores at all at AMD."""
+    """Nothing has Tensor Cores before Volta, bfloat16 and TF32 before Ampere, or Tensor Cores at
+    all at AMD.
+    """
     device = {
         "name": name,
         "kind": "GPU",
@@ -404,7 +406,9 @@ def test_unexplained_time_may_be_input_that_was_not_recorded():
 
 
 def test_no_gain_is_the_whole_step():
-    """What is left of a step is no figure of it where hardly anything is, or where hardly anything was recorded."""
+    """What is left of a step is no figure of it where hardly anything is, or where hardly anything
+    was recorded.
+    """
     known = Evidence(python_calls=True)
     assert found({"other": 90.0}, evidence=known).loc["other", "gain_ms_per_step"] == 90.0
     assert np.isnan(found({"other": 90.1}, evidence=known).loc["other", "gain_ms_per_step"])

@@ -1,4 +1,6 @@
-"""Advice that has been followed is not given again: every rule is silent in a recording that has its remedy applied."""
+"""Advice that has been followed is not given again: every rule is silent in a recording that has
+its remedy applied.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from tests.support.xspace import MS, PlaneWriter, xspace
 
 GIB = 2**30
 GOES_ON = ("other",)
-"""Rules that say what to do next where their remedy is applied: `test_python_calls_that_were_recorded_are_named`."""
+"""Rules that say what to do next where their remedy is applied:
+`test_python_calls_that_were_recorded_are_named`.
+"""
 NOT_SHOWN = {
     "straggler": "it says which rank to look at: what is wrong with that rank is another finding, or none"
 }
@@ -240,8 +244,8 @@ APPLIED = {
 }  # fmt: skip
 """By rule, a recording in which it speaks, and one of the same program with the remedy applied.
 
-Where the remedy leaves the cost as it was, the second has the same cost, and shows the remedy: a model that is compiled may be slow all the
-same.
+Where the remedy leaves the cost as it was, the second has the same cost, and shows the remedy: a
+model that is compiled may be slow all the same.
 """
 
 

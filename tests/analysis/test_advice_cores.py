@@ -1,4 +1,6 @@
-"""Advice to prepare batches beside the steps: with numbers that fit the machine, and no gain that its cores do not hold."""
+"""Advice to prepare batches beside the steps: with numbers that fit the machine, and no gain that
+its cores do not hold.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ def workers_in(fix: str) -> int:
 @pytest.mark.parametrize(
     ("machine", "rest_cores", "workers", "step"),
     [
-        # 66 ms of a core for each batch, and 2 to hand it over: two workers make one in 34 ms, and the rest takes 42.
+        # 66 ms of a core for each batch, and 2 to hand it over: two workers make one in 34 ms, and
+        # the rest takes 42.
         (Machine(8, 1, 0), 1, 2, 42.0),
         # One core beside that of the training: the worker is slower than the rest.
         (Machine(2, 1, 0), 1, 1, 68.0),
@@ -158,7 +161,9 @@ def test_no_gain_is_promised_that_the_cores_do_not_hold(tmp_path, measured, use)
 
 
 def test_a_batch_that_costs_as_much_to_hand_over_as_to_make_needs_no_worker():
-    """2.85 ms a step with the loader in the process, 3.98 with a worker: as measured on an idle machine of 16 cores."""
+    """2.85 ms a step with the loader in the process, 3.98 with a worker: as measured on an idle
+    machine of 16 cores.
+    """
     use = replace(LOADER, wait_s=0.06, wait_cpu_s=0.06, rest_s=0.06, rest_cpu_s=0.06)
     row = fitted(row_of("loader_in_process"), FREE, [use], Times(3.9, 1.9)).iloc[0]
     assert row["title"] == "Make items cheaper: a worker would cost as much time as it saves"
@@ -167,7 +172,9 @@ def test_a_batch_that_costs_as_much_to_hand_over_as_to_make_needs_no_worker():
 
 
 def test_the_kinds_of_input_work_ask_for_no_workers_where_the_advice_asks_for_none(tmp_path):
-    """*Steps & input* said "load in worker processes" beside advice that a worker would cost as much as it saves."""
+    """*Steps & input* said "load in worker processes" beside advice that a worker would cost as
+    much as it saves.
+    """
     categories = loaded(
         tmp_path, "SingleProcess", {**TWO, "other_cores": 1.0}, LOADER
     ).input_pipeline.categories.set_index("category")

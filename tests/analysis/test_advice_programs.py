@@ -1,4 +1,6 @@
-"""What advice reads out of compiled programs and traces: the sizes of products, what only moves or repeats, who reads what."""
+"""What advice reads out of compiled programs and traces: the sizes of products, what only moves or
+repeats, who reads what.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def convolution():
 
 
 def tpu(folder, ops, program, model="TPU v5 lite", steps=2):
-    """Steps of 100 ms on a TPU of 100 TFLOP/s and 1 TB/s; `ops` are (name, ms, category, FLOPs and bytes of a run)."""
+    """Steps of 100 ms on a TPU of 100 TFLOP/s and 1 TB/s; `ops` are (name, ms, category, FLOPs and
+    bytes of a run).
+    """
     plane = PlaneWriter(
         "/device:TPU:0",
         {
@@ -148,7 +152,8 @@ def test_products_of_dots_and_convolutions(tmp_path):
     ]
     assert work.own == 2 * 90e9 * 1000 / 1000
     told = p.advice.set_index("rule")
-    # The products of 100 take longer than those of 6; of 90 ms, 40 lose 4 of 104 rows and 20 lose 2 of 8.
+    # The products of 100 take longer than those of 6; of 90 ms, 40 lose 4 of 104 rows and 20 lose 2
+    # of 8.
     assert (
         "**67%** of compute is in products of **100** examples per core"
         in told.loc["batch_per_core", "evidence"]
@@ -156,7 +161,8 @@ def test_products_of_dots_and_convolutions(tmp_path):
     assert told.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(
         40 * 4 / 104 + 20 * 2 / 8
     )
-    # Only the backward product sums over less than 128; what lies across the unit is the outer size that fills it better.
+    # Only the backward product sums over less than 128; what lies across the unit is the outer size
+    # that fills it better.
     assert told.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(
         30 * (1 - 100 / 128 * 784 / 896)
     )
@@ -236,7 +242,9 @@ def test_what_only_moves_and_what_only_repeats(tmp_path):
 
 @pytest.mark.parametrize(("other", "part_of_peak"), [(False, 0.7), (True, 0.7), (False, 0.5)])
 def test_ops_that_alone_read_what_another_wrote(tmp_path, other, part_of_peak):
-    """b reads a through a tuple; where c reads a too, fusing them would compute a twice. Ops far from the peak do not wait for memory."""
+    """b reads a through a tuple; where c reads a too, fusing them would compute a twice. Ops far
+    from the peak do not wait for memory.
+    """
     main = hlo.computation(
         "main",
         instr("x", "parameter", f32(8), 1),
@@ -325,7 +333,9 @@ V100 = {
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_an_optimizer_that_goes_through_its_parameters(tmp_path, busy):
-    """60 launches of 5 µs in each step of the optimizer; while the device still works off what came before, they cost nothing."""
+    """60 launches of 5 µs in each step of the optimizer; while the device still works off what came
+    before, they cost nothing.
+    """
 
     def body(k, at):
         op = k.op("aten::mm", at, 100)
@@ -376,7 +386,9 @@ def test_gloo_and_failures_of_the_allocator_are_counted(tmp_path):
 
 @pytest.mark.parametrize("names", [("conv", "conv"), ("conv", "other")])
 def test_products_on_the_host_beside_a_gpu(tmp_path, names):
-    """A product that a kernel belongs to only launches it from the host, however long that takes."""
+    """A product that a kernel belongs to only launches it from the host, however long that
+    takes.
+    """
     host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0")
     ops, kernels = [], []
     for i in range(5):
@@ -488,7 +500,9 @@ def test_findings_on_real_profiles(name):
 
 
 def test_ops_that_ran_one_by_one_in_jax():
-    """Fourteen of the ops of an attention that was called outside of jit are programs of their own."""
+    """Fourteen of the ops of an attention that was called outside of jit are programs of their
+    own.
+    """
     work = evidence(load(real("jax/mi300-jax08_attention"))).work
     assert len(work.lonely) == 14
     assert 100 * work.lonely["own"].sum() / work.own == pytest.approx(41.55, abs=0.01)

@@ -71,7 +71,9 @@ def host(parts, used=8.0, cpu=SPLIT, **more):
 
 
 def of_some(ms):
-    """Every tenth step takes longer, which is so many ms per step on average, in no recorded event."""
+    """Every tenth step takes longer, which is so many ms per step on average, in no recorded
+    event.
+    """
     return Periodic(
         every=10,
         slow=4,
@@ -237,7 +239,9 @@ def epochs(
 
 
 def mapped(*chain, own, ran=0.01, batch=None, input_ms=5.0):
-    """Steps that wait for the last of these iterators, which took so many ms of 10 calls, and the ops of its function so many."""
+    """Steps that wait for the last of these iterators, which took so many ms of 10 calls, and the
+    ops of its function so many.
+    """
     asked = pipeline("Root", *chain, own=own, input_ms=input_ms)
     nodes = asked["nodes"].assign(id=[str(at) for at in range(len(chain) + 1)])
     # The iterators above took the rest of what the steps wait for, ahead of them.
@@ -404,7 +408,8 @@ RULES = {
         (pipeline("Root", "Map", own=49.9), False),
         (pipeline("Root", "MemoryCacheImpl", "Map"), False),
         (pipeline("Root", "Map", evidence=Evidence(later_input_percent=4.99)), False),
-        # Without its first call, in which it starts, each of the other nine steps waits for 5 ms, or for less.
+        # Without its first call, in which it starts, each of the other nine steps waits for 5 ms,
+        # or for less.
         (pipeline("Root", "Map", evidence=Evidence(first_calls={("h", "Host:0"): 5.0})), True),
         (pipeline("Root", "Map", evidence=Evidence(first_calls={("h", "Host:0"): 5.1})), False),
     ],
@@ -524,7 +529,8 @@ RULES = {
     ],
     "layout_pairs": [
         (jax(evidence=work(WIDE, rest=50.0, products=[product(64, 24, 24, 64)])), True),
-        # 512 x 24 in tiles is 512 x 24 with the batch along the columns; 64 x 24 is 64 x 128 or 128 x 24.
+        # 512 x 24 in tiles is 512 x 24 with the batch along the columns; 64 x 24 is 64 x 128 or 128
+        # x 24.
         (jax(evidence=work(WIDE, rest=50.0, products=[product(64, 1024, 24, 64)])), False),
         (jax(evidence=work(WIDE, rest=50.0, products=[product(512, 24, 24, 512)])), False),
         (jax(evidence=work({**WIDE, "own": 11.0}, rest=89.0, products=[product(64, 24, 24, 64)])), True),
@@ -900,7 +906,9 @@ BY_HOST = ("kernel_launch", "host_bound", "host_ops")
 def test_a_host_that_recording_slows_is_blamed_where_it_is_slower_for_certain(
     framework, busy, told
 ):
-    """Its time in the recording bounds what the loop could gain; without the recording, it might keep the device busy throughout."""
+    """Its time in the recording bounds what the loop could gain; without the recording, it might
+    keep the device busy throughout.
+    """
     asked = (
         torch(SLOW_HOST) if framework == "PyTorch" else {"parts": SLOW_HOST, "framework": framework}
     )
@@ -984,7 +992,9 @@ def test_kernels_that_change_layouts_are_no_bound_of_what_another_layout_gains()
 
 
 def test_gains_are_of_the_compute_in_a_step():
-    """Of 90 ms a step compute, 10 of 100 ms of ops: 9 ms; of products only what the matrix unit leaves empty."""
+    """Of 90 ms a step compute, 10 of 100 ms of ops: 9 ms; of products only what the matrix unit
+    leaves empty.
+    """
     told = found(**jax(evidence=work({"own": 10.0, "moves": True}, rest=90.0)))
     assert told.loc["layout", "gain_ms_per_step"] == pytest.approx(9.0)
     told = found(**jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(512, 96, 512)])))
@@ -1296,7 +1306,9 @@ def test_a_rule_is_added_in_one_module(monkeypatch):
 
 @pytest.mark.parametrize(("wait_ms", "waits"), [(0.050, False), (0.051, True)])
 def test_to_ask_for_a_batch_that_is_there_is_no_wait(wait_ms, waits):
-    """TensorFlow Profiler calls up to 50 µs no bottleneck; of a step of 0.2 ms they are a quarter."""
+    """TensorFlow Profiler calls up to 50 µs no bottleneck; of a step of 0.2 ms they are a
+    quarter.
+    """
     nothing = pd.DataFrame()
     facts = Facts({}, {"input": wait_ms}, {"input": 25.0}, nothing, nothing, nothing)
     assert facts.waits_for_input(INPUT_SHARE) is waits

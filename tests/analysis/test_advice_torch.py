@@ -360,7 +360,9 @@ def test_one_kernel_is_no_plural_and_a_device_that_hardly_works_no_small_batch(t
 
 
 def queued(early):
-    """Steps of 100 µs whose second kernel starts 64 µs behind the first; it was launched at once, or when the first had ended."""
+    """Steps of 100 µs whose second kernel starts 64 µs behind the first; it was launched at once,
+    or when the first had ended.
+    """
 
     def body(at):
         op = k.op("aten::mm", at, 99)

@@ -1,4 +1,6 @@
-"""Advice where the unit of work is another than a step: its words, and which rules are silent where the recording is the only unit."""
+"""Advice where the unit of work is another than a step: its words, and which rules are silent where
+the recording is the only unit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is slow in the recorded versions: known with the recording beside the files, not from the files alone."""
+"""What is slow in the recorded versions: known with the recording beside the files, not from the
+files alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The allocator's history replayed: against the states of the model that wrote it, and against PyTorch's own sums."""
+"""The allocator's history replayed: against the states of the model that wrote it, and against
+PyTorch's own sums.
+"""
 
 import io
 import pickle
@@ -46,7 +48,9 @@ def replayed(*devices, settings=None):
 
 
 def worked(seed: int, *, expandable: bool = False, most: int = 0):
-    """A device that was busy for a while, and its segments as they were at some moments, by the number of entries until then."""
+    """A device that was busy for a while, and its segments as they were at some moments, by the
+    number of entries until then.
+    """
     rng = random.Random(seed)
     device = Allocator(400 * MIB, expandable=expandable, most=most)
     live, pending, states = [], [], []

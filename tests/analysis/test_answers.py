@@ -1,4 +1,6 @@
-"""benchmarks/answers: its truths are consistent, its traces are what they claim, and its figures are counted right."""
+"""benchmarks/answers: its truths are consistent, its traces are what they claim, and its figures
+are counted right.
+"""
 
 import ast
 import json

@@ -1,4 +1,6 @@
-"""The law of hosts that are read apart: what is combined of them is what one reads of all of them at once."""
+"""The law of hosts that are read apart: what is combined of them is what one reads of all of them
+at once.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def opless_job(folder, count):
 
 
 def half_marked_job(folder, count):
-    """Ranks of which the first marks steps as PyTorch does, the second by ranges of the program's own, and the third not at all."""
+    """Ranks of which the first marks steps as PyTorch does, the second by ranges of the program's
+    own, and the third not at all.
+    """
     out = folder / f"half{count}"
     out.mkdir()
     for rank, one in enumerate(job([[[400, 900], [450, 950]] * 2 for _ in range(count)])):
@@ -97,7 +101,9 @@ def half_marked_job(folder, count):
 
 
 def uneven_hosts(folder, count):
-    """Programs of hosts that are not equally fast; the second has one of its own under the name that the others have theirs."""
+    """Programs of hosts that are not equally fast; the second has one of its own under the name
+    that the others have theirs.
+    """
     out = folder / "logdir" / "plugins" / "profile" / "run"
     out.mkdir(parents=True)
     for i in range(count):
@@ -124,7 +130,9 @@ GROUPED = ("memory", "uneven job", "opless job", "half-marked job", "uneven")
     ids=str,
 )
 def both(request, tmp_path_factory):
-    """The same files read at once, and apart: each by itself, or in groups as where there are many."""
+    """The same files read at once, and apart: each by itself, or in groups as where there are
+    many.
+    """
     name, grouped = request.param
     path = FOUND[name](tmp_path_factory.mktemp("hosts"), 3)
     with pytest.MonkeyPatch.context() as patch:
@@ -140,7 +148,9 @@ def both(request, tmp_path_factory):
 
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows in an order that does not go by the last bits of floats; ranks and places in a table follow from that order."""
+    """The rows in an order that does not go by the last bits of floats; ranks and places in a table
+    follow from that order.
+    """
     out = frame.drop(
         columns=[name for name in frame.columns if name in ("rank", "cumulative_fraction")]
     )
@@ -207,7 +217,8 @@ def test_frames_of_hosts_read_apart_are_those_read_at_once(both, name):
 def test_the_answer_is_the_same(both):
     joint, apart = (profile.overview for profile in both)
     for key, told in joint.items():
-        # How many warnings the receipts have is among the facts: of readers that meet each other's files, and of such that do not.
+        # How many warnings the receipts have is among the facts: of readers that meet each other's
+        # files, and of such that do not.
         if not isinstance(told, pd.DataFrame) and key != "run_facts":
             assert (
                 apart[key] == pytest.approx(told) if isinstance(told, float) else apart[key] == told

@@ -1,4 +1,6 @@
-"""Tables of Ascend that lack columns, or hold what cannot be: every frame and the tab are made all the same."""
+"""Tables of Ascend that lack columns, or hold what cannot be: every frame and the tab are made all
+the same.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ _TABLES: dict[str, dict[str, Any]] = {
 
 
 def damaged(rng: np.random.Generator) -> dict[str, list[Any]]:
-    """Some of the tables, with some of their columns, a few of which are empty, of texts, negative or beyond all bounds."""
+    """Some of the tables, with some of their columns, a few of which are empty, of texts, negative
+    or beyond all bounds.
+    """
     out = {}
     for kind, columns in _TABLES.items():
         count = len(next(iter(columns.values())))

@@ -1,4 +1,6 @@
-"""The analyses of Ascend's tables at their borders: which side a value that equals a limit is on."""
+"""The analyses of Ascend's tables at their borders: which side a value that equals a limit is
+on.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ def test_a_wait_of_ten_microseconds_is_not_long() -> None:
 
 def test_of_a_wait_what_lies_in_a_data_aug_bound_is_for_input() -> None:
     frame = iterations(**steps(3))
-    # Data Aug Bounds are 15..20 and 25..30 ms; the stream stands still from 12 to 17 and from 18 to 27.
+    # Data Aug Bounds are 15..20 and 25..30 ms; the stream stands still from 12 to 17 and from 18 to
+    # 27.
     rows = [
         ("a", "X", "AI_CORE", 1, 11_000, 1000),
         ("b", "X", "AI_CORE", 1, 17_000, 1000),

@@ -1,4 +1,6 @@
-"""The analyses on real recordings of Ascend's profilers, against what their tables state themselves."""
+"""The analyses on real recordings of Ascend's profilers, against what their tables state
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,8 @@ def test_op_statistic_equals_op_summary_put_together() -> None:
         types.set_index("op_type")["fraction"] * 100, told[types["op_type"]], atol=5e-4
     )
     assert run.ascend.notes == []
-    # One stream: the wait of the file is that of the stream, but for the quarter of a microsecond that it rounds moments to.
+    # One stream: the wait of the file is that of the stream, but for the quarter of a microsecond
+    # that it rounds moments to.
     later = ops["wait_us"].notna()
     assert later.sum() == 8
     np.testing.assert_allclose(

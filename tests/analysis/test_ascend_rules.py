@@ -1,4 +1,6 @@
-"""Rules and verdict of Ascend profiles: each rule is found where its cause is there, and not found, or not known, where it is not."""
+"""Rules and verdict of Ascend profiles: each rule is found where its cause is there, and not found,
+or not known, where it is not.
+"""
 
 from __future__ import annotations
 

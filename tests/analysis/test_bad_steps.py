@@ -1,4 +1,6 @@
-"""Steps of recordings in which something is odd: a right answer, or an absent one with a sentence; never NaN on screen or a made-up 0."""
+"""Steps of recordings in which something is odd: a right answer, or an absent one with a sentence;
+never NaN on screen or a made-up 0.
+"""
 
 from __future__ import annotations
 
@@ -192,7 +194,9 @@ def test_steps_without_time(tmp_path):
 
 
 def test_a_clock_that_runs_backwards(tmp_path):
-    """The thread that comes second in the file began first, and a worker's clock stands before the start of the profile."""
+    """The thread that comes second in the file began first, and a worker's clock stands before the
+    start of the profile.
+    """
     host = PlaneWriter("/host:CPU")
     late = [
         host.event("train", 0, 10 * MS, step_num=1, _r=1),

@@ -1,4 +1,6 @@
-"""Collectives of several ranks: what they took themselves, who waited for whom, and what cannot be matched."""
+"""Collectives of several ranks: what they took themselves, who waited for whom, and what cannot be
+matched.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from tests.support.kineto import load, profile
 from tests.support.profiles import real
 from tests.support.ranks import job
 
-# Rank 1 is late by 300 µs in the first collective of step 0, rank 0 by 50 in the second; in step 1 rank 2 by 1,000.
+# Rank 1 is late by 300 µs in the first collective of step 0, rank 0 by 50 in the second; in step 1
+# rank 2 by 1,000.
 ARRIVALS = (
     ((1000, 2050), (1000,)),
     ((1300, 2000), (1000,)),

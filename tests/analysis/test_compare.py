@@ -1,4 +1,6 @@
-"""Two runs side by side, on frames made by hand. No other tool has such a view: what these figures are is defined here."""
+"""Two runs side by side, on frames made by hand. No other tool has such a view: what these figures
+are is defined here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The critical path: its pieces follow each other and add up to the step, and it goes where the waiting was."""
+"""The critical path: its pieces follow each other and add up to the step, and it goes where the
+waiting was.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,8 @@ def test_a_host_that_waits_for_the_device_waits_for_the_last_kernel(tmp_path):
     file.call("cudaDeviceSynchronize", 20, 90)
     file.op("aten::add", 150, 50)
     found = kinds(profile(tmp_path, file).device_time.critical_path_pieces())
-    # From 0: op, launch, delay; the kernel to 105; 5 µs of the call after it; nothing to 150; the op.
+    # From 0: op, launch, delay; the kernel to 105; 5 µs of the call after it; nothing to 150; the
+    # op.
     assert found == pytest.approx(
         {"op": 52, "launch": 1, "launch_delay": 2, "compute": 100, "wait": 5, "host": 40}
     )
@@ -148,7 +151,8 @@ def test_where_no_launch_is_known_it_runs_on_the_device(tmp_path):
     file.kernel("b", 130, 50)
     file.kernel("c", 250, 40)
     found = kinds(profile(tmp_path, file).device_time.critical_path_pieces())
-    # 10 µs between a and b are what kernels take; of the 70 before c nothing is known, nor of what comes before a and after c.
+    # 10 µs between a and b are what kernels take; of the 70 before c nothing is known, nor of what
+    # comes before a and after c.
     assert found == pytest.approx({"compute": 190, "kernel_wait": 10, "unknown": 70 + 20 + 10})
 
 

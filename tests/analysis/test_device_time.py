@@ -1,4 +1,6 @@
-"""The time of devices against plain loops over the events, and each defect of HTA that the analyses must not have."""
+"""The time of devices against plain loops over the events, and each defect of HTA that the analyses
+must not have.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +130,8 @@ def test_gaps_of_streams(name):
 
 @pytest.mark.parametrize("name", KINETO)
 def test_kernels_have_the_figures_of_their_runs(name):
-    # HTA puts the sum in place of mean, least and largest where there are more kernels than it lists.
+    # HTA puts the sum in place of mean, least and largest where there are more kernels than it
+    # lists.
     p, plain = both(name)
     runs = defaultdict(list)
     for event in plain.work:
@@ -527,7 +530,9 @@ def test_figures_leave_room_for_the_plot_and_tell_kinds_apart(tmp_path):
 
 
 def test_idle_causes_know_what_the_breakdown_of_steps_knows(tmp_path) -> None:
-    """Between two kernels TensorFlow's executor runs for 5 ms, launches for 1 ms at its end, and before it 2 ms are compute of no op."""
+    """Between two kernels TensorFlow's executor runs for 5 ms, launches for 1 ms at its end, and
+    before it 2 ms are compute of no op.
+    """
     gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
     stated = {"group_id": 1, "kernel_details": "regs:32 grid:4,1,1 block:128,1,1"}
     kernels = [

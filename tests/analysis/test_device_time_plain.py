@@ -1,4 +1,6 @@
-"""The analyses of device time against loops over each unit of it, on works with all kinds of overlaps, ties and borders."""
+"""The analyses of device time against loops over each unit of it, on works with all kinds of
+overlaps, ties and borders.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ from nbprof.analysis.device_time import series as device_time_series
 from nbprof.analysis.device_time.device_time import COMMUNICATION, COMPUTE, MEMORY, Mix, Work
 
 UNIT = 10_000_000
-"""Times are multiples of 10 us, so that gaps of exactly what one kernel takes to follow another are among them."""
+"""Times are multiples of 10 us, so that gaps of exactly what one kernel takes to follow another are
+among them.
+"""
 SPAN = 60
 HOSTS = ["rank 0", "rank 1"]
 
 
 def made(seed: int):
-    """Works of two devices with two streams each, of two hosts, and the calls that launched some of them."""
+    """Works of two devices with two streams each, of two hosts, and the calls that launched some of
+    them.
+    """
     rng = np.random.default_rng(seed)
     rows = []
     for host in (0, 1):

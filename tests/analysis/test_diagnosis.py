@@ -133,7 +133,9 @@ def test_a_gain_is_held_against_what_it_says_it_is(score):
     plant = Program("a/slow", "slow", INPUT, frozenset(("right",)), frozenset(), None, 4)
 
     def of(kind, said):
-        """The figures of a finding that says so, of a plant whose mend saves 6 ms, give or take 0.28."""
+        """The figures of a finding that says so, of a plant whose mend saves 6 ms, give or take
+        0.28.
+        """
         each = {"as_is": measured(found=[("right", said, kind)]), "mended": measured(clock=4.0)}
         figures = score.score({"a/slow": plant}, {"a/slow": each})
         return {

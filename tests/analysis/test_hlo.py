@@ -1,4 +1,6 @@
-"""Ops of compiled programs, their profile and their roofline, where files are damaged or odd, and what the views make of them."""
+"""Ops of compiled programs, their profile and their roofline, where files are damaged or odd, and
+what the views make of them.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ def run(tmp_path, *kernels, programs=None, stats=KNOWN):
 
 @pytest.mark.parametrize("calls", [1, 2])
 def test_kernels_of_a_cuda_graph_are_of_the_ops_that_they_are_named_after(tmp_path, calls):
-    """They all state the graph as their op, which is none of the program. Which call of a library a kernel is of is known of one alone."""
+    """They all state the graph as their op, which is none of the program. Which call of a library a
+    kernel is of is known of one alone.
+    """
     libraries = [
         op(f"custom-call.{i}", "custom-call", 20 + i, extra=chunk(28, "__cublas$lt$matmul"))
         for i in range(calls)
@@ -323,7 +327,9 @@ def test_the_tree_adds_up_and_waste_is_what_the_better_resource_leaves(tmp_path)
 
 
 def test_ops_that_the_compiler_made_of_the_same_code_lie_together(tmp_path):
-    """The compiler notes it in the metadata of ops; the first states its own name, and one may state nothing."""
+    """The compiler notes it in the metadata of ops; the first states its own name, and one may
+    state nothing.
+    """
     ops = [
         op(
             f"fusion.{i}",

@@ -1,4 +1,6 @@
-"""What a careful reader would not be told wrongly: cases in which a plausible number or sentence would be false."""
+"""What a careful reader would not be told wrongly: cases in which a plausible number or sentence
+would be false.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 
 
 def gpu_without_steps_line(host_name="host-a", offset=0, kernel_ms=4):
-    """Host markers and linked kernels, as recorders write them today: the device plane has streams only."""
+    """Host markers and linked kernels, as recorders write them today: the device plane has streams
+    only.
+    """
     gpu = PlaneWriter("/device:GPU:0")
     host = PlaneWriter("/host:CPU")
     kernels, calls = [], []
@@ -133,7 +137,9 @@ def test_advice_counts_the_pipelines_of_all_epochs(tmp_path):
 
 
 def interleaved(kind):
-    """Steps of 10 ms that wait 8 ms for two branches of a map in turn, 3 ms each, and 1 ms for a batch; every two make the pipeline anew."""
+    """Steps of 10 ms that wait 8 ms for two branches of a map in turn, 3 ms each, and 1 ms for a
+    batch; every two make the pipeline anew.
+    """
     host = PlaneWriter("/host:CPU")
     main, pool = [], []
     for i in range(8):
@@ -201,7 +207,9 @@ def test_eleven_threads_are_not_one(tmp_path):
 
 
 def test_a_map_of_keras_own_is_not_for_the_user_to_run_in_parallel(tmp_path):
-    """`fit(x, y)` with arrays: p.tf_data says what p.advice says, whichever iterator of that pipeline is the slow one."""
+    """`fit(x, y)` with arrays: p.tf_data says what p.advice says, whichever iterator of that
+    pipeline is the slow one.
+    """
     host = PlaneWriter("/host:CPU")
     main, pool = [], []
     chain = ["Iterator::Root", "Prefetch", "ParallelMapV2", "Zip[0]", "FlatMap", "Prefetch", "Map"]
@@ -247,7 +255,9 @@ def test_iterators_below_an_eager_op_are_not_eager_code(tmp_path):
 
 @pytest.mark.parametrize(("eager", "percent"), [(2, 100 * 1 / 5), (6, 100 * 13 / 17)])
 def test_eager_code_of_which_only_the_calls_were_recorded_is_eager(tmp_path, eager, percent):
-    """As TensorFlow 2.21 records it. XProf says 0 % of a model that runs eagerly from end to end; few such calls change nothing, as there."""
+    """As TensorFlow 2.21 records it. XProf says 0 % of a model that runs eagerly from end to end;
+    few such calls change nothing, as there.
+    """
     host = PlaneWriter("/host:CPU")
     events = [host.event(f"f/{i}:MatMul", i * MS, MS) for i in range(3)]
     events += [
@@ -278,7 +288,9 @@ def test_eager_code_of_which_only_the_calls_were_recorded_is_eager(tmp_path, eag
 
 @pytest.mark.parametrize("slow", [1, 4])
 def test_what_a_few_steps_spend_is_not_told_as_a_cost_of_each(tmp_path, slow):
-    """One wait of 900 ms in 20 steps of 10 ms is most of their time, and no typical step has any of it."""
+    """One wait of 900 ms in 20 steps of 10 ms is most of their time, and no typical step has any of
+    it.
+    """
     host = PlaneWriter("/host:CPU")
     events, at = [], 0
     for i in range(20):
@@ -317,7 +329,9 @@ def test_what_a_few_steps_spend_is_not_told_as_a_cost_of_each(tmp_path, slow):
 def test_a_device_that_waits_for_a_host_which_is_recorded_may_not_do_so_otherwise(
     tmp_path, busy, ops, said
 ):
-    """Steps of 1 ms, in which the host runs ops and then the device a kernel; `said` whether the verdict holds in spite of it."""
+    """Steps of 1 ms, in which the host runs ops and then the device a kernel; `said` whether the
+    verdict holds in spite of it.
+    """
     k = kineto.Kineto()
     for i in range(12):
         at = 1000.0 * i
@@ -332,7 +346,9 @@ def test_a_device_that_waits_for_a_host_which_is_recorded_may_not_do_so_otherwis
 
 
 def test_what_runs_after_the_last_step_is_no_time_of_a_step(tmp_path):
-    """An evaluation in the cell, after its training: its ops are in the table, but take nothing of a step."""
+    """An evaluation in the cell, after its training: its ops are in the table, but take nothing of
+    a step.
+    """
     host = PlaneWriter("/host:CPU")
     events = []
     for i in range(5):
@@ -350,7 +366,9 @@ def test_what_runs_after_the_last_step_is_no_time_of_a_step(tmp_path):
 
 @pytest.mark.parametrize("gap", [0, 5])
 def test_time_between_two_loops_is_in_no_loop(tmp_path, gap):
-    """evaluate, then predict: what lies between them is no reason to mark a loop better; gaps in the loop are."""
+    """evaluate, then predict: what lies between them is no reason to mark a loop better; gaps in
+    the loop are.
+    """
     host = PlaneWriter("/host:CPU")
     events, at = [], 0
     for kind in ("test", "predict"):
@@ -504,7 +522,9 @@ def test_a_gpu_run_still_reads_the_steps_line_where_there_is_one(tmp_path):
 
 @pytest.mark.parametrize(("test_ms", "averaged"), [(11, "train"), (41, "test")])
 def test_the_averages_of_a_training_run_are_those_of_training(tmp_path, test_ms, averaged):
-    """Validation may take somewhat longer; where next to nothing is training, the rest is what the run is about."""
+    """Validation may take somewhat longer; where next to nothing is training, the rest is what the
+    run is about.
+    """
     host = PlaneWriter("/host:CPU")
     events, at = [], 0
     for i in range(12):
@@ -522,7 +542,9 @@ def test_the_averages_of_a_training_run_are_those_of_training(tmp_path, test_ms,
 
 @pytest.mark.parametrize(("traced", "told"), [((6,), False), ((6, 8), True), ((6, 7, 8), True)])
 def test_a_second_training_traces_functions_of_its_own(tmp_path, traced, told):
-    """They are called as those of the first, and each is traced once; one that is made anew in later steps, too, is made for nothing."""
+    """They are called as those of the first, and each is traced once; one that is made anew in
+    later steps, too, is made for nothing.
+    """
     host = PlaneWriter("/host:CPU")
     events, at = [], 0
     for i in range(12):
@@ -544,7 +566,9 @@ def test_a_second_training_traces_functions_of_its_own(tmp_path, traced, told):
 
 
 def test_a_function_that_is_traced_in_warm_up_costs_the_other_steps_nothing(tmp_path):
-    """Every first call traces: that is no reason for advice. A call that traces in the middle of training is, by its part of an average step."""
+    """Every first call traces: that is no reason for advice. A call that traces in the middle of
+    training is, by its part of an average step.
+    """
     for again in (False, True):
         host = PlaneWriter("/host:CPU")
         events, at = [], 0
@@ -732,7 +756,9 @@ def test_steps_without_recorded_compute_at_an_end_of_the_recording_are_told(tmp_
     ("allocators", "peak"), [(["CPU", "GPU_0_bfc"], 10), (["gpu_host_bfc"], None)]
 )
 def test_peak_memory_of_a_run_on_a_gpu_is_that_of_the_gpu(tmp_path, allocators, peak):
-    """A tensor of the host may be larger, or the only one that was recorded: it says nothing of the device."""
+    """A tensor of the host may be larger, or the only one that was recorded: it says nothing of the
+    device.
+    """
     gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
     gpu.line("Stream #1(Compute)", [gpu.event("k", 0, MS, correlation_id=1)], line_id=1)
     events = []
@@ -837,7 +863,8 @@ def test_the_first_step_that_is_averaged_may_warm_up():
         ([134.4, 42.9, 42.8], True, "3.1 times the longest of the following ones"),
         ([600.0, 6.0], True, "100.0 times the longest of the following ones"),
         ([600.0, 100.0, 6.0], True, "6.0 times the longest of the following ones"),
-        # With one step to compare it with, or with some that differ, three times as long says little.
+        # With one step to compare it with, or with some that differ, three times as long says
+        # little.
         (
             [134.4, 42.9],
             False,
@@ -887,7 +914,9 @@ def test_three_steps_of_which_the_first_is_cold(tmp_path, first, mean, doubt):
     [("Iterator::Root::Prefetch", True), ("Iterator::Root::Generator", False), ("", False)],
 )
 def test_time_in_which_a_pipeline_works_ahead_is_not_said_to_be_saved(tmp_path, iterator, made):
-    """A callback of 7 ms, and a wait of 2 ms for what tf.data makes meanwhile: without the callback, the wait would be longer."""
+    """A callback of 7 ms, and a wait of 2 ms for what tf.data makes meanwhile: without the
+    callback, the wait would be longer.
+    """
     host = PlaneWriter("/host:CPU")
     main, pool = [], []
     for i in range(12):

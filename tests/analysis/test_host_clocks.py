@@ -1,4 +1,6 @@
-"""Hosts whose clocks are seconds apart: what is said of the run is what is said where they agree."""
+"""Hosts whose clocks are seconds apart: what is said of the run is what is said where they
+agree.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,9 @@ def test_hosts_of_two_runs_have_no_offset(tmp_path, steps):
 
 
 def numbered(count: int, steps: int, seed: int) -> pd.DataFrame:
-    """The collectives of a job by the clock of its machine: `count` a step, which end after times that vary by 2 %."""
+    """The collectives of a job by the clock of its machine: `count` a step, which end after times
+    that vary by 2 %.
+    """
     chance = np.random.default_rng(seed)
     takes = np.linspace(0.5, 3.0, count) * (1 + 0.02 * chance.standard_normal((steps, count)))
     place = np.arange(steps * count)

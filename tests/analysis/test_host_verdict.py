@@ -24,7 +24,9 @@ QUIET = {"cores": 2.0, "own_cores": 1.9, "other_cores": 0.0, "waited_percent": 1
 
 
 def on_cpu(self_us: float, *, calls: int = 10, idle_us: float = 0.0) -> Kineto:
-    """Marked steps, each of some ops that take a time of their own, in a wrapper that takes 5 µs more for each, and time without ops."""
+    """Marked steps, each of some ops that take a time of their own, in a wrapper that takes 5 µs
+    more for each, and time without ops.
+    """
     k = Kineto()
     length = calls * (self_us + 5) + idle_us
     for number in range(12):

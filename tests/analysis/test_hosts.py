@@ -1,4 +1,6 @@
-"""N hosts that do the same are N times one host: every column of every public frame, in each format that has hosts or ranks."""
+"""N hosts that do the same are N times one host: every column of every public frame, in each format
+that has hosts or ranks.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def hosts(folder: Path, data: bytes, count: int) -> Path:
 
 
 def jitted(step_ms: int = 10, scope: str = "enc") -> bytes:
-    """Steps of a compiled program on a GPU, each of two ops, one of which is two kernels; gaps between the steps."""
+    """Steps of a compiled program on a GPU, each of two ops, one of which is two kernels; gaps
+    between the steps.
+    """
     ops = (
         instruction("fusion", "fusion", f"jit(f)/{scope}/add", kind="kLoop"),
         instruction("dot.1", "dot", "jit(f)/dot_general"),
@@ -155,7 +159,9 @@ def both(request, tmp_path_factory):
 
 
 def rows(frame: pd.DataFrame, name: str, columns, times: int) -> Counter:
-    """How often each row is there, without the columns of which the law says nothing; what adds up is taken so many times."""
+    """How often each row is there, without the columns of which the law says nothing; what adds up
+    is taken so many times.
+    """
     out = {}
     for col in columns:
         how = extent(name, col)

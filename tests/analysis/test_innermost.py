@@ -1,4 +1,6 @@
-"""The innermost event at each moment, against a look at each moment; rounding lets events end a little after what is around them."""
+"""The innermost event at each moment, against a look at each moment; rounding lets events end a
+little after what is around them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def test_the_innermost_of_each_moment(slack):
         time, owner = _boundaries(np.arange(len(start)), start, end, parent)
         assert (np.diff(time) > 0).all()
         for moment in range(50):
-            # Of what runs, what began last, and of what began together the shortest; only in what is around it.
+            # Of what runs, what began last, and of what began together the shortest; only in what
+            # is around it.
             found = -1
             for i in range(len(start)):
                 chain, at = [i], int(parent[i])

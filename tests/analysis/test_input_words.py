@@ -273,7 +273,9 @@ def test_the_tab_says_why_the_time_of_a_kind_of_work_is_missing(tmp_path):
 
 
 def pipeline(asks: int, works: int):
-    """Steps of 100 parts, of which `asks` ask for a batch and the pipeline works for `works` of these."""
+    """Steps of 100 parts, of which `asks` ask for a batch and the pipeline works for `works` of
+    these.
+    """
     host, main, pool = PlaneWriter("/host:CPU"), [], []
     for step in range(6):
         at, part = 100 * step * MS, MS

@@ -1,4 +1,6 @@
-"""What holds of every profile, whatever is in it: parts add up, nothing is below zero, and nothing depends on how it was read."""
+"""What holds of every profile, whatever is in it: parts add up, nothing is below zero, and nothing
+depends on how it was read.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ def steps_hold(p: Profile) -> None:
 
 
 def swept(p: Profile) -> list[dict[str, int]]:
-    """The parts of each step, from one instant at which something begins or ends to the next; times in ps."""
+    """The parts of each step, from one instant at which something begins or ends to the next; times
+    in ps.
+    """
     work = p.run.activity.work.frame()
     rows = list(
         zip(*(work[c].tolist() for c in ("host", "group", "start", "end", "cls")), strict=True)

@@ -1,4 +1,6 @@
-"""Blocks alive at a moment, against a walk through the events; and what allocators leave out or get wrong."""
+"""Blocks alive at a moment, against a walk through the events; and what allocators leave out or get
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +159,9 @@ FULL = {
 
 
 def allocations(events, drop=(), name="GPU_0_bfc", begin=1000, **more) -> bytes:
-    """Events (allocation, address, size) of one allocator that has `begin` bytes in use before the first, without the stats in `drop`."""
+    """Events (allocation, address, size) of one allocator that has `begin` bytes in use before the
+    first, without the stats in `drop`.
+    """
     host = PlaneWriter("/host:CPU")
     made, heap = [], begin
     for i, (allocation, address, size) in enumerate(events):

@@ -1,4 +1,6 @@
-"""`p.memory_viewer`: which programs there are, what is asked for by which name, what each says, and that damage is told."""
+"""`p.memory_viewer`: which programs there are, what is asked for by which name, what each says, and
+that damage is told.
+"""
 
 from __future__ import annotations
 
@@ -253,7 +255,9 @@ def test_damaged_programs_are_told_not_met_with_a_crash(changes, length):
 
 
 def test_memory_that_buffers_share_is_given_back_by_the_last_of_them():
-    """Played back by hand: one shared by two, given back, taken up again by a third; an event about no known buffer is left out."""
+    """Played back by hand: one shared by two, given back, taken up again by a third; an event about
+    no known buffer is left out.
+    """
     of = hlo.shape(11, 256)
     lines = [
         hlo.instruction(name, "add", ident=i, extra=hlo.chunk(3, of))

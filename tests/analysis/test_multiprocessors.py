@@ -13,7 +13,9 @@ from tests.support.profiles import real
 
 
 def gpu(tmp_path, sms=10):
-    """One step of 100 µs: 5 blocks for 20 µs, with 8 more for the second 10 of these; 40 blocks for 10 µs, half of it after the step."""
+    """One step of 100 µs: 5 blocks for 20 µs, with 8 more for the second 10 of these; 40 blocks for
+    10 µs, half of it after the step.
+    """
     k = Kineto(
         deviceProperties=[
             {

@@ -1,4 +1,6 @@
-"""What a recorder cannot know, or did not record, is NA in every figure and finding, and never 0 or 100 %."""
+"""What a recorder cannot know, or did not record, is NA in every figure and finding, and never 0 or
+100 %.
+"""
 
 from __future__ import annotations
 

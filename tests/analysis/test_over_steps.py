@@ -14,7 +14,9 @@ MIB = 1 << 20
 
 
 def run(folder, body, count=40, slow=lambda i: i % 8 == 5, extra=SLOW):
-    """Steps of 1 ms, some of them longer; `body(k, i, begin, slow)` adds what they do behind their op."""
+    """Steps of 1 ms, some of them longer; `body(k, i, begin, slow)` adds what they do behind their
+    op.
+    """
     k, at = Kineto(), 0.0
     for i in range(count):
         long = slow(i)
@@ -137,7 +139,9 @@ def test_few_steps_have_none():
 
 
 def kept(folder, every=1, freed=False, count=14):
-    """Each step allocates 8 MiB and frees them; every so many keep 1 MiB of it, which the next may free."""
+    """Each step allocates 8 MiB and frees them; every so many keep 1 MiB of it, which the next may
+    free.
+    """
     used = [64 * MIB]
 
     def change(k, at, size, address):
@@ -177,7 +181,9 @@ def test_memory_that_does_not(tmp_path, how):
 
 
 def test_memory_grows_with_the_steps_that_ask_for_it_however_far_the_device_is_behind(tmp_path):
-    """The host launches all steps while the device works on the first of them; a step lasts as long as its kernel."""
+    """The host launches all steps while the device works on the first of them; a step lasts as long
+    as its kernel.
+    """
     k = Kineto()
     for i in range(14):
         k.step(i, 100.0 * i, 100)

@@ -1,4 +1,6 @@
-"""Several hosts beside each other: planted stragglers are found, and where nothing is wrong nothing is."""
+"""Several hosts beside each other: planted stragglers are found, and where nothing is wrong nothing
+is.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def groups_of(plant: str | None, seed: int, jitter: float = 0.02):
 
 @pytest.fixture(scope="module", params=["kineto", "xspace"])
 def read(request, tmp_path_factory):
-    """A job as it is written, read and compared; its second straggler is a victim, since it shares a group with the first."""
+    """A job as it is written, read and compared; its second straggler is a victim, since it shares
+    a group with the first.
+    """
     folder = tmp_path_factory.mktemp(request.param) / "job"
     planted = pods.write(folder, 4, 12, "kernel", 3, form=request.param)
     return request.param, load(folder), planted
@@ -116,7 +120,9 @@ def test_all_tabs_name_the_same_straggler(read):
 
 
 def test_who_is_late_by_chance_is_no_straggler_in_any_tab(tmp_path):
-    """Equal ranks: in each collective one of them is the last, and waiting for it is more than 1 % of a step."""
+    """Equal ranks: in each collective one of them is the last, and waiting for it is more than 1 %
+    of a step.
+    """
     pods.write(tmp_path / "job", 4, 12, None, 3)
     p = load(tmp_path / "job")
     assert not p.pods.stragglers["straggler"].any()
@@ -222,7 +228,9 @@ def test_two_slow_ranks_are_both_found():
 
 
 def made(beyond: np.ndarray, step: float = 100.0) -> pd.DataFrame:
-    """Stragglers of ranks that are behind by so many ms, by step and rank, in a job in which all wait for the last one."""
+    """Stragglers of ranks that are behind by so many ms, by step and rank, in a job in which all
+    wait for the last one.
+    """
     steps, ranks = beyond.shape
     own = step + beyond
     whole = np.broadcast_to(own.max(axis=1, keepdims=True) + 5, own.shape)
@@ -260,7 +268,8 @@ def test_pauses_of_any_rank_are_not_those_of_one():
     assert rows[rows["straggler"]][
         ["rank", "pattern", "pauses", "worst_step"]
     ].to_numpy().tolist() == [[3, "pauses", 1, 5]]
-    # Three ranks that paused once each are none of them the straggler of the job; what they did is still there to be read.
+    # Three ranks that paused once each are none of them the straggler of the job; what they did is
+    # still there to be read.
     rows = made(several)
     assert not rows["straggler"].any()
     assert sorted(rows[rows["pauses"] == 1]["rank"]) == [0, 3, 6]
@@ -340,7 +349,8 @@ def test_a_collective_that_was_not_recorded_makes_nobody_slow():
     assert compare(**tables | pair | {"hosts": ["rank 0", "rank 1"]})["stragglers"][
         "steps"
     ].tolist() == [19, 19]
-    # Where all ranks have fewer in some steps, as when gradients are accumulated, these steps count.
+    # Where all ranks have fewer in some steps, as when gradients are accumulated, these steps
+    # count.
     tables["each"] = each[each["step"] % 4 == 3]
     assert (compare(**tables)["stragglers"]["steps"] == 20).all()
 
@@ -492,7 +502,9 @@ LISTED = [
 
 
 def full(folder, plant, part, everywhere, seed=0):
-    """A job whose slow host, or all of them, spend a part of their host time on freeing device memory; the planted fault and the cause."""
+    """A job whose slow host, or all of them, spend a part of their host time on freeing device
+    memory; the planted fault and the cause.
+    """
     found, planted = pods.simulate(4, 20, plant, seed)
     for rank in found:
         file = pods.kineto(rank, 4)
@@ -648,7 +660,8 @@ def test_names_beyond_the_most_are_one_row(tmp_path):
         {"host": "b", "where": "device", "kind": "kernel", "name": ["new"], "self_ps": 10**12}
     )
     table = a_step(pd.concat([sums, other]), steps).loc[("device", "kernel")]
-    # A name that is not among the most of a host took at most as long as the least of them; a host with few names did not run it.
+    # A name that is not among the most of a host took at most as long as the least of them; a host
+    # with few names did not run it.
     assert table.loc["new", "rank 0"] == pytest.approx(kernels["self_ps"].iloc[MOST - 1] / 1e9)
     assert table.loc["k319", "b"] == 0
 

@@ -1,4 +1,6 @@
-"""Python time from sampled stacks: by function, line, module and thread, in all of a recording or in parts of it."""
+"""Python time from sampled stacks: by function, line, module and thread, in all of a recording or
+in parts of it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ NAMES = [name for name in SCHEMA if name.startswith("python.")]
 
 
 def samples(rows, cpu=None, threads=("MainThread",), at=None, **more):
-    """Samples of (sample, stack, thread, CPU ms or None), a stack being lines of functions, outermost first."""
+    """Samples of (sample, stack, thread, CPU ms or None), a stack being lines of functions,
+    outermost first.
+    """
     functions: dict[Function, int] = {}
     places: dict[Place, int] = {}
     nodes: dict[tuple[int, int], int] = {}
@@ -62,7 +66,9 @@ LIBRARY = (QR, "qr", 964, 1158, "gufunc")
 
 @pytest.fixture
 def two_threads():
-    """30 ms in a library that the person's function calls, 10 ms in that function, 10 ms in the cell; a worker with 4 ms of CPU time."""
+    """30 ms in a library that the person's function calls, 10 ms in that function, 10 ms in the
+    cell; a worker with 4 ms of CPU time.
+    """
     worker = [
         ("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982),
         ("/project/data.py", "load", 1, 3),
@@ -394,7 +400,9 @@ def test_a_thread_that_sleeps_waits_whatever_other_threads_use():
 
 
 def test_of_intervals_that_are_shorter_than_the_time_between_samples_those_count_that_are_in_them():
-    """Every other sample is outside of the intervals, in another call: the time since the one before would count for it."""
+    """Every other sample is outside of the intervals, in another call: the time since the one
+    before would count for it.
+    """
     asleep, at_work = (
         [(CELL, "<module>", 1, 2, "time.sleep")],
         [(CELL, "<module>", 1, 3, "torch.mm")],

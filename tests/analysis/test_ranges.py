@@ -1,4 +1,6 @@
-"""Time by range that the program names: what is a range of the program, what is in it, and where it is shown."""
+"""Time by range that the program names: what is a range of the program, what is in it, and where it
+is shown.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ US = 1_000_000
 def training(
     steps: int = STEPS, *, named: bool = True, numbered: bool = False, slower: float = 1.0
 ) -> Kineto:
-    """Steps of 1 ms: forward with two layers, a backward pass whose thread launches, an optimizer with one slow op, a log."""
+    """Steps of 1 ms: forward with two layers, a backward pass whose thread launches, an optimizer
+    with one slow op, a log.
+    """
     trace = Kineto()
     trace.named(0, "GPU 0")
     for step in range(steps):

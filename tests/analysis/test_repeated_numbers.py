@@ -1,4 +1,6 @@
-"""Step numbers are labels: two loops, or epochs that count anew, have several steps of one number on a host."""
+"""Step numbers are labels: two loops, or epochs that count anew, have several steps of one number
+on a host.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ MIB = 1 << 20
 
 
 def epochs(rank=None, ranks=2):
-    """A loop that counts each epoch from 0. Each step allocates 1 MiB that is never freed; steps of the second epoch take 12 ms, not 10.
+    """A loop that counts each epoch from 0. Each step allocates 1 MiB that is never freed; steps of
+    the second epoch take 12 ms, not 10.
 
     In the second epoch rank 1 is 1 ms late for its collective.
     """

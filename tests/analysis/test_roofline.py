@@ -1,4 +1,6 @@
-"""Ops under the roof of the device: memories on the chip, steps one by one, and peaks that a person gives."""
+"""Ops under the roof of the device: memories on the chip, steps one by one, and peaks that a person
+gives.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def moved(*each):
 
 
 def tpu(steps=2, cores=1, peaks=PEAKS):
-    """Steps of 10 ms, each with a fusion of 1 ms, a product of 2 ms and a lookup of 1 ms in the vector memory; then one op after them."""
+    """Steps of 10 ms, each with a fusion of 1 ms, a product of 2 ms and a lookup of 1 ms in the
+    vector memory; then one op after them.
+    """
     planes = []
     for core in range(cores):
         plane = PlaneWriter(f"/device:TPU:{core}", dict(peaks))
@@ -103,7 +107,9 @@ def test_ops_may_be_bound_by_memory_on_the_chip(tmp_path):
 
 
 def test_an_op_near_no_peak_waits(tmp_path):
-    """40 % of HBM, 50 % of compute and of VMEM: each is nearest to a peak, and bound by none of them."""
+    """40 % of HBM, 50 % of compute and of VMEM: each is nearest to a peak, and bound by none of
+    them.
+    """
     p = profile(tmp_path, tpu())
     frame = p.roofline.frame.set_index("op")
     assert set(frame["bound"]) == set(p.hlo.frame["bound"]) == {"Latency"}
@@ -175,7 +181,8 @@ def test_given_peaks_count_in_every_view(tmp_path):
     )
     assert given.hlo.frame.set_index("op").loc["dot.2", "bound_by"] == "Compute"
     assert "Device peaks given by the user" in str(given.receipt)
-    # They are of this profile, not of the file: without them it is as before, whatever the cache keeps.
+    # They are of this profile, not of the file: without them it is as before, whatever the cache
+    # keeps.
     assert nbprof.load(path).roofline.peaks == stated.roofline.peaks
 
 

@@ -1,4 +1,6 @@
-"""Self times of host ops, done at once: by the definition, instant by instant, and XProf's by a walk with a stack, event by event."""
+"""Self times of host ops, done at once: by the definition, instant by instant, and XProf's by a
+walk with a stack, event by event.
+"""
 
 import numpy as np
 from hypothesis import given

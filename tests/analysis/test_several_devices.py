@@ -1,4 +1,6 @@
-"""Devices of one process: which of them ran anything, and whether they receive their data at the same time."""
+"""Devices of one process: which of them ran anything, and whether they receive their data at the
+same time.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tests.support.xspace import MS, PlaneWriter, xspace
 
 
 def run_of(folder, *, devices, planes):
-    """A profile of some devices, of which the first ones ran a kernel in each of 12 steps of 10 ms."""
+    """A profile of some devices, of which the first ones ran a kernel in each of 12 steps of 10
+    ms.
+    """
     host = PlaneWriter("/host:CPU")
     host.line(
         "python",
@@ -32,7 +36,9 @@ def run_of(folder, *, devices, planes):
 
 
 def copies_of(folder, copies):
-    """PyTorch's steps of 10 ms, each with copies to devices for (start, end) in ms, for which the host waits, and a kernel."""
+    """PyTorch's steps of 10 ms, each with copies to devices for (start, end) in ms, for which the
+    host waits, and a kernel.
+    """
     k = kineto.Kineto()
     for i in range(12):
         at = 10_000.0 * i

@@ -104,7 +104,9 @@ def test_training_of_pytorch_is_what_averages_are_of() -> None:
 
 
 def training(marked: bool) -> Kineto:
-    """Two epochs of four steps; a validation of six batches stands before the second, and is in its first step."""
+    """Two epochs of four steps; a validation of six batches stands before the second, and is in its
+    first step.
+    """
     k, now = Kineto(), 0
     for step in range(8):
         begin = now

@@ -1,4 +1,6 @@
-"""What advice sees of how a step is written: element types, calls into Python, loops, attention, passes without gradients."""
+"""What advice sees of how a step is written: element types, calls into Python, loops, attention,
+passes without gradients.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,9 @@ def test_python_in_a_tf_function_is_no_python_of_tf_data(tmp_path, of_the_step):
 
 
 def callback_beside(folder, other, length):
-    """Steps of 100 ms with Python for 60 of them, and after its first ms an op on another thread."""
+    """Steps of 100 ms with Python for 60 of them, and after its first ms an op on another
+    thread.
+    """
     host = PlaneWriter("/host:CPU")
     main, pool, beside = [], [], []
     for step in range(3):
@@ -268,7 +272,9 @@ def test_a_callback_from_a_gpu_is_in_the_thread_that_launches(tmp_path, target, 
 
 @pytest.mark.parametrize(("around", "found"), [("", True), ("aten::rnn_tanh", False)])
 def test_cells_that_python_calls_one_by_one(tmp_path, around, found):
-    """Ten cells of 30 µs with a backward pass of 40 µs each; those that an op for the whole sequence calls are its own matter."""
+    """Ten cells of 30 µs with a backward pass of 40 µs each; those that an op for the whole
+    sequence calls are its own matter.
+    """
 
     def body(k, at):
         if around:
@@ -311,7 +317,8 @@ def attention(k, at, scores=(16, 64, 64), over=(4, 4, 64, 64), around=""):
     ("how", "found"),
     [
         ({}, True),
-        # Another product's result; the math path of a fused op; a softmax over classes; one query, as when a model generates.
+        # Another product's result; the math path of a fused op; a softmax over classes; one query,
+        # as when a model generates.
         ({"scores": (16, 64, 32)}, False),
         ({"around": "aten::_scaled_dot_product_attention_math"}, False),
         ({"over": (64, 10)}, False),

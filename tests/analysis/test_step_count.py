@@ -48,5 +48,6 @@ def test_top_ops_have_the_time_of_one_device_in_a_step_of_its_rank(tmp_path):
     top = profile(tmp_path, *job([[[100.0]] * 3, [[200.0]] * 3])).payload()["overview"]["top_ops"][
         "data"
     ]
-    # The kernel takes 100 µs on each of the two; the collective 200 µs where it waits, and 100 µs where it does not.
+    # The kernel takes 100 µs on each of the two; the collective 200 µs where it waits, and 100 µs
+    # where it does not.
     assert sum(top["ms_per_step"]) == pytest.approx(0.1 + 0.15, rel=1e-3)

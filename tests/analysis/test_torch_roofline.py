@@ -1,4 +1,6 @@
-"""PyTorch's ops under the roof: which op device work counts for, what is unknown, peaks by precision, and a model's FLOPs by step."""
+"""PyTorch's ops under the roof: which op device work counts for, what is unknown, peaks by
+precision, and a model's FLOPs by step.
+"""
 
 from __future__ import annotations
 

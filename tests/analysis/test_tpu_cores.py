@@ -92,7 +92,9 @@ def test_a_program_without_infeed_does_not_tell_what_its_steps_wait_for(tmp_path
 
 
 def test_a_collective_waits_for_the_core_that_comes_last(tmp_path):
-    """Core 1 computes for 5 of 8 ms and then reduces for 2; core 0 has computed after 3, and reduces, which is waiting, for 4. Twice."""
+    """Core 1 computes for 5 of 8 ms and then reduces for 2; core 0 has computed after 3, and
+    reduces, which is waiting, for 4. Twice.
+    """
     steps = [(0, 8), (10, 18)]
     ops = [
         [(FUSION, a, a + n) for a, _ in steps] + [(REDUCE, a + n, a + 7) for a, _ in steps]
@@ -200,7 +202,9 @@ def test_a_single_chip_with_sparse_cores_has_the_tab_for_its_cores_alone(tmp_pat
 
 
 def test_cores_of_several_hosts_are_told_by_host_and_chip(tmp_path):
-    """Two hosts of two chips; the second chip of host-b starts each all-reduce 3 ms late, so that the other core of its host waits."""
+    """Two hosts of two chips; the second chip of host-b starts each all-reduce 3 ms late, so that
+    the other core of its host waits.
+    """
     steps = [(0, 10), (10, 20), (20, 30)]
     details = [bytes.fromhex(text) for text in ("2001", "2002")]
 

@@ -1,4 +1,6 @@
-"""A cost that nobody knows is no cost of 0: it is in no share, rate or sum of waste, and how much of the time it is stands beside them."""
+"""A cost that nobody knows is no cost of 0: it is in no share, rate or sum of waste, and how much
+of the time it is stands beside them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Layers that a Python loop wrote out into a compiled program, and the rows of the products that programs run on the CPU."""
+"""Layers that a Python loop wrote out into a compiled program, and the rows of the products that
+programs run on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def product(name, ident, operands, *, op=FORWARD, line=12, sizes=(128, 64), opco
 
 
 def layers(count, **more):
-    """So many layers of 64 features, each on what the one before gave; weights have idents from 1000 on, activations even ones."""
+    """So many layers of 64 features, each on what the one before gave; weights have idents from
+    1000 on, activations even ones.
+    """
     out = [instr("x", "parameter", f32(128, 64), 2)]
     for i in range(count):
         out += [
@@ -74,7 +78,9 @@ def test_two_branches_of_layers_are_as_long_as_the_longer():
     ],
 )
 def test_what_is_no_layer_of_a_python_loop(more):
-    """The backward pass, a loop of the program that the compiler wrote out, other ops, and products of which no line is known."""
+    """The backward pass, a loop of the program that the compiler wrote out, other ops, and products
+    of which no line is known.
+    """
     assert found(*layers(20, **more)) is None
 
 
@@ -149,7 +155,9 @@ def test_the_finding_of_a_recording(tmp_path, count):
 
 
 def on_the_cpu(folder, *instructions, loop=0):
-    """Three steps of JAX in which a program ran on the CPU, with another op that a loop of it repeats so often."""
+    """Three steps of JAX in which a program ran on the CPU, with another op that a loop of it
+    repeats so often.
+    """
     host = PlaneWriter("/host:CPU")
     said = {"hlo_module": "jit_step", "program_id": 7, "device_ordinal": 0}
     ran = [

@@ -1,4 +1,6 @@
-"""Borders of the analyses of waiting: ties between ranks, moments between steps, steps of even number, launches as a kernel ends."""
+"""Borders of the analyses of waiting: ties between ranks, moments between steps, steps of even
+number, launches as a kernel ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Welch's interval and its kin against tables, hand computations, and draws whose truth is known."""
+"""Welch's interval and its kin against tables, hand computations, and draws whose truth is
+known.
+"""
 
 from __future__ import annotations
 

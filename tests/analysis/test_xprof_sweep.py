@@ -1,4 +1,6 @@
-"""XProf's step table with spans of no length is that of its sweep, boundary by boundary, which takes ends before begins."""
+"""XProf's step table with spans of no length is that of its sweep, boundary by boundary, which
+takes ends before begins.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ SPANS = st.lists(
 
 
 def swept(spans):
-    """Time by class, a counter a class: the current class is the last larger one that began, until its counter is back at 0."""
+    """Time by class, a counter a class: the current class is the last larger one that began, until
+    its counter is back at 0.
+    """
     marks = sorted([(s, 1, -c) for _, s, _, c in spans] + [(s + d, 0, -c) for _, s, d, c in spans])
     count, current, out = Counter(), 0, Counter()
     for (at, begins, cls), (until, *_) in itertools.pairwise(marks):

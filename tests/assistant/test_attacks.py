@@ -209,7 +209,9 @@ def test_bytes_are_bounded():
 
 
 def _quoted(answer):
-    """The answer is one line of JSON, and outside of its strings there is nothing that a profile has said."""
+    """The answer is one line of JSON, and outside of its strings there is nothing that a profile
+    has said.
+    """
     assert answer.value is not None, answer.text
     assert answer.text.isprintable(), [
         hex(ord(each)) for each in answer.text if not each.isprintable()
@@ -308,7 +310,9 @@ LAST = 9
 
 
 def spoken(*lines):
-    """The answers of the command to lines on its standard input, by their ids, as far as to that of `LAST`."""
+    """The answers of the command to lines on its standard input, by their ids, as far as to that of
+    `LAST`.
+    """
     hello = {
         "protocolVersion": "2025-03-26",
         "capabilities": {},
@@ -330,7 +334,9 @@ def spoken(*lines):
 
 
 def test_half_of_a_surrogate_pair_has_an_answer():
-    """Calls are answered one after the other, and the last one in any case: so a missing answer is seen."""
+    """Calls are answered one after the other, and the last one in any case: so a missing answer is
+    seen.
+    """
     call = b'{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "%b", "arguments": {"%b": "%b"}}}'
     lines = [
         call % (1, b"explain", b"term", b"\\ud800"),

@@ -1,4 +1,6 @@
-"""With --redact no name of a profile or of the machine is in an answer, and none can be found out by asking."""
+"""With --redact no name of a profile or of the machine is in an answer, and none can be found out
+by asking.
+"""
 
 from __future__ import annotations
 

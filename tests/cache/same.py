@@ -1,4 +1,6 @@
-"""Whether two values are the same in all that a person could see: types, dtypes, missing values, order, attrs."""
+"""Whether two values are the same in all that a person could see: types, dtypes, missing values,
+order, attrs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def same(one, other, where="value"):
             same(one[key], other[key], f"{where}[{key!r}]")
         return
     if is_dataclass(one):
-        # A column or a module out of the cache may be of a class derived from the one it stands for.
+        # A column or a module out of the cache may be of a class derived from the one it stands
+        # for.
         assert isinstance(other, type(one)) or type(other) is type(one), where
         for each in fields(one):
             same(getattr(one, each.name), getattr(other, each.name), f"{where}.{each.name}")
@@ -37,7 +40,8 @@ def same(one, other, where="value"):
         return
     assert type(one) is type(other), f"{where}: {type(one)} and {type(other)}"
     if isinstance(one, pd.DataFrame):
-        # Names of columns are of no dtype that somebody chose: where pyarrow is installed, they may be Arrow's strings or Python's.
+        # Names of columns are of no dtype that somebody chose: where pyarrow is installed, they may
+        # be Arrow's strings or Python's.
         pd.testing.assert_frame_equal(
             one,
             other,
@@ -71,7 +75,8 @@ def same(one, other, where="value"):
     elif one is pd.NA or one is pd.NaT:
         assert other is one, where
     elif isinstance(one, Activity):
-        # What it has made depends on what was asked for. What a person sees of it is in the values that are compared.
+        # What it has made depends on what was asked for. What a person sees of it is in the values
+        # that are compared.
         assert isinstance(other, Activity), where
     elif type(one).__module__.startswith("nbprof."):
         same(vars(one), vars(other), where)

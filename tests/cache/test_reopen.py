@@ -41,7 +41,8 @@ from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run
 from tests.support.xspace import xspace as build
 
 DATA = Path(__file__).parents[1] / "data"
-# The codes in `_host_ops` are those of the activity, which are given in the order in which it is asked.
+# The codes in `_host_ops` are those of the activity, which are given in the order in which it is
+# asked.
 _INSIDE = ("activity", "timeline", "_host_ops")
 GROUPS = {
     "tf_data": TfDataFrames,
@@ -230,7 +231,9 @@ def test_a_changed_file_of_the_same_size_is_read_again(path, reads):
 
 
 def test_a_change_that_the_clock_may_not_show_is_noticed(cache, tmp_path, reads):
-    """Written, read, and written again within a tick of the file system's clock: the same size, the same times."""
+    """Written, read, and written again within a tick of the file system's clock: the same size, the
+    same times.
+    """
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(training_run())
     at = path.stat()
@@ -383,7 +386,9 @@ def test_the_receipt_names_the_file_where_it_lies_now(cache, tmp_path, monkeypat
 
 @pytest.mark.parametrize("first", ["recorded", "found"])
 def test_how_it_was_recorded_is_not_kept(first, path, reads, monkeypatch):
-    """The same bytes with and without what nbprof notes beside its own recordings, in either order."""
+    """The same bytes with and without what nbprof notes beside its own recordings, in either
+    order.
+    """
     from nbprof.core.sidecar import SIDECAR
 
     sidecar = path.parent / SIDECAR

@@ -76,7 +76,8 @@ def test_a_changed_byte_anywhere_is_healed(cache, path, truth, reads):
             part.write_bytes(data)
         check(path, truth)
         written()
-    # Where a frame had to be made anew, the columns were those of the file that was read for it, and none was asked of the cache.
+    # Where a frame had to be made anew, the columns were those of the file that was read for it,
+    # and none was asked of the cache.
     check(path, truth)
     written()
     healed(path, truth, reads)

@@ -1,4 +1,6 @@
-"""Whoever writes an entry decides what is said of a profile: only what this user alone could have written is read."""
+"""Whoever writes an entry decides what is said of a profile: only what this user alone could have
+written is read.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def stored(cache, path):  # noqa: F811
 
 
 class Waits(BaseException):
-    """It waits for somebody who writes into the FIFO. The cache takes any lesser error for a reason to do without."""
+    """It waits for somebody who writes into the FIFO. The cache takes any lesser error for a reason
+    to do without.
+    """
 
 
 @pytest.fixture

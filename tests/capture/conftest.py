@@ -57,7 +57,9 @@ def data(tf):
 
 @pytest.fixture(scope="session")
 def slow_data(tf):
-    """Eight batches, each of which takes 80 ms to come, in which a busy machine has ended the step before."""
+    """Eight batches, each of which takes 80 ms to come, in which a busy machine has ended the step
+    before.
+    """
     return batches(tf, 0.08)
 
 
@@ -97,7 +99,9 @@ def record(place):
 
 @pytest.fixture
 def markers():
-    """The events named after steps: name, number, whether a root, and the numbers of IteratorGetNext that begin in each."""
+    """The events named after steps: name, number, whether a root, and the numbers of
+    IteratorGetNext that begin in each.
+    """
     from nbprof.profiles.load import open_recording
 
     def markers(recording, kinds=("train", "test", "predict", "mine")):

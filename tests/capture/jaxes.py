@@ -6,7 +6,8 @@ import time
 
 
 class Training:
-    """A small training, of one compiled program a step, that waits for each batch and for the end of each step.
+    """A small training, of one compiled program a step, that waits for each batch and for the end
+    of each step.
 
     Parameters
     ----------

@@ -1,7 +1,9 @@
-"""What drives an NPU of Ascend, as far as a recording uses it: stand-ins of torch_npu, npu_bridge and npu_device, which write its files.
+"""What drives an NPU of Ascend, as far as a recording uses it: stand-ins of torch_npu, npu_bridge
+and npu_device, which write its files.
 
-They follow the published interfaces: methods of torch_npu's profiler print what goes wrong and raise nothing, analyse in processes that
-they fork, and mark no steps where no schedule is given; the options of npu_device are read when it is opened.
+They follow the published interfaces: methods of torch_npu's profiler print what goes wrong and
+raise nothing, analyse in processes that they fork, and mark no steps where no schedule is given;
+the options of npu_device are read when it is opened.
 """
 
 from __future__ import annotations

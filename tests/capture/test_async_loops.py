@@ -1,4 +1,6 @@
-"""``async for`` loops of cells: their iterations are recorded, and the program behaves as without a recording."""
+"""``async for`` loops of cells: their iterations are recorded, and the program behaves as without a
+recording.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``nbprof.steps`` over what ``async for`` runs over: the same items, ends and exceptions, and each iteration a step."""
+"""``nbprof.steps`` over what ``async for`` runs over: the same items, ends and exceptions, and each
+iteration a step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`--backend auto`: what runs decides, not what is imported, with PyTorch and JAX as they are installed."""
+"""`--backend auto`: what runs decides, not what is imported, with PyTorch and JAX as they are
+installed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ def jax(monkeypatch):
 
 def _alone_on_a_cpu(monkeypatch, name):
     monkeypatch.setattr(room, "one_at_a_time", lambda: False)
-    # Another test may have imported it, and its profiler does not share a CPU with those of other versions.
+    # Another test may have imported it, and its profiler does not share a CPU with those of other
+    # versions.
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
     return imported(name)
 

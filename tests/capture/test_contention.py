@@ -24,7 +24,8 @@ def test_cores_of_others_are_those_that_were_busy_without_ours():
     end = _Reading(
         at=12.0, cores=4, busy=106.0, own=8.0, threads={"1": (6.0, 1.5), "2": (0.5, 0.5)}
     )
-    # 6 of 8 core seconds were busy, of which 1 is ours; our threads ran for 1.5 s and waited for 1 s.
+    # 6 of 8 core seconds were busy, of which 1 is ours; our threads ran for 1.5 s and waited for 1
+    # s.
     assert _between(begin, end) == pytest.approx(
         {"cores": 4, "own_cores": 0.5, "other_cores": 2.5, "waited_percent": 40}
     )
@@ -37,7 +38,9 @@ def test_cores_of_others_are_those_that_were_busy_without_ours():
     not hasattr(os, "sched_setaffinity"), reason="binds processes to a core, which Linux can"
 )
 def test_a_neighbour_on_the_same_core_is_seen():
-    """A loop beside ours on one core: it has about half of that core, and we wait for it about half of the time."""
+    """A loop beside ours on one core: it has about half of that core, and we wait for it about half
+    of the time.
+    """
     was = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(was)})
     try:
@@ -97,7 +100,8 @@ def test_it_stands_before_the_advice_and_lowers_the_confidence(tmp_path):
     )
     assert said in crowded.text()
     assert said in crowded.advice._repr_mimebundle_()[0]["text/html"]
-    # The advice is the same. The 1.5 cores that others leave do the 10 ms of work of a step in 6.67 ms, which bounds what it may save.
+    # The advice is the same. The 1.5 cores that others leave do the 10 ms of work of a step in 6.67
+    # ms, which bounds what it may save.
     for column in ("rule", "title", "fix"):
         assert crowded.advice[column].tolist() == quiet.advice[column].tolist()
     assert quiet.advice["gain_ms_per_step"].tolist() == pytest.approx([4.0, 4.0])

@@ -1,4 +1,5 @@
-"""Our own recordings of a GPU: that what the recorder says it records is in them, and that what is known of the program is said of it.
+"""Our own recordings of a GPU: that what the recorder says it records is in them, and that what is
+known of the program is said of it.
 
 `tests/data/record_gpu.py` makes them where a GPU is.
 """
@@ -71,7 +72,9 @@ def test_steps_of_jax_are_runs_of_its_program():
 
 
 def test_the_program_that_ran_is_found_among_those_of_the_file():
-    """JAX numbers the programs of a file, and states beside each the number that what it ran has."""
+    """JAX numbers the programs of a file, and states beside each the number that what it ran
+    has.
+    """
     p = recording("jax")
     assert "not in the file" not in str(p.receipt)
     modules = p.memory_viewer.modules

@@ -1,4 +1,6 @@
-"""Compilation and imports of libraries are no part of recorded Python calls, and behave as without a recording."""
+"""Compilation and imports of libraries are no part of recorded Python calls, and behave as without
+a recording.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def run_hidden(function, *args, **kwargs):
 
 @pytest.fixture
 def called():
-    """The names of the Python functions that a profiler saw, from its start to the end of the test."""
+    """The names of the Python functions that a profiler saw, from its start to the end of the
+    test.
+    """
     names: list[str] = []
     before = sys.getprofile()
     sys.setprofile(
@@ -171,7 +175,9 @@ print(p.receipt)
 
 
 def test_a_compilation_under_stacks_stays_within_bounds(tmp_path):
-    """PyTorch's own profiler needs 1.4 GB with the stacks of this, and 6.7 GB with the text of each stack."""
+    """PyTorch's own profiler needs 1.4 GB with the stacks of this, and 6.7 GB with the text of each
+    stack.
+    """
     pytest.importorskip("resource")
     pytest.importorskip("torch")
     done = Program(PROGRAM.format(limit=4_000_000_000), modules=("torch",), cwd=tmp_path).wait()

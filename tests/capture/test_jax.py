@@ -90,7 +90,9 @@ def test_the_end_of_the_cell_waits_for_the_device(jax, record, recorded):
 
 
 def test_what_is_compiled_behind_a_loop_is_none_of_its_steps(jax, recorded):
-    """The calls of the loop have returned long before its runs end, and the next line compiles another program meanwhile."""
+    """The calls of the loop have returned long before its runs end, and the next line compiles
+    another program meanwhile.
+    """
     jnp = jax.numpy
     slow = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda _, x: jnp.tanh(x @ x), x))
     x = jnp.ones((128, 128))
@@ -145,7 +147,8 @@ def test_training_and_evaluation_are_told_apart(training, recorded):
         for _ in range(2):
             training.run(4)
             for _ in range(3):
-                # Waited for: what nobody holds the result of may run after the recording on a busy machine.
+                # Waited for: what nobody holds the result of may run after the recording on a busy
+                # machine.
                 training.evaluate(training.w, training.x).block_until_ready()
 
     p = recorded(cell)
@@ -360,7 +363,9 @@ def recorded_in_child(code, tmp_path, needs="", **environment):
 
 
 def test_an_import_in_the_cell_leaves_the_choice_of_devices_to_it(tmp_path, jax):
-    """Starting the profiler at the import would start the devices, and the choice would be refused."""
+    """Starting the profiler at the import would start the devices, and the choice would be
+    refused.
+    """
     found, _, _ = recorded_in_child(
         """
         session = Session(Options(), source="import jax").start()
@@ -484,7 +489,8 @@ def test_an_interrupt_keeps_what_was_recorded(training, place):
     assert len(open_recording(recording).steps.frame) == 3
 
 
-# There is no GPU here: what JAX says where one cannot be recorded is given by stand-ins of its calls.
+# There is no GPU here: what JAX says where one cannot be recorded is given by stand-ins of its
+# calls.
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""The batches of a loop of Keras are input, whatever gives them, on a backend that does not record that itself."""
+"""The batches of a loop of Keras are input, whatever gives them, on a backend that does not record
+that itself.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,8 @@ def found(tmp_path_factory):
 def test_the_wait_for_a_batch_is_input(found, kind):
     seen = found[kind]
     assert seen["steps"] == 12
-    # Each batch sleeps for 30 ms; Keras may have taken two before the loop, for the shapes of the model.
+    # Each batch sleeps for 30 ms; Keras may have taken two before the loop, for the shapes of the
+    # model.
     assert all(ms > 25 for ms in seen["input"][2:]), seen["input"]
     assert seen["ops"] == ["Keras: next batch"]
     assert (

@@ -1,4 +1,6 @@
-"""Which line of a cell runs when, on the Python that is there: by `sys.monitoring` from 3.12 on, by `sys.settrace` before."""
+"""Which line of a cell runs when, on the Python that is there: by `sys.monitoring` from 3.12 on, by
+`sys.settrace` before.
+"""
 
 from __future__ import annotations
 

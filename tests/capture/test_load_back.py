@@ -67,7 +67,8 @@ def test_the_warm_up_that_was_asked_for_is_in_no_average(tmp_path, monkeypatch, 
     assert asked.overview["step_time_ms"] == pytest.approx(
         frame["step_time_ms"][frame["counted"]].mean()
     )
-    # What was asked for may change in the file: what was kept of the first answer is not the second.
+    # What was asked for may change in the file: what was kept of the first answer is not the
+    # second.
     (tmp_path / "b" / "nbprof.json").write_text(json.dumps({"options": {"warmup": 1}}))
     assert load(tmp_path / "b").steps.frame["warmup"].sum() == 1
 

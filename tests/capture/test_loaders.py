@@ -115,7 +115,9 @@ def test_what_fails_leaves_the_loop_alone(loaders):
 
 @pytest.mark.parametrize(("workers", "cpu_s"), [(2, 1.8), (0, 0.9)])
 def test_time_is_that_of_all_but_the_first_batch_of_an_iteration(workers, cpu_s):
-    """A batch that the loop's thread makes takes the CPU time of this thread: others spin on the cores meanwhile."""
+    """A batch that the loop's thread makes takes the CPU time of this thread: others spin on the
+    cores meanwhile.
+    """
     clock = iter([10.0, 12.0, 15.0, 40.0, 41.0])
     cpu = iter([0.0, 2.0, 2.5, 9.0, 9.0])
     thread = iter([0.0, 1.0, 1.2, 4.0, 4.0])
@@ -155,7 +157,8 @@ def test_a_recording_names_its_loader_and_what_it_used(record):
     (use,) = unpacked(recording.info.loaders)
     assert arguments(use) == (0, None, False, False, 2, False, 1)
     assert use.batches == 11
-    # Items that spin take at least 4 ms of a core each; a core that others take makes the wait longer, not the work.
+    # Items that spin take at least 4 ms of a core each; a core that others take makes the wait
+    # longer, not the work.
     assert use.wait_cpu_s >= 0.9 * 11 * 0.004
     assert use.wait_s >= 0.9 * use.wait_cpu_s
     after = {name: vars(torch.utils.data.dataloader._BaseDataLoaderIter)[name] for name in before}

@@ -1,4 +1,6 @@
-"""MLX, whose profiler writes nothing that can be read: its steps, on a stand-in, and the words of MLX in what is shown."""
+"""MLX, whose profiler writes nothing that can be read: its steps, on a stand-in, and the words of
+MLX in what is shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Recording on an NPU of Ascend: torch_npu's profiler and the options of TensorFlow's adapter, on stand-ins of them."""
+"""Recording on an NPU of Ascend: torch_npu's profiler and the options of TensorFlow's adapter, on
+stand-ins of them.
+"""
 
 from __future__ import annotations
 

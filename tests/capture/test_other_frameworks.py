@@ -1,4 +1,6 @@
-"""JAX of an older version, which is not installed here: the calls that their documentation asks for, made on stand-ins."""
+"""JAX of an older version, which is not installed here: the calls that their documentation asks
+for, made on stand-ins.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def test_the_persons_own_jax_trace_comes_first(jax):
 def test_a_framework_that_the_cell_may_use_by_its_variables_is_named(
     jax, monkeypatch, source, steps, told
 ):
-    """`train()` of an earlier cell may be PyTorch's; where steps were seen of what was recorded, or the cell names it, nothing is open."""
+    """`train()` of an earlier cell may be PyTorch's; where steps were seen of what was recorded, or
+    the cell names it, nothing is open.
+    """
     import nbprof
 
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)

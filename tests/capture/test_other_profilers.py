@@ -1,4 +1,6 @@
-"""Another profiler of Python calls is given back when a recording of Python calls, which takes its place, ends."""
+"""Another profiler of Python calls is given back when a recording of Python calls, which takes its
+place, ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Inputs that a probe takes out: as many batches, all the first one, from each kind of input; and all is put back."""
+"""Inputs that a probe takes out: as many batches, all the first one, from each kind of input; and
+all is put back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a second run of a cell can change is put back: each kind of object, in each framework, and what cannot be is named."""
+"""What a second run of a cell can change is put back: each kind of object, in each framework, and
+what cannot be is named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Recordings without a framework: steps, waits and the time between begin and end, for NumPy, pandas and plain Python."""
+"""Recordings without a framework: steps, waits and the time between begin and end, for NumPy,
+pandas and plain Python.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,9 @@ def kernel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def others(kernel):
-    """Further kernels in its folder, as many as are asked for; one that a test has not ended is there for the next."""
+    """Further kernels in its folder, as many as are asked for; one that a test has not ended is
+    there for the next.
+    """
     started = []
 
     def others(count):
@@ -87,7 +89,8 @@ def test_a_hundred_recordings_in_a_row_leave_nothing_behind(kernel):
     assert after == before
     assert int(ast.literal_eval(kernel.ask("nbprof.last.run.capture.label")).split()[1]) >= 100
     sizes = ast.literal_eval(kernel.ask("sizes"))
-    # 80 recordings between the first and the last; the framework itself keeps some of each, so what is allowed is a slope, not zero.
+    # 80 recordings between the first and the last; the framework itself keeps some of each, so what
+    # is allowed is a slope, not zero.
     half = len(sizes) // 2
     growth = (sum(sizes[-half:]) / half - sum(sizes[:half]) / half) / (10 * (len(sizes) - half))
     assert growth < 0.25, sizes
@@ -216,7 +219,8 @@ def test_a_profiler_of_the_person_that_runs_already_is_a_sentence(kernel):
 
 
 def test_the_tensorboard_callback_of_the_person_comes_first(kernel):
-    # As keras.callbacks.TensorBoard(profile_batch=(2, 4)) does, without the package that writes its summaries.
+    # As keras.callbacks.TensorBoard(profile_batch=(2, 4)) does, without the package that writes its
+    # summaries.
     kernel.run(
         "from keras.src import backend\n"
         "class Board(keras.callbacks.Callback):\n"
@@ -335,7 +339,8 @@ def test_what_a_killed_kernel_left_is_cleared_by_a_later_recording(kernel, other
         time.sleep(0.1)
     (scratch,) = (kernel.folder / "left").glob(".recording-*")
     ok(kernel.run("%%nbprof --logdir left\nmodel.fit(data, verbose=0)"))
-    # It may belong to a process on another machine that shares the disk, so only one that nobody has touched for a day goes.
+    # It may belong to a process on another machine that shares the disk, so only one that nobody
+    # has touched for a day goes.
     assert scratch.is_dir()
     os.utime(scratch, (time.time() - 90_000,) * 2)
     ok(kernel.run("%%nbprof --logdir left\nmodel.fit(data, verbose=0)"))

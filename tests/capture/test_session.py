@@ -33,7 +33,9 @@ from nbprof.core.errors import CaptureError
 
 @pytest.fixture(autouse=True)
 def no_framework(monkeypatch, tmp_path):
-    """Other tests of this process may have imported one, and a session would record it, into the working directory."""
+    """Other tests of this process may have imported one, and a session would record it, into the
+    working directory.
+    """
     monkeypatch.chdir(tmp_path)
     for name in ("tensorflow", "jax", "torch"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -126,7 +128,9 @@ def test_patches_leave_what_others_have_wrapped_since():
 
 @pytest.fixture
 def interruptible():
-    """Ctrl-C interrupts, also where the tests run in the background of a shell, which lets them ignore it."""
+    """Ctrl-C interrupts, also where the tests run in the background of a shell, which lets them
+    ignore it.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -191,7 +195,8 @@ def test_ctrl_c_is_not_lost_where_exceptions_are(how, request):
         members.data = Interrupted(members.data)
         request.addfinalizer(lambda: len(members))
     if how == "gc":
-        # A collection of Python's own may come before the shield, where nothing of ours could keep it.
+        # A collection of Python's own may come before the shield, where nothing of ours could keep
+        # it.
         gc.disable()
         request.addfinalizer(gc.enable)
         once = iter([signal.SIGINT])

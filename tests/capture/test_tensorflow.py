@@ -39,7 +39,8 @@ def test_the_wait_is_input_time(record, model, slow_data):
     from nbprof.profiles.load import open_recording
 
     frame = open_recording(record(lambda: model.fit(slow_data, verbose=0))).steps.frame
-    # Of most: tf.data runs ahead by itself, so that a step that was held up waits less for the next batch.
+    # Of most: tf.data runs ahead by itself, so that a step that was held up waits less for the next
+    # batch.
     assert frame["input_ms"].iloc[1:].median() > 5
 
 

@@ -1,4 +1,6 @@
-"""Steps of a program that serves: TensorFlow's profiler is started here as the server does, without a word to nbprof."""
+"""Steps of a program that serves: TensorFlow's profiler is started here as the server does, without
+a word to nbprof.
+"""
 
 from __future__ import annotations
 

@@ -295,7 +295,9 @@ def test_trials_one_after_the_other_all_have_their_steps(torch, record):
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_an_optimizer_for_each_round_is_a_step_each(torch, record, kept):
-    """As a finder of batch sizes does; one that nobody refers to may have a cycle (a scheduler's) that keeps it for a while."""
+    """As a finder of batch sizes does; one that nobody refers to may have a cycle (a scheduler's)
+    that keeps it for a while.
+    """
     held = []
 
     def run():
@@ -721,7 +723,9 @@ def test_a_compiled_model_has_its_steps(torch, record):
 
 
 class Wrapped:
-    """An optimizer as Accelerate and Lightning wrap it: one that has an optimizer and hands calls on, with a closure or without."""
+    """An optimizer as Accelerate and Lightning wrap it: one that has an optimizer and hands calls
+    on, with a closure or without.
+    """
 
     def __init__(self, optimizer):
         self.optimizer = optimizer
@@ -734,7 +738,9 @@ class Wrapped:
 
 
 def test_loops_of_trainers_have_their_steps(torch, record):
-    """What the loops of Lightning (a closure with forward and backward in the optimizer's step) and Accelerate do; they are not installed."""
+    """What the loops of Lightning (a closure with forward and backward in the optimizer's step) and
+    Accelerate do; they are not installed.
+    """
 
     def lightning():
         training = Training(torch, 0)
@@ -769,7 +775,9 @@ def test_loops_of_trainers_have_their_steps(torch, record):
 
 
 def test_an_evaluation_of_lightning_is_in_no_step(torch, record, monkeypatch):
-    """A stand-in of what Lightning 2 does: it sets `training` of the modules itself when an evaluation is over."""
+    """A stand-in of what Lightning 2 does: it sets `training` of the modules itself when an
+    evaluation is over.
+    """
     room = types.ModuleType("lightning.pytorch.utilities.model_helpers")
 
     class _ModuleMode:
@@ -842,7 +850,8 @@ def test_a_child_that_trains_by_itself_is_not_counted(torch, record, place):
         child = os.fork()
         if child == 0:
             try:
-                # No product of matrices: the threads that OpenMP would use for it are not in the child.
+                # No product of matrices: the threads that OpenMP would use for it are not in the
+                # child.
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(30)
                 for _ in range(3):
@@ -953,7 +962,9 @@ def test_files_that_are_not_kept_go_with_whoever_holds_the_recording(torch, plac
 def test_a_batch_that_was_fetched_before_training_mode_is_input_of_the_step_that_uses_it(
     torch, record, profile
 ):
-    """Trainers fetch the batches of a step, and put the model into training mode for each of them."""
+    """Trainers fetch the batches of a step, and put the model into training mode for each of
+    them.
+    """
     training = Training(torch, wait_s=0)
     training.model.eval()
 

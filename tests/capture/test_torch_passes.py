@@ -1,4 +1,6 @@
-"""Passes over DataLoaders without an optimizer step, as recorded on the CPU: they are no part of a training step."""
+"""Passes over DataLoaders without an optimizer step, as recorded on the CPU: they are no part of a
+training step.
+"""
 
 from __future__ import annotations
 
@@ -202,7 +204,9 @@ def test_what_steps_use_is_no_evaluation(torch, record, profile, run):
 
 
 def test_a_step_that_holds_the_batches_of_several_is_in_no_average(torch, record, profile):
-    """Without a loader of the training, nothing tells whether a pass over another one feeds the steps."""
+    """Without a loader of the training, nothing tells whether a pass over another one feeds the
+    steps.
+    """
     program = Program(torch)
 
     def run():

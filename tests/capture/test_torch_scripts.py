@@ -1,4 +1,6 @@
-"""nbprof.torch: scripts that use torch.profiler themselves, alone and as several processes of one job."""
+"""nbprof.torch: scripts that use torch.profiler themselves, alone and as several processes of one
+job.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What stands in the way of recording a GPU, and what is recorded all the same.
 
-There is no GPU here: the calls of PyTorch that would meet one are stand-ins that answer as their documentation, sources and logs say.
+There is no GPU here: the calls of PyTorch that would meet one are stand-ins that answer as their
+documentation, sources and logs say.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ def test_a_gpu_that_is_not_seen_is_named(
 
 @pytest.fixture
 def allocator(gpu, monkeypatch):
-    """The calls of the CUDA allocator that remember and write its history; gives what was called."""
+    """The calls of the CUDA allocator that remember and write its history; gives what was
+    called.
+    """
     calls = []
 
     def remember(enabled="all", **options):

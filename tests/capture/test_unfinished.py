@@ -1,4 +1,6 @@
-"""Recordings whose process was killed: what was written is opened, and of the rest a sentence says what became of it."""
+"""Recordings whose process was killed: what was written is opened, and of the rest a sentence says
+what became of it.
+"""
 
 from __future__ import annotations
 

@@ -203,7 +203,8 @@ def test_a_growing_process_ends_the_recording(stub, monkeypatch):
         pass
     assert session.windows._ended.wait(20)
     notes = session.stop().info.notes
-    # The step ended between two looks at the memory: what the process had grown until then is the cell's own.
+    # The step ended between two looks at the memory: what the process had grown until then is the
+    # cell's own.
     assert any(
         "since its first recorded step, over 476.84 MiB (--limit 0.5): recording ended after step 1"
         in note
@@ -294,7 +295,8 @@ def test_batches_of_one_kind_make_the_window():
         clock.leave()
 
     loop("train", 2)
-    # The window opens when time begins to belong to the third batch, which may be the validation before it.
+    # The window opens when time begins to belong to the third batch, which may be the validation
+    # before it.
     assert calls == ["begin"]
     loop("test", 5)
     assert calls == ["begin"]

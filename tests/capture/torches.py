@@ -48,7 +48,9 @@ class Training:
             self.step()
 
     def bounds_ms(self, first=0, last=-1):
-        """At least and at most so many milliseconds lie between the ends of two steps, however busy the machine is."""
+        """At least and at most so many milliseconds lie between the ends of two steps, however busy
+        the machine is.
+        """
         slack_s = 1e-4
         least = self.ends[last][0] - self.ends[first][1] - slack_s
         most = self.ends[last][1] - self.ends[first][0] + slack_s

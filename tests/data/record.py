@@ -1,4 +1,5 @@
-"""Remakes the recordings of this folder that nbprof reads in its tests: short runs on the CPU, without the Python tracer.
+"""Remakes the recordings of this folder that nbprof reads in its tests: short runs on the CPU,
+without the Python tracer.
 
     python tests/data/record.py jax     # needs jax
     python tests/data/record.py jax_loop   # needs jax; a loop on two devices that marks no step, and an evaluation
@@ -9,7 +10,8 @@
     python tests/data/record.py key_averages   # needs torch; a run with what `key_averages()` says of it
     python tests/data/record.py compiled   # needs torch and a C++ compiler; a compiled run with what inductor says of its kernels
 
-Each run is code given with `-c`, so that no path of the machine gets in; the machine's name is replaced by `host-a`.
+Each run is code given with `-c`, so that no path of the machine gets in; the machine's name is
+replaced by `host-a`.
 """
 
 import argparse
@@ -272,7 +274,9 @@ prof.export_chrome_trace(sys.argv[1])
 
 
 def compiled(folder: Path, python: str) -> None:
-    """The compiled run: its code is a file, so that the kernels have lines, which lies in `/srv/app`."""
+    """The compiled run: its code is a file, so that the kernels have lines, which lies in
+    `/srv/app`.
+    """
     program = folder / "net.py"
     program.write_text(COMPILED.lstrip())
     logs = folder / "logs"

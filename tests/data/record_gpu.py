@@ -1,12 +1,14 @@
-"""Makes the recordings of GPUs in `gpu/`, which the tests of GPU recordings need: short runs of nbprof's own recorder, on an NVIDIA GPU.
+"""Makes the recordings of GPUs in `gpu/`, which the tests of GPU recordings need: short runs of
+nbprof's own recorder, on an NVIDIA GPU.
 
     python tests/data/record_gpu.py jax        # needs jax[cuda13] and a GPU
     python tests/data/record_gpu.py torch      # needs a CUDA build of torch and a GPU
     python tests/data/record_gpu.py torch --try    # anywhere, also on a CPU: runs everything and keeps nothing
 
-Five training steps with known work: the same for both frameworks, and what `tests/capture/test_gpu_recordings.py` holds them to. The driver
-must let this user profile (NVreg_RestrictProfilingToAdminUsers=0, or root). Each run is code given with `-c`, so that no path of the machine
-gets in; its name is replaced by `host-a`.
+Five training steps with known work: the same for both frameworks, and what
+`tests/capture/test_gpu_recordings.py` holds them to. The driver must let this user profile
+(NVreg_RestrictProfilingToAdminUsers=0, or root). Each run is code given with `-c`, so that no path
+of the machine gets in; its name is replaced by `host-a`.
 """
 
 import argparse

@@ -1,4 +1,6 @@
-"""What is said of kernels, ops and allocations that a recording does not have holds for what the file shows."""
+"""What is said of kernels, ops and allocations that a recording does not have holds for what the
+file shows.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def warnings(p):
 
 
 def stepped(k: Kineto, call: str = "", steps: int = 4, wait: float = 600) -> Kineto:
-    """Steps of 1 ms with an op of 100 µs, a call in it, and a wait (µs) for the device where there is a call."""
+    """Steps of 1 ms with an op of 100 µs, a call in it, and a wait (µs) for the device where there
+    is a call.
+    """
     for i in range(steps):
         k.step(i, 1000 * i, 1000)
         op = k.op("aten::mm", 1000 * i + 10, 100)

@@ -14,7 +14,9 @@ COUNT = 4
 def loop(
     mark_ms=1.0, run_ms=10.0, every_ms=1.0, *, nested=True, wait=False, idle=-1, function="update"
 ):
-    """Marks of so many ms each; runs of the step's program one behind the other, or each in its mark."""
+    """Marks of so many ms each; runs of the step's program one behind the other, or each in its
+    mark.
+    """
     host, ran = Cpu(), 0.0
     for i in range(COUNT):
         at = i * every_ms
@@ -88,7 +90,9 @@ def test_marks_stay_where_a_step_dispatched_nothing(tmp_path):
 
 
 def test_what_a_marked_step_compiles_is_compilation_of_that_step(tmp_path):
-    """Whatever the function is called; what is compiled behind the loop, while its runs go on, is of no step."""
+    """Whatever the function is called; what is compiled behind the loop, while its runs go on, is
+    of no step.
+    """
     host = Cpu()
     for i in range(COUNT):
         at = i * 20

@@ -103,7 +103,9 @@ def test_a_gpu_export_has_the_figures_of_the_file_beside_it(tmp_path):
 
 
 def test_ops_are_those_of_long_names_and_annotations(tmp_path):
-    """As TensorFlow 2.4 exports them: a short name in place of the op's, and kernels that state no op, but what they were annotated with."""
+    """As TensorFlow 2.4 exports them: a short name in place of the op's, and kernels that state no
+    op, but what they were annotated with.
+    """
     exported = json.loads(gpu_export())
     for event in exported["traceEvents"]:
         if "tf_op" in event.get("args", {}):

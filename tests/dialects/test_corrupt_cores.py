@@ -1,4 +1,6 @@
-"""Times on TPU cores and streams of GPUs in XSpace files that cannot be: in no sum, named in a warning; sound long ops are left."""
+"""Times on TPU cores and streams of GPUs in XSpace files that cannot be: in no sum, named in a
+warning; sound long ops are left.
+"""
 
 from __future__ import annotations
 

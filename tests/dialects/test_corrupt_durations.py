@@ -1,4 +1,6 @@
-"""Durations that cannot be count with what they are at most, are named in a warning, and make no finding; long and overlapping work is left."""
+"""Durations that cannot be count with what they are at most, are named in a warning, and make no
+finding; long and overlapping work is left.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ STEP_US = KERNELS * 50.0
 def training(
     long: dict[int, float] | None = None, *, rank: int | None = None, wait: bool = False
 ) -> Kineto:
-    """Steps of 20 kernels of 40 µs, one every 50 µs; of some kernels, counted over all steps, another duration is stated."""
+    """Steps of 20 kernels of 40 µs, one every 50 µs; of some kernels, counted over all steps,
+    another duration is stated.
+    """
     k = (
         Kineto()
         if rank is None
@@ -269,7 +273,9 @@ def test_a_marker_that_goes_on_behind_the_loop_is_not_averaged(tmp_path):
 
 
 def test_work_that_states_no_launch_in_the_middle_is_no_backlog(tmp_path):
-    """An id below all others is of a launch before the recording only where the work comes before all others of its stream."""
+    """An id below all others is of a launch before the recording only where the work comes before
+    all others of its stream.
+    """
     k = training()
     [e for e in k.events if e.get("cat") == "kernel"][70]["args"]["correlation"] = 0
     p = profile(tmp_path, k)

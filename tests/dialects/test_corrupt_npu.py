@@ -1,4 +1,6 @@
-"""Times of NPU tasks that cannot be, in timelines, tables and databases of Ascend's profilers: in no sum, and named in a warning."""
+"""Times of NPU tasks that cannot be, in timelines, tables and databases of Ascend's profilers: in
+no sum, and named in a warning.
+"""
 
 from __future__ import annotations
 

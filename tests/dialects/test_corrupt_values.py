@@ -1,4 +1,6 @@
-"""Of a recording in which a few times, durations, kinds or ranks are corrupt, what is said agrees with what its sound part says."""
+"""Of a recording in which a few times, durations, kinds or ranks are corrupt, what is said agrees
+with what its sound part says.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ DETAIL = "regs:32 static_shared:16 dynamic_shared:0 grid:4,1,1 block:128,1,1 occ
 
 
 def run(launched, ran, hostname="host-a", at=0, wait=()):
-    """A host thread that launches kernels by correlation id, and a stream that ran some: (id, start ms, length ms)."""
+    """A host thread that launches kernels by correlation id, and a stream that ran some: (id, start
+    ms, length ms).
+    """
     gpu = PlaneWriter("/device:GPU:0", {"compute_cap_major": 8, "compute_cap_minor": 0})
     gpu.line(
         "Stream #7(Compute)",

@@ -1,4 +1,6 @@
-"""A first collective that waits seconds for ranks whose profilers started later is warm-up: in no figure, and said."""
+"""A first collective that waits seconds for ranks whose profilers started later is warm-up: in no
+figure, and said.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ STEPS, STEP_US, BEGIN, REDUCE_US = 6, 2_000.0, 500.0, 300.0
 def rank(
     number: int, first_us: float = REDUCE_US, *, steps: int = STEPS, later: float = REDUCE_US
 ) -> Kineto:
-    """Steps of a matrix product and a reduction over ranks on a stream of its own; the first reduction may take longer."""
+    """Steps of a matrix product and a reduction over ranks on a stream of its own; the first
+    reduction may take longer.
+    """
     k = Kineto(distributedInfo={"backend": "nccl", "rank": number, "world_size": 2})
     begin = BEGIN + 10 * number
     for step in range(steps):

@@ -1,4 +1,6 @@
-"""PyTorch's annotations of graphs in files beside a trace: read as plain data, of the right rank and recording, or not at all."""
+"""PyTorch's annotations of graphs in files beside a trace: read as plain data, of the right rank
+and recording, or not at all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Gaps of microseconds between the nodes of one replayed graph are the recorder's: they count with the graph, and not as other time."""
+"""Gaps of microseconds between the nodes of one replayed graph are the recorder's: they count with
+the graph, and not as other time.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ STEPS, NODES, NODE_US = 4, 50, 10.0
 
 
 def replays(gap: float, *, branch: bool = False) -> Kineto:
-    """A replay a step, of kernels with a gap between two; with `branch` a second stream of the graph runs meanwhile."""
+    """A replay a step, of kernels with a gap between two; with `branch` a second stream of the
+    graph runs meanwhile.
+    """
     k = Kineto()
     length = 100 + NODES * (NODE_US + gap)
     for step in range(STEPS):

@@ -128,7 +128,9 @@ def test_a_function_with_one_iteration_is_no_loop(tmp_path):
 
 
 def test_marked_steps_are_the_steps_whatever_loops_inside(tmp_path):
-    """steps_per_execution, or an RNN: XProf takes iterations of the loop for steps then, and shows none on the CPU."""
+    """steps_per_execution, or an RNN: XProf takes iterations of the loop for steps then, and shows
+    none on the CPU.
+    """
     host = PlaneWriter("/host:CPU")
     main, pool = [], []
     for step in range(2):

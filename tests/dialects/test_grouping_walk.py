@@ -14,7 +14,9 @@ NODE = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2))
 
 
 def made(nodes):
-    """Events side by side, linked by producer and consumer alone: (key made, key taken, root level); 0 for none."""
+    """Events side by side, linked by producer and consumer alone: (key made, key taken, root
+    level); 0 for none.
+    """
     count = len(nodes)
     columns = {
         name: np.array([n[k] for n in nodes], np.int64) for k, name in enumerate(("_p", "_c", "_r"))
@@ -37,7 +39,9 @@ def made(nodes):
 
 
 def walked(nodes):
-    """Root after root, the highest level first, then the earliest; one below another of its level, or reached before, opens nothing."""
+    """Root after root, the highest level first, then the earliest; one below another of its level,
+    or reached before, opens nothing.
+    """
     links = [
         (a, b) for a, x in enumerate(nodes) for b, y in enumerate(nodes) if x[0] and x[0] == y[1]
     ]

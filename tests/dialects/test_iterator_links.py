@@ -1,4 +1,6 @@
-"""Elements that tf.data iterators made ahead on other threads link them as a walk over producers and consumers, one by one, does."""
+"""Elements that tf.data iterators made ahead on other threads link them as a walk over producers
+and consumers, one by one, does.
+"""
 
 import numpy as np
 from hypothesis import given, settings
@@ -19,7 +21,9 @@ PART = st.tuples(
 
 
 def plain(trace):
-    """(consumer, iterator) pairs by the definition: (id of the iterator around the consumer, element) is (parent id, element) of a maker."""
+    """(consumer, iterator) pairs by the definition: (id of the iterator around the consumer,
+    element) is (parent id, element) of a maker.
+    """
     events, names = trace.events, trace.names[trace.events.name]
     element, ident, above = trace.arg("element_id"), trace.arg("id"), trace.arg("parent_id")
     host = trace.lanes["host"].to_numpy()[events.lane]

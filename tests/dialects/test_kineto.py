@@ -378,7 +378,8 @@ def test_waiting_for_the_device_is_no_compute(tmp_path):
     k.call("cudaStreamSynchronize", 30, 25, op)
     k.call("cudaMalloc", 70, 5)
     k.call("cudaEventRecord", 80, 1)
-    # 0–60 the op: compute 0–1, launch 1–2, device 2–12, waiting 12–20, copy 20–25, waiting 25–55, compute 55–60.
+    # 0–60 the op: compute 0–1, launch 1–2, device 2–12, waiting 12–20, copy 20–25, waiting 25–55,
+    # compute 55–60.
     assert parts(profile(tmp_path, k)) == {
         "step_time": 100,
         "device_compute": 10,
@@ -390,7 +391,9 @@ def test_waiting_for_the_device_is_no_compute(tmp_path):
 
 
 def _stalled(tmp_path, python_us):
-    """Five steps of `python_us` and 60 µs more, 50 of them in a wait during which a graph that was launched has not begun."""
+    """Five steps of `python_us` and 60 µs more, 50 of them in a wait during which a graph that was
+    launched has not begun.
+    """
     k = Kineto()
     for i in range(5):
         at = 1000 * i

@@ -1,4 +1,6 @@
-"""Calls of Python that start the program lie on a lane of their own, so that its code comes first."""
+"""Calls of Python that start the program lie on a lane of their own, so that its code comes
+first.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ OLD = "elementwise_kernel_old"
 
 
 def ahead(backlog: int = 3, steps: int = 4, **metadata: object) -> Kineto:
-    """Steps whose host takes 10 µs and whose device takes 40 µs; before them 30 µs of device work for each kernel of the backlog."""
+    """Steps whose host takes 10 µs and whose device takes 40 µs; before them 30 µs of device work
+    for each kernel of the backlog.
+    """
     k = Kineto(**metadata)
     k._correlation = 1000
     for i in range(backlog):

@@ -11,7 +11,9 @@ from tests.support.profiles import real
 def capturing(
     prefix: str = "cuda", ends_on: int = MAIN, *, begins: bool = True, ends: bool = True
 ) -> Kineto:
-    """A step of 1 ms: a kernel, a capture of 800 µs with launches of two threads and a copy in it, and two kernels of the graph."""
+    """A step of 1 ms: a kernel, a capture of 800 µs with launches of two threads and a copy in it,
+    and two kernels of the graph.
+    """
     k = Kineto()
     k.step(0, 0, 1000)
     k.launched("sgemm_128x64_nn", 10, 20, 30, k.op("aten::mm", 5, 20))

@@ -117,7 +117,9 @@ def test_kernels_of_several_graphs_with_the_same_names(tmp_path):
 
 
 def test_ops_of_the_place_not_of_the_name_and_in_their_namespace(tmp_path):
-    """Places compiled to the same code share a kernel, which is named by the ops of the first: relu is clamp_min and maximum with 0."""
+    """Places compiled to the same code share a kernel, which is named by the ops of the first: relu
+    is clamp_min and maximum with 0.
+    """
     k = Kineto()
     run(k, 0, "triton_poi_fused_clamp_min_1", "aten::mm")
     calls = [("triton_poi_fused_clamp_min_1", 28), ("extern_kernels.mm", 29)]

@@ -1,4 +1,6 @@
-"""A last step that the recording broke off: told by the ops that it lacks, on the CPU too, and left out of averages."""
+"""A last step that the recording broke off: told by the ops that it lacks, on the CPU too, and left
+out of averages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Work of replayed CUDA and HIP graphs goes by what was captured: op, nn.Module and line, or by nothing where that is not known."""
+"""Work of replayed CUDA and HIP graphs goes by what was captured: op, nn.Module and line, or by
+nothing where that is not known.
+"""
 
 from __future__ import annotations
 

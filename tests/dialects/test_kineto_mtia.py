@@ -11,7 +11,9 @@ DEVICE, STREAM, DMA = 3, 4, 801
 
 
 def training() -> Kineto:
-    """Two steps of 100 µs: a copy to the device, a kernel of 50 µs with a copy inside, and one back."""
+    """Two steps of 100 µs: a copy to the device, a kernel of 50 µs with a copy inside, and one
+    back.
+    """
     k = Kineto()
     k.named(DEVICE, "MTIA 3", STREAM, "Stream 1 FW")
     k.named(DEVICE, tid=DMA, thread="DMA_REQUEST")
@@ -109,7 +111,9 @@ def test_a_real_recording():
 
 
 def other_vendor(label: str = "HPU 0", **args: int) -> Kineto:
-    """A device of a vendor that no list has: 3 kernels, a copy, a fill and a note in categories of its own."""
+    """A device of a vendor that no list has: 3 kernels, a copy, a fill and a note in categories of
+    its own.
+    """
     k = Kineto()
     if label:
         k.named(0, label)

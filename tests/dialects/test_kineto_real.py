@@ -1,4 +1,6 @@
-"""PyTorch recordings, ours and other people's, against figures made from the JSON event by event with exact decimals."""
+"""PyTorch recordings, ours and other people's, against figures made from the JSON event by event
+with exact decimals.
+"""
 
 from __future__ import annotations
 
@@ -88,12 +90,15 @@ def test_device_time_by_op_where_the_ids_are_no_ops():
         if op is not None:
             expected[op["name"]] += Decimal(event["dur"])
     close = sum(abs(table.get(k, 0.0) - float(v)) for k, v in expected.items())
-    # The file has whole microseconds: where a call and an op begin and end at once, either may be the outer one.
+    # The file has whole microseconds: where a call and an op begin and end at once, either may be
+    # the outer one.
     assert close < 0.002 * float(sum(expected.values()))
 
 
 def calls_of_their_own(ops):
-    """Ops without calls of the op around them that have its name and are all that there is in it, as in `key_averages()`."""
+    """Ops without calls of the op around them that have its name and are all that there is in it,
+    as in `key_averages()`.
+    """
     children, around = defaultdict(int), {}
     for tid in {o["tid"] for o in ops}:
         stack = []
@@ -178,7 +183,8 @@ def test_steps(name):
     )
 
 
-# What counts first where several happen at once; the classes and their order are TensorFlow Profiler's, the events PyTorch's.
+# What counts first where several happen at once; the classes and their order are TensorFlow
+# Profiler's, the events PyTorch's.
 def classes(plain):
     copies = {
         "Memcpy HtoD": "input",
@@ -350,8 +356,9 @@ def test_the_loader_of_our_recording():
     assert p.steps.frame["device_compute_ms"].isna().all()
 
 
-# What HolisticTraceAnalysis 0.5 answers for files in whole microseconds (those in ns it cuts to µs, event by event): from the first device
-# event to the last, idle, compute that is no communication; in µs.
+# What HolisticTraceAnalysis 0.5 answers for files in whole microseconds (those in ns it cuts to µs,
+# event by event): from the first device event to the last, idle, compute that is no communication;
+# in µs.
 HTA = {"a100-rank0": (1222847, 675191, 210320), "v100-workers0": (996477, 392919, 591532)}
 
 

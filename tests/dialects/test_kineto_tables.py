@@ -1,4 +1,6 @@
-"""Kernels, copies, collectives, devices and memory of small PyTorch traces, and what the receipt says of them."""
+"""Kernels, copies, collectives, devices and memory of small PyTorch traces, and what the receipt
+says of them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def test_kernels_have_their_launch_shape(tmp_path):
     )
     assert first["occupancy_percent"] == 25.0
     assert second["grid"] == "8,2,1"
-    # 0 is what the recorder writes for unknown. 16 blocks of 4 warps on 132 multiprocessors of 64 warps:
+    # 0 is what the recorder writes for unknown. 16 blocks of 4 warps on 132 multiprocessors of 64
+    # warps:
     assert second["occupancy_percent"] == pytest.approx(100 * 16 * 4 / 132 / 64)
     assert p.kernels.frame["occupancy_source"].tolist() == ["recorded", "computed"]
     assert p.kernels.frame["dynamic_shared_bytes"].isna().all(), (
@@ -263,7 +266,9 @@ def test_memory_of_the_cpu_holds_nothing_of_earlier_recordings(tmp_path):
 
 
 def test_what_is_freed_without_having_been_allocated_was_there_before(tmp_path):
-    """Less is never in use than the blocks that are known to be live: 300 bytes in the end, of which a sum from 0 would have 200."""
+    """Less is never in use than the blocks that are known to be live: 300 bytes in the end, of
+    which a sum from 0 would have 200.
+    """
     k = Kineto()
     k.op("aten::mm", 1, 50)
     for ts, size, address in ((10, 200, 64), (20, -100, 128), (30, 100, 192)):
@@ -292,7 +297,9 @@ def test_what_is_freed_without_having_been_allocated_was_there_before(tmp_path):
 def test_a_peak_without_what_was_allocated_before_the_recording_says_so(
     tmp_path, device, card, figure
 ):
-    """On the CPU PyTorch's total is of what it saw allocated while it recorded; on a device it is the allocator's own."""
+    """On the CPU PyTorch's total is of what it saw allocated while it recorded; on a device it is
+    the allocator's own.
+    """
     k = Kineto()
     k.op("aten::mm", 1, 50)
     for ts, size, total in ((10, 50, 7050), (20, 100, 7150), (30, -150, 7000)):

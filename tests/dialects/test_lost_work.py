@@ -10,7 +10,8 @@ STEPS, LAUNCHES, STEP_US = 8, 10, 1_000.0
 
 
 def training(lost: dict[int, int], *, ahead: bool = False, silent: int = 0) -> Kineto:
-    """Steps with 10 kernels that take 60 % of each; of some steps the first kernels are lost, and the last ones launch nothing.
+    """Steps with 10 kernels that take 60 % of each; of some steps the first kernels are lost, and
+    the last ones launch nothing.
 
     With `ahead` the host runs ahead, and the device is never idle.
     """
@@ -95,7 +96,9 @@ def test_most_steps_without_their_work_make_no_verdict(tmp_path):
 
 
 def test_a_slice_named_as_its_launch_is_no_kernel(tmp_path):
-    """A graph of HIP that runs as long as the recording, and steps that launch nothing more: no verdict on the device."""
+    """A graph of HIP that runs as long as the recording, and steps that launch nothing more: no
+    verdict on the device.
+    """
     k = Kineto()
     for step in range(12):
         begin = 1_000 + 5_000.0 * step

@@ -1,4 +1,6 @@
-"""Ascend profiles in the vocabulary of the others: steps, kernels, ops, copies, collectives, launches, memory, several ranks."""
+"""Ascend profiles in the vocabulary of the others: steps, kernels, ops, copies, collectives,
+launches, memory, several ranks.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def graph(tmp_path):
 def test_an_iteration_is_input_compute_and_communication(graph):
     steps = graph.steps
     assert steps["name"].tolist() == [f"Iteration {i}" for i in range(1, 6)]
-    # The wait before the first is not recorded; and the second still starts up, as for `p.ascend.iterations`.
+    # The wait before the first is not recorded; and the second still starts up, as for
+    # `p.ascend.iterations`.
     assert steps["counted"].tolist() == [False, False, True, True, True]
     assert steps["warmup"].tolist() == graph.ascend.iterations["warmup"].tolist()
     assert graph.overview["step_time_ms"] == pytest.approx(
@@ -232,7 +235,8 @@ def test_blocks_of_memory_make_the_timeline(tmp_path):
 
 @pytest.mark.parametrize("before", [True, False])
 def test_totals_at_a_release_are_from_before_or_after_it(tmp_path, before):
-    # 16 KB are always held; of graphs (GE) the total at a release still has the block that is given back.
+    # 16 KB are always held; of graphs (GE) the total at a release still has the block that is given
+    # back.
     rows = [
         [
             0,

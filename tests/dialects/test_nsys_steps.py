@@ -58,7 +58,9 @@ def test_names_that_mark_none(name: str) -> None:
 
 
 def ranges(tmp_path: Path, *names: list[str], work: bool = True, tid: int = 4321) -> nbprof.Profile:
-    """A run of four stretches of 100 µs, each with the ranges of some names one in another, and a kernel."""
+    """A run of four stretches of 100 µs, each with the ranges of some names one in another, and a
+    kernel.
+    """
     export = nsys.Export()
     nsys.facts(export, 0)
     for i in range(4):

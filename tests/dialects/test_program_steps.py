@@ -1,4 +1,6 @@
-"""Steps of JAX programs that mark none: what runs again and again, on made files as JAX writes them and on real ones."""
+"""Steps of JAX programs that mark none: what runs again and again, on made files as JAX writes them
+and on real ones.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Cpu:
             )
 
     def compiles(self, function, start, end):
-        """The call of a function that has to be compiled for it; the compiler works on a thread of its own."""
+        """The call of a function that has to be compiled for it; the compiler works on a thread of
+        its own.
+        """
         self.calls.append(
             self.plane.event(f"PjitFunction({function})", int(start * MS), int((end - start) * MS))
         )
@@ -223,7 +227,9 @@ def test_convolutions_outside_of_jit_are_no_steps(tmp_path):
 
 
 def test_compiling_another_program_while_steps_run_is_no_part_of_them(tmp_path):
-    """A loop, then `w.sum()`: the calls of all steps have returned when the device is at the second."""
+    """A loop, then `w.sum()`: the calls of all steps have returned when the device is at the
+    second.
+    """
     host = Cpu()
     for i in range(10):
         host.ran("jit_train_step", 10 * i, 10 * i + 10, called=i / 10)
@@ -310,7 +316,9 @@ def test_a_program_that_loops_inside_is_one_step_and_says_so(tmp_path):
 
 @pytest.mark.parametrize("loops", [False, True])
 def test_an_op_that_is_several_kernels_is_no_loop(tmp_path, loops):
-    """Calls of libraries run a kernel several times; where the file has the program, it says whether it loops."""
+    """Calls of libraries run a kernel several times; where the file has the program, it says
+    whether it loops.
+    """
     inside = instruction("loop", "while" if loops else "custom-call", ident=1)
     host = Cpu()
     for i in range(3):

@@ -1,4 +1,6 @@
-"""Compiled programs that are damaged, or newer than this reader: what is known of them is right, and what is not is said."""
+"""Compiled programs that are damaged, or newer than this reader: what is known of them is right,
+and what is not is said.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def test_the_frames_of_a_damaged_program_have_the_time_of_its_ops(tmp_path_facto
 def test_programs_are_found_by_the_ident_beside_them_where_the_file_only_counts_them(
     tmp_path, counted
 ):
-    """From JAX 0.11 on. Here the third program of the file has the number that the ops of the first one state."""
+    """From JAX 0.11 on. Here the third program of the file has the number that the ops of the first
+    one state.
+    """
     others = {
         f"jit_g({ident})": (
             ident,
@@ -166,7 +170,8 @@ def test_element_types_and_opcodes_that_are_not_known_yet(tmp_path):
         frame.loc["add.1", "expression"]
         == "%add.1 = type 99[1000]{0} add(type 99[1000]{0} %twist.1, type 99[1000]{0} %twist.1)"
     )
-    # How many bytes an element takes is not known, nor what a twist computes: it is missing, and not 0.
+    # How many bytes an element takes is not known, nor what a twist computes: it is missing, and
+    # not 0.
     assert frame[["flops", "bytes", "flops_per_second", "bytes_per_second"]].isna().all(axis=None)
     assert p.op_profile.frame["wasted_us"].isna().all()
     assert (p.roofline.frame["bound_by"] == "").all()

@@ -1,4 +1,6 @@
-"""Perfetto traces of rocprofv3, here as their twin in JSON: the same events as in its other files."""
+"""Perfetto traces of rocprofv3, here as their twin in JSON: the same events as in its other
+files.
+"""
 
 from __future__ import annotations
 

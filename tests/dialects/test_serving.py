@@ -1,4 +1,6 @@
-"""Iterations of inference engines: steps are the annotations in the file, and sums those of the raw file."""
+"""Iterations of inference engines: steps are the annotations in the file, and sums those of the raw
+file.
+"""
 
 from __future__ import annotations
 
@@ -67,9 +69,11 @@ def test_an_annotation_says_what_it_says_and_no_more(name, said):
 
 
 def raw(k: Kineto) -> tuple[list[str], list[dict[str, float]], list[list[tuple[float, float]]]]:
-    """Names of the annotations, and by iteration the device time by part and the spans of its work, by the file alone.
+    """Names of the annotations, and by iteration the device time by part and the spans of its work,
+    by the file alone.
 
-    Work belongs to the last annotation that began before its launch; the copies of SGLang's batch to the one that begins after it.
+    Work belongs to the last annotation that began before its launch; the copies of SGLang's batch
+    to the one that begins after it.
     """
     events = json.loads(k.encode())["traceEvents"]
     notes = sorted((e["ts"], e["name"]) for e in events if e["cat"] == "user_annotation")
@@ -322,7 +326,8 @@ def test_the_tab_has_a_table_by_kind_and_one_by_part(tmp_path):
     assert parts["rows"] == len(expected) == 8
     np.testing.assert_allclose(parts["data"]["decode"], [expected[key] for key in PARTS], rtol=1e-6)
     assert "serving" not in profile(tmp_path, Kineto()).payload()["input"]
-    # Kernels of a replay that no op is known for are no ops of the iteration, which holds everything.
+    # Kernels of a replay that no op is known for are no ops of the iteration, which holds
+    # everything.
     assert not p.ops.frame["op"].str.startswith("execute_").any()
     assert set(p.overview["checks"]["check"]) == {
         "output",

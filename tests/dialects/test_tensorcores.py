@@ -1,4 +1,6 @@
-"""Kernel names as profiles of NVIDIA's and AMD's libraries show them, and whether Tensor Cores run them."""
+"""Kernel names as profiles of NVIDIA's and AMD's libraries show them, and whether Tensor Cores run
+them.
+"""
 
 import pytest
 
@@ -63,7 +65,8 @@ void marlin::Marlin<__nv_bfloat16, 1125899906909960l, 256, 4>
 void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int, int, int>, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<7>>>>
 void at::native::tinygemm_m16n8k16_chunk_kernel<at::native::ALayout_RM<2>>
 """.strip().splitlines()
-# Plain arithmetic units, among them the fp32 kernels that are called xmma and cutlass3x, and the helpers of attention kernels.
+# Plain arithmetic units, among them the fp32 kernels that are called xmma and cutlass3x, and the
+# helpers of attention kernels.
 PLAIN = """
 volta_sgemm_128x64_nt
 ampere_sgemm_32x128_tn

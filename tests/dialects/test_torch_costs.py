@@ -1,4 +1,6 @@
-"""What ops of PyTorch compute and move, beside `torch.utils.flop_counter` and the tensors themselves."""
+"""What ops of PyTorch compute and move, beside `torch.utils.flop_counter` and the tensors
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,9 @@ def attentions(rng):
 
 
 def on_cudnn(batch, heads, length, keys):
-    """What the backward pass of cuDNN's attention is told beside queries, keys, values and output."""
+    """What the backward pass of cuDNN's attention is told beside queries, keys, values and
+    output.
+    """
     none = torch.empty(0)
     return (
         torch.empty(batch, heads, length),
@@ -178,7 +182,9 @@ def test_each_op_that_pytorch_counts_has_a_formula():
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_backward_pass_of_cudnn_by_its_own_name(packed):
-    """Where sequences are packed, their lengths are values of a tensor that the trace does not have."""
+    """Where sequences are packed, their lengths are values of a tensor that the trace does not
+    have.
+    """
     shape, types = [2, 4, 6, 8], ["c10::Half"] * 9
     dims = [shape] * 5 + [[2, 4, 6], [], [], [], *([[3]] * 2 if packed else [[], []])]
     types += ["int"] * 2 if packed else ["", ""]
@@ -340,7 +346,8 @@ def test_bytes_are_those_of_the_tensors():
         # Lists of tensors state no type.
         ("aten::cat", ([[[8], [8]], []], ["TensorList", "Scalar"], [[], []], ["", "0"])),
         ("aten::_foreach_add_", ([[[8]], []], ["TensorList", "Scalar"], [[], []], ["", "1"])),
-        # Without its arguments the output of a convolution is unknown, and so are the lengths of ragged attention.
+        # Without its arguments the output of a convolution is unknown, and so are the lengths of
+        # ragged attention.
         ("aten::cudnn_convolution", ([[1, 3, 8, 8], [4, 3, 3, 3]], ["float", "float"], [], [])),
         ("aten::_flash_attention_forward", ([[9, 2, 8]] * 3 + [[4], [4]], ["c10::Half"] * 3 + ["int"] * 2, [], [])),
         # float32 or float64: the type of a number and that of a tensor of one look alike.

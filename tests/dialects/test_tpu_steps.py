@@ -11,7 +11,9 @@ from tests.support.xspace import MS, PlaneWriter, xspace
 
 
 def core(number, ops, steps=(), modules=(), name="/device:TPU:{}"):
-    """A core with ops at (name, start, end) and steps or modules at (name, start, end, args), in ms."""
+    """A core with ops at (name, start, end) and steps or modules at (name, start, end, args), in
+    ms.
+    """
     plane = PlaneWriter(name.format(number))
     if steps:
         plane.line(
@@ -208,7 +210,9 @@ def test_a_profile_with_programs_but_no_steps_says_so(tmp_path):
 
 
 def test_runs_of_the_dominant_program_are_steps_where_none_are_marked(tmp_path):
-    """Two cores, of which the second ends each run 2 ms later; a program that runs once is none, and a run that one core alone has is none."""
+    """Two cores, of which the second ends each run 2 ms later; a program that runs once is none,
+    and a run that one core alone has is none.
+    """
     cores = [
         core(
             c,

@@ -16,7 +16,9 @@ KERNELS = ("gemm", "relu", "norm", "gemm_tn", "add")
 
 
 def loop_of_kernels(count: int, *, marked: bool = False, before: int = 0) -> Kineto:
-    """A loop that launches five kernels of 10 µs each in iterations of 100 µs, behind some others."""
+    """A loop that launches five kernels of 10 µs each in iterations of 100 µs, behind some
+    others.
+    """
     k = Kineto()
     for number in range(before):
         op = k.op(f"aten::setup_{number}", 10.0 * number, 8)

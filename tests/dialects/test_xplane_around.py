@@ -1,4 +1,6 @@
-"""Calls of Python in profiles of JAX and TensorFlow: what starts the program lies on a lane of its own, threads without any are folded."""
+"""Calls of Python in profiles of JAX and TensorFlow: what starts the program lies on a lane of its
+own, threads without any are folded.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ NOTE = "what started the code"
 def recorded(
     tmp_path, starts=STARTS, own=("$1234567890.py:3 <module>", "$1234567890.py:1 train"), threads=()
 ):
-    """A call in a call, as a notebook's kernel makes them, around a step; `threads` are the calls of others, each in the one before."""
+    """A call in a call, as a notebook's kernel makes them, around a step; `threads` are the calls
+    of others, each in the one before.
+    """
     host = PlaneWriter("/host:CPU")
 
     def nested(names):

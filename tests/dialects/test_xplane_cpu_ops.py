@@ -1,4 +1,6 @@
-"""Ops of programs that XLA compiled for the CPU: runs on threads, found in their program by number and by name."""
+"""Ops of programs that XLA compiled for the CPU: runs on threads, found in their program by number
+and by name.
+"""
 
 import pytest
 
@@ -12,7 +14,9 @@ US = 1_000_000
 
 
 def run(tmp_path, *events, modules):
-    """A CPU profile: `events` are (name, start, duration in µs, stats) of one thread, `modules` by name (metadata id, program)."""
+    """A CPU profile: `events` are (name, start, duration in µs, stats) of one thread, `modules` by
+    name (metadata id, program).
+    """
     plane = PlaneWriter("/host:CPU")
     plane.line(
         "tf_XLAPjRtCpuClient",

@@ -1,4 +1,6 @@
-"""Steps that a program of JAX marks on a GPU: it returns before the work is done, and leaves copies of batches to other threads."""
+"""Steps that a program of JAX marks on a GPU: it returns before the work is done, and leaves copies
+of batches to other threads.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ HANDED = 5
 
 
 def loop(steps, copied_on):
-    """Steps of 20 ms: 10 wait for a batch, 4 prepare it and launch, 8 compute, of which 2 while the next batch is waited for.
+    """Steps of 20 ms: 10 wait for a batch, 4 prepare it and launch, 8 compute, of which 2 while the
+    next batch is waited for.
 
-    The copy is handed to one thread, which prepares it for 2 ms; its call begins half a millisecond later, on that thread or on another.
+    The copy is handed to one thread, which prepares it for 2 ms; its call begins half a millisecond
+    later, on that thread or on another.
     """
     host, gpu = (
         PlaneWriter("/host:CPU"),
@@ -64,7 +68,8 @@ def test_a_step_lasts_until_its_work_is_done_and_has_the_wait_for_its_own_batch(
     )
     later = steps.iloc[1:]
     assert later["device_compute_ms"].tolist() == [8.0] * 5
-    # The wait is hidden for 2 ms behind the work of the step before; preparing the copy, and the copy, are input as well.
+    # The wait is hidden for 2 ms behind the work of the step before; preparing the copy, and the
+    # copy, are input as well.
     assert later["input_ms"].to_numpy() == pytest.approx(8 + 2 + 1)
     assert later["host_to_device_ms"].to_numpy() == pytest.approx(3)
     assert later["other_ms"].to_numpy() == pytest.approx(0)

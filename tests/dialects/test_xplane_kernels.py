@@ -1,4 +1,6 @@
-"""GPU kernels of XSpace files that are broken, bare or of another generation: what is stated is told, the rest is absent."""
+"""GPU kernels of XSpace files that are broken, bare or of another generation: what is stated is
+told, the rest is absent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ops of GPUs, TPUs and host threads in XSpace files, also in the shapes that a file should not have."""
+"""Ops of GPUs, TPUs and host threads in XSpace files, also in the shapes that a file should not
+have.
+"""
 
 from __future__ import annotations
 
@@ -370,7 +372,8 @@ def test_a_custom_call_states_what_each_run_did(tmp_path):
     [
         ([("a:A", 0, 10), ("b:B", 2, 3)], {"a": 7.0, "b": 3.0}),
         ([("a:A", 0, 10), ("b:B", 10, 3)], {"a": 10.0, "b": 3.0}),
-        # Partly overlapping, equal and ending together: the time is that of the one that began last, or is the inner one.
+        # Partly overlapping, equal and ending together: the time is that of the one that began
+        # last, or is the inner one.
         ([("a:A", 0, 10), ("b:B", 5, 10)], {"a": 5.0, "b": 10.0}),
         ([("a:A", 0, 10), ("b:B", 0, 10)], {"a": 0.0, "b": 10.0}),
         ([("a:A", 0, 10), ("b:B", 4, 6)], {"a": 4.0, "b": 6.0}),

@@ -12,10 +12,12 @@ OF_GENERATOR = "PyFunc:PyFunc"
 
 
 def parts(tmp_path, *, resource=(), ahead=(), compute=(), asks=(6, 1)):
-    """Three steps of 10 ms whose call of a function takes the first 8; input, host compute and other of the middle one.
+    """Three steps of 10 ms whose call of a function takes the first 8; input, host compute and
+    other of the middle one.
 
-    `resource`, `ahead` and `compute` are (name, begin in ms, ms) of events in each step: on a thread of tf.data's for its own batch and for
-    one of no step, and on a thread of the executor. `asks` is when the batch is asked for.
+    `resource`, `ahead` and `compute` are (name, begin in ms, ms) of events in each step: on a
+    thread of tf.data's for its own batch and for one of no step, and on a thread of the executor.
+    `asks` is when the batch is asked for.
     """
     host = PlaneWriter("/host:CPU")
     lines = {

@@ -13,7 +13,9 @@ CALL = "$api.py:3154 block_until_ready"
 def steps(
     tmp_path, *, wait: str = CALL, other: tuple[str, int, int] | None = None, idle: int = 8 * MS
 ):
-    """Three steps: 1 ms of dispatch, then a call that waits, at the end of whose `idle` time a kernel of 1 ms runs."""
+    """Three steps: 1 ms of dispatch, then a call that waits, at the end of whose `idle` time a
+    kernel of 1 ms runs.
+    """
     gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
     kernels, marks, main, pool, at = [], [], [], [], 0
     for i in range(3):
@@ -63,7 +65,8 @@ def test_other_calls_are_host_work(tmp_path, name) -> None:
 
 def test_while_another_thread_works_the_step_waits_for_that(tmp_path) -> None:
     p = steps(tmp_path, other=("callback", 2 * MS, 4 * MS))
-    # 1 ms of dispatch and 4 ms of the callback; before it 1 ms, which is no longer than a device's latency.
+    # 1 ms of dispatch and 4 ms of the callback; before it 1 ms, which is no longer than a device's
+    # latency.
     assert parts(p) == [6, 3, 1, 3]
 
 

@@ -42,7 +42,8 @@ def test_the_test_of_the_page_runs(pytester, monkeypatch):
         pytester.runpytest_inprocess(*plugin, *command[1:]).assert_outcomes(passed=1)
     # Runs that other processes disturbed are not in it.
     assert len(Baseline.read(folder / "step.json").runs) <= 2
-    # Of two runs the noise is mostly too large to tell, and in this test that only warns; by chance they may be slower.
+    # Of two runs the noise is mostly too large to tell, and in this test that only warns; by chance
+    # they may be slower.
     result = pytester.runpytest_inprocess(*plugin, *commands[2][1:], "--nbprof-unknown=fail")
     result.stdout.no_fnmatch_line("*fail: compilations*")
     result.stdout.no_fnmatch_line("*fail: dropped*")

@@ -1,4 +1,6 @@
-"""The notebooks in notebooks/: as they are stored, they were run from top to bottom, without errors."""
+"""The notebooks in notebooks/: as they are stored, they were run from top to bottom, without
+errors.
+"""
 
 from __future__ import annotations
 

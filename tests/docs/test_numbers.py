@@ -1,4 +1,6 @@
-"""The page of formulas says what the code says, and every deviation is held by a test that exists."""
+"""The page of formulas says what the code says, and every deviation is held by a test that
+exists.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ async within => (await axe.run(within ? { include: within } : document, { result
 
 
 def violations(page, within=None):
-    """One line for each element that breaks a rule, of the whole page or of what a selector finds; [] where all is well."""
+    """One line for each element that breaks a rule, of the whole page or of what a selector finds;
+    [] where all is well.
+    """
     if not page.evaluate("'axe' in window"):
         page.add_script_tag(content=AXE.read_text())
     return page.evaluate(RUN, within)

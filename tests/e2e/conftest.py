@@ -33,7 +33,8 @@ ARGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # A page in the process of one that has had JupyterLab before loads it in two thirds of the time.
+    # A page in the process of one that has had JupyterLab before loads it in two thirds of the
+    # time.
     "--process-per-site",
 ]
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +94,8 @@ def served(folder, *options, prefix=""):
         try:
             server.wait(30)
         except subprocess.TimeoutExpired:
-            # A thread of anyio's that served a request of Jupyter's own may be waited for without end.
+            # A thread of anyio's that served a request of Jupyter's own may be waited for without
+            # end.
             server.kill()
             server.wait()
         log.close()

@@ -1,4 +1,6 @@
-"""A notebook of a real JupyterLab, in the words of a person: open it, run code in it, wait for its kernel."""
+"""A notebook of a real JupyterLab, in the words of a person: open it, run code in it, wait for its
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,20 @@ from playwright.sync_api import Error
 
 SIZE = {"width": 1300, "height": 1000}
 _RESTING: WeakKeyDictionary = WeakKeyDictionary()
-"""By browser: contexts that no page is open in. One that has had JupyterLab before has it in its cache, which is a third of the work of loading it."""
+"""By browser: contexts that no page is open in. One that has had JupyterLab before has it in its
+cache, which is a third of the work of loading it.
+"""
 _KEPT: WeakKeyDictionary = WeakKeyDictionary()
-"""By context: a page of the server's, a few bytes of text, with which the process of its pages stays."""
+"""By context: a page of the server's, a few bytes of text, with which the process of its pages
+stays.
+"""
 
 
 @contextmanager
 def window(browser, *, fresh=False):
-    """A page with no cookies and no other page beside it; `problems` are the errors of its scripts. A fresh one has no cache either."""
+    """A page with no cookies and no other page beside it; `problems` are the errors of its scripts.
+    A fresh one has no cache either.
+    """
     resting = _RESTING.setdefault(browser, [])
     context = resting.pop() if resting and not fresh else browser.new_context(viewport=SIZE)
     # A kernel that starts on a busy machine takes its time.
@@ -68,7 +76,9 @@ def save(page):
 
 
 def wait_for_layout(page, text):
-    """Waits until JupyterLab, which does that a while after a change, has saved a layout with a text in the names or states of its tabs."""
+    """Waits until JupyterLab, which does that a while after a change, has saved a layout with a
+    text in the names or states of its tabs.
+    """
     page.wait_for_function(
         """async text => {
             const { baseUrl } = window.jupyterapp.serviceManager.serverSettings;
@@ -84,7 +94,9 @@ def wait_for_layout(page, text):
 
 
 def begin_again(page, folder):
-    """A page of JupyterLab as if loaded anew in a folder, in a tenth of the time: nothing is open, and the folder is listed as it is now."""
+    """A page of JupyterLab as if loaded anew in a folder, in a tenth of the time: nothing is open,
+    and the folder is listed as it is now.
+    """
     page.evaluate(
         """async folder => {
             const { commands, shell } = window.jupyterapp;
@@ -102,11 +114,14 @@ def open_notebook(page, url, name):
 
 
 def open_again(page, name):
-    """A notebook in a page that has JupyterLab, as `open_notebook` opens it, with nothing beside it."""
+    """A notebook in a page that has JupyterLab, as `open_notebook` opens it, with nothing beside
+    it.
+    """
     begin_again(page, "")
     command(page, "docmanager:open", path=name)
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-    # The launcher that JupyterLab opens where nothing is left may come in between, and then no widget is the current one.
+    # The launcher that JupyterLab opens where nothing is left may come in between, and then no
+    # widget is the current one.
     page.wait_for_function(
         """name => {
             const { shell } = window.jupyterapp;
@@ -163,7 +178,9 @@ def wait_for_kernel(page):
 
 
 def _state_of_kernel(page):
-    """What the page knows of its kernel, and what the server does, for a failure that says where the wait was."""
+    """What the page knows of its kernel, and what the server does, for a failure that says where
+    the wait was.
+    """
     return page.evaluate(
         """async () => {
             const { shell, serviceManager } = window.jupyterapp;

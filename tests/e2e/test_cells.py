@@ -1,4 +1,6 @@
-"""Profile a cell by button in a real JupyterLab: it runs as it is, its dashboard stands below it, and the settings hold."""
+"""Profile a cell by button in a real JupyterLab: it runs as it is, its dashboard stands below it,
+and the settings hold.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ PRESS = "[data-command='nbprof:profile-cell']"
 
 @pytest.fixture(scope="module")
 def opened(browser, lab):
-    """A notebook with a loop, its kernel ready, in a JupyterLab with settings; gives the page and the folder."""
+    """A notebook with a loop, its kernel ready, in a JupyterLab with settings; gives the page and
+    the folder.
+    """
     url, folder = lab
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS] + [
         nbformat.v4.new_markdown_cell("Text")
@@ -163,7 +167,8 @@ def test_it_says_why_it_cannot(opened):
     )
     assert button.get_attribute("aria-disabled") == "true"
     choose(page, 1)
-    # A menu is for what is in view, as that of JupyterLab's own commands; the buttons in a notebook's toolbar are for the notebook.
+    # A menu is for what is in view, as that of JupyterLab's own commands; the buttons in a
+    # notebook's toolbar are for the notebook.
     enabled = "args => window.jupyterapp.commands.isEnabled('nbprof:profile-cell', args)"
     assert page.evaluate(enabled, {}) is True
     command(page, "nbprof:help")

@@ -61,8 +61,9 @@ def profiles(lab):
 
 @contextmanager
 def dialogs_accepted(browse):
-    """Accepts every dialog until the end of the block: JupyterLab says by itself that it is offline, in front of everything, and again and
-    again while that lasts. From inside the page, for the next dialog may be there before anybody outside has seen the last one go."""
+    """Accepts every dialog until the end of the block: JupyterLab says by itself that it is
+    offline, in front of everything, and again and again while that lasts. From inside the page, for
+    the next dialog may be there before anybody outside has seen the last one go."""
     accept = (
         "() => document.querySelectorAll('.jp-Dialog .jp-mod-accept').forEach(each => each.click())"
     )
@@ -75,7 +76,9 @@ def dialogs_accepted(browse):
 
 @pytest.fixture
 def guarded(tmp_path):
-    """(url, token) of a JupyterLab as on a JupyterHub: below a prefix, with a token and the XSRF check."""
+    """(url, token) of a JupyterLab as on a JupyterHub: below a prefix, with a token and the XSRF
+    check.
+    """
     (tmp_path / "host.xplane.pb").write_bytes(training_run(6))
     write_notebook(tmp_path / "shown.ipynb", "import nbprof\nnbprof.load('host.xplane.pb')")
     with served(tmp_path, "--IdentityProvider.token=only-a-test", prefix="/user/a%40b") as url:
@@ -84,7 +87,9 @@ def guarded(tmp_path):
 
 @pytest.fixture(scope="module")
 def page(browser):
-    """One for all tests: a page that has had JupyterLab before loads it in half the time. What is `asked` of servers is noted."""
+    """One for all tests: a page that has had JupyterLab before loads it in half the time. What is
+    `asked` of servers is noted.
+    """
     with window(browser) as page:
         page.asked = []
         page.on("request", lambda r: page.asked.append((r.method, r.url)))

@@ -1,4 +1,6 @@
-"""The time of each line in the editor of a cell, in a real JupyterLab and without a kernel: it goes with the text and the output it is of."""
+"""The time of each line in the editor of a cell, in a real JupyterLab and without a kernel: it goes
+with the text and the output it is of.
+"""
 
 from __future__ import annotations
 

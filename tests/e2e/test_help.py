@@ -1,4 +1,6 @@
-"""Help where people look: what each column means, what each view is, and the pages of Help in JupyterLab."""
+"""Help where people look: what each column means, what each view is, and the pages of Help in
+JupyterLab.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The main job in a real JupyterLab: the quickstart is run, looked at, saved, and read again with no kernel."""
+"""The main job in a real JupyterLab: the quickstart is run, looked at, saved, and read again with
+no kernel.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +144,9 @@ def test_selected_steps_travel_both_ways(executed):
 
 @pytest.fixture(scope="module")
 def saved(executed):
-    """The notebook as saved from JupyterLab, its kernel gone: a trusted and an untrusted copy that name no kernel."""
+    """The notebook as saved from JupyterLab, its kernel gone: a trusted and an untrusted copy that
+    name no kernel.
+    """
     page, folder, url, _ = executed
     save(page)
     notebook = nbformat.read(folder / "quickstart.ipynb", 4)
@@ -224,7 +228,8 @@ def test_the_nbconvert_page_reads_well_offline(browser, converted, scripts):
         text = page.inner_text("body")
         assert expected["verdict"] in text
         assert f"{expected['step_time']:.2f}" in text
-    # The page template of nbconvert asks for its own libraries (require.js, MathJax, Mermaid); nothing of ours does.
+    # The page template of nbconvert asks for its own libraries (require.js, MathJax, Mermaid);
+    # nothing of ours does.
     ours = [
         u
         for u in asked
@@ -235,7 +240,9 @@ def test_the_nbconvert_page_reads_well_offline(browser, converted, scripts):
 
 
 def test_the_pdf_path_takes_the_picture(saved):
-    """LaTeX takes the first type of its list that an output has: that is the PNG, and it is large enough to print."""
+    """LaTeX takes the first type of its list that an output has: that is the PNG, and it is large
+    enough to print.
+    """
     import io
     from base64 import b64decode
 

@@ -1,4 +1,6 @@
-"""What is drawn has its room: no text lies over another one, none is cut, and what opens is seen, at every width."""
+"""What is drawn has its room: no text lies over another one, none is cut, and what opens is seen,
+at every width.
+"""
 
 from __future__ import annotations
 

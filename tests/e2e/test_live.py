@@ -1,4 +1,6 @@
-"""A saved output in a real JupyterLab has every event again: from its kernel, while a cell runs, and after a restart."""
+"""A saved output in a real JupyterLab has every event again: from its kernel, while a cell runs,
+and after a restart.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ SLEEP = "import time\nfor _ in range(200):\n    time.sleep(0.1)\nopen('slept', '
 SPIN = "import time\nuntil = time.time() + 20\nwhile time.time() < until:\n    sum(range(100))"
 WIDGET = "import nbprof\nnbprof.load('big.trace.json').widget(views=['trace'])"
 
-# Asks over a comm of its own, as an output does; returns how long each answer took, in ms, and its bytes.
+# Asks over a comm of its own, as an output does; returns how long each answer took, in ms, and its
+# bytes.
 ASK = """
 async ([key, requests]) => {
     const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
@@ -121,7 +124,9 @@ def key_of(page):
 
 @pytest.fixture(scope="module")
 def shown(browser, lab):
-    """A notebook whose first output is a profile of the folder; gives the page, what went wrong on it, the folder and the server."""
+    """A notebook whose first output is a profile of the folder; gives the page, what went wrong on
+    it, the folder and the server.
+    """
     url, folder = lab
     write_profile(folder / "big.trace.json")
     write_notebook(folder / "live.ipynb", SHOW)
@@ -180,7 +185,9 @@ def test_an_output_of_a_cell_that_still_runs_goes_live(shown):
 
 
 def test_a_notebook_that_is_opened_again_while_a_cell_runs_goes_live(shown):
-    """When the cell has ended: until then the kernel does not tell a new page that it could answer on a thread of its own."""
+    """When the cell has ended: until then the kernel does not tell a new page that it could answer
+    on a thread of its own.
+    """
     page, problems, _, url = shown
     command(page, "docmanager:save")
     run_code(page, SLEEP)
@@ -210,7 +217,8 @@ def test_after_a_restart_it_is_what_was_saved_until_nbprof_is_back(shown):
     host(page, "live")
     log = (folder / "server.log").read_text()
     assert "No such comm" not in log
-    # A kernel that is restarted in the middle of a reply may say that its socket is gone; nothing of ours may fail.
+    # A kernel that is restarted in the middle of a reply may say that its socket is gone; nothing
+    # of ours may fail.
     assert f'File "{PACKAGE}' not in log
     assert problems == []
 
@@ -227,7 +235,9 @@ def test_a_widget_asks_by_its_own_messages(shown):
 
 
 def test_a_notebook_that_is_not_trusted_asks_by_the_key_alone(browser, shown):
-    """Its kernel opens no file for it; when the person has loaded the profile, it has every event."""
+    """Its kernel opens no file for it; when the person has loaded the profile, it has every
+    event.
+    """
     page, _, folder, url = shown
     save(page)
     notebook = nbformat.read(folder / "live.ipynb", 4)

@@ -1,4 +1,6 @@
-"""Jupyter Notebook 7: its tree page opens profiles in pages of their own, its notebooks draw reports, and no plugin of ours is in the way."""
+"""Jupyter Notebook 7: its tree page opens profiles in pages of their own, its notebooks draw
+reports, and no plugin of ours is in the way.
+"""
 
 from __future__ import annotations
 

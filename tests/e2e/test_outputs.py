@@ -1,4 +1,6 @@
-"""Many saved outputs on one page: they share a budget of memory, and none of them loses what a reader has set or moves what is below it."""
+"""Many saved outputs on one page: they share a budget of memory, and none of them loses what a
+reader has set or moves what is below it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The saved report as a page: opened from a file, with and without scripts, at every width, light and dark, and asking no host for anything."""
+"""The saved report as a page: opened from a file, with and without scripts, at every width, light
+and dark, and asking no host for anything.
+"""
 
 from __future__ import annotations
 

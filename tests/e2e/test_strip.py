@@ -1,4 +1,6 @@
-"""The live status of a profiled cell in a real JupyterLab: it is seen, its button ends the recording and not the cell, and it leaves nothing."""
+"""The live status of a profiled cell in a real JupyterLab: it is seen, its button ends the
+recording and not the cell, and it leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def outputs(folder, name):
 
 @pytest.fixture(scope="module")
 def page(browser, lab):
-    """A page of JupyterLab's; a kernel that a test leaves serves the next, which need not import the framework."""
+    """A page of JupyterLab's; a kernel that a test leaves serves the next, which need not import
+    the framework.
+    """
     with window(browser) as page:
         page.on("dialog", lambda dialog: dialog.accept())
         yield page
@@ -94,7 +98,9 @@ def page(browser, lab):
 
 @pytest.fixture
 def opened(page, lab):
-    """A notebook whose kernel has nbprof and a loop; gives the page, what went wrong on it, and the folder."""
+    """A notebook whose kernel has nbprof and a loop; gives the page, what went wrong on it, and the
+    folder.
+    """
     url, folder = lab
     write_notebook(folder / "strip.ipynb", READY)
     for name in ("go", "ran", "told"):
@@ -203,5 +209,6 @@ def test_a_kernel_that_is_restarted_leaves_a_line(opened):
     (left,) = outputs(folder, "strip.ipynb")
     assert left["data"]["text/plain"].startswith(ended)
     assert ended in left["data"]["text/html"]
-    # JupyterLab asks the kernel for a thread for each target of comms, and drops what a restart makes of a request that is not answered yet.
+    # JupyterLab asks the kernel for a thread for each target of comms, and drops what a restart
+    # makes of a request that is not answered yet.
     assert [each for each in problems if "create_subshell_request" not in each] == []

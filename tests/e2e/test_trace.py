@@ -1,6 +1,8 @@
-"""The trace of a saved report under hand and keys: selecting, moving, finding, jumping, at every width and theme, as a person does it.
+"""The trace of a saved report under hand and keys: selecting, moving, finding, jumping, at every
+width and theme, as a person does it.
 
-One page is opened for the module; each test begins with nothing selected, nothing searched for and the whole profile in view.
+One page is opened for the module; each test begins with nothing selected, nothing searched for and
+the whole profile in view.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ BLACK = """
 
 
 def recording():
-    """Steps with a forward and a backward op, which launch kernels; small ops; memory; a lone event; idle threads."""
+    """Steps with a forward and a backward op, which launch kernels; small ops; memory; a lone
+    event; idle threads.
+    """
     trace = Kineto()
     trace.named(100, label="CPU", tid=100, thread="python main")
     for i in range(STEPS):
@@ -82,7 +86,8 @@ def recording():
     return trace
 
 
-# A text and Enter in one turn: between two, a busy page begins the search itself, and Enter goes to the first hit.
+# A text and Enter in one turn: between two, a busy page begins the search itself, and Enter goes to
+# the first hit.
 TYPED = """(input, text) => {
     input.focus();
     input.value = text;

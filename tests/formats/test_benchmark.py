@@ -1,4 +1,6 @@
-"""The benchmark of reading measures what it says: whole processes, all events, and it stops where some are missing."""
+"""The benchmark of reading measures what it says: whole processes, all events, and it stops where
+some are missing.
+"""
 
 import importlib
 import sys
@@ -32,7 +34,8 @@ def test_a_measurement_is_a_whole_process(tmp_path, decode):
     run = contestants[0].measure(path, tmp_path)
     assert (run.events, run.rows) == (3 * 8, 3)
     assert 0 < run.call < run.frame < run.exit
-    # No upper limit: to the system a process has at least the peak of the one that started it, here that of all tests.
+    # No upper limit: to the system a process has at least the peak of the one that started it, here
+    # that of all tests.
     assert run.peak > 10
     decode.check(contestants[0], run, {"events": 24, "ops": 2}, path)
     with pytest.raises(AssertionError, match="read 24 of 30 events"):

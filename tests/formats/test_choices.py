@@ -1,4 +1,6 @@
-"""What is read of several files is chosen by their clocks and names, and every choice is a line of the receipt."""
+"""What is read of several files is chosen by their clocks and names, and every choice is a line of
+the receipt.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ DAY = 86_400
 def trace(
     at_s: float | None = 0.0, *, base: bool = True, rank: int | None = None, world: int = 2
 ) -> bytes:
-    """One step, recorded so many seconds after `BASE`; without a clock where that is None. No two are the same, byte for byte."""
+    """One step, recorded so many seconds after `BASE`; without a clock where that is None. No two
+    are the same, byte for byte.
+    """
     trace.count += 1
     facts = (
         {}

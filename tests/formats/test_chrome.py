@@ -575,7 +575,9 @@ def test_the_layout_of_xla_with_its_empty_last_event():
     ],
 )
 def test_the_cut_of_xlas_exporter_is_said(monkeypatch, count, by_xla, cut):
-    """Names of threads do not count; a file of another number of events is complete, whatever the limit was when it was written."""
+    """Names of threads do not count; a file of another number of events is complete, whatever the
+    limit was when it was written.
+    """
     assert chrome._XLA_LIMITS == (1_000_000, 5_000_000)
     monkeypatch.setattr(chrome, "_XLA_LIMITS", (1000, 5000))
     facts = {"metadata": {"highres-ticks": True}} if by_xla else {}

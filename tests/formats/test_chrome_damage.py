@@ -1,4 +1,6 @@
-"""Traces that are cut, damaged, hostile or no JSON: what is whole is kept, what is not is said, and only `ReadError` comes out."""
+"""Traces that are cut, damaged, hostile or no JSON: what is whole is kept, what is not is said, and
+only `ReadError` comes out.
+"""
 
 from __future__ import annotations
 
@@ -409,7 +411,9 @@ def test_damage_in_a_packed_file_is_said():
 
 
 def packed_spaces(count, end=b""):
-    """`[`, so many MiB of spaces and an end, packed by gzip: one MiB is compressed, and stands there as often."""
+    """`[`, so many MiB of spaces and an end, packed by gzip: one MiB is compressed, and stands
+    there as often.
+    """
     make, spaces = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS), b" " * (1 << 20)
     first, block = (make.compress(part) + make.flush(zlib.Z_FULL_FLUSH) for part in (b"[", spaces))
     check = zlib.crc32(b"[")

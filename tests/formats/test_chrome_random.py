@@ -1,4 +1,6 @@
-"""Traces made at random agree with the standard library's JSON, in every layout, whole and in stretches."""
+"""Traces made at random agree with the standard library's JSON, in every layout, whole and in
+stretches.
+"""
 
 from __future__ import annotations
 

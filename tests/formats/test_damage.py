@@ -1,4 +1,6 @@
-"""Damaged bytes are an error with a sentence, or a profile that can still be looked at: never anything else."""
+"""Damaged bytes are an error with a sentence, or a profile that can still be looked at: never
+anything else.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_random_damage_ends_in_a_sentence_or_a_profile(tmp_path, seed):
 
 
 def test_truncation_at_every_byte(read):
-    """Planes that are whole are kept and the receipt names the byte; without one it is an error. Nothing of a cut plane is shown."""
+    """Planes that are whole are kept and the receipt names the byte; without one it is an error.
+    Nothing of a cut plane is shown.
+    """
     planes = []
     for name in ("/host:CPU", "/device:GPU:0"):
         plane = PlaneWriter(name, {"clock": 1.5})

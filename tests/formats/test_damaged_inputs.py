@@ -1,6 +1,8 @@
-"""Damaged inputs of every format end in a profile of which everything can be seen, or in `ReadError`: some at random, and past finds.
+"""Damaged inputs of every format end in a profile of which everything can be seen, or in
+`ReadError`: some at random, and past finds.
 
-`make fuzz` draws others, for as long as it is given; what it finds becomes a case here, as small as it gets.
+`make fuzz` draws others, for as long as it is given; what it finds becomes a case here, as small as
+it gets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Folders of ranks of which one cannot be read, or two state the same number: the others are read, and the receipt says what is not."""
+"""Folders of ranks of which one cannot be read, or two state the same number: the others are read,
+and the receipt says what is not.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_rank_that_cannot_be_read_is_told(tmp_path, ranks, names, left):
 
 
 def test_other_files_are_no_ranks(tmp_path, ranks):
-    """Neither a rank that another file has, nor a file of another name, nor one of hours later is missed."""
+    """Neither a rank that another file has, nor a file of another name, nor one of hours later is
+    missed.
+    """
     (tmp_path / "worker0.1700000000000.pt.trace.json.gz").write_bytes(ranks[0])
     for name in (
         "worker0.1700000009000.pt.trace.json.gz",
@@ -61,7 +65,8 @@ def test_other_files_are_no_ranks(tmp_path, ranks):
 def test_rank_with_a_damaged_head_is_still_one(tmp_path):
     """What comes before the damage is read, and says which rank it is."""
     first, second = (one.encode() for one in job([[[500, 900]] * 40] * 2))
-    # Numbers that do not pack well, so that the damage comes within the first bytes that are looked at.
+    # Numbers that do not pack well, so that the damage comes within the first bytes that are looked
+    # at.
     noise = np.random.default_rng(5).integers(0, 1 << 60, 4000).tolist()
     text = json.loads(first)
     text["traceEvents"] += [

@@ -1,4 +1,6 @@
-"""Operands and numbers of all instructions at once: the same as one by one, also where they are written in other ways or damaged."""
+"""Operands and numbers of all instructions at once: the same as one by one, also where they are
+written in other ways or damaged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Shapes in compiled programs: how they are written, and how many bytes they take with padding and without."""
+"""Shapes in compiled programs: how they are written, and how many bytes they take with padding and
+without.
+"""
 
 from __future__ import annotations
 

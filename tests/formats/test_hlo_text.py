@@ -99,7 +99,8 @@ def test_every_op_is_written_as_xla_writes_it(texts):
         assert count > 0
         if found:
             wrong[name] = found
-    # Shardings are left out; and XLA has written whether a top-k is stable at one time, and at another not.
+    # Shardings are left out; and XLA has written whether a top-k is stable at one time, and at
+    # another not.
     assert set(wrong) <= {"domain", "topk"}, wrong
 
 

@@ -54,7 +54,9 @@ def test_nodes_and_lines_of_one_graph_are_joined(tmp_path):
 
 
 def test_nodes_that_are_no_ops_and_names_with_an_overload(tmp_path):
-    """As `copy_` into an input (batch norm) and nodes that passes put in are written by PyTorch 2.13."""
+    """As `copy_` into an input (batch norm) and nodes that passes put in are written by PyTorch
+    2.13.
+    """
     nodes = ["copy_", "primals_3", "getitem_1", "arg0_1", "tangents_1", "full_default_2", "add_tensor_1", "sum_dim_int_list", "any_dims", "scalar_tensor",
              "scalar_tensor_default_1", "_shape_as_tensor", "squeeze_dim_1", "add_tensor_2", "rsqrt", "s77"]  # fmt: skip
     found = lying(

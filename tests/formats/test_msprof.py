@@ -1,4 +1,6 @@
-"""Ascend's tables and folders: every header and unit, what hands and exporters broke in them, and which folders are one run."""
+"""Ascend's tables and folders: every header and unit, what hands and exporters broke in them, and
+which folders are one run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Databases of Ascend's profilers: where they lie, beside what, in which version, and how damaged."""
+"""Databases of Ascend's profilers: where they lie, beside what, in which version, and how
+damaged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where Ascend's recordings lie: in archives, behind URLs, in folders that were renamed; each opens as it does from a disk."""
+"""Where Ascend's recordings lie: in archives, behind URLs, in folders that were renamed; each opens
+as it does from a disk.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def told(run):
 
 @pytest.fixture
 def several(tmp_path):
-    """A folder of two devices of one run in the older layout, one of PyTorch, and one raw recording."""
+    """A folder of two devices of one run in the older layout, one of PyTorch, and one raw
+    recording.
+    """
     root = tmp_path / "job"
     for device in (0, 1):
         tasks, marks = made.training(3, device)

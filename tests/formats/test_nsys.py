@@ -1,4 +1,6 @@
-"""Exports of Nsight Systems: of every version, of parts, of what is missing or wrong; and reports that have to be exported."""
+"""Exports of Nsight Systems: of every version, of parts, of what is missing or wrong; and reports
+that have to be exported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What Nsight Systems saw of threads from outside: samples with their call stacks, and when each was on a CPU."""
+"""What Nsight Systems saw of threads from outside: samples with their call stacks, and when each
+was on a CPU.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ TORCH, PYTHON = "/opt/lib/libtorch_cpu.so", "/usr/bin/python3.11"
 
 
 def sampled() -> Export:
-    """Two steps, with samples of the main thread, of one of autograd's and of a process without a GPU."""
+    """Two steps, with samples of the main thread, of one of autograd's and of a process without a
+    GPU.
+    """
     export = nsys.training(2)
     del export.tables["COMPOSITE_EVENTS"]
     t = 500 * US
@@ -54,7 +58,8 @@ def drawn(profile: nbprof.Profile, ending: str) -> dict[str, list[tuple[str, flo
 
 def test_each_sampled_thread_has_a_lane_of_what_it_ran(tmp_path: Path) -> None:
     profile = loaded(sampled(), tmp_path)
-    # An address without a symbol tells its file; below what the recorder put in, and without a stack, nobody knows what ran.
+    # An address without a symbol tells its file; below what the recorder put in, and without a
+    # stack, nobody knows what ran.
     names = [[name for name, _, _ in rows] for rows in drawn(profile, "samples").values()]
     assert names == [
         ["at::empty", "[libcuda.so.1]", "[libcuda.so.1]", "CPU sample", "CPU sample"],

@@ -1,4 +1,6 @@
-"""NVTX events in tables of other names and layouts, and what Nsight Systems itself said, with the process that it is about."""
+"""NVTX events in tables of other names and layouts, and what Nsight Systems itself said, with the
+process that it is about.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Perfetto's protobuf traces, packet by packet: what each means, and what is said of what is lost or damaged."""
+"""Perfetto's protobuf traces, packet by packet: what each means, and what is said of what is lost
+or damaged.
+"""
 
 from __future__ import annotations
 
@@ -712,7 +714,8 @@ def test_a_trace_with_queues_of_gpus_is_none_of_the_cpu_only(tmp_path: Path) -> 
     ]
     assert profile.run.activity.devices["device"].tolist() == [0, 1]
     assert "· CPU" not in str(profile)
-    # The stage is one of compute, so that it is a kernel; which steps and ops there are is not told.
+    # The stage is one of compute, so that it is a kernel; which steps and ops there are is not
+    # told.
     assert profile.kernels.by_name()[["kernel", "occurrences"]].to_numpy().tolist() == [
         ["Compute", 3]
     ]

@@ -1,4 +1,6 @@
-"""Files, run folders and logdirs on a disk: what is found, what is taken, and what is said where nothing can be."""
+"""Files, run folders and logdirs on a disk: what is found, what is taken, and what is said where
+nothing can be.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Profiles inside zip and tar archives: found, read where they are, and whatever is wrong with an archive is a sentence."""
+"""Profiles inside zip and tar archives: found, read where they are, and whatever is wrong with an
+archive is a sentence.
+"""
 
 from __future__ import annotations
 

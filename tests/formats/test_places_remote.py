@@ -1,4 +1,6 @@
-"""Profiles behind URLs: in memory, from a web server, through chains; nothing on the disk, no secret in a message."""
+"""Profiles behind URLs: in memory, from a web server, through chains; nothing on the disk, no
+secret in a message.
+"""
 
 from __future__ import annotations
 
@@ -234,7 +236,9 @@ def test_a_file_that_changes_while_it_is_read(memory, monkeypatch):
 
 
 class Faulty(AsyncFileSystem):
-    """A store as s3fs and gcsfs are: asynchronous, with requests for parts; it can lose bytes, fail and refuse."""
+    """A store as s3fs and gcsfs are: asynchronous, with requests for parts; it can lose bytes, fail
+    and refuse.
+    """
 
     protocol = "faulty"
     cachable = False

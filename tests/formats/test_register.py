@@ -1,4 +1,6 @@
-"""One object a format: what nbprof reads is what the register lists, and a format that is added to it is read everywhere."""
+"""One object a format: what nbprof reads is what the register lists, and a format that is added to
+it is read everywhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The large inputs of the benchmark are what they claim to be: real events, valid files, tables that grow."""
+"""The large inputs of the benchmark are what they claim to be: real events, valid files, tables
+that grow.
+"""
 
 import gzip
 import importlib

@@ -1,4 +1,6 @@
-"""Files of records: every packing, by the library that writes them; damaged parts are skipped and named."""
+"""Files of records: every packing, by the library that writes them; damaged parts are skipped and
+named.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ PARTS = [NOISE.randbytes(50_000) for _ in range(8)]
 
 
 def chunks() -> tuple[bytearray, list[int]]:
-    """A file of eight records over several blocks, and where their chunks begin; the ninth place is the end."""
+    """A file of eight records over several blocks, and where their chunks begin; the ninth place is
+    the end.
+    """
     file = riegeli.File()
     places = [file.records(part) for part in PARTS]
     return file.out, [*places, len(file.out)]
@@ -135,7 +139,8 @@ def test_a_damaged_header_costs_what_cannot_be_found_before_the_next_block(which
     kept = [one for one in found if isinstance(one, bytes)]
     assert kept == PARTS[:which] + PARTS[len(PARTS) - (len(kept) - which) :]
     assert damage.end in places
-    # A chunk that a block header interrupts is found by that; those of one block follow a damaged one.
+    # A chunk that a block header interrupts is found by that; those of one block follow a damaged
+    # one.
     assert len(kept) >= 6
 
 

@@ -1,4 +1,6 @@
-"""The reader of rocprofv3's files: what is recognized, which files are one run, and what is left of damaged ones."""
+"""The reader of rocprofv3's files: what is recognized, which files are one run, and what is left of
+damaged ones.
+"""
 
 from __future__ import annotations
 

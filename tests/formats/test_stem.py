@@ -1,4 +1,6 @@
-"""What a run is called: its file without the suffixes of formats. js/tests/lab-names.test.ts holds the page to the same."""
+"""What a run is called: its file without the suffixes of formats. js/tests/lab-names.test.ts holds
+the page to the same.
+"""
 
 from __future__ import annotations
 

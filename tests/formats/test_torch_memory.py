@@ -1,4 +1,6 @@
-"""Snapshots of PyTorch's allocator: nothing of a pickle is run, and what it holds comes out as it went in."""
+"""Snapshots of PyTorch's allocator: nothing of a pickle is run, and what it holds comes out as it
+went in.
+"""
 
 import contextlib
 import io
@@ -402,7 +404,8 @@ def test_the_oldest_files_have_segments_only(tmp_path):
 
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_stacks_that_records_share_are_of_all_of_them(protocol):
-    # PyTorch makes one list for each stack: a block, the entry that gave it out and those that took it back have the same.
+    # PyTorch makes one list for each stack: a block, the entry that gave it out and those that took
+    # it back have the same.
     stacks = [
         [{"name": f"f{i}{k}", "filename": "a.py", "line": k} for k in range(3)] for i in range(5)
     ]

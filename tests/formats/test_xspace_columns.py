@@ -1,4 +1,6 @@
-"""Events and args of a trace are in the order of (lane, start, -duration), whatever order the file has; several files are one trace."""
+"""Events and args of a trace are in the order of (lane, start, -duration), whatever order the file
+has; several files are one trace.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An XSpace in parts, `*.xplane.riegeli`: among the hosts of a run, beside the empty file that a profile of over 2 GB leaves, damaged."""
+"""An XSpace in parts, `*.xplane.riegeli`: among the hosts of a run, beside the empty file that a
+profile of over 2 GB leaves, damaged.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +143,9 @@ def test_another_file_of_records_is_no_run(run):
 
 
 def test_times_before_the_first_part_count_from_the_earliest(run):
-    """The clock of a file is known at its end only: its earliest line may come in the last record, and the first without absolute times."""
+    """The clock of a file is known at its end only: its earliest line may come in the last record,
+    and the first without absolute times.
+    """
     stamps = (30, 1_700_000_000_000_000_500, 1_700_000_000_000_000_100, 1_700_000_000_000_900_000)
     planes = []
     for number, stamp in enumerate(stamps):

@@ -1,4 +1,6 @@
-"""Random files in every shape that the format allows, whole and damaged, held against the protobuf library."""
+"""Random files in every shape that the format allows, whole and damaged, held against the protobuf
+library.
+"""
 
 from __future__ import annotations
 

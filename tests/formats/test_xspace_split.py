@@ -119,7 +119,8 @@ def test_an_event_that_runs_over_its_line_is_an_error_at_its_byte(cut):
 
 
 def test_lengths_that_lead_astray_end_in_the_same_error():
-    # Every segment looks like events, none of them is: the true chain is a single field over everything.
+    # Every segment looks like events, none of them is: the true chain is a single field over
+    # everything.
     inside = chunk(4, number(1, 1) + number(2, 2) + number(3, 3)) * 500
     data = chunk(99, inside) + chunk(4, number(1, 1))
     starts, others = xspace_split.event_starts(wire.buffer(data), [(0, len(data))])

@@ -1,4 +1,6 @@
-"""Damaged databases of Ascend's profilers: their bytes, and what SQLite itself would let anybody write into their tables."""
+"""Damaged databases of Ascend's profilers: their bytes, and what SQLite itself would let anybody
+write into their tables.
+"""
 
 from __future__ import annotations
 

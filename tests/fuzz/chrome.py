@@ -1,4 +1,5 @@
-"""Coverage-guided fuzzing of the reader of Chrome traces: only `ReadError` may come out, and JSON is read as JSON.
+"""Coverage-guided fuzzing of the reader of Chrome traces: only `ReadError` may come out, and JSON
+is read as JSON.
 
 Run it, outside of the test suite, with as many seconds as there are:
 

@@ -1,4 +1,6 @@
-"""All that a person can see of a profile: each frame, each accessor, the dashboard, the summary and the output of a cell."""
+"""All that a person can see of a profile: each frame, each accessor, the dashboard, the summary and
+the output of a cell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Inputs of each format: small files as profilers write them, each damaged in some way that a seed and a number choose."""
+"""Inputs of each format: small files as profilers write them, each damaged in some way that a seed
+and a number choose.
+"""
 
 from __future__ import annotations
 
@@ -384,7 +386,9 @@ def _tables() -> Files:
 
 
 def msprof_tables(rng: Random) -> Files:
-    """Tables of Ascend's profilers, alone or several in the folder of a recording, most of them damaged."""
+    """Tables of Ascend's profilers, alone or several in the folder of a recording, most of them
+    damaged.
+    """
     tables = _tables()
     torch = [
         name
@@ -475,7 +479,9 @@ def perfetto(rng: Random) -> Files:
 
 
 def _export(rng: Random | None = None) -> nsys.Export:
-    """An export of Nsight Systems, some values of which may be others, and which may lack columns and tables."""
+    """An export of Nsight Systems, some values of which may be others, and which may lack columns
+    and tables.
+    """
     out = nsys.training(2)
     nsys.training(2, pid=4400, gpu=1, out=out)
     out.range("request", 510_000, 530_000, kind=60)
@@ -550,7 +556,9 @@ def _recordings() -> list[tuple[str, bytes]]:
 
 
 def rocprof_files(rng: Random) -> Files:
-    """Recordings of rocprofv3: trees and text of their JSON, tables, values and pages of their databases."""
+    """Recordings of rocprofv3: trees and text of their JSON, tables, values and pages of their
+    databases.
+    """
     way = rng.randrange(10)
     if way < 3:
         tree = mutations.of_tree(
@@ -643,7 +651,9 @@ def _sound() -> list[Files]:
 
 
 def archives(rng: Random) -> Files:
-    """Packed files, zips and tars around any of these, up to three deep, damaged at one of the levels or at several."""
+    """Packed files, zips and tars around any of these, up to three deep, damaged at one of the
+    levels or at several.
+    """
     if rng.random() < 0.0005:
         name, data = mutations.bomb(rng)
         return {name: data}

@@ -3,9 +3,10 @@
     python -m tests.fuzz.interrupts --count 500 --seed 1                     for each framework that is installed
     python -m tests.fuzz.interrupts --frameworks jax --seed 1 --first 37 --count 1     one of them again
 
-The moments are drawn over the whole life of a cell: its start, training, the writing of the recording, its reading, the analysis and the
-display. In every kernel the first of them meets modules that have not been imported yet. What was drawn follows from the seed; where in
-the program it lands is up to the machine, so a find may need some tries.
+The moments are drawn over the whole life of a cell: its start, training, the writing of the
+recording, its reading, the analysis and the display. In every kernel the first of them meets
+modules that have not been imported yet. What was drawn follows from the seed; where in the program
+it lands is up to the machine, so a find may need some tries.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from tests.magic.conftest import MODEL, WITH_MODEL, Kernel
 from tests.support.tracebacks import PACKAGE, own
 
 MOST_S = 30.0
-"""How long a kernel may take to answer after the last Ctrl-C: a hang lasts for ever, and a busy machine is slow."""
+"""How long a kernel may take to answer after the last Ctrl-C: a hang lasts for ever, and a busy
+machine is slow.
+"""
 
 IN_A_KERNEL = 20
 """Cells that are interrupted before the next kernel starts."""
@@ -95,7 +98,9 @@ nbprof.last is not None and len(nbprof.last.run.trace.events) > 0
 
 @dataclass(frozen=True)
 class Press:
-    """One Ctrl-C: a share of the time from the beginning of the cell to the end of its training, or from there to its end."""
+    """One Ctrl-C: a share of the time from the beginning of the cell to the end of its training, or
+    from there to its end.
+    """
 
     trained: bool
     share: float
@@ -162,7 +167,8 @@ class Interrupted:
         self.kernel = Kernel(folder, *(WITH_MODEL if framework == "tensorflow" else (framework,)))
         ready = self.kernel.run(_PREPARE + FRAMEWORKS[framework])
         assert ready.status == "ok", ready.traceback
-        # IPython imports what shows tracebacks with the first of them, and a Ctrl-C there is no business of nbprof's.
+        # IPython imports what shows tracebacks with the first of them, and a Ctrl-C there is no
+        # business of nbprof's.
         self.kernel.run("1 / 0")
         self.before = self.state()
 
@@ -294,7 +300,9 @@ class Interrupted:
 def storm(
     framework: str, seed: int, numbers: range, folder: Path
 ) -> Iterator[tuple[int, list[Press], Outcome, list[str]]]:
-    """Interrupt a cell for each number; gives what was pressed, what became of it, and what is wrong."""
+    """Interrupt a cell for each number; gives what was pressed, what became of it, and what is
+    wrong.
+    """
     took, kernel, done = (0.5, 1.0), None, 0
     try:
         for number in numbers:
@@ -340,7 +348,9 @@ def main() -> int:
 
 
 def _report(framework: str, seed: int, numbers: range) -> int:
-    """Interrupt the cells of a framework and print what became of them; 1 where something is wrong."""
+    """Interrupt the cells of a framework and print what became of them; 1 where something is
+    wrong.
+    """
     outcomes: dict[int, Outcome] = {}
     finds = 0
     try:

@@ -1,4 +1,6 @@
-"""Ways to damage a file: its bytes, a tree of JSON, a table, the fields of a protobuf message, and the archives around it."""
+"""Ways to damage a file: its bytes, a tree of JSON, a table, the fields of a protobuf message, and
+the archives around it.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,9 @@ def of_bytes(data: bytes, rng: Random) -> bytes:
 
 
 def of_tree(tree: Any, rng: Random) -> Any:
-    """A tree of JSON, or of a pickle, with some values of other types, and keys and items taken out, doubled or moved."""
+    """A tree of JSON, or of a pickle, with some values of other types, and keys and items taken
+    out, doubled or moved.
+    """
     out = copy.deepcopy(tree)
     for _ in range(rng.choice((1, 1, 2, 3, 10))):
         places = list(_places(out, rng))
@@ -209,7 +213,9 @@ def _deep(rng: Random) -> Any:
 
 
 def _places(tree: Any, rng: Random) -> list[tuple[Any, Any]]:
-    """Containers of a tree with a key of each: all of a small one, ways into a large one otherwise."""
+    """Containers of a tree with a key of each: all of a small one, ways into a large one
+    otherwise.
+    """
     out: list[tuple[Any, Any]] = []
     for _ in range(12):
         at = tree
@@ -231,7 +237,9 @@ def doubled_keys(text: str, rng: Random) -> str:
 
 
 def of_table(data: bytes, rng: Random) -> bytes:
-    """A table in CSV: cells, columns and rows changed, taken out, doubled or shuffled, then perhaps its bytes."""
+    """A table in CSV: cells, columns and rows changed, taken out, doubled or shuffled, then perhaps
+    its bytes.
+    """
     rows = list(csv.reader(io.StringIO(data.decode("utf-8", "replace"))))
     for _ in range(rng.choice((1, 1, 2, 4))):
         rows = [row for row in rows if row] or [[""]]
@@ -283,7 +291,9 @@ def of_table(data: bytes, rng: Random) -> bytes:
 
 
 def of_message(data: bytes, rng: Random, depth: int = 0) -> bytes:
-    """A protobuf message with one of its fields, at any depth, changed, doubled, moved, of another number or wire type."""
+    """A protobuf message with one of its fields, at any depth, changed, doubled, moved, of another
+    number or wire type.
+    """
     fields = _fields(data)
     if not fields:
         return of_bytes(data, rng)

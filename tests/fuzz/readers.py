@@ -1,12 +1,13 @@
-"""Fuzzing of everything that opens files: each damaged input ends in a profile with a receipt, or in `ReadError`, in bounded time and memory.
+"""Fuzzing of everything that opens files: each damaged input ends in a profile with a receipt, or
+in `ReadError`, in bounded time and memory.
 
     python -m tests.fuzz.readers --seconds 600                       # all formats, in turn
     python -m tests.fuzz.readers xspace --seed 7 --count 100000
     python -m tests.fuzz.readers msprof --seed 7 --first 4711 --count 1 --look 1     # one input again
 
-An input follows from the format, the seed and its number alone. Inputs are opened in a process of its own, which is stopped where one takes
-too long. Of every `--look`-th profile all is computed that a person can see; files that failed are kept in a folder, each with what
-makes it again.
+An input follows from the format, the seed and its number alone. Inputs are opened in a process of
+its own, which is stopped where one takes too long. Of every `--look`-th profile all is computed
+that a person can see; files that failed are kept in a folder, each with what makes it again.
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ from typing import Any
 from tests.fuzz import formats
 
 READ_S, LOOK_S = 4.0, 20.0
-"""The most seconds of CPU time that reading an input may take, and that all that can be seen of it may."""
+"""The most seconds of CPU time that reading an input may take, and that all that can be seen of it
+may.
+"""
 MOST_BYTES = 400 << 20
-"""The most that an input may add to the memory of the process at any moment; inputs have at most some 300 kB."""
+"""The most that an input may add to the memory of the process at any moment; inputs have at most
+some 300 kB.
+"""
 ADDRESS_SPACE = 6 << 30
 _KEPT = 3
 _LONGEST = 2000
@@ -194,7 +199,9 @@ def run(
 def _results(
     form: str, seed: int, numbers: range, look: int, until: float
 ) -> Iterator[tuple[int, Outcome]]:
-    """Outcomes of one worker: it ends with its numbers or the time, or with an input that takes too long or ends the process."""
+    """Outcomes of one worker: it ends with its numbers or the time, or with an input that takes too
+    long or ends the process.
+    """
     state = mmap.mmap(-1, _STATE.size)
     state[: _STATE.size] = _STATE.pack(-1, 0.0)
     context = get_context("fork")

@@ -1,12 +1,14 @@
-"""Fuzzing of values: recordings whose bytes are sound, and a few of whose times, durations, kinds or ranks are not.
+"""Fuzzing of values: recordings whose bytes are sound, and a few of whose times, durations, kinds
+or ranks are not.
 
     python -m tests.fuzz.values --seconds 60                     # all formats, in turn
     python -m tests.fuzz.values kineto --seed 7 --count 1000
     python -m tests.fuzz.values kineto --seed 7 --first 471 --count 1
 
-What is said of such a recording agrees with what its sound part says: the average step, the time of kernels, how busy the device is and the
-verdict are those of the sound recording, or not known, and a figure that changed has a warning. An input follows from the format, the seed
-and its number alone.
+What is said of such a recording agrees with what its sound part says: the average step, the time of
+kernels, how busy the device is and the verdict are those of the sound recording, or not known, and
+a figure that changed has a warning. An input follows from the format, the seed and its number
+alone.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ Event = dict[str, Any]
 
 STEPS, KERNELS, KERNEL_US, SPACE_US, BEGIN_US = 12, 16, 40.0, 50.0, 5_000.0
 TOLERANCE = 0.05
-"""How far a figure may be from that of the sound recording: a piece of work that is cut is known that well."""
+"""How far a figure may be from that of the sound recording: a piece of work that is cut is known
+that well.
+"""
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,9 @@ def _sqlite(out: nsys.Export) -> bytes:
 
 
 def jax_loop(long: dict[int, float] | None = None, later: dict[int, float] | None = None) -> bytes:
-    """An XSpace file of marked steps of 10 ms with 10 kernels of 0.8 ms; some state another duration, or begin later, by ms."""
+    """An XSpace file of marked steps of 10 ms with 10 kernels of 0.8 ms; some state another
+    duration, or begin later, by ms.
+    """
     host, gpu = (
         PlaneWriter("/host:CPU"),
         PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9}),

@@ -3,9 +3,10 @@
     pip install atheris protobuf
     python -m tests.fuzz.xspace corpus/ -max_total_time=3600 -max_len=4096
 
-Atheris is no dependency of the tests; what it finds becomes a small test in tests/formats. An input is either the bytes of a file, or,
-with an even first byte, the choices of `tests.support.xspace_random`, which get deeper than bytes do. Small limits make short
-files take the ways of long ones.
+Atheris is no dependency of the tests; what it finds becomes a small test in tests/formats. An input
+is either the bytes of a file, or, with an even first byte, the choices of
+`tests.support.xspace_random`, which get deeper than bytes do. Small limits make short files take
+the ways of long ones.
 """
 
 from __future__ import annotations

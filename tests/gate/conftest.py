@@ -1,4 +1,6 @@
-"""Expectations in these tests are verified by the tests themselves, also where the plugin is installed."""
+"""Expectations in these tests are verified by the tests themselves, also where the plugin is
+installed.
+"""
 
 import pytest
 

@@ -17,7 +17,9 @@ def trained(
     name: str = "step",
     extra: str = "",
 ) -> Profile:
-    """Steps of 100 µs with so many kernels, waits for the device and copies each; `extra` is a kernel more in the last step."""
+    """Steps of 100 µs with so many kernels, waits for the device and copies each; `extra` is a
+    kernel more in the last step.
+    """
     trace = kineto.Kineto(deviceProperties=[{"id": 0, "name": "Big GPU"}])
     for number in range(steps):
         at = 1000.0 + 100 * number

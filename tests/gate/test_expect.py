@@ -1,4 +1,6 @@
-"""A chain of expectations: what passes, what fails, what is unknown, and that none goes by unseen."""
+"""A chain of expectations: what passes, what fails, what is unknown, and that none goes by
+unseen.
+"""
 
 import json
 import platform

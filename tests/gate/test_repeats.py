@@ -13,7 +13,9 @@ RUNS, REPEATS, STEPS = 10, 5, 20
 
 
 def recorded(rng, between, *, slower=1.0, within=0.02):
-    """Repeats of a run; runs and repeats differ by `between`, as a fraction; steps have a tail as those of real programs."""
+    """Repeats of a run; runs and repeats differ by `between`, as a fraction; steps have a tail as
+    those of real programs.
+    """
     level = 10 * slower * np.exp(between * rng.standard_normal())
     levels = level * np.exp(between * rng.standard_normal(REPEATS))
     return [repeat(one * np.exp(within * rng.gumbel(size=STEPS))) for one in levels]

@@ -57,7 +57,9 @@ class Result:
 
     @property
     def order(self) -> list[str]:
-        """`line`, `dashboard`, `display`, `stdout`, `result`, `error`, each once where it is repeated; frameworks warn on stderr at any time."""
+        """`line`, `dashboard`, `display`, `stdout`, `result`, `error`, each once where it is
+        repeated; frameworks warn on stderr at any time.
+        """
         kinds = [
             kind if isinstance(kind, str) else _kind(kind)
             for kind in self.shown

@@ -74,7 +74,9 @@ class Front:
         return json.loads(reply["user_expressions"]["it"]["data"]["text/plain"])
 
     def begun(self):
-        """What has begun; a kernel drops what it is asked right behind a cell that failed, so then once more."""
+        """What has begun; a kernel drops what it is asked right behind a cell that failed, so then
+        once more.
+        """
         ask = (
             "__import__('nbprof.notebook.profile_button').notebook.profile_button.Answer(all=begun)"
         )

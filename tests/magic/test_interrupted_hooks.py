@@ -57,7 +57,9 @@ def release():
 
 
 class Presses:
-    """Presses Ctrl-C at one of the bytecodes of nbprof that run in a cell; the first of each function is its beginning."""
+    """Presses Ctrl-C at one of the bytecodes of nbprof that run in a cell; the first of each
+    function is its beginning.
+    """
 
     def __init__(self, at: int, files: tuple[str, ...]) -> None:
         self.left, self.files = at, files
@@ -76,7 +78,9 @@ class Presses:
 
 
 def ctrl_c_at(shell, at, text, files):
-    """Run a cell with Ctrl-C at a bytecode; gives the files of the traceback, and whether that bytecode was reached."""
+    """Run a cell with Ctrl-C at a bytecode; gives the files of the traceback, and whether that
+    bytecode was reached.
+    """
     presses, sys.last_traceback, Later.pending = Presses(at, files), None, False
     shell.user_ns |= {"press": lambda: sys.settrace(presses.trace), "release": release}
     shell.run_cell(f"press()\n{text}\nrelease()")
@@ -90,7 +94,9 @@ def ctrl_c_at(shell, at, text, files):
 
 
 def at_each_bytecode(shell, text, files):
-    """Press Ctrl-C at each of them; gives how many there were, and how many tracebacks were shown."""
+    """Press Ctrl-C at each of them; gives how many there were, and how many tracebacks were
+    shown.
+    """
     at, shown, reached = 0, 0, True
     while reached:
         at += 1

@@ -1,4 +1,6 @@
-"""Ctrl-C at random moments of a cell leaves a kernel that works; `make fuzz` presses it more often."""
+"""Ctrl-C at random moments of a cell leaves a kernel that works; `make fuzz` presses it more
+often.
+"""
 
 from __future__ import annotations
 

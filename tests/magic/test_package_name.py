@@ -1,4 +1,6 @@
-"""`%load_ext nbprof` puts `nbprof` into the namespace, where the advice's code needs it, unless the name is taken."""
+"""`%load_ext nbprof` puts `nbprof` into the namespace, where the advice's code needs it, unless the
+name is taken.
+"""
 
 from __future__ import annotations
 

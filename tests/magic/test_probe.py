@@ -1,4 +1,6 @@
-"""`%%nbprof --probe input` in a real kernel: what a step takes without its input, and a notebook that is as the first run left it."""
+"""`%%nbprof --probe input` in a real kernel: what a step takes without its input, and a notebook
+that is as the first run left it.
+"""
 
 from __future__ import annotations
 

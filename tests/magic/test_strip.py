@@ -1,4 +1,6 @@
-"""The live status in a real kernel: shown while the cell runs, answered beside it, and gone with it."""
+"""The live status in a real kernel: shown while the cell runs, answered beside it, and gone with
+it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def send(client, shell, kind, content):
 
 
 def pictures(kernel, code, act):
-    """Run a cell and call `act` with each strip, of whatever cell, and each answer of a comm; gives what was displayed for the cell."""
+    """Run a cell and call `act` with each strip, of whatever cell, and each answer of a comm; gives
+    what was displayed for the cell.
+    """
     client = kernel.client
     request = client.execute(code, store_history=True)
     seen = []
@@ -345,7 +349,8 @@ def test_whatever_a_page_says_the_kernel_prints_nothing(kernel):
     client = kernel.client
     shell = subshell(client)
     heard, printed, ids = [], [], []
-    # What is to be said over a comm when the kernel has dealt with its opening: before, it would complain of a comm that it does not know.
+    # What is to be said over a comm when the kernel has dealt with its opening: before, it would
+    # complain of a comm that it does not know.
     waiting = {}
 
     def open_comm(name, target, data, *asks):

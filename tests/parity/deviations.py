@@ -1,6 +1,8 @@
-"""Every figure in which nbprof differs from a peer on purpose, with the reason and the test that holds ours.
+"""Every figure in which nbprof differs from a peer on purpose, with the reason and the test that
+holds ours.
 
-Parity tests compare all columns but these. The docs show this table, so a reason is written for a person who compares two tools.
+Parity tests compare all columns but these. The docs show this table, so a reason is written for a
+person who compares two tools.
 """
 
 from __future__ import annotations

@@ -45,7 +45,9 @@ def profile(name: str) -> Profile:
 
 
 def table(data: dict[str, Any]) -> pd.DataFrame:
-    """A table of Google's visualization JSON as a frame, columns by their ids; its properties are in `.attrs`."""
+    """A table of Google's visualization JSON as a frame, columns by their ids; its properties are
+    in `.attrs`.
+    """
     ids = [c["id"] for c in data["cols"]]
     rows = [[None if cell is None else cell.get("v") for cell in row["c"]] for row in data["rows"]]
     out = pd.DataFrame(rows, columns=ids)
@@ -54,7 +56,9 @@ def table(data: dict[str, Any]) -> pd.DataFrame:
 
 
 def xprof(name: str, tool: str) -> list[pd.DataFrame]:
-    """The tables of one of XProf's tools, in its order; a place that holds none is an empty frame."""
+    """The tables of one of XProf's tools, in its order; a place that holds none is an empty
+    frame.
+    """
     return tables(expected(name, XPROF, tool))
 
 
@@ -100,7 +104,9 @@ class Deviation:
 
 
 def same(ours: Any, theirs: Any, what: str, rel: float = 1e-6, absolute: float = 0.0) -> None:
-    """Holds one column against the peer's: texts and counts are equal, figures within `rel`; a difference names its row."""
+    """Holds one column against the peer's: texts and counts are equal, figures within `rel`; a
+    difference names its row.
+    """
     mine, other = list(ours), list(theirs)
     assert len(mine) == len(other), f"{what}: {len(mine)} rows, the peer has {len(other)}"
     for row, (a, b) in enumerate(zip(mine, other, strict=True)):

@@ -1,4 +1,6 @@
-"""A run whose database has tasks that carry collectives and parts of operators: against its text, and against its own totals."""
+"""A run whose database has tasks that carry collectives and parts of operators: against its text,
+and against its own totals.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def _insert(db: sqlite3.Connection, rows: Iterable[list[Any]]) -> None:
 
 
 def carry(path: Path, kind: str) -> Path:
-    """Adds a carrier for each collective, as long as it and a little more, and one for each matrix product."""
+    """Adds a carrier for each collective, as long as it and a little more, and one for each matrix
+    product.
+    """
     with sqlite3.connect(path) as db:
         core, cpu = _text(db, "AI_CORE"), _text(db, "AI_CPU")
         none = msprof.NONE
@@ -155,7 +159,9 @@ def pair(request, tmp_path_factory):
 
 
 def _without_carriers(frame: pd.DataFrame) -> pd.DataFrame:
-    """What the text of a run has: its exporter writes no carriers, so that parts are nested in nothing."""
+    """What the text of a run has: its exporter writes no carriers, so that parts are nested in
+    nothing.
+    """
     names = r"AI_CORE|AI_CPU|SDMA|RunAicpuRpcSrvLaunch"
     columns = [name for name in ("name", "slice") if name in frame]
     for name in columns:

@@ -1,4 +1,6 @@
-"""Databases of Ascend's profilers against the CSV and JSON of the same run, frame by frame, and against sums by SQL."""
+"""Databases of Ascend's profilers against the CSV and JSON of the same run, frame by frame, and
+against sums by SQL.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ UNSTATED: dict[str, list[str]] = {
     "device_time.collectives": ["group_size"],
     "device_time.each_collective": ["group_size"],
     "ascend.op_types.frame": ["source"],
-    # Text has its own waits, and zeros for the blocks of collectives, which run on none; kernel_details has HCCL for COMMUNICATION.
+    # Text has its own waits, and zeros for the blocks of collectives, which run on none;
+    # kernel_details has HCCL for COMMUNICATION.
     "ascend.ops.frame": ["reported_wait_us", "block_num", "mix_block_num", "task_type"],
 }
 """Columns that only one of the two states."""
@@ -72,7 +75,9 @@ def folder(tmp_path_factory):
 
 
 def ordered(frame: pd.DataFrame) -> pd.DataFrame:
-    """Without the numbers that depend on the order of lanes in a file, and without samples of memory, which the text has in its tables."""
+    """Without the numbers that depend on the order of lanes in a file, and without samples of
+    memory, which the text has in its tables.
+    """
     numbers = [
         name
         for name in ("track", "event", "lane")

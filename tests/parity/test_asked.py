@@ -1,4 +1,6 @@
-"""XProf, asked here and now: tables `as_xprof` of made files and of real ones without an answer of XProf beside them."""
+"""XProf, asked here and now: tables `as_xprof` of made files and of real ones without an answer of
+XProf beside them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ TILES = ("Gemm", "Flatmm", "Fmha", "FmhaBwd", "SageAttn", "FmhaFwd", "FusedMoeGe
 
 
 def custom_call():
-    """A Pallas kernel of a TPU: what it computes stands with its runs, and of a second one with its name."""
+    """A Pallas kernel of a TPU: what it computes stands with its runs, and of a second one with its
+    name.
+    """
     tpu = PlaneWriter(
         "/device:TPU:0",
         {

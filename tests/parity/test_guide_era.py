@@ -1,4 +1,6 @@
-"""Held against what TensorFlow 2.3/2.4 itself wrote beside real GPU profiles (the tools that the TensorFlow guide describes)."""
+"""Held against what TensorFlow 2.3/2.4 itself wrote beside real GPU profiles (the tools that the
+TensorFlow guide describes).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ KERNELS = {
     "rtx5000-cnn-batch512": (181, 3781, 110400.339),
     "t4-one-step": (147, 148, 6035.734),
 }
-# Of equal peaks the step is that of the one whose time is shown; the tool of that time took the step of the last.
+# Of equal peaks the step is that of the one whose time is shown; the tool of that time took the
+# step of the last.
 MEMORY = {
     "rtx5000-cnn-batch8": (1303, 6118656, 60028672, 6, 0.000122056),
     "rtx5000-cnn-batch64": (2650, 12383488, 45504512, 16, 0.000255615),

@@ -1,4 +1,6 @@
-"""Ops of compiled programs, the op profile and the roofline, held against XProf: of real profiles, and of programs made for the purpose."""
+"""Ops of compiled programs, the op profile and the roofline, held against XProf: of real profiles,
+and of programs made for the purpose.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,9 @@ def test_the_frame_is_xprofs_but_for_what_is_known(name):
 
 
 def nodes(tree):
-    """By path what XProf says of each node: time in us, utilization of FLOPS by part of the time, of bandwidth, and runs."""
+    """By path what XProf says of each node: time in us, utilization of FLOPS by part of the time,
+    of bandwidth, and runs.
+    """
     found = {}
     open_ = [((), tree)]
     while open_:
@@ -161,7 +165,9 @@ def nodes(tree):
 
 
 def by_its_peaks(name):
-    """A profile with the bandwidth that XProf takes for the device's, so that all that follows from it can be compared."""
+    """A profile with the bandwidth that XProf takes for the device's, so that all that follows from
+    it can be compared.
+    """
     peak = float(peer.xprof(name, "roofline_model")[0].attrs["peak_hbm_bw"]) * GIB
     p = peer.profile(name)
     own = p.roofline.peaks.bytes_per_second
@@ -187,8 +193,9 @@ def tree_held(activity, answer, names=None):
         # Only a TPU's profile names what is inside a fusion.
         assert shown <= set(theirs)
         assert set(theirs) <= set(ours)
-        # What runs other ops has their FLOPs and bytes in XProf's tree, so that a program counts those twice; here the ops alone have them.
-        # Of a tuple XProf has the table of its parts in one place as bytes, in the other not.
+        # What runs other ops has their FLOPs and bytes in XProf's tree, so that a program counts
+        # those twice; here the ops alone have them. Of a tuple XProf has the table of its parts in
+        # one place as bytes, in the other not.
         odd = {path for path in shown if set(path) & {*hlo.CONTAINERS, "tuple"}}
         odd |= {path[:1] for path in odd}
         for path in shown:

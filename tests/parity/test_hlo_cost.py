@@ -1,4 +1,6 @@
-"""FLOPs and bytes of ops of compiled programs, held against XProf: programs made for the purpose, on a GPU that ran each op for 1 us."""
+"""FLOPs and bytes of ops of compiled programs, held against XProf: programs made for the purpose,
+on a GPU that ran each op for 1 us.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ for name, f, args in (
 
 
 def asked(programs, folder):
-    """By program and op what XProf says: FLOPs, bytes, those of main memory, and FLOPs at 16 bits; and what kind of op it is."""
+    """By program and op what XProf says: FLOPs, bytes, those of main memory, and FLOPs at 16 bits;
+    and what kind of op it is.
+    """
     gpu = PlaneWriter("/device:GPU:0", DEVICE)
     events = []
     for ident, (name, data) in enumerate(programs.items(), 1):

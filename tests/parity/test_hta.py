@@ -1,7 +1,9 @@
-"""The time of devices against Holistic Trace Analysis (HTA) on recordings of whole microseconds, where its rounding changes nothing.
+"""The time of devices against Holistic Trace Analysis (HTA) on recordings of whole microseconds,
+where its rounding changes nothing.
 
-It runs where HTA is installed: in this Python, or in the one that NBPROF_HTA_PYTHON names (`pip install HolisticTraceAnalysis`). Elsewhere
-the same figures are held against plain loops, in tests/analysis/test_device_time.py.
+It runs where HTA is installed: in this Python, or in the one that NBPROF_HTA_PYTHON names (`pip
+install HolisticTraceAnalysis`). Elsewhere the same figures are held against plain loops, in
+tests/analysis/test_device_time.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The input pipeline: host ops, their kinds, the breakdown and what it says, held against XProf 2.24 and TensorFlow 2.3/2.4."""
+"""The input pipeline: host ops, their kinds, the breakdown and what it says, held against XProf
+2.24 and TensorFlow 2.3/2.4.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def test_the_breakdown_is_xprofs(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_class_is_xprofs_on_its_own_steps(name):
-    """XProf's steps differ from ours on purpose, so the conditions are held against it on the steps that it shows."""
+    """XProf's steps differ from ours on purpose, so the conditions are held against it on the steps
+    that it shows.
+    """
     table = xprof(name, TOOL)[1]
     says = level_of(table.attrs["input_conclusion"])
     if not len(table) or "infeedTimeMs" not in table:
@@ -234,7 +238,9 @@ def enqueues(tmp_path, *extra):
 
 
 def test_time_between_enqueues_is_shared_out(tmp_path):
-    """The first two enqueues take 4 of the 20 ms between the three starts: r = 0.2, and 6 ms of enqueuing stand for 24 ms of the rest."""
+    """The first two enqueues take 4 of the 20 ms between the three starts: r = 0.2, and 6 ms of
+    enqueuing stand for 24 ms of the rest.
+    """
     p = enqueues(tmp_path)
     s = p.input_pipeline.summary
     assert (s["enqueue_ratio"], s["enqueue_ratio_from"]) == (0.2, "enqueue starts")
@@ -288,7 +294,9 @@ def test_copies_of_a_step_stand_in_for_enqueues():
 
 
 def test_copies_on_the_device_alone_scale_nothing(tmp_path):
-    """XProf would scale by them, and leave 0 of all input work, because nothing was enqueued on the host."""
+    """XProf would scale by them, and leave 0 of all input work, because nothing was enqueued on the
+    host.
+    """
     gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
     main, copies = [], []
     for i in range(4):

@@ -1,4 +1,6 @@
-"""GPU kernel stats against XProf 2.24.2 and against what TensorFlow 2.3/2.4 itself wrote: every row, every column, in their order."""
+"""GPU kernel stats against XProf 2.24.2 and against what TensorFlow 2.3/2.4 itself wrote: every
+row, every column, in their order.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ def test_the_frame_is_xprofs_but_for_what_is_known(name):
     ops = ours.groupby("kernel")["op"].agg(set)
     for kernel, op in zip(theirs["kernel_name"], theirs["op_name"], strict=True):
         assert op in ops[kernel] or known("kernel_stats", "op", XPROF, name), (kernel, op)
-    # A kernel that XProf knows to use Tensor Cores, or an op that it takes for eligible, is so for us.
+    # A kernel that XProf knows to use Tensor Cores, or an op that it takes for eligible, is so for
+    # us.
     uses, could = (
         ours[ours[c].fillna(False).astype(bool)]
         for c in ("uses_tensor_core", "op_tensor_core_eligible")
@@ -100,7 +103,9 @@ def guide_rows(name: str) -> pd.DataFrame:
 
 @pytest.mark.parametrize("name", GUIDE_GPU)
 def test_the_frame_is_the_guides_as_far_as_it_could_read(name):
-    """The tools of that time read neither grid nor block nor registers of their own files: their rows are kernel x op."""
+    """The tools of that time read neither grid nor block nor registers of their own files: their
+    rows are kernel x op.
+    """
     theirs, ours = guide_rows(name), profile(name).kernels.frame
     columns = {
         "name",

@@ -1,4 +1,6 @@
-"""Device work of real traces of other accelerators, by category and stream, as the raw file has it: never "CPU only"."""
+"""Device work of real traces of other accelerators, by category and stream, as the raw file has it:
+never "CPU only".
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Runs recorded here and now, TensorFlow and JAX on the CPU with and without step markers, held against XProf on the same files.
+"""Runs recorded here and now, TensorFlow and JAX on the CPU with and without step markers, held
+against XProf on the same files.
 
-Every tool, every row and every column; what a run takes is not compared with anything but XProf's answer.
+Every tool, every row and every column; what a run takes is not compared with anything but XProf's
+answer.
 """
 
 from __future__ import annotations
@@ -140,7 +142,9 @@ def recorded(tmp_path_factory) -> Path:
 
 
 def begin_together(source: Path, target: Path) -> None:
-    """The same profile with all lines of a plane beginning at one time: XProf's memory profile takes the offset in a line for the time."""
+    """The same profile with all lines of a plane beginning at one time: XProf's memory profile
+    takes the offset in a line for the time.
+    """
     space = xspace_proto.parse(source.read_bytes())
     for plane in space.planes:
         first = min((line.timestamp_ns for line in plane.lines), default=0)
@@ -187,7 +191,9 @@ def live(request, recorded) -> Live:
 
 
 def found_by_program(live) -> bool:
-    """Whether the steps are runs of a compiled program, or calls of a function, which XProf does not look for."""
+    """Whether the steps are runs of a compiled program, or calls of a function, which XProf does
+    not look for.
+    """
     return (
         "steps: runs of the program" in str(live.profile.receipt)
         or live.profile.overview["unit"]["kind"] == "call"
@@ -371,7 +377,8 @@ def test_memory_profile(live):
         same(rows["free_bytes"], [int(x["freeMemoryBytes"]) for x in state], "free")
         alive = p.memory.peak[p.memory.peak["memory_id"] == one["memory_id"]]
         assert (alive["allocated_bytes"] * alive["occurrences"]).sum() == one["peak_bytes"]
-        # Of equal peaks in two steps XProf takes the figures of one and lists the blocks of the other's step; ours are of one moment.
+        # Of equal peaks in two steps XProf takes the figures of one and lists the blocks of the
+        # other's step; ours are of one moment.
         if (
             rows.loc[rows["in_use_bytes"] == one["peak_bytes"], "group"].iloc[-1]
             != one["peak_group"]

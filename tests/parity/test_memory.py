@@ -1,4 +1,6 @@
-"""Memory profile against XProf 2.24.2 and against what TensorFlow 2.3/2.4 itself wrote: allocators, peaks, blocks alive, timelines."""
+"""Memory profile against XProf 2.24.2 and against what TensorFlow 2.3/2.4 itself wrote: allocators,
+peaks, blocks alive, timelines.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def answers(name: str, peer: str) -> dict[str, Any]:
 
 
 def events(snapshots: list[dict[str, Any]]) -> pd.DataFrame:
-    """Snapshots as a frame, one row each: the state of the allocator, and what the event says of its block."""
+    """Snapshots as a frame, one row each: the state of the allocator, and what the event says of
+    its block.
+    """
     flat = [
         {"time": s["timeOffsetPs"], **s["aggregationStats"], **s["activityMetadata"]}
         for s in snapshots
@@ -64,7 +68,9 @@ def events(snapshots: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def begins(name: str) -> dict[int, int]:
-    """ps between the start of the profile and the begin of each lane's line, as the protobuf library reads the file."""
+    """ps between the start of the profile and the begin of each lane's line, as the protobuf
+    library reads the file.
+    """
     (path,) = real(name).glob("*.xplane.pb")
     space = parse(path.read_bytes())
     stamps = [line.timestamp_ns for plane in space.planes for line in plane.lines if line.events]
@@ -80,9 +86,11 @@ def begins(name: str) -> dict[int, int]:
 
 
 def rows(name: str) -> pd.DataFrame:
-    """Our timeline with what the analyses alone see; where lines begin at different moments on XProf's clock.
+    """Our timeline with what the analyses alone see; where lines begin at different moments on
+    XProf's clock.
 
-    XProf counts the time of an event from the begin of its line, so that events of different threads come in a wrong order there.
+    XProf counts the time of an event from the begin of its line, so that events of different
+    threads come in a wrong order there.
     """
     run = profile(name).run
     if known("memory_profile", "time_ms", XPROF, name) is None:
@@ -146,7 +154,9 @@ def same_events(mine: pd.DataFrame, theirs: pd.DataFrame, what: str, sizes: bool
 
 
 def shift(name: str, peer: str) -> float:
-    """How many ps our clock is before the peer's, which counts from the begin of the host's lines: one number for all events."""
+    """How many ps our clock is before the peer's, which counts from the begin of the host's lines:
+    one number for all events.
+    """
     found = set()
     for ident, theirs in answers(name, peer).items():
         peak = memory.summary(rows(name)).set_index("memory_id").loc[ident, "peak_time_ms"]
@@ -214,7 +224,9 @@ def test_the_sampled_timeline(name):
 
 @pytest.mark.parametrize("name", GUIDE_NAMES)
 def test_the_timeline_of_the_guide(name):
-    """TensorFlow 2.3/2.4 wrote all events where they were few, else the 1,000 with the most bytes in use."""
+    """TensorFlow 2.3/2.4 wrote all events where they were few, else the 1,000 with the most bytes
+    in use.
+    """
     for ident, answer in answers(name, GUIDE).items():
         theirs = events(answer["memoryProfileSnapshots"])
         full = ours(name, ident)
@@ -274,7 +286,8 @@ def test_blocks_alive_at_the_peak(name, peer):
         used = full["in_use_bytes"].max()
         assert (mine["allocated_bytes"] * mine["occurrences"]).sum() == used, "the rows add up"
         if (theirs["allocated_bytes"] * theirs["occurrences"]).sum() != used:
-            # The peer counts a block twice whose deallocation belongs to another step, and so too little as unused.
+            # The peer counts a block twice whose deallocation belongs to another step, and so too
+            # little as unused.
             assert known("memory_profile", "unused preallocated device memory", peer, name)
             mine, theirs = (
                 f.assign(
@@ -290,7 +303,8 @@ def test_blocks_alive_at_the_peak(name, peer):
                 for f in (mine, theirs)
             )
         elif theirs["op"].tolist() == [UNUSED] and len(mine) > 1:
-            # The peer shows the time of one peak and looks for the blocks of another's step: it finds none.
+            # The peer shows the time of one peak and looks for the blocks of another's step: it
+            # finds none.
             assert known("memory_profile", "peak", peer, name)
             continue
         for column in theirs:
@@ -299,7 +313,9 @@ def test_blocks_alive_at_the_peak(name, peer):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_times_count_from_the_start_of_the_profile(name):
-    """Where lines begin at different moments, an event is at that of its line and XProf's offset together."""
+    """Where lines begin at different moments, an event is at that of its line and XProf's offset
+    together.
+    """
     table = profile(name).memory.timeline
     assert table["time_ms"].is_monotonic_increasing
     if not len(table):

@@ -1,4 +1,6 @@
-"""The memory of compiled programs, held against XProf's memory viewer: of real profiles, of a loop recorded here, and of random heaps."""
+"""The memory of compiled programs, held against XProf's memory viewer: of real profiles, of a loop
+recorded here, and of random heaps.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ with jax.profiler.trace(sys.argv[1], profiler_options=options):
 
 
 def told_by_xprof(folder, space):
-    """What XProf's memory viewer says of each program of a file in a memory space, by the name that it gives them."""
+    """What XProf's memory viewer says of each program of a file in a memory space, by the name that
+    it gives them.
+    """
     run(ASK, folder, space, needs=CONVERTER)
     return json.loads((folder / "told.json").read_text())
 
@@ -84,7 +88,8 @@ def held_against(ours, theirs, retaken):
     assert max(ours.peak_position, 0) == theirs.get("peakHeapSizePosition", 0)
     bars = ours.at_peak[(ours.at_peak["size_bytes"] >= SMALL)]
     if ours.space:
-        # XProf counts what lives throughout in the peak of every memory space, and lists it in the main memory alone.
+        # XProf counts what lives throughout in the peak of every memory space, and lists it in the
+        # main memory alone.
         bars = bars[bars["category"] == memory_viewer.TEMPORARY]
     shown = [bar for bar in theirs.get("maxHeap", []) if bar.get("logicalBufferId", 0) != -1]
     assert (bars["size_bytes"] / MIB).tolist() == pytest.approx(
@@ -109,7 +114,8 @@ def held_against(ours, theirs, retaken):
     }
     for ident, (start, end) in ours_spans.items():
         assert start == spans[ident].get("start", 0), ident
-        # Memory that was given back, taken up again, and then shared: XProf ends it with the one that took it up, we with the last of them.
+        # Memory that was given back, taken up again, and then shared: XProf ends it with the one
+        # that took it up, we with the last of them.
         limit = spans[ident].get("limit", 0)
         assert end == limit or (ident in retaken and end > limit), ident
     return len(bars)
@@ -165,7 +171,9 @@ def test_real_profiles(name, tmp_path):
 
 
 def random_program(seed):
-    """A program whose buffers are given out, shared and taken back at random, some in a second memory space."""
+    """A program whose buffers are given out, shared and taken back at random, some in a second
+    memory space.
+    """
     rng = random.Random(seed)
     count = rng.randint(1, 12)
     shapes = []

@@ -1,4 +1,6 @@
-"""Exports of Nsight Systems against their own tables, asked in SQL; and the same tables as Parquet."""
+"""Exports of Nsight Systems against their own tables, asked in SQL; and the same tables as
+Parquet.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.support.nsys import HARDWARE, US
 
 
 def two_ranks() -> nsys.Export:
-    """Two processes, each of which calls its own GPU 0; the second one's work is later and its graph's kernels are slower."""
+    """Two processes, each of which calls its own GPU 0; the second one's work is later and its
+    graph's kernels are slower.
+    """
     out = nsys.training(4, pid=4321, gpu=1)
     return nsys.training(5, pid=4400, gpu=0, out=out, at=530 * US)
 

@@ -1,4 +1,6 @@
-"""Time by op against XProf 2.24.2 and against what TensorFlow 2.3/2.4 itself wrote: every row, every column, in their order."""
+"""Time by op against XProf 2.24.2 and against what TensorFlow 2.3/2.4 itself wrote: every row,
+every column, in their order.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +178,8 @@ def test_a_tpus_rates_are_xprofs_where_the_bytes_were_moved():
     moved = ours["bytes_per_second"].notna()
     same(ours.loc[moved, "bytes_per_second"] / 2**30, other.loc[moved, "measured_memory_bw"], "B/s")
     same(ours.loc[moved, "bound_by"], other.loc[moved, "bound_by"], "bound by")
-    # What is left out begins a copy, or finds it done, in a few nanoseconds; XProf has it at a million times what the memory can do.
+    # What is left out begins a copy, or finds it done, in a few nanoseconds; XProf has it at a
+    # million times what the memory can do.
     assert all(op.startswith("copy-") for op in ours.loc[~moved, "op"])
     assert (ours.loc[~moved, "avg_us"] < 0.01).all()
     assert (other.loc[~moved, "measured_memory_bw"] > 1e5 * 1637.99).all()

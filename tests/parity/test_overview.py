@@ -1,4 +1,6 @@
-"""The overview's figures and checks, held against XProf 2.24 and TensorFlow 2.3/2.4. (Step averages and op tables have tests of their own.)"""
+"""The overview's figures and checks, held against XProf 2.24 and TensorFlow 2.3/2.4. (Step averages
+and op tables have tests of their own.)
+"""
 
 from __future__ import annotations
 
@@ -195,7 +197,8 @@ def test_op_shares_are_xprofs_by_its_rules(name):
     theirs, ops = xprof(name, TOOL)[0].attrs, profile(name).ops.as_xprof()
     count = ops.groupby("where")["occurrences"].sum()
     for side in ("host", "device"):
-        # Tables are cut at 500 ops a side, so that of several thousand ops on a host a share could come out too small: there is none here.
+        # Tables are cut at 500 ops a side, so that of several thousand ops on a host a share could
+        # come out too small: there is none here.
         assert f"{100 * count.get(side, 0) / count.sum():.1f}%" == theirs[f"{side}_tf_op_percent"]
         mine = ops[ops["where"] == side]
         whole = mine["self_us"].sum()
@@ -215,7 +218,9 @@ def test_our_op_shares_are_xprofs_or_a_known_deviation(name):
 
 
 def half_by_their_rule(name):
-    """The share of 16-bit compute by two words in kernel names, copies of TensorFlow 2.3/2.4 taken for compute, as both peers have it."""
+    """The share of 16-bit compute by two words in kernel names, copies of TensorFlow 2.3/2.4 taken
+    for compute, as both peers have it.
+    """
     activity = profile(name).run.activity
     trace, work = profile(name).run.trace, activity.work.frame()
     work = work[work["device"] >= 0]
@@ -450,7 +455,9 @@ def test_time_outside_of_compiled_programs(outside, level):
 
 
 def test_functions_that_are_traced_again_are_named(tmp_path):
-    """train: 2 of 10 ms traced (20 %: named); inner, 5 ms within an untraced call of train, is a function of its own; test: all eager."""
+    """train: 2 of 10 ms traced (20 %: named); inner, 5 ms within an untraced call of train, is a
+    function of its own; test: all eager.
+    """
     host = PlaneWriter("/host:CPU")
     events = [
         host.event("train", 0, 2 * MS, tf_function_call="traced-nonXla", tracing_count=1),
@@ -480,7 +487,9 @@ def test_functions_that_are_traced_again_are_named(tmp_path):
 
 
 def test_a_device_is_busy_while_any_stream_runs(tmp_path):
-    """Steps of 10 ms; kernels 2..6 and 4..8 on two streams, a copy 8..9 of the step before: 7 of 10 ms, though the step shows less."""
+    """Steps of 10 ms; kernels 2..6 and 4..8 on two streams, a copy 8..9 of the step before: 7 of 10
+    ms, though the step shows less.
+    """
     gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
     idle = PlaneWriter("/device:GPU:1")
     main, one, two = [], [], []

@@ -1,4 +1,6 @@
-"""A Perfetto trace and its twin, a Chrome trace of the same events in JSON: lanes, slices, nesting, args, counters and arrows are equal."""
+"""A Perfetto trace and its twin, a Chrome trace of the same events in JSON: lanes, slices, nesting,
+args, counters and arrows are equal.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ WAYS = [
 
 
 def plain(trace: Trace) -> list[dict[str, Any]]:
-    """Events in an order that does not depend on the file: what starts at one time with one length is in any order."""
+    """Events in an order that does not depend on the file: what starts at one time with one length
+    is in any order.
+    """
     out = events_of(trace)
     for one in out:
         for key, value in one["args"].items():

@@ -1,4 +1,6 @@
-"""The same run as `.xplane.pb` and in parts, as JAX cuts and packs what is over 2 GB: equal events, frames and receipt."""
+"""The same run as `.xplane.pb` and in parts, as JAX cuts and packs what is over 2 GB: equal events,
+frames and receipt.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ RECORDED = sorted((Path(__file__).parents[1] / "data" / "xspace").glob("*.xplane
 
 
 def cut(path: Path, into: int, target: Path, packed: str = "brotli") -> list[bytes]:
-    """The records of a file that cuts the profile into about so many parts, which is written to `target`."""
+    """The records of a file that cuts the profile into about so many parts, which is written to
+    `target`.
+    """
     data = path.read_bytes()
     planes = [plane for plane in xspace_proto.parse(data).planes if plane.lines]
     largest = max(plane.ByteSize() for plane in planes)
@@ -73,7 +77,8 @@ def test_frames(name, tmp_path):
         first, second = _frame(whole, name), _frame(parts, name)
         assert type(first) is type(second), name
         if isinstance(first, pd.DataFrame):
-            # Names are numbered in the order in which the protobuf library writes its maps: rows that tie follow it.
+            # Names are numbered in the order in which the protobuf library writes its maps: rows
+            # that tie follow it.
             pd.testing.assert_frame_equal(_sorted(second), _sorted(first), obj=name)
         else:
             assert str(first) == str(second), name

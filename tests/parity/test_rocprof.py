@@ -1,4 +1,6 @@
-"""Recordings of rocprofv3 against their own tables, added up here by other code, and the same run in each of the formats that it writes."""
+"""Recordings of rocprofv3 against their own tables, added up here by other code, and the same run
+in each of the formats that it writes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The step table, held against XProf (`as_xprof`) and against what TensorFlow wrote when the profiles were recorded (`frame`)."""
+"""The step table, held against XProf (`as_xprof`) and against what TensorFlow wrote when the
+profiles were recorded (`frame`).
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,8 @@ def test_every_step_of_the_guides_tools(name, tool):
         assert not theirs["step_time_summary"], "no steps, no averages"
         return
     activity = profile(name).run.activity
-    # Undone is this alone: their tools did not know the copies of their time (MemcpyH2D) for copies, and counted them as compute.
+    # Undone is this alone: their tools did not know the copies of their time (MemcpyH2D) for
+    # copies, and counted them as compute.
     ours = analysis.frame(activity, activity.xprof_work.frame())
     same(ours["group"], [d.get("step_number", 0) for d in details], "group")
     assert {key for d in details for key in d} <= {
@@ -181,7 +184,9 @@ def test_steps_of_the_host_where_a_gpu_recorded_nothing():
 
 
 def test_an_eager_op_is_no_step_but_the_recording_is_the_unit():
-    """The recorder made a group of one call, `EagerKernelExecute 0`, as it would of each op of an eager loop. The program marked nothing."""
+    """The recorder made a group of one call, `EagerKernelExecute 0`, as it would of each op of an
+    eager loop. The program marked nothing.
+    """
     p = profile("tf-cpu/prefetch-example")
     assert p.steps.frame["name"].tolist() == ["recording"]
     assert p.overview["unit"]["kind"] == "recording"
@@ -201,7 +206,8 @@ def test_stored_groups_come_back_when_they_are_recomputed(name):
     found = raw & (again.group >= 0)
     assert (again.group[found] == stored[found]).all()
     lost = np.flatnonzero(raw & (stored >= 0) & ~found)
-    # The recorder of that time also took eager ops outside of any step for roots: at most these 13 events before and after the steps.
+    # The recorder of that time also took eager ops outside of any step for roots: at most these 13
+    # events before and after the steps.
     above = trace.events.parent[lost]
     names = trace.names[trace.events.name]
     launched = trace.arg("correlation_id")[lost] > 0

@@ -1,6 +1,7 @@
 """tf.data's analysis, held against a walk that follows its definition call by call.
 
-XProf 2.24 has the tool but does not offer it, so that the peer is the definition itself: slow, simple, and written without looking at ours.
+XProf 2.24 has the tool but does not offer it, so that the peer is the definition itself: slow,
+simple, and written without looking at ours.
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ class Walk:
         return end - begin - sum(inner)
 
     def pipelines(self):
-        """By label: (the calls of the root, longest first), each with its iterators: id -> (total, own, count, first, blocking)."""
+        """By label: (the calls of the root, longest first), each with its iterators: id -> (total,
+        own, count, first, blocking).
+        """
         name_of, above_of = {}, {}
         for _, _, ident, parent, name in self.calls.values():
             name_of.setdefault(ident, name)
@@ -264,7 +267,9 @@ def test_random_calls(tmp_path_factory, parts):
 
 
 def pipeline(*extra, root=100):
-    """Root 0..root us asks Map 5..(root - 10), which takes two elements that run at once on threads of their own."""
+    """Root 0..root us asks Map 5..(root - 10), which takes two elements that run at once on threads
+    of their own.
+    """
     host = PlaneWriter("/host:CPU")
     main = [
         host.event("Iterator::Root", 0, root * US, id=1),
@@ -293,7 +298,9 @@ def pipeline(*extra, root=100):
 
 
 def test_time_in_which_several_inputs_ran_is_taken_off_once(tmp_path):
-    """Of ParallelBatch's 85 us, 60 (11 to 71) are covered by its two inputs of 50 us; a sum of the overlaps would leave -15."""
+    """Of ParallelBatch's 85 us, 60 (11 to 71) are covered by its two inputs of 50 us; a sum of the
+    overlaps would leave -15.
+    """
     p = made(tmp_path, pipeline())
     nodes = p.tf_data.nodes.set_index("iterator")
     assert nodes["self_ms"].to_dict() == pytest.approx(

@@ -1,4 +1,6 @@
-"""Ops and memory of PyTorch against `torch.profiler`'s own table, `key_averages()`, of the same run: a stored one, and one recorded here."""
+"""Ops and memory of PyTorch against `torch.profiler`'s own table, `key_averages()`, of the same
+run: a stored one, and one recorded here.
+"""
 
 from __future__ import annotations
 

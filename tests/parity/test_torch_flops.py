@@ -16,7 +16,9 @@ STEPS = 3
 
 
 class Model(torch.nn.Module):
-    """An image model with a block of attention; the block may be computed again for the backward pass."""
+    """An image model with a block of attention; the block may be computed again for the backward
+    pass.
+    """
 
     def __init__(self, again: bool) -> None:
         super().__init__()

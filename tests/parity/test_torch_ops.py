@@ -1,4 +1,6 @@
-"""PyTorch's ops apart by shapes, stacks and modules: against `key_averages()` of the same run, and against sums made the plain way."""
+"""PyTorch's ops apart by shapes, stacks and modules: against `key_averages()` of the same run, and
+against sums made the plain way.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ def test_modules_are_a_tree_in_the_order_of_their_calls():
     assert host.loc["Net_0", "host_self_us"] == pytest.approx(
         host.loc["Net_0", "host_total_us"] - children
     )
-    # Each layer has a backward pass; that of a module includes those in it, and what its own forward method computes (relu).
+    # Each layer has a backward pass; that of a module includes those in it, and what its own
+    # forward method computes (relu).
     assert (table["backward_host_us"] > 0).all()
     assert (
         host.loc["Net_0", "backward_host_us"]
@@ -77,7 +80,8 @@ def test_ops_of_the_backward_pass_stand_with_their_module():
         table.loc[("aten::convolution_backward", "Net_0/Sequential_0/Conv1d_0"), "calls"].item()
         == 2
     )
-    # Of the first layer the gradient of the weights and of the input, of the last one both too; twice.
+    # Of the first layer the gradient of the weights and of the input, of the last one both too;
+    # twice.
     of = table.loc["aten::mm"]["calls"]
     assert of.to_dict() == {"Net_0/Linear_0": 4, "Net_0/Linear_1": 4}
     assert "Net_0/Linear_1" in table.loc["AddmmBackward0"].index
@@ -104,7 +108,9 @@ def test_each_way_has_all_of_the_time(key):
 
 
 def gpu(tmp_path: Path):
-    """Two layers: the inner op of each launches; then their backward ops, on a thread of their own, and an op that calls itself."""
+    """Two layers: the inner op of each launches; then their backward ops, on a thread of their own,
+    and an op that calls itself.
+    """
     k = Kineto()
     k.step(1, 0, 1000)
     for i, name in enumerate(("Net_0", "Linear_0")):

@@ -1,4 +1,6 @@
-"""How far a TPU is used: held against XProf's overview and roofline on a real one, and counted by hand on made ones."""
+"""How far a TPU is used: held against XProf's overview and roofline on a real one, and counted by
+hand on made ones.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,9 @@ def test_the_ops_of_a_tpu_that_take_most_have_their_flop_rate():
 
 
 def tpu(**peaks):
-    """A loop of 8 of 10 ms that runs an op of 4 GFLOP and 2 MB twice, 3 ms each; the loop states the sum of both; then an op at the end."""
+    """A loop of 8 of 10 ms that runs an op of 4 GFLOP and 2 MB twice, 3 ms each; the loop states
+    the sum of both; then an op at the end.
+    """
     plane = PlaneWriter("/device:TPU:0", peaks)
     for name, flops, moved in (
         ("while.1", 8 * 10**9, 4 * 10**6),

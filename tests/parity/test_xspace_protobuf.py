@@ -1,4 +1,6 @@
-"""Every field of real and freshly recorded profiles, held against the protobuf library; what that rejects is rejected."""
+"""Every field of real and freshly recorded profiles, held against the protobuf library; what that
+rejects is rejected.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A file that cannot be written leaves the old one as it was; links, devices, FIFOs, modes and owners stay what they are."""
+"""A file that cannot be written leaves the old one as it was; links, devices, FIFOs, modes and
+owners stay what they are.
+"""
 
 from __future__ import annotations
 

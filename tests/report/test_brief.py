@@ -1,4 +1,6 @@
-"""A brief says nothing that its calls do not give, keeps to its length, and holds what a profile names as data."""
+"""A brief says nothing that its calls do not give, keeps to its length, and holds what a profile
+names as data.
+"""
 
 import itertools
 import json

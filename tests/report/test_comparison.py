@@ -1,4 +1,6 @@
-"""A comparison as a person holds it: two real recordings, a slow run and the mended one, and odd pairs."""
+"""A comparison as a person holds it: two real recordings, a slow run and the mended one, and odd
+pairs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which run an output may ask about, how it is found again, and what an output that means harm gets."""
+"""Which run an output may ask about, how it is found again, and what an output that means harm
+gets.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ KEY = "0-" + "ab" * 16
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """The folder of a notebook, as working directory, with a profile in it and a cache beside it."""
+    """The folder of a notebook, as working directory, with a profile in it and a cache beside
+    it.
+    """
     folder = tmp_path / "notebooks"
     (folder / "logs").mkdir(parents=True)
     (folder / "logs" / "host.xplane.pb").write_bytes(gpu_run())

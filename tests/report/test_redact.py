@@ -1,4 +1,6 @@
-"""What is shown to others holds no name: 40 secrets in the text fields of every format, and none of them in any output."""
+"""What is shown to others holds no name: 40 secrets in the text fields of every format, and none of
+them in any output.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,8 @@ def in_json(folder, name, source):
 
     def planted(value, key="", keep=False):
         if isinstance(value, dict):
-            # Process and thread names, and a third of the names of events, say where and what it is: a secret is put beside them.
+            # Process and thread names, and a third of the names of events, say where and what it
+            # is: a secret is put beside them.
             return {k: planted(v, k, keep or value.get("ph") == "M") for k, v in value.items()}
         if isinstance(value, list):
             return [

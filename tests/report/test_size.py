@@ -1,4 +1,6 @@
-"""How much an output adds to a notebook: data once, a small picture, and tables of what one reads."""
+"""How much an output adds to a notebook: data once, a small picture, and tables of what one
+reads.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ def written(p, count):
     return len(json.dumps(notebook, ensure_ascii=False, indent=1).encode())
 
 
-# The table of the program's ranges (here 8 and 12 rows) adds about 6 kB, mostly to the part without scripts; what was new on the
-# page with it adds 2 kB to the script.
+# The table of the program's ranges (here 8 and 12 rows) adds about 6 kB, mostly to the part without
+# scripts; what was new on the page with it adds 2 kB to the script.
 @pytest.mark.parametrize(
     ("path", "one", "ten"),
     [(OWN, 236_000, 2_360_000), (LARGE, 410_500, 4_105_000)],

@@ -1,4 +1,6 @@
-"""Hosts that are not in a run: empty, broken, cut and copied files cost only their host, and are rows of `p.pods.missing`."""
+"""Hosts that are not in a run: empty, broken, cut and copied files cost only their host, and are
+rows of `p.pods.missing`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ RANKS = 4
 
 @pytest.fixture(params=["kineto", "xspace"])
 def job(request, tmp_path):
-    """The files of a job, by rank, and what the second and third host are called where they are not read."""
+    """The files of a job, by rank, and what the second and third host are called where they are not
+    read.
+    """
     folder = tmp_path / "a job"
     pods.write(folder, RANKS, 6, form=request.param)
     return sorted(folder.iterdir()), ["rank 1", "rank 2"] if request.param == "kineto" else [

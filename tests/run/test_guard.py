@@ -1,4 +1,6 @@
-"""One failure costs one part: rules, evidence, tabs and frames that raise are left out, and a sentence says which."""
+"""One failure costs one part: rules, evidence, tabs and frames that raise are left out, and a
+sentence says which.
+"""
 
 from __future__ import annotations
 

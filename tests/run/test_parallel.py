@@ -1,4 +1,6 @@
-"""Hosts are read by whatever runs functions: processes, executors, a Dask cluster; from disks and object stores; and what goes wrong."""
+"""Hosts are read by whatever runs functions: processes, executors, a Dask cluster; from disks and
+object stores; and what goes wrong.
+"""
 
 from __future__ import annotations
 
@@ -381,7 +383,8 @@ def of(sizes, form="xspace"):
 @pytest.mark.parametrize(
     ("sizes", "form", "workers", "expected"),
     [
-        # What a group costs beside its files is paid twice by each worker, or four times where files take long.
+        # What a group costs beside its files is paid twice by each worker, or four times where
+        # files take long.
         ([1000] * 64, "xspace", 2, [16] * 4),
         ([1000] * 64, "chrome", 2, [8] * 8),
         ([1000] * 64, "xspace", 16, [2] * 32),

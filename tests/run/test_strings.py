@@ -1,4 +1,6 @@
-"""Texts are Python's strings while nbprof computes, whatever pandas would take; pandas is left as it was."""
+"""Texts are Python's strings while nbprof computes, whatever pandas would take; pandas is left as
+it was.
+"""
 
 from __future__ import annotations
 

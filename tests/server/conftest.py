@@ -16,7 +16,8 @@ from tests.support.programs import FORKS, Forked
 from tests.support.xspace import training_run
 
 try:
-    # Here rather than as a plugin of all tests: it cleans up after each, whether that had a server or not.
+    # Here rather than as a plugin of all tests: it cleans up after each, whether that had a server
+    # or not.
     from pytest_jupyter.jupyter_server import *  # noqa: F403
 except ImportError:
     needed("pytest-jupyter is not installed")
@@ -70,7 +71,9 @@ def profile(jp_root_dir):
 
 
 class Reply:
-    """An answer to `open`: what was told and shown on the way, and the payload or the sentence why there is none."""
+    """An answer to `open`: what was told and shown on the way, and the payload or the sentence why
+    there is none.
+    """
 
     def __init__(self, body):
         self.progress = []

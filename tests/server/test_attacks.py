@@ -1,4 +1,6 @@
-"""Every attack on every handler, also on those that are added later: a route that is not in the table here fails the first test."""
+"""Every attack on every handler, also on those that are added later: a route that is not in the
+table here fails the first test.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,9 @@ async def test_every_route_is_attacked_here(installed):
 
 @pytest.fixture
 def outside(jp_root_dir, tmp_path, profile):
-    """What lies beside the folder that Jupyter serves, and links that lead there, or to what is hidden."""
+    """What lies beside the folder that Jupyter serves, and links that lead there, or to what is
+    hidden.
+    """
     outside = tmp_path / "outside"
     for name in ("secret.xplane.pb", "host.xplane.pb", "secret.trace.json"):
         place(outside, name, SECRET)

@@ -1,4 +1,6 @@
-"""Recording workers from JupyterLab: the real server and its process, against servers that behave as they are told."""
+"""Recording workers from JupyterLab: the real server and its process, against servers that behave
+as they are told.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def capture(post):
 
 @pytest.fixture
 def streamed(http_server_client, jp_base_url, jp_auth_header):
-    """Posts, and gives (task of the whole answer, its lines as they come, a function that waits for a line)."""
+    """Posts, and gives (task of the whole answer, its lines as they come, a function that waits for
+    a line).
+    """
 
     def streamed(request, **options):
         lines, news, held = [], asyncio.Event(), bytearray()

@@ -1,4 +1,6 @@
-"""What the extension does for the kernels of its server: their answers wait for no acknowledgement."""
+"""What the extension does for the kernels of its server: their answers wait for no
+acknowledgement.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Many who page through one profile at once, while others open theirs: all are answered, and right, and none waits for ever.
+"""Many who page through one profile at once, while others open theirs: all are answered, and right,
+and none waits for ever.
 
 How long it takes is for benchmarks/server.py to say.
 """
@@ -91,7 +92,8 @@ async def test_all_are_answered_right_and_none_is_starved(
 
     await asyncio.gather(other(), *(client(number) for number in range(CLIENTS)))
     assert done == [REQUESTS] * CLIENTS
-    # They take turns: nobody was done before all the others had been answered at least half of theirs.
+    # They take turns: nobody was done before all the others had been answered at least half of
+    # theirs.
     assert min(when_the_first_was_done[0]) >= REQUESTS // 2, when_the_first_was_done[0]
 
 

@@ -1,4 +1,6 @@
-"""The extension on a real server: what it opens and answers, and what it refuses, attack by attack."""
+"""The extension on a real server: what it opens and answers, and what it refuses, attack by
+attack.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ async def test_it_gives_the_payload_that_python_gives(profile, open_profile):
 async def test_a_large_profile_shows_its_first_picture_while_the_rest_is_made(
     profile, jp_root_dir, extension, open_profile
 ):
-    """By a server whose process takes its time: how long an analysis takes is no matter of this test."""
+    """By a server whose process takes its time: how long an analysis takes is no matter of this
+    test.
+    """
     packed = {name: codec.pack({"meta": {"label": name}}) for name in ("first", "whole")}
     seen = asyncio.Event()
 

@@ -1,4 +1,6 @@
-"""Processes that are slow, large, killed or not needed: with a stand-in that does what its file says."""
+"""Processes that are slow, large, killed or not needed: with a stand-in that does what its file
+says.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""What is checked must be what is opened: a file or folder that becomes a link in between leads nowhere.
+"""What is checked must be what is opened: a file or folder that becomes a link in between leads
+nowhere.
 
-Each test lets an action run once to count how often a path is resolved, and then once for each of these times, with the path replaced right
-after it. So every gap between a check and what follows is tried, none by chance.
+Each test lets an action run once to count how often a path is resolved, and then once for each of
+these times, with the path replaced right after it. So every gap between a check and what follows is
+tried, none by chance.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ pytestmark = pytest.mark.skipif(
 
 
 class Replaced:
-    """Replaces a path by a link to another one, after it has been resolved so many times; notes which files are opened."""
+    """Replaces a path by a link to another one, after it has been resolved so many times; notes
+    which files are opened.
+    """
 
     def __init__(self, monkeypatch, path, target):
         self.path, self.target = path, target

@@ -390,7 +390,9 @@ def test_very_many_empty_traces_are_no_runs(tmp_path, monkeypatch):
 
 
 def test_work_grows_with_the_number_of_files_and_not_with_its_square(tmp_path, monkeypatch):
-    """Counted by how often a name is made printable, which each comparison of a file with the others did."""
+    """Counted by how often a name is made printable, which each comparison of a file with the
+    others did.
+    """
     counts = []
     for count in (200, 400):
         empty_traces(tmp_path / f"logs{count}", count)
@@ -449,7 +451,9 @@ def test_a_search_that_nobody_waits_for_reads_nothing_more(tmp_path, monkeypatch
 async def test_a_search_does_not_keep_a_server_from_ending(
     jp_root_dir, connected, monkeypatch, extension
 ):
-    """Threads of an executor are waited for when a process ends, whatever they do; and a server that ends says so to all."""
+    """Threads of an executor are waited for when a process ends, whatever they do; and a server
+    that ends says so to all.
+    """
     (jp_root_dir / "logs").mkdir()
     goes_on, began, threads, stops = threading.Event(), threading.Event(), [], []
 

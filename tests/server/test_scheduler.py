@@ -1,4 +1,6 @@
-"""A Dask scheduler that the settings name: its workers read the files of many hosts, for who may run code."""
+"""A Dask scheduler that the settings name: its workers read the files of many hosts, for who may
+run code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the list of runs tells of runs that nobody has opened: analysed one at a time, in the background, and remembered."""
+"""What the list of runs tells of runs that nobody has opened: analysed one at a time, in the
+background, and remembered.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The page docs/advice.md: every rule of `p.advice` and of `p.ascend.rules`. To regenerate it: `python -m tests.support.advice_page`."""
+"""The page docs/advice.md: every rule of `p.advice` and of `p.ascend.rules`. To regenerate it:
+`python -m tests.support.advice_page`.
+"""
 
 from __future__ import annotations
 

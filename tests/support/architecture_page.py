@@ -1,4 +1,5 @@
-"""The page docs/architecture.md, whose drawing of the rooms is made of the import contract and of what each room says of itself.
+"""The page docs/architecture.md, whose drawing of the rooms is made of the import contract and of
+what each room says of itself.
 
 To write it anew: `python -m tests.support.architecture_page`.
 """

@@ -19,7 +19,9 @@ US, MS = 1_000_000, 1_000_000_000
 
 
 def table(kind: str, device: int | None = 0, host: int = 0, **columns: Any) -> Any:
-    """A table as the reader gives it: moments and ids as nullable integers, durations as floats, texts as categories."""
+    """A table as the reader gives it: moments and ids as nullable integers, durations as floats,
+    texts as categories.
+    """
     frame = pd.DataFrame(columns)
     for name in frame.columns:
         whole = name.endswith(("_ps", "_id", "_num", "count"))
@@ -47,7 +49,8 @@ def steps(
     reduce: float | None = 1.5,
     **more: Any,
 ) -> dict[str, Any]:
-    """Columns of a step_trace: iterations of these parts in ms, one after the other from 10 ms on; the first has no gap before it.
+    """Columns of a step_trace: iterations of these parts in ms, one after the other from 10 ms on;
+    the first has no gap before it.
 
     `reduce` are ms of all-reduce that begin with BP End; None: none is recorded.
     """
@@ -71,7 +74,9 @@ def steps(
 
 
 def tasks(rows: Sequence[tuple[Any, ...]], **more: Any) -> dict[str, Any]:
-    """Columns of an op_summary from rows of (name, type, task type, stream, start in us, duration in us)."""
+    """Columns of an op_summary from rows of (name, type, task type, stream, start in us, duration
+    in us).
+    """
     name, kind, task_type, stream, start, duration = (
         list(column) for column in zip(*rows, strict=True)
     )

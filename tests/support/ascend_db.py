@@ -1,4 +1,6 @@
-"""The databases that Ascend's profilers write, of the same made-up run that `tests.support.msprof` writes as CSV and JSON."""
+"""The databases that Ascend's profilers write, of the same made-up run that `tests.support.msprof`
+writes as CSV and JSON.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,9 @@ def main(
     page: int = 4096,
     origin: Decimal = EPOCH_US,
 ) -> Path:
-    """`msprof_*.db`, or with `steps` `ascend_pytorch_profiler_*.db`; the table of ops has its columns as since 2026."""
+    """`msprof_*.db`, or with `steps` `ascend_pytorch_profiler_*.db`; the table of ops has its
+    columns as since 2026.
+    """
     out = Writer(path, page)
     device = tasks[0].device if tasks else 0
     for name, values in ENUMS.items():
@@ -347,7 +351,9 @@ def _counters(out: Writer, device: int, origin: Decimal) -> None:
 
 
 def analysis(path: Path, steps: int = 2) -> Path:
-    """`analysis.db` of torch_npu: times of steps in µs; of collectives in ms, MB and GB/s, each with its sum."""
+    """`analysis.db` of torch_npu: times of steps in µs; of collectives in ms, MB and GB/s, each
+    with its sum.
+    """
     out = Writer(path)
     out.table(
         "StepTraceTime",
@@ -391,7 +397,9 @@ def torch_npu(
 
 
 def text_tables(tasks: Sequence[Task], *, steps: int = 0, memory: bool = False) -> dict[str, bytes]:
-    """What text has beside operators and timeline, of the same run: `api_statistic`, memory and what was analysed, by module."""
+    """What text has beside operators and timeline, of the same run: `api_statistic`, memory and
+    what was analysed, by module.
+    """
     lengths = [Decimal(4)] * len(tasks)
     header = [
         "Device_id",

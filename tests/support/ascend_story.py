@@ -1,7 +1,8 @@
-"""A training run of TensorFlow on an NPU as msprof exports it, made up: small enough to be read, complete enough for every part of the tab.
+"""A training run of TensorFlow on an NPU as msprof exports it, made up: small enough to be read,
+complete enough for every part of the tab.
 
-`write(folder)` makes a `PROF_*` folder; `fed=True` is the same run after its input was mended. `python -m tests.support.ascend_story` writes
-both, packed, to tests/data/ascend.
+`write(folder)` makes a `PROF_*` folder; `fed=True` is the same run after its input was mended.
+`python -m tests.support.ascend_story` writes both, packed, to tests/data/ascend.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A format that is made up: text, on each line the name of an event, its start and its duration in µs."""
+"""A format that is made up: text, on each line the name of an event, its start and its duration in
+µs.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
 """A model of PyTorch's caching allocator, to make snapshots whose fragmentation has really arisen.
 
-It follows c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.x: sizes are rounded up to 512 bytes; requests of up to 1 MiB come from small
-segments of 2 MiB, others from segments of 20 MiB or of their own size in steps of 2 MiB; the smallest free block of the stream and pool
-that fits is taken and split; a freed block is joined with free neighbours; when the device has no room, wholly free segments are given
-back and the request is tried again. Memory that other streams use is freed when they are done. With expandable segments, each stream and
-pool has one range of addresses of which pages are mapped.
+It follows c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.x: sizes are rounded up to 512 bytes;
+requests of up to 1 MiB come from small segments of 2 MiB, others from segments of 20 MiB or of
+their own size in steps of 2 MiB; the smallest free block of the stream and pool that fits is taken
+and split; a freed block is joined with free neighbours; when the device has no room, wholly free
+segments are given back and the request is tried again. Memory that other streams use is freed when
+they are done. With expandable segments, each stream and pool has one range of addresses of which
+pages are mapped.
 """
 
 from __future__ import annotations
@@ -215,7 +217,9 @@ class Allocator:
                 )
 
     def _unmap(self, block: Block, frames: Frames) -> None:
-        """Gives back the pages that a free block covers; a segment is what is mapped without a gap."""
+        """Gives back the pages that a free block covers; a segment is what is mapped without a
+        gap.
+        """
         segment = block.segment
         page = _SMALL_SEGMENT if segment.small else _LARGE_SEGMENT
         base = segment.address % page
@@ -353,8 +357,8 @@ def snapshot(*allocators: Allocator, settings: dict[str, Any] | None = None) -> 
 def fragmented(
     *, capacity: int = 512 * MIB, most: int = 0, expandable: bool = False, device: int = 0
 ) -> Allocator:
-    """A device whose segments are half free and all pinned: each step keeps a tensor that was made between temporary ones, and at last
-    something larger than any hole is asked for, in vain."""
+    """A device whose segments are half free and all pinned: each step keeps a tensor that was made
+    between temporary ones, and at last something larger than any hole is asked for, in vain."""
     out = Allocator(capacity, most=most, expandable=expandable, device=device)
     for _ in range(4):
         out.alloc(6 * MIB - 700, WEIGHT)

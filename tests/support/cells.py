@@ -1,4 +1,6 @@
-"""Text that runs as a notebook's cell runs, without a kernel: under the file that ipykernel would give it."""
+"""Text that runs as a notebook's cell runs, without a kernel: under the file that ipykernel would
+give it.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""`make check`: the tests nearest to what changed in the working tree, of both languages, for as long as there is time.
+"""`make check`: the tests nearest to what changed in the working tree, of both languages, for as
+long as there is time.
 
-A test file is as near as the chain of imports from it to a changed module is short. One that is named after a changed module
-(`test_kineto_real.py` after `kineto.py`), or names a changed file of another kind (`numbers.md`), is as near as one that imports it.
-Those up to two imports away run, or the nearest where none is as near, the nearest first. When the time is over, what is left is
-skipped and counted. `make test` runs everything.
+A test file is as near as the chain of imports from it to a changed module is short. One that is
+named after a changed module (`test_kineto_real.py` after `kineto.py`), or names a changed file of
+another kind (`numbers.md`), is as near as one that imports it. Those up to two imports away run, or
+the nearest where none is as near, the nearest first. When the time is over, what is left is skipped
+and counted. `make test` runs everything.
 
     python -m tests.support.check UNTIL SINCE     # seconds of the epoch, a commit
 """
@@ -67,7 +69,8 @@ def distances(changes: list[str]) -> dict[str, int]:
                 p for p in importers if p.startswith(path[: -len("conftest.py")]) and is_test(p)
             ]
     found = dict.fromkeys(changes, 0)
-    # Readers and dialects are imported by names that are made up at run time; data and pages are not imported at all.
+    # Readers and dialects are imported by names that are made up at run time; data and pages are
+    # not imported at all.
     modules = tuple(f"test_{Path(path).stem}" for path in changes if path.endswith(".py"))
     others = {Path(path).name for path in changes if not path.endswith(".py")}
     for path in filter(is_test, importers):

@@ -1,4 +1,6 @@
-"""Writes small Chrome traces for tests, in the layouts that profilers have, and says what the standard library reads in them."""
+"""Writes small Chrome traces for tests, in the layouts that profilers have, and says what the
+standard library reads in them.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,9 @@ def slices_of(trace: Trace) -> Counter[str]:
 
 
 def expected_slices(text: str) -> Counter[str]:
-    """The same from the standard library's JSON, for traces of complete events and instants without faults."""
+    """The same from the standard library's JSON, for traces of complete events and instants without
+    faults.
+    """
     top = json.loads(text, parse_float=Decimal)
     events = top["traceEvents"] if isinstance(top, dict) else top
     base = int(top.get("baseTimeNanoseconds", 0)) * 1000 if isinstance(top, dict) else 0

@@ -25,7 +25,9 @@ def tpu_training(
     measured: bool = False,
     programs: bool = True,
 ) -> bytes:
-    """Steps of 10 ms with a program of 12 ops of 0.7 ms, the last four of them in a loop; of some events other times are stated, ps."""
+    """Steps of 10 ms with a program of 12 ops of 0.7 ms, the last four of them in a loop; of some
+    events other times are stated, ps.
+    """
     plane = PlaneWriter("/device:TPU:0")
     lines: dict[str, list[bytes]] = {"Steps": [], "XLA Modules": [], "XLA Ops": []}
 
@@ -61,7 +63,9 @@ NPU_STEPS, NPU_OPS = 8, 10
 
 
 def npu_tasks(length: dict[int, int] | None = None) -> list[Task]:
-    """Steps of 10 tasks of 0.8 ms on one stream, the last of them beside a collective of 0.5 ms; some state another length, µs."""
+    """Steps of 10 tasks of 0.8 ms on one stream, the last of them beside a collective of 0.5 ms;
+    some state another length, µs.
+    """
     out: list[Task] = []
     for step in range(NPU_STEPS):
         for i in range(NPU_OPS):

@@ -13,7 +13,8 @@ import pytest
 
 @contextmanager
 def ctrl_c(*moments: Callable[[threading.Event], bool]) -> Iterator[None]:
-    """Interrupts the main thread when each of these returns True, one after the other, and never after the block.
+    """Interrupts the main thread when each of these returns True, one after the other, and never
+    after the block.
 
     Each is called with an event that is set when the block has ended, and returns False then.
     """

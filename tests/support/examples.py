@@ -6,5 +6,7 @@ from hypothesis import settings
 
 
 def examples(count: int) -> int:
-    """All of them in `make fuzz`, which draws others each time; a third in `make test`, which draws the same."""
+    """All of them in `make fuzz`, which draws others each time; a third in `make test`, which draws
+    the same.
+    """
     return count // 3 if settings.default.derandomize else count

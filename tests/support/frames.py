@@ -1,4 +1,6 @@
-"""The public frames of a profile by their names in `nbprof.frames.SCHEMA`, and the accessors that hand them out."""
+"""The public frames of a profile by their names in `nbprof.frames.SCHEMA`, and the accessors that
+hand them out.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def of_run(name: str) -> str:
 
 
 def accessors(of: type = Profile, way: str = "") -> dict[str, type]:
-    """The class of each accessor below a class by the way to it, in the order in which they are written."""
+    """The class of each accessor below a class by the way to it, in the order in which they are
+    written.
+    """
     found: dict[str, type] = {}
     for name, kind in _properties(of).items():
         if isinstance(kind, type) and issubclass(kind, (View, Part)):

@@ -1,4 +1,6 @@
-"""A training of a small convolutional network on one GPU as TensorFlow records it, made up: large enough for every part of the tabs."""
+"""A training of a small convolutional network on one GPU as TensorFlow records it, made up: large
+enough for every part of the tabs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ STEPS = 16
 CAPACITY = 38 << 30
 WEIGHTS = 410 * MIB
 
-# Kernel, op, calls a step, µs of one, registers, shared memory, grid, block, and MiB that the op takes for its output.
+# Kernel, op, calls a step, µs of one, registers, shared memory, grid, block, and MiB that the op
+# takes for its output.
 _KERNELS: list[tuple[str, str, int, float, int, int, str, str, float]] = [
     ("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage3_warpsize2x2x1_g1_tensor16x8x16_kernel",
      "encoder/block_1/conv/Conv2D:Conv2D", 4, 309, 168, 49152, "196,2,1", "128,1,1", 24),
@@ -33,7 +36,9 @@ _KERNELS: list[tuple[str, str, int, float, int, int, str, str, float]] = [
 
 
 def write() -> bytes:
-    """The XSpace file: 16 steps of about 6 ms, in which the host launches ahead and the GPU waits a little for its next batch."""
+    """The XSpace file: 16 steps of about 6 ms, in which the host launches ahead and the GPU waits a
+    little for its next batch.
+    """
     rng = random.Random(16)
     gpu = PlaneWriter(
         "/device:GPU:0",

@@ -1,6 +1,8 @@
-"""Writes a training of a small model as PyTorch and CUPTI would record it where a CUDA graph is captured and replayed.
+"""Writes a training of a small model as PyTorch and CUPTI would record it where a CUDA graph is
+captured and replayed.
 
-It knows what nbprof has to find out: every kernel of a replay comes with the op, the module and the line that it was captured from.
+It knows what nbprof has to find out: every kernel of a replay comes with the op, the module and the
+line that it was captured from.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from tests.support.kineto import MAIN, Kineto
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a model: the op, the module that it lies in, the line where the function around it begins, what the call launches."""
+    """One call of a model: the op, the module that it lies in, the line where the function around
+    it begins, what the call launches.
+    """
 
     op: str
     module: str
@@ -27,7 +31,9 @@ class Call:
 
 
 def layers(count: int, name: str = "Block") -> list[Call]:
-    """Blocks of a model with two Linears, a fill and a copy; all launch kernels of the same names."""
+    """Blocks of a model with two Linears, a fill and a copy; all launch kernels of the same
+    names.
+    """
     out = []
     for i in range(count):
         block = f"Net_0/{name}_{i}"
@@ -42,7 +48,9 @@ def layers(count: int, name: str = "Block") -> list[Call]:
 
 
 class Graphed(Kineto):
-    """A trace that calls of a model are written to, once run and once captured, and replays of what was captured."""
+    """A trace that calls of a model are written to, once run and once captured, and replays of what
+    was captured.
+    """
 
     def __init__(self, prefix: str = "cuda", **metadata: Any) -> None:
         super().__init__(**metadata)
@@ -91,7 +99,9 @@ class Graphed(Kineto):
         self.at += 20
 
     def replay(self, calls: list[Call], graph: int = 0, lengths: float = 10, **args: Any) -> None:
-        """A replay; with the id of a graph its nodes run on two streams, the second half of them first."""
+        """A replay; with the id of a graph its nodes run on two streams, the second half of them
+        first.
+        """
         correlation = self.call(f"{self.prefix}GraphLaunch", self.at, 5)
         order = list(enumerate(calls, 1))
         if graph:

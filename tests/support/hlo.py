@@ -1,4 +1,6 @@
-"""Writes small compiled programs for tests, field by field, from the definition of their messages."""
+"""Writes small compiled programs for tests, field by field, from the definition of their
+messages.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def program(name: str, *computations: bytes, ident: int = 1) -> bytes:
 def metadata_plane(*, counted: bool = False, **programs: tuple[int, bytes]) -> PlaneWriter:
     """The plane with compiled programs: by name the ident and the bytes.
 
-    `counted`: as JAX writes it from 0.11 on, which counts the programs of a file, and states the ident beside each.
+    `counted`: as JAX writes it from 0.11 on, which counts the programs of a file, and states the
+    ident beside each.
     """
     plane = PlaneWriter("/host:metadata")
     for nth, (name, (ident, data)) in enumerate(programs.items(), 1):
@@ -69,7 +72,9 @@ def shape(
     tiles: tuple[tuple[int, ...], ...] = (),
     space: int = 0,
 ) -> bytes:
-    """An array: the number of its element type, its dimensions, and its layout (row by row where none is given)."""
+    """An array: the number of its element type, its dimensions, and its layout (row by row where
+    none is given).
+    """
     order = tuple(reversed(range(len(dimensions)))) if order is None else order
     layout = chunk(1, b"".join(varint(n) for n in order)) + b"".join(
         chunk(6, chunk(1, b"".join(varint(n) for n in t))) for t in tiles
@@ -105,7 +110,9 @@ def allocation(
     parameter: int = -1,
     **flags: bool,
 ) -> bytes:
-    """`assigned` are (buffer, offset, size); flags are thread_local, live_out, tuple_ and constant."""
+    """`assigned` are (buffer, offset, size); flags are thread_local, live_out, tuple_ and
+    constant.
+    """
     out = number(1, index) + number(2, size)
     for key, field in (("thread_local", 3), ("live_out", 7), ("tuple_", 11), ("constant", 12)):
         out += number(field, 1) if flags.get(key) else b""
@@ -117,7 +124,9 @@ def allocation(
 
 
 def heap(*events: tuple[int, int, str] | tuple[int, int, str, int], allocation: int = -1) -> bytes:
-    """`events` are (kind, buffer, instruction) and, of memory that is shared, the buffer that it is shared with."""
+    """`events` are (kind, buffer, instruction) and, of memory that is shared, the buffer that it is
+    shared with.
+    """
     out = b""
     for kind, who, name, *other in events:
         out += chunk(

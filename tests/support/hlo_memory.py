@@ -1,4 +1,6 @@
-"""A program with a plan of its memory, small enough to check by hand, and one as large as is asked for."""
+"""A program with a plan of its memory, small enough to check by hand, and one as large as is asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ KIB = 1024
 
 
 def small(name: str = "jit_step", ident: int = 8, *, allocated: int = 8 * KIB) -> bytes:
-    """A parameter of 4 KiB throughout; above it `padded` (8 KiB, of which 3,200 bytes are values) and then `flat` (4 KiB), never given back.
+    """A parameter of 4 KiB throughout; above it `padded` (8 KiB, of which 3,200 bytes are values)
+    and then `flat` (4 KiB), never given back.
 
-    The heap: padded is taken, flat is taken (the peak), padded is given back. In memory space 1 lies one buffer of 512 bytes.
+    The heap: padded is taken, flat is taken (the peak), padded is given back. In memory space 1
+    lies one buffer of 512 bytes.
     """
     lines = [
         hlo.instruction("x", "parameter", ident=1, extra=chunk(3, hlo.shape(F32, 8, 128))),
@@ -40,7 +44,9 @@ def small(name: str = "jit_step", ident: int = 8, *, allocated: int = 8 * KIB) -
 
 
 def large(count: int, seed: int = 1, name: str = "jit_large", ident: int = 9) -> bytes:
-    """A program of so many instructions, each with a buffer of its own, a tenth of them parameters; some hundred are alive at a time."""
+    """A program of so many instructions, each with a buffer of its own, a tenth of them parameters;
+    some hundred are alive at a time.
+    """
     rng = random.Random(seed)
     shapes = [
         chunk(3, hlo.shape(F32, rng.choice([8, 100]), rng.choice([7, 128, 200]), tiles=((8, 128),)))

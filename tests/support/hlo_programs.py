@@ -1,4 +1,6 @@
-"""Small programs in XLA's own text, one op or one fusion each, and their bytes as XLA makes them."""
+"""Small programs in XLA's own text, one op or one fusion each, and their bytes as XLA makes
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""How each column of a public frame changes when several equal hosts, or ranks, are recorded instead of one.
+"""How each column of a public frame changes when several equal hosts, or ranks, are recorded
+instead of one.
 
-N hosts that do the same are N times one host. Counts and sums are N times as large; means, shares, rates, extremes and figures of one
-step are the same. A frame with a column of hosts has the rows of each host.
+N hosts that do the same are N times one host. Counts and sums are N times as large; means, shares,
+rates, extremes and figures of one step are the same. A frame with a column of hosts has the rows of
+each host.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ _SAME = {
         ("before_us", "after_us", "change_us", "before_calls", "after_calls"),
     ),
 }
-"""Numbers without a unit, and times, that are said of a step, of a program, of an op or of its name: every host says the same."""
+"""Numbers without a unit, and times, that are said of a step, of a program, of an op or of its
+name: every host says the same.
+"""
 _ALONE = "known where several hosts were recorded"
 _SENTENCE = "a sentence, which may state a sum or name a host"
 REASONS: dict[str, str] = {
@@ -148,7 +152,9 @@ def of_each(columns: Iterable[Col], frame: str) -> bool:
 
 
 def extent(frame: str, col: Col) -> str:
-    """How a column of a frame goes with the hosts that are recorded: `SUM`, `SAME` or, for one of `REASONS`, `NEITHER`."""
+    """How a column of a frame goes with the hosts that are recorded: `SUM`, `SAME` or, for one of
+    `REASONS`, `NEITHER`.
+    """
     if frame in REASONS or f"{frame}.{col.name}" in REASONS:
         return NEITHER
     # Self time of all lanes as a part of the range: lanes that run side by side add up.

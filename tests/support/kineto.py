@@ -1,4 +1,6 @@
-"""Writes small Kineto traces for tests, and reads large ones by plain means: `json` with exact decimals, one event at a time."""
+"""Writes small Kineto traces for tests, and reads large ones by plain means: `json` with exact
+decimals, one event at a time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs made by hypothesis: steps, host threads, GPU streams and an allocator, written as an XSpace file with its lines in any order."""
+"""Runs made by hypothesis: steps, host threads, GPU streams and an allocator, written as an XSpace
+file with its lines in any order.
+"""
 
 from __future__ import annotations
 
@@ -79,9 +81,11 @@ class Made:
     ----------
     steps : (begin, length) of each marked step, on the thread `python`
     threads : (name, begin, length) of the events of each other host thread
-    streams : (name, begin, length, step, kind) of the events of each GPU stream; None for a run without a GPU. `step` is taken modulo the
+    streams : (name, begin, length, step, kind) of the events of each GPU stream; None for a run
+    without a GPU. `step` is taken modulo the
         number of steps; `kind` 0 states no op, 1 and 2 an op each
-    blocks : (allocator, size, free) of each call of an allocator; `free` frees an older block: one of those now in use, by its number
+    blocks : (allocator, size, free) of each call of an allocator; `free` frees an older block: one
+    of those now in use, by its number
     """
 
     steps: list[tuple[int, int]]
@@ -180,7 +184,9 @@ class Made:
         return out
 
     def _allocations(self, host: PlaneWriter, allocator: int) -> list[bytes]:
-        """The calls of an allocator that already holds a block of 512 bytes, with its state after each of them."""
+        """The calls of an allocator that already holds a block of 512 bytes, with its state after
+        each of them.
+        """
         alive = [(8, 512)]
         peak, out = 512, []
         for at, (who, size, free) in enumerate(self.blocks):
@@ -242,7 +248,9 @@ def runs(draw: st.DrawFn, gpu: bool | None = None) -> Made:
 
 @st.composite
 def nested(draw: st.DrawFn, most: int = 25) -> list[tuple[int, int]]:
-    """Spans (begin, length) of one thread that nest: inside one another, side by side, touching; several may be equal."""
+    """Spans (begin, length) of one thread that nest: inside one another, side by side, touching;
+    several may be equal.
+    """
     out: list[tuple[int, int]] = []
 
     def fill(begin: int, end: int, deep: int) -> None:

@@ -1,4 +1,6 @@
-"""A stand-in for MLX, which runs on Macs and GPUs of NVIDIA: arrays that are computed when somebody evaluates them."""
+"""A stand-in for MLX, which runs on Macs and GPUs of NVIDIA: arrays that are computed when somebody
+evaluates them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Folders as Ascend's profilers write them, in each layout and each age of their tables; made up, of a small training run."""
+"""Folders as Ascend's profilers write them, in each layout and each age of their tables; made up,
+of a small training run.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ class Iteration:
 def training(
     iterations: int = 4, device: int = 0, slow: str = "0"
 ) -> tuple[list[Task], list[Iteration]]:
-    """An iteration waits 300 µs for its input, computes 400 + 200, reduces 100, of which 60 behind it; `slow` µs more of the latter."""
+    """An iteration waits 300 µs for its input, computes 400 + 200, reduces 100, of which 60 behind
+    it; `slow` µs more of the latter.
+    """
     tasks: list[Task] = []
     marks: list[Iteration] = []
     at, more = Decimal("10.25"), Decimal(slow)
@@ -158,7 +162,9 @@ def table(
 def op_summary(
     tasks: Sequence[Task], *, age: str = "2025", end: str = "\n", origin: Decimal = EPOCH_US
 ) -> bytes:
-    """`op_summary_*.csv` of CANN of 2022, 2025 or 2026, or `kernel_details.csv` ("torch"; "level0" at its lowest level)."""
+    """`op_summary_*.csv` of CANN of 2022, 2025 or 2026, or `kernel_details.csv` ("torch"; "level0"
+    at its lowest level).
+    """
     torch = age in ("torch", "level0")
     block = "Block Num" if age == "2026" else "Block Dim"
     columns: dict[str, Any] = {}
@@ -252,7 +258,9 @@ def op_statistic(tasks: Sequence[Task]) -> bytes:
 def step_trace(
     iterations: Sequence[Iteration], *, age: str = "2025", underflow: bool = False
 ) -> bytes:
-    """`step_trace_*.csv`. With `underflow` the first reduce of an iteration is as the C++ exporter writes it, and rows are ragged."""
+    """`step_trace_*.csv`. With `underflow` the first reduce of an iteration is as the C++ exporter
+    writes it, and rows are ragged.
+    """
     unit = "" if age == "2022" else "(us)"
     most = max(len(i.reduces) for i in iterations)
     header = [] if age == "2022" else ["Device_id"]
@@ -362,7 +370,9 @@ def step_trace_json(iterations: Sequence[Iteration], *, origin: Decimal = BOOT_U
 def timeline(
     tasks: Sequence[Task], *, origin: Decimal = EPOCH_US, texts: bool = True, torch: int = 0
 ) -> bytes:
-    """`msprof_*.json`, or with `torch` steps `trace_view.json`: tasks with their launches, waits between them that are no work."""
+    """`msprof_*.json`, or with `torch` steps `trace_view.json`: tasks with their launches, waits
+    between them that are no work.
+    """
 
     def at(value: Decimal) -> object:
         return f"{origin + value:.3f}" if texts else float(origin + value)
@@ -497,7 +507,9 @@ def prof(
     files: Sequence[str] = (),
     **more: bytes,
 ) -> Path:
-    """`PROF_*` of CANN since 7.0; `files` chooses among op_summary, op_statistic, step_trace, msprof; `more` are further files by module."""
+    """`PROF_*` of CANN since 7.0; `files` chooses among op_summary, op_statistic, step_trace,
+    msprof; `more` are further files by module.
+    """
     out = folder / "mindstudio_profiler_output"
     out.mkdir(parents=True)
     device = tasks[0].device if tasks else 0
@@ -517,7 +529,9 @@ def prof(
 
 
 def older(folder: Path, tasks: Sequence[Task], iterations: Sequence[Iteration]) -> Path:
-    """`PROF_*/device_<n>/summary|timeline` of CANN before 7.0, with a clock that began with the machine."""
+    """`PROF_*/device_<n>/summary|timeline` of CANN before 7.0, with a clock that began with the
+    machine.
+    """
     device = tasks[0].device
     base = folder / f"device_{device}"
     for name in ("summary", "timeline"):
@@ -552,7 +566,9 @@ def torch_npu(
     origin: Decimal = EPOCH_US,
     **more: bytes,
 ) -> Path:
-    """`*_ascend_pt/ASCEND_PROFILER_OUTPUT`; `more` are further files by their whole stem. `origin` is µs of Unix time."""
+    """`*_ascend_pt/ASCEND_PROFILER_OUTPUT`; `more` are further files by their whole stem. `origin`
+    is µs of Unix time.
+    """
     out = folder / "ASCEND_PROFILER_OUTPUT"
     out.mkdir(parents=True)
     (folder / f"profiler_info_{rank}.json").write_text(json.dumps({"rank_id": rank}))

@@ -1,4 +1,6 @@
-"""Exports of Nsight Systems as `nsys export` writes them: the tables of a small training run, in a database or in files of Parquet."""
+"""Exports of Nsight Systems as `nsys export` writes them: the tables of a small training run, in a
+database or in files of Parquet.
+"""
 
 from __future__ import annotations
 
@@ -187,7 +189,9 @@ class Export:
     def sample(
         self, start: int, *stack: str, pid: int = 4321, tid: int = 4321, cycles: int = 1
     ) -> None:
-        """A sample of a thread; calls, innermost first, as `function@/path/of/file`: an address, if it begins with `0x`, or else special with `[`."""
+        """A sample of a thread; calls, innermost first, as `function@/path/of/file`: an address, if
+        it begins with `0x`, or else special with `[`.
+        """
         ident = 1000 + len(self.tables.get("COMPOSITE_EVENTS", ()))
         of_thread = HARDWARE | pid << 24 | tid
         self.add(
@@ -333,7 +337,9 @@ def training(
     out: Export | None = None,
     at: int = 500 * US,
 ) -> Export:
-    """Steps of 100 µs: a batch is copied, two layers and a reduction over ranks run, the loss is copied back and waited for."""
+    """Steps of 100 µs: a batch is copied, two layers and a reduction over ranks run, the loss is
+    copied back and waited for.
+    """
     out = out or Export()
     facts(out, 0, 1, pid=pid)
     out.add(

@@ -1,7 +1,8 @@
-"""The page docs/numbers.md: every public frame with its formulas, its columns, and where other tools' figures differ.
+"""The page docs/numbers.md: every public frame with its formulas, its columns, and where other
+tools' figures differ.
 
-It is generated from the docstrings, the schema and the table of deviations, so that it says what the code does. To regenerate it:
-`python -m tests.support.numbers_page`.
+It is generated from the docstrings, the schema and the table of deviations, so that it says what
+the code does. To regenerate it: `python -m tests.support.numbers_page`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def _inside(name: str, way: str) -> list[str]:
 
 
 def members(view: str) -> list[str]:
-    """Public frames and tables of a view in the order in which they are written; what every view has, and views in it, are left out."""
+    """Public frames and tables of a view in the order in which they are written; what every view
+    has, and views in it, are left out.
+    """
     face = VIEWS[view]
     own = [
         n

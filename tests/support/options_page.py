@@ -1,4 +1,5 @@
-"""What is built from the declarations of options: tables in docs/capture.md, JupyterLab's settings, and the settings as TypeScript.
+"""What is built from the declarations of options: tables in docs/capture.md, JupyterLab's settings,
+and the settings as TypeScript.
 
 To write them anew: `python -m tests.support.options_page`.
 """
@@ -133,7 +134,9 @@ def _unset(each: Declared, default: object) -> str:
 
 
 def _schema() -> str:
-    """The schema as it is, with the options made anew in front of the settings that are no options."""
+    """The schema as it is, with the options made anew in front of the settings that are no
+    options.
+    """
     schema = json.loads(SCHEMA.read_text())
     options = {_key(each): _property(each) for each in _settings()}
     schema["properties"] = options | {name: schema["properties"][name] for name in _NO_OPTIONS}

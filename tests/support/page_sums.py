@@ -1,6 +1,8 @@
-"""The file js/tests/sums.json: what Python makes of rows that the page adds up itself, because a person may select among them.
+"""The file js/tests/sums.json: what Python makes of rows that the page adds up itself, because a
+person may select among them.
 
-The tests of the page hold its sums against it. To write it anew: `python -m tests.support.page_sums`.
+The tests of the page hold its sums against it. To write it anew: `python -m
+tests.support.page_sums`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def page() -> str:
 
 
 def _kernels() -> dict[str, Any]:
-    """Launch shapes of a few kernels, and what they come to by name and by op: all, and those that a filter by op leaves."""
+    """Launch shapes of a few kernels, and what they come to by name and by op: all, and those that
+    a filter by op leaves.
+    """
     rows = pd.DataFrame(
         [
             ("gemm", "dense", 30.5, 3, 8.0, 14.5, 50.0, 1),

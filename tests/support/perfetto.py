@@ -1,4 +1,6 @@
-"""Writes small Perfetto traces with Perfetto's own protobufs, and the same as a Chrome trace in JSON."""
+"""Writes small Perfetto traces with Perfetto's own protobufs, and the same as a Chrome trace in
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -263,8 +265,8 @@ class Story:
     ) -> bytes:
         """As a Perfetto trace.
 
-        With `interned`, texts have ids on a sequence of each thread, which `forget` clears every now and then; `compressed` as the
-        tracing service does.
+        With `interned`, texts have ids on a sequence of each thread, which `forget` clears every
+        now and then; `compressed` as the tracing service does.
         """
         out = Recording()
         tracks = {tid: rng.getrandbits(64) for tid in self.threads}

@@ -1,5 +1,6 @@
-"""The pictures of docs/: the product as it is now, on profiles of our own. To take them anew, where Chromium, TensorFlow and JAX are installed:
-`python -m tests.support.pictures`, or with the names of some (`overview trace`).
+"""The pictures of docs/: the product as it is now, on profiles of our own. To take them anew, where
+Chromium, TensorFlow and JAX are installed: `python -m tests.support.pictures`, or with the names of
+some (`overview trace`).
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class Camera:
         return page
 
     def report(self, of: Profile | Comparison | Path, **tabs: tuple[str, int]) -> None:
-        """Pictures of tabs of a report: by the name of the picture, the tab and the most that it is high."""
+        """Pictures of tabs of a report: by the name of the picture, the tab and the most that it is
+        high.
+        """
         path = of if isinstance(of, Path) else of.save(self.folder / "report.html")
         page = self.page(WIDTH, 900)
         page.goto(path.as_uri())
@@ -120,7 +123,9 @@ def reports(camera: Camera, wanted: Callable[..., bool]) -> None:
 
 
 def programs(camera: Camera) -> None:
-    """Op profile and roofline of the first recording of notebooks/xla.ipynb, under peaks that are an example."""
+    """Op profile and roofline of the first recording of notebooks/xla.ipynb, under peaks that are
+    an example.
+    """
     name = "padded.html"
     book = nbformat.read(ROOT / "notebooks" / "xla.ipynb", as_version=4)
     last = next(i for i, cell in enumerate(book.cells) if cell.source.startswith("%%nbprof"))
@@ -147,7 +152,9 @@ def programs(camera: Camera) -> None:
 
 
 def lab(camera: Camera) -> None:
-    """JupyterLab: the quickstart, its runs in the sidebar, a file, a capture; and tabs of the report that the quickstart saves."""
+    """JupyterLab: the quickstart, its runs in the sidebar, a file, a capture; and tabs of the
+    report that the quickstart saves.
+    """
     folder = camera.folder / "lab"
     folder.mkdir()
     # What is recorded quietly is not kept, and would be no run in the sidebar.

@@ -45,7 +45,9 @@ def trace(
 
 
 def space(op: str = "dense/MatMul:MatMul", steps: int = 2) -> bytes:
-    """A small XSpace in which one op tells it from others; it names no host, so that the file's name is taken."""
+    """A small XSpace in which one op tells it from others; it names no host, so that the file's
+    name is taken.
+    """
     host = PlaneWriter("/host:CPU")
     host.line("t", [host.event(op, i * 10**9, 10**8) for i in range(steps)])
     return chunk(1, host.encode())

@@ -1,7 +1,9 @@
-"""Jobs of many ranks or hosts with a planted straggler, written as their recorders would: PyTorch's JSON or TensorFlow's XSpace.
+"""Jobs of many ranks or hosts with a planted straggler, written as their recorders would: PyTorch's
+JSON or TensorFlow's XSpace.
 
-A job is simulated by the true time: each rank takes its batch, launches a few kernels, exchanges with its neighbour and then with all.
-Durations vary at random, and each file has its own clock, seconds away from the others and a little faster or slower.
+A job is simulated by the true time: each rank takes its batch, launches a few kernels, exchanges
+with its neighbour and then with all. Durations vary at random, and each file has its own clock,
+seconds away from the others and a little faster or slower.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ BASE = {
 }
 """How long each takes, µs. A step is about 5 ms."""
 PLANTS = ("kernel", "clock", "once", "input", "host", "link")
-"""One kernel is slow on one rank; all its kernels; it pauses in one step; its input, its host is slow; the link of two neighbours is."""
+"""One kernel is slow on one rank; all its kernels; it pauses in one step; its input, its host is
+slow; the link of two neighbours is.
+"""
 KERNELS = (GEMM, SOFTMAX, GATHER, NORM, REDUCE)
 _PS = 1_000_000
 
@@ -205,7 +209,9 @@ def kineto(rank: Rank, ranks: int) -> Kineto:
 
 
 def host(rank: Rank) -> bytes:
-    """The file of a host with one GPU as TensorFlow writes it: collectives without numbers or groups."""
+    """The file of a host with one GPU as TensorFlow writes it: collectives without numbers or
+    groups.
+    """
     gpu = PlaneWriter(
         "/device:GPU:0",
         {
@@ -261,14 +267,16 @@ def write(
     jitter: float = 0.02,
     apart_s: float = 5.0,
 ) -> Planted:
-    """Writes the files of a job, one a rank, into a folder that `nbprof.load` opens; says what is planted where.
+    """Writes the files of a job, one a rank, into a folder that `nbprof.load` opens; says what is
+    planted where.
 
     Parameters
     ----------
     folder : Path
         It is made.
     form : str
-        "kineto" for PyTorch's ranks, "xspace" for TensorFlow's hosts, which state no groups: they exchange with all others only.
+        "kineto" for PyTorch's ranks, "xspace" for TensorFlow's hosts, which state no groups: they
+        exchange with all others only.
     ranks, steps, plant, seed, jitter, apart_s
         As of `simulate`.
     """
@@ -287,7 +295,8 @@ def write(
 
 
 def tables(found: list[Rank]) -> dict[str, Any]:
-    """What is compared of the hosts, by the parameters of `compare`: what nbprof makes of the PyTorch files of the same ranks.
+    """What is compared of the hosts, by the parameters of `compare`: what nbprof makes of the
+    PyTorch files of the same ranks.
 
     It is a hundred times as fast as files, for tests of chance; a test holds it against files.
     """

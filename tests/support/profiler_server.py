@@ -1,4 +1,6 @@
-"""A gRPC server that stands in for a framework's profiler server and behaves as it is told, badly for the most part."""
+"""A gRPC server that stands in for a framework's profiler server and behaves as it is told, badly
+for the most part.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,9 @@ class Refuse(Exception):
 class StandIn:
     """Answers the calls of `Profile` one after the other, the last answer again and again.
 
-    An answer is bytes, a `Refuse`, or a function of the decoded request and this server that gives one of them. `left` is set when a call
-    is over, also while its answer is still being thought about.
+    An answer is bytes, a `Refuse`, or a function of the decoded request and this server that gives
+    one of them. `left` is set when a call is over, also while its answer is still being thought
+    about.
     """
 
     def __init__(self, answers: list[Any]) -> None:

@@ -1,4 +1,6 @@
-"""Real profiles beside the checkout, where they are there; tests on them skip with a reason elsewhere."""
+"""Real profiles beside the checkout, where they are there; tests on them skip with a reason
+elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Python programs in processes of their own.
 
-A program that needs a framework is forked from a process that has imported it already: importing TensorFlow or PyTorch takes longer
-than most of these programs run. All workers of a test session share these processes. The interpreter of a forked program ends as any
-other does: with its exit handlers, and with status 1 and a traceback after an exception.
+A program that needs a framework is forked from a process that has imported it already: importing
+TensorFlow or PyTorch takes longer than most of these programs run. All workers of a test session
+share these processes. The interpreter of a forked program ends as any other does: with its exit
+handlers, and with status 1 and a traceback after an exception.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def run(
     *arguments
         Become texts in `sys.argv[1:]`.
     needs : str, optional
-        A module that it imports and that takes long to import; a test skips where it is not installed.
+        A module that it imports and that takes long to import; a test skips where it is not
+        installed.
     cwd : Path, optional
     status : int, optional
         The exit status that it must end with.
@@ -144,7 +146,9 @@ def run(
 
 
 class Forked:
-    """A process forked from one that has imported some modules, with the methods of `subprocess.Popen` that tests need."""
+    """A process forked from one that has imported some modules, with the methods of
+    `subprocess.Popen` that tests need.
+    """
 
     stdin: BinaryIO | None = None
     stdout: BinaryIO | None = None
@@ -239,7 +243,8 @@ def _ask(modules: tuple[str, ...], **request: Any) -> Any:
 
 
 def _start(modules: tuple[str, ...], address: Path) -> None:
-    # One thread of OpenMP: several programs run beside each other, and its threads spin while they wait.
+    # One thread of OpenMP: several programs run beside each other, and its threads spin while they
+    # wait.
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),

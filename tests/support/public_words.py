@@ -1,6 +1,8 @@
-"""Makes nbprof/display/public_words.txt: the words in names that frameworks and their libraries give to ops, layers and kernels.
+"""Makes nbprof/display/public_words.txt: the words in names that frameworks and their libraries
+give to ops, layers and kernels.
 
-`python -m tests.support.public_words`, with TensorFlow, JAX, PyTorch and Keras installed. Words that an older version had stay.
+`python -m tests.support.public_words`, with TensorFlow, JAX, PyTorch and Keras installed. Words
+that an older version had stay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""PyTorch jobs of several ranks, written as their recorders would: collectives in which early ranks wait for the last one."""
+"""PyTorch jobs of several ranks, written as their recorders would: collectives in which early ranks
+wait for the last one.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def job(
     nelems : int
         Elements of bfloat16 that each rank puts in.
     sequence : bool
-        Whether the file states the process group and the number of the collective in it, as PyTorch does since 2.4.
+        Whether the file states the process group and the number of the collective in it, as PyTorch
+        does since 2.4.
     skew : by rank
         How far its clock is ahead.
     """
@@ -48,7 +51,8 @@ def job(
             op = file.op("aten::mm", begin + 10, 40)
             file.launched("gemm", begin + 20, begin + 60, 100, op, device=rank)
             for i, at in enumerate(calls):
-                # The end is that of the rank which comes last in this collective, by the true clock.
+                # The end is that of the rank which comes last in this collective, by the true
+                # clock.
                 last = max(
                     other[number][i]
                     for other in arrivals

@@ -36,9 +36,11 @@ _SORTS = {
 
 
 def put(run: Run, name: str, frame: pd.DataFrame) -> None:
-    """Has `run.<name>` be a frame, after a look whether its columns are those of the schema and what they hold is of its types.
+    """Has `run.<name>` be a frame, after a look whether its columns are those of the schema and
+    what they hold is of its types.
 
-    Columns that only serve views, as `group` in the steps, have no place in the schema: the frame must have those of the real one.
+    Columns that only serve views, as `group` in the steps, have no place in the schema: the frame
+    must have those of the real one.
     """
     check(name, frame, _get(run, name))
     holder = run
@@ -49,7 +51,9 @@ def put(run: Run, name: str, frame: pd.DataFrame) -> None:
 
 
 def check(name: str, frame: pd.DataFrame, real: pd.DataFrame) -> None:
-    """Fails where a made-up frame has other columns than a run has, or holds another sort of values than the schema says or the run has."""
+    """Fails where a made-up frame has other columns than a run has, or holds another sort of values
+    than the schema says or the run has.
+    """
     assert list(frame.columns) == list(real.columns), (
         f"{name} has the columns {list(frame.columns)}; a run has {list(real.columns)}"
     )
@@ -64,7 +68,9 @@ def check(name: str, frame: pd.DataFrame, real: pd.DataFrame) -> None:
 
 
 def shaped(run: Run, name: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with all columns of `run.<name>`, in their order and of their types; those that the rows lack are missing, or 0 and ''."""
+    """Rows with all columns of `run.<name>`, in their order and of their types; those that the rows
+    lack are missing, or 0 and ''.
+    """
     out = {}
     for column, kind in _types(name, _get(run, name)).items():
         nothing: Any = {"text": "", "number": float("nan")}.get(
@@ -79,7 +85,9 @@ def shaped(run: Run, name: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _types(name: str, real: pd.DataFrame) -> dict[str, str]:
-    """The columns of a frame and their types: by the schema; by the real frame where only views know them."""
+    """The columns of a frame and their types: by the schema; by the real frame where only views
+    know them.
+    """
     schema = {col.name: col.dtype for col in SCHEMA.get(_PUBLIC.get(name, name), ())}
     return {
         str(column): schema.get(str(column), str(dtype)) for column, dtype in real.dtypes.items()

@@ -1,4 +1,6 @@
-"""Writes Riegeli files as the recorder of JAX does, and cuts an XSpace into the records that it cuts one of over 2 GB into."""
+"""Writes Riegeli files as the recorder of JAX does, and cuts an XSpace into the records that it
+cuts one of over 2 GB into.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class File:
         return self.chunk(RECORDS, simple(records, packed), len(records), sum(map(len, records)))
 
     def pad(self) -> bytes:
-        """Fills the last block, as a file is left that another may be put behind; returns all of it."""
+        """Fills the last block, as a file is left that another may be put behind; returns all of
+        it.
+        """
         if rest := -len(self.out) % BLOCK:
             room = rest - _CHUNK_HEADER if rest >= _CHUNK_HEADER else rest + _USABLE - _CHUNK_HEADER
             self.chunk(PADDING, bytes(room), 0, 0)
@@ -92,7 +96,9 @@ def written(records: Sequence[bytes], packed: str = "none", together: int = 1) -
 
 
 def by_array_record(path: Path, records: Sequence[bytes], options: str) -> bytes:
-    """The same by the library of ArrayRecord: without the footer that is its own, it writes Riegeli files."""
+    """The same by the library of ArrayRecord: without the footer that is its own, it writes Riegeli
+    files.
+    """
     from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
     from nbprof.formats.xspace.riegeli.chunks import Chunk, Chunks
@@ -113,7 +119,9 @@ def by_array_record(path: Path, records: Sequence[bytes], options: str) -> bytes
 
 
 def in_parts(data: bytes, most: int) -> list[bytes]:
-    """An XSpace cut as `DestructiveChunkXSpace` of OpenXLA cuts it: no part has more than `most` bytes beside what all repeat."""
+    """An XSpace cut as `DestructiveChunkXSpace` of OpenXLA cuts it: no part has more than `most`
+    bytes beside what all repeat.
+    """
     space: Any = xspace_proto.parse(data)
     if len(data) <= most:
         return [data]

@@ -1,4 +1,6 @@
-"""Recordings as rocprofv3 writes them, of one made-up training run: JSON, CSV of each age, and rocpd's database of both schemas."""
+"""Recordings as rocprofv3 writes them, of one made-up training run: JSON, CSV of each age, and
+rocpd's database of both schemas.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,9 @@ class Run:
 
 
 def training(steps: int = 4, pid: int = 717, launches: int = 3) -> Run:
-    """A loop of steps with ROCTx ranges: a copy to the device, products, a sum, an all-reduce, and the loss back to the host."""
+    """A loop of steps with ROCTx ranges: a copy to the device, products, a sum, an all-reduce, and
+    the loss back to the host.
+    """
     run = Run(pid)
     run.call("HIP_RUNTIME_API", "hipMalloc", EPOCH, 20_000)
     taken = {

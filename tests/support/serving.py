@@ -1,6 +1,8 @@
-"""Writes what torch.profiler records of an inference engine: iterations annotated as by vLLM or SGLang, and a toy engine that really runs.
+"""Writes what torch.profiler records of an inference engine: iterations annotated as by vLLM or
+SGLang, and a toy engine that really runs.
 
-`python -m tests.support.serving` records the toy engine on the CPU, for tests/data/torch/engine.pt.trace.json.gz.
+`python -m tests.support.serving` records the toy engine on the CPU, for
+tests/data/torch/engine.pt.trace.json.gz.
 """
 
 from __future__ import annotations
@@ -39,9 +41,11 @@ def sglang(prefill: tuple[int, int], decode: tuple[int, int]) -> str:
 
 
 class Engine(Kineto):
-    """A trace of an engine. With `graphs` an iteration of nothing but decode is a replay; with `overlap` the host does not wait for it.
+    """A trace of an engine. With `graphs` an iteration of nothing but decode is a replay; with
+    `overlap` the host does not wait for it.
 
-    The host of SGLang copies the batch to the device right before each annotation; both sample after it.
+    The host of SGLang copies the batch to the device right before each annotation; both sample
+    after it.
     """
 
     def __init__(
@@ -114,7 +118,9 @@ def serve(engine: Engine) -> Engine:
 
 
 def record(path: Path) -> None:
-    """Records a toy engine on the CPU: a small model that generates, its iterations annotated as vLLM's are."""
+    """Records a toy engine on the CPU: a small model that generates, its iterations annotated as
+    vLLM's are.
+    """
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 

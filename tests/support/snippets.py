@@ -1,8 +1,9 @@
-"""The code that nbprof tells people to paste: from the advice, the boxes and messages of the views, and the pages of the documentation.
+"""The code that nbprof tells people to paste: from the advice, the boxes and messages of the views,
+and the pages of the documentation.
 
-`python -m tests.support.snippets KIND` runs those of one kind, each in the namespace of a new notebook after `%load_ext nbprof`, and
-writes one line of JSON per snippet that fails. They set environment variables, threads and the options of frameworks, so a process of
-their own runs them.
+`python -m tests.support.snippets KIND` runs those of one kind, each in the namespace of a new
+notebook after `%load_ext nbprof`, and writes one line of JSON per snippet that fails. They set
+environment variables, threads and the options of frameworks, so a process of their own runs them.
 """
 
 from __future__ import annotations
@@ -109,7 +110,9 @@ def advised() -> Iterator[Snippet]:
 
 
 def boxed() -> Iterator[Snippet]:
-    """The code of boxes in the views: values under the key `code`, and what frameworks have for them."""
+    """The code of boxes in the views: values under the key `code`, and what frameworks have for
+    them.
+    """
     for path in [
         *sorted((PACKAGE / "tools").rglob("*.py")),
         *sorted((PACKAGE / "frameworks").rglob("*.py")),
@@ -128,7 +131,9 @@ _CALL = re.compile(r"\bnbprof\.([a-z_]+)\(")
 
 
 def mentioned() -> Iterator[Snippet]:
-    """Loops that sentences of the product and the page name: `for batch in nbprof.steps(batches):`."""
+    """Loops that sentences of the product and the page name: `for batch in
+    nbprof.steps(batches):`.
+    """
     for place, text in [*_texts(PACKAGE, _LOOP), *_page_texts()]:
         if _after(text) is None:
             for match in _LOOP.finditer(text):
@@ -136,7 +141,9 @@ def mentioned() -> Iterator[Snippet]:
 
 
 def calls() -> Iterator[Snippet]:
-    """Calls of nbprof that sentences of the product and the page name: `nbprof.load(..., run=...)`. `…` is `...`."""
+    """Calls of nbprof that sentences of the product and the page name: `nbprof.load(..., run=...)`.
+    `…` is `...`.
+    """
     for place, text in [*_texts(PACKAGE, _CALL), *_page_texts()]:
         for match in _CALL.finditer(text):
             if (end := _closing(text, match.end() - 1)) is not None:
@@ -164,7 +171,9 @@ def _after(text: str) -> str | None:
 
 
 def _texts(folder: Path, pattern: re.Pattern[str] = re.compile("")) -> Iterator[tuple[str, str]]:
-    """The strings of the modules in a folder that contain a pattern, with examples in their fields, and their places."""
+    """The strings of the modules in a folder that contain a pattern, with examples in their fields,
+    and their places.
+    """
     for path in sorted(folder.rglob("*.py")):
         source = path.read_text()
         if not pattern.search(source):
@@ -226,7 +235,9 @@ def _filled(node: ast.JoinedStr, path: Path) -> str:
 
 
 def _values_of_code(node: ast.AST) -> Iterator[ast.expr]:
-    """What a node states as `code`, a key, an argument or a constant; of a framework the code of a `Hint`, and that lists GPUs."""
+    """What a node states as `code`, a key, an argument or a constant; of a framework the code of a
+    `Hint`, and that lists GPUs.
+    """
     if isinstance(node, ast.Dict):
         yield from (
             value

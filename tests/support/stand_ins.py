@@ -1,7 +1,8 @@
-"""What stands for the person's own names when `tests.support.snippets` runs code that nbprof tells people to paste.
+"""What stands for the person's own names when `tests.support.snippets` runs code that nbprof tells
+people to paste.
 
-A notebook that code is pasted into has imported its framework, by its customary names, and has a model, data and a step. Whatever
-else the code needs, such as `os`, it imports itself.
+A notebook that code is pasted into has imported its framework, by its customary names, and has a
+model, data and a step. Whatever else the code needs, such as `os`, it imports itself.
 """
 
 from __future__ import annotations

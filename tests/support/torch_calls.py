@@ -62,7 +62,9 @@ def recorded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 
 
 class Calls(TorchDispatchMode):
-    """Every op that runs: its name, what a recorder writes of its inputs, and the bytes of the tensors that it read and made."""
+    """Every op that runs: its name, what a recorder writes of its inputs, and the bytes of the
+    tensors that it read and made.
+    """
 
     def __init__(self) -> None:
         super().__init__()

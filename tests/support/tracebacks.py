@@ -11,7 +11,9 @@ PACKAGE = Path(nbprof.__file__).resolve().parent
 
 
 def frames(traceback: str, folder: Path) -> list[tuple[Path, str]]:
-    """File and function of each frame that is not a cell; `folder` is the working directory of the kernel."""
+    """File and function of each frame that is not a cell; `folder` is the working directory of the
+    kernel.
+    """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", traceback)
     # IPython writes the home folder as ~.
     return [

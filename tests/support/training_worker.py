@@ -1,4 +1,6 @@
-"""A training script that can be sampled: ``python training_worker.py jax``. It prints its port; `idle`, `train` and `quit` on stdin are obeyed."""
+"""A training script that can be sampled: ``python training_worker.py jax``. It prints its port;
+`idle`, `train` and `quit` on stdin are obeyed.
+"""
 
 from __future__ import annotations
 

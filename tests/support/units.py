@@ -1,4 +1,6 @@
-"""Profiles of PyTorch whose unit of work is another than a marked step: an iteration, a call, or the recording itself."""
+"""Profiles of PyTorch whose unit of work is another than a marked step: an iteration, a call, or
+the recording itself.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ CPU, GPU = (
 
 
 def profile_of(kind: str, path: Path = CPU) -> Profile:
-    """A recorded profile with its steps taken for units of a kind; of the recording there is one, from the first to the last event."""
+    """A recorded profile with its steps taken for units of a kind; of the recording there is one,
+    from the first to the last event.
+    """
     profile = nbprof.load(path)
     activity = profile.run.activity
     with patch.object(find_steps, "find", _one if kind == RECORDING else find_steps.find):

@@ -144,7 +144,9 @@ MS = 1_000_000_000
 
 
 def training_run(steps: int = 4, evil: str = "", block: int = 100) -> bytes:
-    """A CPU run: steps of 10 ms, in each 4 ms waiting for input and 5 ms of one op; allocations in each step."""
+    """A CPU run: steps of 10 ms, in each 4 ms waiting for input and 5 ms of one op; allocations in
+    each step.
+    """
     host = PlaneWriter("/host:CPU")
     main: list[bytes] = []
     pool: list[bytes] = []
@@ -185,7 +187,9 @@ def training_run(steps: int = 4, evil: str = "", block: int = 100) -> bytes:
 
 
 def gpu_run() -> bytes:
-    """One GPU step of 10 ms: copy to the device 0–1, launch 1–3, kernels 3–7 of which 16 bit 5–7, copy back 7–8."""
+    """One GPU step of 10 ms: copy to the device 0–1, launch 1–3, kernels 3–7 of which 16 bit 5–7,
+    copy back 7–8.
+    """
     gpu = PlaneWriter(
         "/device:GPU:0",
         {

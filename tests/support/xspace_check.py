@@ -27,7 +27,9 @@ LIMITS = (
 
 
 def small_limits(monkeypatch=None) -> None:
-    """Makes short files take the ways of long ones: chains from guesses, shapes of two events, many batches."""
+    """Makes short files take the ways of long ones: chains from guesses, shapes of two events, many
+    batches.
+    """
     for module, name, value in LIMITS:
         (monkeypatch or _Set).setattr(module, name, value)
 
@@ -37,7 +39,9 @@ class _Set:
 
 
 def check(file: bytes, result: Trace | ReadError) -> None:
-    """What protobuf accepts is read, and is the same; what it rejects is an error, or has a warning in the receipt."""
+    """What protobuf accepts is read, and is the same; what it rejects is an error, or has a warning
+    in the receipt.
+    """
     space = xspace_proto.parse(file)
     if isinstance(result, ReadError):
         empty = not file or (space is not None and not space.planes)

@@ -1,4 +1,6 @@
-"""XSpace as the protobuf library reads it, and what a Trace of it must hold; the schema is built from its definition."""
+"""XSpace as the protobuf library reads it, and what a Trace of it must hold; the schema is built
+from its definition.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,9 @@ def parse(data: bytes) -> Any | None:
 
 
 def sets_map_entries_aside(space: Any) -> bool:
-    """The library keeps a map entry that has an unknown field as an unknown field of the plane; other languages keep the entry."""
+    """The library keeps a map entry that has an unknown field as an unknown field of the plane;
+    other languages keep the entry.
+    """
     return any(
         f.field_number in (4, 5) and f.wire_type == 2
         for plane in space.planes
@@ -335,7 +339,8 @@ def differences(space: Any, trace: Trace) -> list[str]:
     """What a Trace holds otherwise than the protobuf library; empty where they agree."""
     one, two = expected(space), actual(trace)
     found = []
-    # Names of events that the plane does not name come behind those of the planes before and after it.
+    # Names of events that the plane does not name come behind those of the planes before and after
+    # it.
     ours = [
         row
         for row in two["name_args"]

@@ -1,4 +1,6 @@
-"""Random XSpace files straight in wire format: valid ones in every shape that the format allows, and damaged ones."""
+"""Random XSpace files straight in wire format: valid ones in every shape that the format allows,
+and damaged ones.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ class Writer:
     ----------
     chance : Chance
     odd : int
-        One in so many fields is written in an odd way: unknown, repeated, of another wire type, with more bytes than it needs.
+        One in so many fields is written in an odd way: unknown, repeated, of another wire type,
+        with more bytes than it needs.
     """
 
     def __init__(self, chance: Chance, odd: int = 12) -> None:

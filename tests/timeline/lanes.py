@@ -65,7 +65,9 @@ def timeline(
     names: tuple[str, ...] = NAMES,
     extra: list[Span] | None = None,
 ) -> tuple[Slices, list[Span]]:
-    """Slices on lanes, and the list of them by id; `extra` are derived ones on the lanes behind the others."""
+    """Slices on lanes, and the list of them by id; `extra` are derived ones on the lanes behind the
+    others.
+    """
     tracks = TRACKS if tracks is None else tracks
     events, order = events_of(spans)
     more, derived = events_of(extra or [])

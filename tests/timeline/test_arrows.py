@@ -1,4 +1,6 @@
-"""What a report says belongs together is what `Links` says of each event, as far as both ends are there."""
+"""What a report says belongs together is what `Links` says of each event, as far as both ends are
+there.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.timeline.test_links import gpu, named, opened, torch
 
 
 def flows_of_file():
-    """Arrows of a plain trace: ids used again, ids that are large, a step between, a launch that states no correlation."""
+    """Arrows of a plain trace: ids used again, ids that are large, a step between, a launch that
+    states no correlation.
+    """
     file = Kineto()
     for i, (name, tid) in enumerate(
         (("a", 1), ("b", 2), ("a2", 1), ("b2", 2), ("a3", 1), ("b3", 2), ("c3", 3))

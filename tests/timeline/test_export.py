@@ -1,4 +1,6 @@
-"""The exported trace: strict JSON by the rules of Perfetto, and everything there again when it is read back."""
+"""The exported trace: strict JSON by the rules of Perfetto, and everything there again when it is
+read back.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +53,18 @@ def strict(path):
 
 
 def cut(time):
-    """What Perfetto makes of a time in µs: by way of float64 in some versions, from the decimals in others."""
+    """What Perfetto makes of a time in µs: by way of float64 in some versions, from the decimals in
+    others.
+    """
     by_float, by_text = int(float(time) * 1000.0), int(Decimal(time) * 1000)
     assert by_float == by_text or by_text >= LATEST // 1000
     return by_text
 
 
 def nested(events):
-    """Perfetto walks each thread in the order of time, those of one ns as they stand in the file, and drops what overlaps partly."""
+    """Perfetto walks each thread in the order of time, those of one ns as they stand in the file,
+    and drops what overlaps partly.
+    """
     by_thread = {}
     for event in events:
         if event["ph"] == "X" or (event["ph"] == "i" and event["s"] == "t"):
@@ -147,7 +153,8 @@ def test_args_keep_their_types_and_names_their_letters(tmp_path):
     p = chrome(tmp_path, complete(ODD, 1, 2, args=args), complete("plain", 5, 1))
     written = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] == "X"]
     assert [e["name"] for e in written][1] == "plain"
-    # A lone surrogate is no text that can be kept in UTF-8: what stands for it is what the reader made of it.
+    # A lone surrogate is no text that can be kept in UTF-8: what stands for it is what the reader
+    # made of it.
     assert written[0]["name"] == str(p.run.trace.names[p.run.trace.events.name[0]])
     found = written[0]["args"]
     for key in ("whole", "huge", "minus"):
@@ -373,7 +380,8 @@ def test_real_profiles_are_written_whole(tmp_path, name):
     st.integers(0, 10**15),
 )
 def test_what_lies_inside_does_so_in_whole_nanoseconds_too(spans, origin):
-    # Each pair made to lie in the one before it: no viewer that cuts begin and duration off at ns may see an overlap.
+    # Each pair made to lie in the one before it: no viewer that cuts begin and duration off at ns
+    # may see an overlap.
     low, high = 0, 9_000
     start, duration = [], []
     for a, b in spans:
@@ -543,7 +551,8 @@ def test_arrows_come_back_as_what_they_were(tmp_path, made):
 
 
 def test_what_runs_a_little_past_the_one_around_it_overlaps(tmp_path):
-    # PyTorch's annotations do: they lie in each other all the same, but not for a viewer that takes only what nests.
+    # PyTorch's annotations do: they lie in each other all the same, but not for a viewer that takes
+    # only what nests.
     p = chrome(
         tmp_path, complete("around", 0, 10), complete("past", 5, 5.002), complete("in it", 6, 1)
     )

@@ -1,4 +1,6 @@
-"""Odd and hostile traces, the whole way: file, profile, frames, report, answers, export. Nothing raises, nothing is hidden, times hold."""
+"""Odd and hostile traces, the whole way: file, profile, frames, report, answers, export. Nothing
+raises, nothing is hidden, times hold.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ EVIL = (
 
 @dataclass
 class Case:
-    """A file, how many events (counters and flows aside) it has, and sentences that have to be said, in the view or the receipt."""
+    """A file, how many events (counters and flows aside) it has, and sentences that have to be
+    said, in the view or the receipt.
+    """
 
     data: bytes
     count: int

@@ -200,7 +200,9 @@ def test_a_stack_that_an_op_states(tmp_path):
 
 
 def test_arrows_of_a_plain_trace(tmp_path):
-    """A point belongs to the slice around it, a finish without `bp` to the next one; ids are used again."""
+    """A point belongs to the slice around it, a finish without `bp` to the next one; ids are used
+    again.
+    """
     file = Kineto()
     for name, ts, tid in (("a", 0, 1), ("b", 100, 2), ("a2", 200, 1), ("b2", 300, 2)):
         file.add(name, "cat", ts, 50, tid=tid)
@@ -265,7 +267,9 @@ def test_launches_and_ops_of_real_profiles_are_those_of_the_tables(name):
 
 
 def test_sequence_numbers_say_what_the_arrows_say():
-    """The arrows of a file against those by sequence number alone: the same for every backward op."""
+    """The arrows of a file against those by sequence number alone: the same for every backward
+    op.
+    """
     run = nbprof.load(real("kineto/mi300-ddp-resnet18")).run
     by_arrow = links(run)
     by_number = links(run)

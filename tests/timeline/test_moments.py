@@ -1,4 +1,6 @@
-"""An event has the same time wherever it is told: in frames, in details, in the table of steps, in the saved report."""
+"""An event has the same time wherever it is told: in frames, in details, in the table of steps, in
+the saved report.
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ def test_a_search_finds_texts_of_args_too(p):
 def test_a_range_shares_out_its_time(p):
     start = p.trace.events(name="outer")["start_us"][0] / 1000
     found = p.trace.range(start, start + 0.06).set_index("name")
-    # Up to 60 µs: 20 µs of the first inner call, 10 of the second, and what is left of the outer one.
+    # Up to 60 µs: 20 µs of the first inner call, 10 of the second, and what is left of the outer
+    # one.
     assert found["self_us"].to_dict() == pytest.approx(
         {"outer": 30.0, "inner(1)": 20.0, "inner(2)": 10.0}
     )

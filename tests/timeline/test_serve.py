@@ -1,4 +1,6 @@
-"""What a page asks of a run, and what it gets: also when it asks nonsense, and when several ask at a time."""
+"""What a page asks of a run, and what it gets: also when it asks nonsense, and when several ask at
+a time.
+"""
 
 from __future__ import annotations
 

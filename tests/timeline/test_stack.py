@@ -1,4 +1,6 @@
-"""Levels: slices of one level never overlap, children stay below what they lie in, and nested slices are as deep as they lie."""
+"""Levels: slices of one level never overlap, children stay below what they lie in, and nested
+slices are as deep as they lie.
+"""
 
 from __future__ import annotations
 

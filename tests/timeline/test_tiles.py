@@ -170,7 +170,8 @@ def test_empty_bins_of_a_long_row_read_no_place_of_another_lane(
 ) -> None:
     monkeypatch.setattr(coarse, "LEAST", 2)
     monkeypatch.setattr(coarse, "EVENTS", 1)
-    # A lane of one row, of which the order is never written, before one of two rows with a gap of many bins.
+    # A lane of one row, of which the order is never written, before one of two rows with a gap of
+    # many bins.
     gap = [
         (0, 0, 1000),
         *((2, at * 10_000, 9000) for at in (*range(20), *range(100, 120))),

@@ -1,4 +1,6 @@
-"""The tracks of made and of real profiles: order and headings, lanes derived from kernels, counters."""
+"""The tracks of made and of real profiles: order and headings, lanes derived from kernels,
+counters.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def jax_gpu(**streams):
 
 
 def hlo(op, program=7, **more):
-    """What an op of a program states; one that is called like a function of jax.numpy, so that its runs are no steps."""
+    """What an op of a program states; one that is called like a function of jax.numpy, so that its
+    runs are no steps.
+    """
     return {"hlo_op": op, "hlo_module": "jit_add", "program_id": program, **more}
 
 
@@ -79,7 +83,8 @@ def test_framework_ops_and_nested_scopes_of_what_kernels_state(tmp_path):
         (3, 4, {}), (5, 6, {"tf_op": "a/c/Add:AddV2"}), (7, 8, {"tf_op": "Relu:Relu"}), (8, 9, {"tf_op": "a/c/Add:AddV2"}),
     ]  # fmt: skip
     made = tracks(opened(tmp_path, jax_gpu(s1=kernels)))
-    # A kernel that states nothing changes nothing; an op without a scope leaves the scopes as they are.
+    # A kernel that states nothing changes nothing; an op without a scope leaves the scopes as they
+    # are.
     assert slices(made, SCOPES) == [("a", 0, 9), ("b", 0, 2), ("c", 2, 9)]
     assert slices(made, OPS) == [("MatMul", 0, 2), ("AddV2", 2, 6), ("Relu", 7, 8), ("AddV2", 8, 9)]
     lanes = [(lane.name, lane.derived) for lane in made.lanes if lane.process == "GPU 0"]
@@ -237,7 +242,9 @@ def test_memory_is_what_the_timeline_of_memory_says(tmp_path):
 
 
 def again(run):
-    """The lines of the GPUs of a run as if none had been recorded, and those recorded: sets of (name, start, end)."""
+    """The lines of the GPUs of a run as if none had been recorded, and those recorded: sets of
+    (name, start, end).
+    """
     trace, lanes = run.trace, run.trace.lanes
     gpus = []
     for number, plane in enumerate(trace.planes):
@@ -282,11 +289,13 @@ def again(run):
     ("name", "ops", "scopes"),
     [
         ("rtx5000-cnn-batch64", 0, 0),
-        # Scopes: recorders of that time let a scope go on behind an op of fewer scopes; today's, and this, begin it anew.
+        # Scopes: recorders of that time let a scope go on behind an op of fewer scopes; today's,
+        # and this, begin it anew.
         ("rtx5000-cnn-batch512", 0, 2),
         ("v100x8-collectives", 0, 4),
-        # Ops: these took names with a "-" (LayoutOptimizer) for no op, wrote them in full and gave them no scopes; and they put the ops
-        # of all streams on one line, where those of one stream cut or join those of another.
+        # Ops: these took names with a "-" (LayoutOptimizer) for no op, wrote them in full and gave
+        # them no scopes; and they put the ops of all streams on one line, where those of one stream
+        # cut or join those of another.
         ("rtx5000-cnn-batch8", 0, 91),
         ("t4-one-step", 1, 6),
     ],

@@ -1,4 +1,6 @@
-"""Rows that are alike have one number, counted in the order in which they first come, whichever way they are found."""
+"""Rows that are alike have one number, counted in the order in which they first come, whichever way
+they are found.
+"""
 
 import numpy as np
 import pytest

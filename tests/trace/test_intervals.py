@@ -44,7 +44,8 @@ def test_the_union_covers_what_any_interval_covers(rows):
         assert (found.end > found.start).all()
     assert (merged.start[1:] > merged.end[:-1]).all()
     assert (separate.start[1:] >= separate.end[:-1]).all()
-    # They are separate exactly where one begins at an instant up to which others reach, and over which none does.
+    # They are separate exactly where one begins at an instant up to which others reach, and over
+    # which none does.
     edges = {start for start, end in rows if end > start}
     parted = {
         t

@@ -1,4 +1,6 @@
-"""Nesting is held against the plain walk with a stack, on lanes with ties, overlaps and empty events."""
+"""Nesting is held against the plain walk with a stack, on lanes with ties, overlaps and empty
+events.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 25), st.integers(0
 
 
 def walked(lane, start, duration):
-    """Parents by the definition: pop what ends before the event does, what is left on top contains it."""
+    """Parents by the definition: pop what ends before the event does, what is left on top contains
+    it.
+    """
     ends = start + duration
     parent, stack, last = [], [], None
     for i, where in enumerate(lane):

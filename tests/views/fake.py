@@ -1,4 +1,6 @@
-"""A small run out of a file made here, of numbers that can be checked by hand, with foreign names that try to break out."""
+"""A small run out of a file made here, of numbers that can be checked by hand, with foreign names
+that try to break out.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ CATEGORY_MS = {
     "output": 0.0,
     "other": 1.0,
 }
-"""What each step of a run takes, in the order in which it happens where it is more than nothing; the third waits 1.25 ms more for input."""
+"""What each step of a run takes, in the order in which it happens where it is more than nothing;
+the third waits 1.25 ms more for input.
+"""
 _STEP_MS = 8.0
 _LATE, _LATE_MS = 2, 1.25
 _THREAD = f"python3 {HOSTILE}"
@@ -42,7 +46,8 @@ _HEAP = 6_193_152
 
 
 def run(*, steps: int = 8, device: bool = True, **frames: pd.DataFrame) -> Run:
-    """A run: input-bound, 8 ms per step, on one GPU or on the CPU alone; without `steps` it has the work of 8, no marker, and nothing in the place of steps.
+    """A run: input-bound, 8 ms per step, on one GPU or on the CPU alone; without `steps` it has the
+    work of 8, no marker, and nothing in the place of steps.
 
     `frames` take the place of those of the run, if they have the columns and types of the schema.
     """
@@ -176,7 +181,9 @@ def _gpu() -> PlaneWriter:
 
 
 def _allocations(host: PlaneWriter, calls: Sequence[tuple[int, dict[str, int]]]) -> list[bytes]:
-    """Calls at their ms: blocks of 1 KiB that the next call frees, of which one is as large as all that was there before."""
+    """Calls at their ms: blocks of 1 KiB that the next call frees, of which one is as large as all
+    that was there before.
+    """
     out = []
     for at, group in calls:
         free, size = at % 2, _HEAP if at // 2 == 10 else 1024
@@ -242,8 +249,8 @@ def traced(
 ) -> Run:
     """A run of many events: markers of steps, a stream with kernels, a thread with calls in calls.
 
-    `stretch` puts the events so many times as far from one another as they are in 8 ms per step; `longer` is added to their durations, in
-    ps; `far` has the last one a day later.
+    `stretch` puts the events so many times as far from one another as they are in 8 ms per step;
+    `longer` is added to their durations, in ps; `far` has the last one a day later.
     """
     host, gpu = PlaneWriter("/host:CPU"), _gpu()
     gpu.stated("never used")

@@ -1,4 +1,6 @@
-"""The tab "Ascend": what it sends to the page, what it says of what was not recorded, its figures and its tables in a notebook."""
+"""The tab "Ascend": what it sends to the page, what it says of what was not recorded, its figures
+and its tables in a notebook.
+"""
 
 from __future__ import annotations
 
@@ -228,7 +230,8 @@ def test_the_story_before_and_after(story: profiles.Profile, tmp_path: Path) -> 
 
 
 def test_a_batch_that_is_taken_out_of_the_queue_is_input(story: profiles.Profile) -> None:
-    # The AI CPU stands in GetNext, most of it in the Data Aug Bound: the overview says the same as the tab.
+    # The AI CPU stands in GetNext, most of it in the Data Aug Bound: the overview says the same as
+    # the tab.
     overview = story.run.overview
     assert overview["bound"] == story.ascend.verdict["bound"] == "input"
     shares = story.ascend.iterations.summary["data_aug_fraction"]

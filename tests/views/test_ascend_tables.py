@@ -1,4 +1,6 @@
-"""Tables of Ascend's profilers that no other view is made of: opened by themselves, and below the others."""
+"""Tables of Ascend's profilers that no other view is made of: opened by themselves, and below the
+others.
+"""
 
 from __future__ import annotations
 

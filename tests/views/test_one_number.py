@@ -1,4 +1,6 @@
-"""One page, one number: what a dashboard says twice is the same in both places, or is called by another name."""
+"""One page, one number: what a dashboard says twice is the same in both places, or is called by
+another name.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from tests.support.profiles import ROOT
 DATA = Path(__file__).parents[1] / "data"
 
 
-# One of each framework and device; `NBPROF_ALL_PROFILES=1` takes all that are there, which needs a minute.
+# One of each framework and device; `NBPROF_ALL_PROFILES=1` takes all that are there, which needs a
+# minute.
 REAL = (
     "tf-gpu/rtx5000-cnn-batch8",
     "tf-cpu/prefetch-example",
@@ -49,7 +52,9 @@ def payload(request):
 
 
 def _figures(value, tab=""):
-    """All figures of a payload by tab; of parts that are alike (allocators, programs) each list by itself."""
+    """All figures of a payload by tab; of parts that are alike (allocators, programs) each list by
+    itself.
+    """
     if isinstance(value, (dict, Part)):
         if {"key", "label", "value", "unit"} <= set(value):
             yield tab, value
@@ -175,7 +180,9 @@ def _counted(steps):
 
 
 def test_a_device_is_as_busy_in_its_steps_as_the_overview_says(payload):
-    """Overview counts kernels and copies of the steps in averages; Device time has the same parts, step by step."""
+    """Overview counts kernels and copies of the steps in averages; Device time has the same parts,
+    step by step.
+    """
     steps, part, busy = (
         payload["steps"],
         payload["device_time"],

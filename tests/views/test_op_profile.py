@@ -1,4 +1,6 @@
-"""The tab of the op profile: its types, its numbers those of the frame, and bounded whatever ran."""
+"""The tab of the op profile: its types, its numbers those of the frame, and bounded whatever
+ran.
+"""
 
 import numpy as np
 import pytest
@@ -42,7 +44,9 @@ def op(name, opcode, ident, *operands, dims=(64, 100), **more):
 
 
 def made(tmp_path, count, kinds=3):
-    """A GPU profile of a program with so many fusions of three ops, each run once, the first ones longest."""
+    """A GPU profile of a program with so many fusions of three ops, each run once, the first ones
+    longest.
+    """
     opcodes = ("tanh", "add", "multiply")
     called = [
         computation(
@@ -137,7 +141,8 @@ def test_arrays_tell_what_their_layout_adds(tmp_path):
         (Shape("f32", 4, (100,), minor_to_major=(0,), tiles=((256,),)), "f32[256]"),
         (Shape("f32", 4, (100,), minor_to_major=(0,)), "f32[100]"),
         (Shape("f32", 4, (), minor_to_major=()), "f32[]"),
-        # A tile over dimensions that are joined, one over more than there are, and no order: no dimension tells.
+        # A tile over dimensions that are joined, one over more than there are, and no order: no
+        # dimension tells.
         (Shape("f32", 4, (3, 5, 7), minor_to_major=(2, 1, 0), tiles=((-(1 << 63), 8, 128),)), ""),
         (Shape("f32", 4, (100,), minor_to_major=(0,), tiles=((8, 128),)), ""),
         (Shape("f32", 4, (3, 5)), ""),

@@ -1,4 +1,6 @@
-"""What the page adds up itself is held, in its own tests, against what Python makes of the same rows."""
+"""What the page adds up itself is held, in its own tests, against what Python makes of the same
+rows.
+"""
 
 from __future__ import annotations
 

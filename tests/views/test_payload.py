@@ -209,7 +209,8 @@ def test_kernel_figures_follow_the_time_and_the_launches():
     part = kernels.payload(fake.run())
     values = {figure["key"]: figure["value"] for figure in part["figures"]}
     times = {"kernel_time": 12.0, "kernels": 2, "median_kernel": 250.0}
-    # 8 ms of a kernel of 64 blocks for 40 multiprocessors and 4 ms of one of 1 block, in steps of 65.25 ms.
+    # 8 ms of a kernel of 64 blocks for 40 multiprocessors and 4 ms of one of 1 block, in steps of
+    # 65.25 ms.
     in_use = {
         "in_use": pytest.approx(1200 / 65.25),
         "sm_efficiency": pytest.approx(100 * (8 + 4 / 40) / 65.25),
@@ -437,7 +438,8 @@ def test_nested_slices_stay_nested_in_ticks():
 
 def test_long_profiles_take_longer_ticks():
     part = trace.payload(fake.traced(steps=2, stretch=1000))
-    # The last slice begins at 13.7 s and takes 0.2 ms: 7 ns are the least of which 2^31 reach so far.
+    # The last slice begins at 13.7 s and takes 0.2 ms: 7 ns are the least of which 2^31 reach so
+    # far.
     assert part["tick_ns"] == 7
     assert part["end"] * 7 == pytest.approx(13_700_200_000, abs=8)
 

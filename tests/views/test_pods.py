@@ -1,4 +1,6 @@
-"""The Pods view: four workers of which the last is late, then more workers and steps than a report can carry."""
+"""The Pods view: four workers of which the last is late, then more workers and steps than a report
+can carry.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ INPUT = [category.key for category in CATEGORIES].index("input") + 1
 
 
 def frame(steps=6, workers=4, late=3):
-    """2 ms of compute and 1 ms of input a step; worker `late` waits 3 ms more from step 2 on. The first step takes 10 times as long."""
+    """2 ms of compute and 1 ms of input a step; worker `late` waits 3 ms more from step 2 on. The
+    first step takes 10 times as long.
+    """
     step, worker = np.repeat(np.arange(steps), workers), np.tile(np.arange(workers), steps)
     compute = np.where(step == 0, 20.0, 2.0)
     wait = np.where((step > 1) & (worker == late), 4.0, 1.0)
@@ -331,7 +335,8 @@ def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
     ]
     assert part["stragglers"]["data"]["straggler"].tolist() == [1, 0, 0, 0, 0, 0]
     assert part["outliers"]["rows"] >= 1
-    # The others wait, so that the steps of all take the same time: no contradiction to what was said.
+    # The others wait, so that the steps of all take the same time: no contradiction to what was
+    # said.
     assert part["statement"].startswith(
         "With waiting included, no worker is the slowest in most steps"
     )

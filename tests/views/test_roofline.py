@@ -1,4 +1,6 @@
-"""The tab "HLO & roofline": what it holds of the frame, its figures, and what it says where something is not known."""
+"""The tab "HLO & roofline": what it holds of the frame, its figures, and what it says where
+something is not known.
+"""
 
 from __future__ import annotations
 

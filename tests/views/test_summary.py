@@ -1,4 +1,6 @@
-"""The run without a front end: ten lines of text, one picture, and the wording of numbers and names."""
+"""The run without a front end: ten lines of text, one picture, and the wording of numbers and
+names.
+"""
 
 from __future__ import annotations
 

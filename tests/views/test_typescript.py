@@ -79,7 +79,9 @@ def test_parts_are_read_by_key_as_well(example):
 
 
 def test_labels_of_columns_are_those_of_the_schema():
-    """Views name a column by its key; tables of slices are computed by the page and have their own."""
+    """Views name a column by its key; tables of slices are computed by the page and have their
+    own.
+    """
     columns = {
         column.name for frame in [*SCHEMA.values(), *WHERE_KNOWN.values()] for column in frame
     }

@@ -1,4 +1,6 @@
-"""The dashboard, its text, its report and the brief speak of the unit of work, and a recording without steps has an answer."""
+"""The dashboard, its text, its report and the brief speak of the unit of work, and a recording
+without steps has an answer.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,17 @@ from tests.support.units import CPU, GPU, of_ranks, profile_of
 
 STEPS = re.compile(r"\bsteps?\b", re.IGNORECASE)
 OTHERS = (ITERATION, CALL, RECORDING)
-# The tab, and what it suggests, are called so whatever the unit is; the verdict has a table of its own.
+# The tab, and what it suggests, are called so whatever the unit is; the verdict has a table of its
+# own.
 FIXED = re.compile(
     r"Steps & input|Next steps?|nbprof\.steps|ProfilerStep|p\.steps|_step\b|Optimizer\.step|step\(\)"
 )
 
 
 def spoken(part, path=""):
-    """Every text of nbprof's own in a part of a payload, with where it is: heads, figures, notes, sentences."""
+    """Every text of nbprof's own in a part of a payload, with where it is: heads, figures, notes,
+    sentences.
+    """
     if isinstance(part, (dict, Part)):
         for key, value in part.items():
             if key not in (

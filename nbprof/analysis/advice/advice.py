@@ -1,7 +1,8 @@
 """What to change, with evidence and code: at most five findings, largest gain first.
 
-No figure, no advice. A gain is recorded time per step; its rule says whether that bounds what the change saves, or estimates it.
-Conditions are those of `nbprof.analysis.advice.checks`: the recommendations of TensorFlow Profiler's overview page.
+No figure, no advice. A gain is recorded time per step; its rule says whether that bounds what the
+change saves, or estimates it. Conditions are those of `nbprof.analysis.advice.checks`: the
+recommendations of TensorFlow Profiler's overview page.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ TOPICS = (
 """The modules whose `RULES` run, in this order; findings with equal gain, or none, keep it."""
 MOST = 5
 OF_ENGINES = ("straggler",)
-"""Rules that hold for inference engines. The others say what to write in a training loop or a model, which an engine has of its own."""
+"""Rules that hold for inference engines. The others say what to write in a training loop or a
+model, which an engine has of its own.
+"""
 WORTH_PERCENT = 1.0
 """Percent of step time: a finding that would save less is dropped."""
 
@@ -79,7 +82,8 @@ def advice(
     runtime: Runtime | None = None,
     evidence: Evidence | None = None,
 ) -> pd.DataFrame:
-    """One row per finding, largest gain first: the columns of `p.advice`. Without step times, only what a runtime logged about its memory.
+    """One row per finding, largest gain first: the columns of `p.advice`. Without step times, only
+    what a runtime logged about its memory.
 
     A profile with `runtime` figures is PyTorch's, which has its own rules.
     """
@@ -89,7 +93,8 @@ def advice(
         return frame(without_steps(evidence))
     shares = summary["percent"].fillna(0.0).astype(float)
     percent: dict[str, float] = dict(zip(summary["category"].astype(str), shares, strict=True))
-    # Of all steps, as the shares are: the means are of the steps of the hosts that recorded a category.
+    # Of all steps, as the shares are: the means are of the steps of the hosts that recorded a
+    # category.
     mean = {
         category: share * float(overview["step_time_ms"]) / 100
         for category, share in percent.items()
@@ -99,7 +104,9 @@ def advice(
 
 
 def frame(found: Iterable[Finding], most: float = float("inf")) -> pd.DataFrame:
-    """The findings with the largest gains, as the frame `p.advice`. A gain above `most` ms, nearly the whole step, is not stated."""
+    """The findings with the largest gains, as the frame `p.advice`. A gain above `most` ms, nearly
+    the whole step, is not stated.
+    """
     by_gain = sorted(
         found,
         key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step,
@@ -140,7 +147,9 @@ def _findings(facts: Facts) -> list[Finding]:
 
 
 def _fitting(facts: Facts) -> list[AdviceRule]:
-    """The rules that apply to the framework. Fixes are code of a framework, so a program without one gets none."""
+    """The rules that apply to the framework. Fixes are code of a framework, so a program without
+    one gets none.
+    """
     if not facts.framework.machine_learning:
         return []
     if facts.evidence.serving:
@@ -165,7 +174,9 @@ def _asked(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:
 
 
 def _of_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
-    """The finding of one rule; a rule that fails has none, and the others are asked all the same."""
+    """The finding of one rule; a rule that fails has none, and the others are asked all the
+    same.
+    """
 
     def ask() -> Finding | None:
         found = rule.ask(facts)
@@ -179,7 +190,9 @@ def _of_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
 
 
 def _beside(found: Finding, shortens: str, facts: Facts) -> Finding | None:
-    """A finding on a GPU as far as it holds beside what goes on meanwhile: the device's work, or the host's, which recording slows."""
+    """A finding on a GPU as far as it holds beside what goes on meanwhile: the device's work, or
+    the host's, which recording slows.
+    """
     if facts.gpu_busy_percent is None or not shortens:
         return found
     if shortens == HOST_TIME:
@@ -188,14 +201,17 @@ def _beside(found: Finding, shortens: str, facts: Facts) -> Finding | None:
         )
     if facts.device_may_be_slower:
         return found
-    # The host is slower for certain: a device that is done earlier waits longer, unless the host waits for it each time.
+    # The host is slower for certain: a device that is done earlier waits longer, unless the host
+    # waits for it each time.
     if 100 * found.gain_ms_per_step < PART_MODERATE * facts.mean["step_time"]:
         return None
     return found._replace(gain_is=found.gain_is and UP_TO, severity="low")
 
 
 def _merged(found: list[Finding], facts: Facts) -> list[Finding]:
-    """Without what is the same change twice: a larger batch, and, where only 16-bit numbers let ops use the units for matrices, these."""
+    """Without what is the same change twice: a larger batch, and, where only 16-bit numbers let ops
+    use the units for matrices, these.
+    """
     found = device.one_batch(found)
     by_rule = {one.rule: one for one in found}
     precise, cores = by_rule.get("mixed_precision"), by_rule.get("tensor_cores")

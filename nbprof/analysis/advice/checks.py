@@ -1,8 +1,9 @@
-"""The recommendations of TensorFlow Profiler's overview page as checks: which condition holds, by how much, and what it means.
+"""The recommendations of TensorFlow Profiler's overview page as checks: which condition holds, by
+how much, and what it means.
 
-Percentages of step time are sums over steps divided by the sum of step times. A level starts at its threshold: 5.0 % input is moderate,
-20.0 % is high. Conditions and thresholds are those of TensorFlow Profiler, of both the guide's time and XProf 2.24; the sentences are
-nbprof's.
+Percentages of step time are sums over steps divided by the sum of step times. A level starts at its
+threshold: 5.0 % input is moderate, 20.0 % is high. Conditions and thresholds are those of
+TensorFlow Profiler, of both the guide's time and XProf 2.24; the sentences are nbprof's.
 """
 
 from __future__ import annotations
@@ -31,16 +32,22 @@ MUCH_EAGER = 10.0
 EXPENSIVE_FUNCTION = 20.0
 OUTSIDE_COMPILATION = 5.0
 MOST_GAIN = 99.0
-"""Percent of a step: a cost that is more of it leaves nothing by which to say how long a step would take without it."""
+"""Percent of a step: a cost that is more of it leaves nothing by which to say how long a step would
+take without it.
+"""
 MOST_UNKNOWN = 90.0
-"""The same of time of which nothing was recorded: what little is known of such a step is not what is left of it."""
+"""The same of time of which nothing was recorded: what little is known of such a step is not what
+is left of it.
+"""
 COLUMNS = ["check", "percent", "level", "statement", "view"]
 
 NO_STEPS = "No step time was measured, so the bottleneck is unknown."
 
 
 def may_keep_up(busy: float, slows_host: float) -> bool:
-    """Whether a host might keep a GPU that is busy for `busy` percent of a recorded step at work throughout, were it not slowed."""
+    """Whether a host might keep a GPU that is busy for `busy` percent of a recorded step at work
+    throughout, were it not slowed.
+    """
     return busy * slows_host >= 100.0
 
 
@@ -58,7 +65,9 @@ UNTRACED = "Input was not traced: the profile has no input pipeline, no data loa
 
 
 def copies_statement(input_percent: float, unit: Unit = MARKED) -> str:
-    """Of input that takes little of steps as far as it is known, where only copies to the device are recorded of it."""
+    """Of input that takes little of steps as far as it is known, where only copies to the device
+    are recorded of it.
+    """
     part = "less than 0.1%" if input_percent < NONE_PERCENT else f"{input_percent:.1f}%"
     return f"Copies to the device take {part} of {unit.time}; what else {_what_waits(unit)} for was not recorded."
 
@@ -75,14 +84,17 @@ def level(percent: float | None, moderate: float, high: float = np.inf) -> str:
 
 
 def input_class(input_percent: float | None, other_percent: float | None) -> tuple[str, str]:
-    """Where to look, and how strongly, from the shares of input and of unexplained time in the steps.
+    """Where to look, and how strongly, from the shares of input and of unexplained time in the
+    steps.
 
     Returns
     -------
     place : str
-        `host` (at the input first), `both`, `device`, or `unknown` without steps: the classes of TensorFlow Profiler.
+        `host` (at the input first), `both`, `device`, or `unknown` without steps: the classes of
+        TensorFlow Profiler.
     how : str
-        `high`, `moderate`, `potential` (little input was recorded, but unexplained time may be input), `no` or `unknown`.
+        `high`, `moderate`, `potential` (little input was recorded, but unexplained time may be
+        input), `no` or `unknown`.
     """
     if input_percent is None or np.isnan(input_percent):
         return "unknown", "unknown"
@@ -97,8 +109,8 @@ def input_statement(
 ) -> str:
     """The statement about input, by its `input_class`.
 
-    It gives the share and leaves it to the verdict what the run is bound by: XProf calls input of 20 % of the step "HIGHLY input-bound",
-    also beside 60 % of something else.
+    It gives the share and leaves it to the verdict what the run is bound by: XProf calls input of
+    20 % of the step "HIGHLY input-bound", also beside 60 % of something else.
     """
     how = input_class(input_percent, other_percent)[1]
     if how == "unknown":
@@ -135,9 +147,11 @@ def checks(
     Parameters
     ----------
     percent : mapping
-        Share of step time by category; None or NaN where it was not measured, for all without steps.
+        Share of step time by category; None or NaN where it was not measured, for all without
+        steps.
     facts : mapping
-        `compute_16bit_percent`, `eager_host_percent`, `eager_device_percent`, `outside_compilation_percent` and `unit` of the overview.
+        `compute_16bit_percent`, `eager_host_percent`, `eager_device_percent`,
+        `outside_compilation_percent` and `unit` of the overview.
     functions : DataFrame
         From `functions`.
     tf_data : bool
@@ -156,8 +170,8 @@ def checks(
         Percent of kernel time in hand-written kernels that take only 32-bit numbers.
     framework : Framework
     serving : bool
-        Whether steps are iterations of an inference engine: it has no input pipeline, and compiles its model itself, so those checks are
-        left out.
+        Whether steps are iterations of an inference engine: it has no input pipeline, and compiles
+        its model itself, so those checks are left out.
     """
     unit = Unit.of(facts)
     steps = percent.get("input") is not None and not np.isnan(percent["input"] or 0.0)
@@ -341,9 +355,10 @@ _FUNCTIONS = (
 def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     """One row per tf.function, the largest share of expensive calls first, as `_FUNCTIONS`.
 
-    A call that traces the function, or runs it eagerly, is expensive. Self time of a call leaves out the calls of functions inside it.
-    `expensive_ms_per_step` is what such calls take of the steps that averages use: a function that is traced once, before or in a step that
-    warms up, costs them nothing. None where no step was measured.
+    A call that traces the function, or runs it eagerly, is expensive. Self time of a call leaves
+    out the calls of functions inside it. `expensive_ms_per_step` is what such calls take of the
+    steps that averages use: a function that is traced once, before or in a step that warms up,
+    costs them nothing. None where no step was measured.
     """
     calls = activity.functions
     if not len(calls):
@@ -384,7 +399,8 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def added_functions(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """The tf.functions of several hosts, of which each is given as `functions`, as it would give all of them together.
+    """The tf.functions of several hosts, of which each is given as `functions`, as it would give
+    all of them together.
 
     Each host is taken to have as many steps as the others.
     """

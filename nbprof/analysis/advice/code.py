@@ -1,4 +1,5 @@
-"""Advice rules about what the code of a step does: element types, calls back into Python, loops, attention, passes without gradients.
+"""Advice rules about what the code of a step does: element types, calls back into Python, loops,
+attention, passes without gradients.
 
 Sources: PyTorch's documentation of attention, JAX's of loops.
 """
@@ -40,12 +41,15 @@ from nbprof.analysis.rule import (
 )
 from nbprof.display import wording
 
-# Products of matrices in float64, as libraries of NVIDIA and AMD name them; the names of other kernels do not tell what they compute in.
+# Products of matrices in float64, as libraries of NVIDIA and AMD name them; the names of other
+# kernels do not tell what they compute in.
 _DOUBLE_PRODUCT = re.compile(r"(?:^|[_\d])dgemm|d884gemm|_f64f64_|Cijk_\w+?_DB_")
 
 
 def _float64(facts: Facts, limit: Threshold) -> Found | None:
-    """Numbers of 64 bits, by recorded types of inputs and those in compiled programs; without either, by the names of kernels."""
+    """Numbers of 64 bits, by recorded types of inputs and those in compiled programs; without
+    either, by the names of kernels.
+    """
     code, what = facts.evidence.code, "op"
     share, worst = code.float64_percent, code.float64_op
     if share is None:
@@ -57,7 +61,8 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = f"**{share:.0f}%** of {what} time is spent on float64, mostly in {short(worst) or 'products'}. "
     if facts.compute_ms > 0:
-        # What float32 saves is a matter of the device: some compute 64 times as many of it per second, others twice as many.
+        # What float32 saves is a matter of the device: some compute 64 times as many of it per
+        # second, others twice as many.
         text += "GPUs and TPUs are 2 to 64 times as fast in float32."
         gain = float("nan")
     else:

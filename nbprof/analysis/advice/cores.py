@@ -1,7 +1,8 @@
 """Advice to prepare batches beside the steps, as far as the machine has cores for it.
 
-Workers share the cores with the training, and with other processes. What was busy, and what the loaders were, is stated by the recording
-of nbprof, and in no file of a profiler. Where it is not known, the numbers of the rules stand.
+Workers share the cores with the training, and with other processes. What was busy, and what the
+loaders were, is stated by the recording of nbprof, and in no file of a profiler. Where it is not
+known, the numbers of the rules stand.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse
 from nbprof.display import wording
 
 HAND_OVER, RECEIVE_MS = 1.1, 2.0
-"""Core time of a batch from a worker, in terms of what it takes in the training process: it is copied once more; and the time to send and
-receive it, of which 1.2 to 2.4 ms were measured."""
+"""Core time of a batch from a worker, in terms of what it takes in the training process: it is
+copied once more; and the time to send and receive it, of which 1.2 to 2.4 ms were measured."""
 WORTH = 0.03
 """Part of a step: workers that would save less are not advised."""
 NEAR = 0.1
 """One more worker that makes a step faster by less than this part is not advised."""
 _LEAST_OF_WORKER = 0.125
-"""Cores of a worker that does nothing but wait: more than eight workers a core are never advised."""
+"""Cores of a worker that does nothing but wait: more than eight workers a core are never
+advised.
+"""
 _ALMOST = 0.25
 """So much less than a core is enough for one more worker."""
 IN_PROCESS, WORKERS, NONE = "loader_in_process", "loader_workers", "loader_none"
@@ -56,7 +59,9 @@ _REFUTED = "{the} waits less with more workers"
 
 @dataclass(frozen=True)
 class Machine:
-    """Cores, in numbers of them: of the machine that the process may use, those it kept busy with its children, and those of others."""
+    """Cores, in numbers of them: of the machine that the process may use, those it kept busy with
+    its children, and those of others.
+    """
 
     cores: float
     own: float
@@ -77,7 +82,9 @@ class Machine:
 
 @dataclass(frozen=True)
 class Load:
-    """A step that waits for its batch: ms of the step and of the wait, and the core ms of either part."""
+    """A step that waits for its batch: ms of the step and of the wait, and the core ms of either
+    part.
+    """
 
     step: float
     wait: float
@@ -91,7 +98,9 @@ class Load:
 
     @staticmethod
     def of(step: float, wait: float, machine: Machine, loader: LoaderUse | None) -> Load:
-        """By what the process used while it waited and while it did not; else a wait takes one core, and the rest what is left."""
+        """By what the process used while it waited and while it did not; else a wait takes one
+        core, and the rest what is left.
+        """
         rest = max(step - wait, 0.0)
         waiting = loader.wait_cores if loader is not None else None
         between = loader.rest_cores if loader is not None else None
@@ -104,8 +113,9 @@ class Load:
     def with_workers(self, workers: int, machine: Machine) -> float:
         """Ms of a step whose batches come from so many workers.
 
-        The slowest of three decides: the rest of the step on the cores that the workers leave it, the workers, of which each has one
-        thread, and the cores that all share. More threads than cores would be slower yet: threads of one op wait for each other.
+        The slowest of three decides: the rest of the step on the cores that the workers leave it,
+        the workers, of which each has one thread, and the cores that all share. More threads than
+        cores would be slower yet: threads of one op wait for each other.
         """
         work = HAND_OVER * self.wait_work
         a_batch = max(self.wait, work)
@@ -118,7 +128,9 @@ class Load:
         )
 
     def left(self, workers: int, machine: Machine) -> float:
-        """Cores that are left for the rest of the step while workers run, which need none while they wait for a disk or a network."""
+        """Cores that are left for the rest of the step while workers run, which need none while
+        they wait for a disk or a network.
+        """
         return max(machine.available - workers * self.of_worker, 0.0)
 
     @property
@@ -144,7 +156,9 @@ def workers_for(load: Load, machine: Machine) -> tuple[int, float]:
 def more_workers_for(
     step: float, wait: float, workers: int, machine: Machine, of_worker: float = 1.0
 ) -> tuple[int, float]:
-    """The same for a loader that has workers: as much faster as cores are free, but no faster than without the wait."""
+    """The same for a loader that has workers: as much faster as cores are free, but no faster than
+    without the wait.
+    """
     faster = max(
         step - wait, step * min(machine.own / machine.available, 1.0) if machine.available else step
     )
@@ -160,7 +174,8 @@ def fitted(
     times: Times,
     unit: Unit = MARKED,
 ) -> pd.DataFrame:
-    """The findings, with numbers and gains that the machine has the cores for, and cheaper items where it has none.
+    """The findings, with numbers and gains that the machine has the cores for, and cheaper items
+    where it has none.
 
     Parameters
     ----------
@@ -194,7 +209,9 @@ def fitted(
 
 @dataclass(frozen=True)
 class Times:
-    """Ms of an average step and of its wait for input; whether devices compute that copies go to, and whether Keras runs the loop."""
+    """Ms of an average step and of its wait for input; whether devices compute that copies go to,
+    and whether Keras runs the loop.
+    """
 
     step: float
     wait: float
@@ -205,7 +222,9 @@ class Times:
 def _row(
     row: dict[str, Any], machine: Machine | None, uses: list[LoaderUse], times: Times, unit: Unit
 ) -> dict[str, Any] | None:
-    """A finding, changed where it speaks of what runs beside the steps; None where that would save nothing."""
+    """A finding, changed where it speaks of what runs beside the steps; None where that would save
+    nothing.
+    """
     rule = row["rule"]
     if rule == "pinned_memory":
         loaders = [use for use in uses if use.kind == DATA_LOADER]
@@ -238,7 +257,9 @@ def _row(
 
 
 def _of_loader(text: str, loader: LoaderUse) -> str:
-    """The evidence, with the loader that makes the batches in place of what is said of pipelines of TensorFlow and JAX."""
+    """The evidence, with the loader that makes the batches in place of what is said of pipelines of
+    TensorFlow and JAX.
+    """
     for end in (
         ", and no recorded pipeline prepares it",
         ", and no tf.data pipeline",
@@ -253,7 +274,9 @@ def _of_loader(text: str, loader: LoaderUse) -> str:
 
 
 def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
-    """The loader that a finding is about: the one that was waited for longest, of those that fit."""
+    """The loader that a finding is about: the one that was waited for longest, of those that
+    fit.
+    """
     if rule == IN_PROCESS:
         fit = [
             use
@@ -329,7 +352,9 @@ def _with_workers(
 
 
 def _cores_of_worker(times: Times, machine: Machine, loader: LoaderUse | None) -> float:
-    """Cores that each worker of a loader keeps busy: less than one where it waits for a disk or a network."""
+    """Cores that each worker of a loader keeps busy: less than one where it waits for a disk or a
+    network.
+    """
     if (
         loader is None
         or not loader.workers
@@ -347,7 +372,9 @@ def _cores_of_worker(times: Times, machine: Machine, loader: LoaderUse | None) -
 def _beside(
     row: dict[str, Any], machine: Machine, loader: LoaderUse | None, times: Times, unit: Unit
 ) -> dict[str, Any] | None:
-    """What lets a pipeline run beside the steps, or more of it at a time: all of the work is left, on the cores that there are."""
+    """What lets a pipeline run beside the steps, or more of it at a time: all of the work is left,
+    on the cores that there are.
+    """
     load = Load.of(times.step, times.wait, machine, loader)
     least = (
         (load.wait_work + load.rest_work) / machine.available if machine.available else times.step
@@ -386,7 +413,8 @@ def _cheaper(
 
 
 def without_workers(categories: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """The kinds of input work, without advice to add workers where the findings say that they would not help.
+    """The kinds of input work, without advice to add workers where the findings say that they would
+    not help.
 
     Parameters
     ----------

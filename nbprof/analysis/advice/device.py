@@ -1,7 +1,8 @@
-"""Advice rules about kernels, op placement, compilation, workers and the time between steps, for every framework.
+"""Advice rules about kernels, op placement, compilation, workers and the time between steps, for
+every framework.
 
-Sources: TensorFlow's GPU performance guide, the rules of torch_tb_profiler, NVIDIA's guide to matrix products; where these give no number,
-the threshold is nbprof's.
+Sources: TensorFlow's GPU performance guide, the rules of torch_tb_profiler, NVIDIA's guide to
+matrix products; where these give no number, the threshold is nbprof's.
 """
 
 from __future__ import annotations
@@ -54,15 +55,18 @@ from nbprof.display import wording
 SHORT_KERNEL_US = 10.0
 ON_HOST_PERCENT = 10.0
 
-# Kernels of PyTorch, of TensorFlow's Eigen and of its own generator ("Relu_GPU_DT_FLOAT_DT_FLOAT_kernel").
+# Kernels of PyTorch, of TensorFlow's Eigen and of its own generator
+# ("Relu_GPU_DT_FLOAT_DT_FLOAT_kernel").
 _ELEMENTWISE = re.compile(
     r"elementwise_kernel|Cwise(?:Unary|Binary|Nullary|Ternary)Op|EigenMetaKernel.*TensorAssignOp|_GPU_DT_\w+_kernel"
 )
-# "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2": how many values a load takes; 8 of 16 bits where sizes allow it.
+# "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2": how many values a load takes; 8
+# of 16 bits where sizes allow it.
 _UNALIGNED = re.compile(
     r"(?:f16|bf16|s16816|s1688|h1688|h16816|half).*_align[12](?:\D|$)", re.IGNORECASE
 )
-# The same of 8 bits, "cutlass_80_tensorop_i16832gemm_s8_128x128_64x3_tn_align4": 16 values where sizes allow it.
+# The same of 8 bits, "cutlass_80_tensorop_i16832gemm_s8_128x128_64x3_tn_align4": 16 values where
+# sizes allow it.
 _UNALIGNED_8_BIT = re.compile(
     r"(?:tensorop|wmma).*(?:i8816|i8832|i16832|i16864|_[su]8_|e[45]m[23]).*_align[1248](?:\D|$)",
     re.IGNORECASE,
@@ -121,7 +125,9 @@ def _counts(facts: Facts) -> tuple[float, float]:
 
 
 def _compiled(facts: Facts, in_jax: str) -> str:
-    """The fix that compiles the model with its framework's compiler; JAX already does, so there the fix is the caller's."""
+    """The fix that compiles the model with its framework's compiler; JAX already does, so there the
+    fix is the caller's.
+    """
     if facts.torch:
         return "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
     if facts.jax:
@@ -214,7 +220,8 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
     if peak and capacity:
         part = 100 * peak / capacity
         text += f" Peak memory is **{part:.{1 if part < 1 else 0}f}%** of device memory."
-    # Of short kernels, a CPU that is 50 times as slow would need no more than the time that the host takes anyway.
+    # Of short kernels, a CPU that is 50 times as slow would need no more than the time that the
+    # host takes anyway.
     if busy < limit["tiny"] and not facts.npu:
         text += f" If the batch cannot grow, the model may be too small for the device, and faster on the CPU: {_on_cpu(facts)}."
     return Found(text)
@@ -228,7 +235,9 @@ def _on_cpu(facts: Facts) -> str:
 
 
 def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
-    """Estimated SM efficiency of torch_tb_profiler: kernels with fewer blocks than the device has multiprocessors."""
+    """Estimated SM efficiency of torch_tb_profiler: kernels with fewer blocks than the device has
+    multiprocessors.
+    """
     gpus = [
         d
         for d in (facts.overview.get("environment") or {}).get("devices", [])
@@ -264,7 +273,9 @@ def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def one_batch(found: list[Finding]) -> list[Finding]:
-    """Merges the two rules that advise a larger batch: the one on the whole step stays and takes over the evidence from kernels."""
+    """Merges the two rules that advise a larger batch: the one on the whole step stays and takes
+    over the evidence from kernels.
+    """
     by_rule = {one.rule: one for one in found}
     batch, blocks = by_rule.get("small_batch"), by_rule.get("few_blocks")
     if batch is None or blocks is None:
@@ -298,7 +309,9 @@ def _placement(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
-    """T12: a device that is idle while the host runs ops or prepares program executions. PyTorch has its own rule."""
+    """T12: a device that is idle while the host runs ops or prepares program executions. PyTorch
+    has its own rule.
+    """
     idle, share, time = (
         facts.overview["device_idle_percent"],
         facts.percent["host_compute"],
@@ -346,7 +359,8 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
         # A graph is captured, which is done once and has nothing to do with shapes.
         return None
     share, time = facts.percent.get("compile", 0.0), facts.mean.get("compile", 0.0)
-    # One step alone that compiles may be the first to evaluate, or the last batch: neither tells that shapes change.
+    # One step alone that compiles may be the first to evaluate, or the last batch: neither tells
+    # that shapes change.
     if not share >= limit["moderate"] or facts.evidence.compiling == 1:
         return None
     text = (
@@ -414,7 +428,9 @@ def _straggler(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _uneven(facts: Facts, limit: Threshold) -> Found | None:
-    """A slow worker: its compute takes longer than the others', which wait for it when they communicate."""
+    """A slow worker: its compute takes longer than the others', which wait for it when they
+    communicate.
+    """
     found = facts.evidence.spread
     # What the others wait for is told by the straggler.
     if (

@@ -33,7 +33,9 @@ class InTurn:
 
 @dataclass(frozen=True)
 class Idle:
-    """Devices of a host of which some ran nothing: their kind, how many there are, and how many of them ran nothing."""
+    """Devices of a host of which some ran nothing: their kind, how many there are, and how many of
+    them ran nothing.
+    """
 
     kind: str
     devices: int
@@ -41,7 +43,9 @@ class Idle:
 
 
 def idle(activity: Activity) -> Idle | None:
-    """The devices that ran nothing beside others that did; of one host, as other processes may use those of a job."""
+    """The devices that ran nothing beside others that did; of one host, as other processes may use
+    those of a job.
+    """
     if len(activity.hosts) != 1 or not len(activity.device_extents):
         return None
     used = set(activity.device_extents.device.tolist())
@@ -53,7 +57,9 @@ def idle(activity: Activity) -> Idle | None:
 
 
 def in_turn(activity: Activity, steps: pd.DataFrame) -> InTurn | None:
-    """Copies to the devices of the host with the most of them, within its steps; None with fewer than two devices."""
+    """Copies to the devices of the host with the most of them, within its steps; None with fewer
+    than two devices.
+    """
     copies = activity.transfers.frame()
     if not len(copies) or not len(steps):
         return None

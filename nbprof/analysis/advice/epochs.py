@@ -1,6 +1,8 @@
-"""Whether a tf.data pipeline makes the same elements anew in each epoch, and whether these fit in memory.
+"""Whether a tf.data pipeline makes the same elements anew in each epoch, and whether these fit in
+memory.
 
-An epoch is either a turn of `Repeat`, whose number is in the names of the iterators below it, or an iterator of its own.
+An epoch is either a turn of `Repeat`, whose number is in the names of the iterators below it, or an
+iterator of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ _BYTES = {
 
 
 class Anew(NamedTuple):
-    """What is made in each epoch: by which iterator, how often it was asked, bytes at most, and half of the memory that was free.
+    """What is made in each epoch: by which iterator, how often it was asked, bytes at most, and
+    half of the memory that was free.
 
     The last call of an epoch may only say that there are no more elements.
     """
@@ -61,7 +64,8 @@ def anew(
     turns: float,
     iterators: float,
 ) -> Anew | None:
-    """What the bottleneck makes anew in each epoch; None if that, its sameness or its size is not in the profile.
+    """What the bottleneck makes anew in each epoch; None if that, its sameness or its size is not
+    in the profile.
 
     Parameters
     ----------
@@ -74,7 +78,8 @@ def anew(
     functions : collection of str
         Types of the ops that functions of the pipelines ran.
     turns, iterators : float
-        How many epochs must have made equally many elements: the first and the last may be cut, and two iterators may be of two datasets.
+        How many epochs must have made equally many elements: the first and the last may be cut, and
+        two iterators may be of two datasets.
     """
     name = str(slow["long_name"])
     if base(name) not in _WORTH:

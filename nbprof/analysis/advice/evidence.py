@@ -1,4 +1,6 @@
-"""Evidence for advice beyond overview, kernels and input: compiled programs, memory, and the runtime's messages."""
+"""Evidence for advice beyond overview, kernels and input: compiled programs, memory, and the
+runtime's messages.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ MUCH_PADDING = 64 * 2**20
 
 
 MOST_INSTRUCTIONS = 10_000
-"""For larger programs no buffer is named: simulating their heap takes a second, and their tab does that anyway."""
+"""For larger programs no buffer is named: simulating their heap takes a second, and their tab does
+that anyway.
+"""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ MOSTLY_LONG = 2.0
 class LongGaps:
     """Gaps between steps that are most of the time between them: how many, and their median in ms.
 
-    `left_out_ms` is the longest gap of all where it counts for nothing: it may lie between two loops. Else None.
+    `left_out_ms` is the longest gap of all where it counts for nothing: it may lie between two
+    loops. Else None.
     """
 
     count: int
@@ -93,7 +98,9 @@ class LongGaps:
 
 @dataclass(frozen=True)
 class Placed:
-    """Matrix products that ran on the host: percent of host op time, ms per step, the longest op, and its time per call."""
+    """Matrix products that ran on the host: percent of host op time, ms per step, the longest op,
+    and its time per call.
+    """
 
     percent: float
     ms: float
@@ -103,7 +110,9 @@ class Placed:
 
 @dataclass(frozen=True)
 class Spread:
-    """How workers differ: the slowest worker, its mean time per step in a category in ms, and the mean of all workers."""
+    """How workers differ: the slowest worker, its mean time per step in a category in ms, and the
+    mean of all workers.
+    """
 
     worker: str
     ms: float
@@ -113,9 +122,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Straggler:
-    """A rank that is slower than the others: which, what it costs a step in ms, in how many of how many steps it is the slowest, and why.
+    """A rank that is slower than the others: which, what it costs a step in ms, in how many of how
+    many steps it is the slowest, and why.
 
-    `waited_for`: whether the others were seen to wait for it, as ranks do that communicate; if not, `saved_ms` is how far it is behind.
+    `waited_for`: whether the others were seen to wait for it, as ranks do that communicate; if not,
+    `saved_ms` is how far it is behind.
     """
 
     host: str
@@ -164,13 +175,16 @@ class Evidence:
         Of compiled programs.
     padding : Padding, optional
     fragmentation : float, optional
-        At the peak of the device's allocator: the share of its free memory outside the largest free block.
+        At the peak of the device's allocator: the share of its free memory outside the largest free
+        block.
     reserved_bytes : int, optional
-        Memory that PyTorch's allocator has reserved at the peak; `fragmentation` is then the share of it not in use.
+        Memory that PyTorch's allocator has reserved at the peak; `fragmentation` is then the share
+        of it not in use.
     device_bytes : int, optional
         Memory of a device.
     between_ms : float, optional
-        Time between one step and the next, of steps of one kind on one host: the median, or the mean where that is mostly a few long gaps.
+        Time between one step and the next, of steps of one kind on one host: the median, or the
+        mean where that is mostly a few long gaps.
     long_gaps : LongGaps, optional
         Those that are most of `between_ms`, where it is the mean.
     between_input_ms : float, optional
@@ -188,7 +202,8 @@ class Evidence:
     copies_in_turn : InTurn, optional
         Copies from the host to several devices.
     host_recorded : bool
-        Whether anything that the host did is in the profile: ops, calls of the device's runtime, or calls of Python.
+        Whether anything that the host did is in the profile: ops, calls of the device's runtime, or
+        calls of Python.
     lost_kernels : bool
         Whether a device was used, but none of its kernels was recorded, or most steps lost some.
     code : StepCode
@@ -211,14 +226,16 @@ class Evidence:
     periodic : Periodic, optional
     growth : Growth, optional
     later_input_percent : float, optional
-        Input in percent of step time without the first step of each host, in which a pipeline may only start.
+        Input in percent of step time without the first step of each host, in which a pipeline may
+        only start.
     first_calls : mapping
         By host and pipeline of tf.data: how long its first call took, ms.
     waiting_percent : float
-        Share of step time in which the host waits for a device that runs nothing; 0 where that is not known.
+        Share of step time in which the host waits for a device that runs nothing; 0 where that is
+        not known.
     not_launched_ms : callable
-        Returns the time per step in which devices are idle and their next work is not launched, ms; infinite where
-        no launch is known.
+        Returns the time per step in which devices are idle and their next work is not launched, ms;
+        infinite where no launch is known.
     copied_ms, copied_bytes : float, optional
         Copies to devices that steps wait for, per step; bytes of all copies to devices.
     iterators : mapping
@@ -232,7 +249,8 @@ class Evidence:
     in_use : InUse
         What the program uses already of that which advice recommends.
     functions : tuple of str
-        The person's functions with the most time outside of ops, where calls of Python were recorded, longest first.
+        The person's functions with the most time outside of ops, where calls of Python were
+        recorded, longest first.
     """
 
     work: Work | None = None
@@ -448,7 +466,8 @@ def _tracing(activity: Activity, used: pd.DataFrame) -> int | None:
 
 
 def programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
-    """How many programs a host runs per step on each device: a program ran as often as its rarest op, as loops repeat others.
+    """How many programs a host runs per step on each device: a program ran as often as its rarest
+    op, as loops repeat others.
 
     None without programs.
     """
@@ -460,7 +479,9 @@ def programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
 
 
 def _gaps(steps: pd.DataFrame) -> pd.DataFrame:
-    """From the end of each step to the begin of the next on its `host`, in ps; none of steps of several kinds."""
+    """From the end of each step to the begin of the next on its `host`, in ps; none of steps of
+    several kinds.
+    """
     rows = []
     for host, of_host in steps.groupby("host", sort=False) if steps["kind"].nunique() <= 1 else ():
         used = counted(of_host.reset_index(drop=True))
@@ -482,7 +503,8 @@ def _gaps(steps: pd.DataFrame) -> pd.DataFrame:
 def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | None]:
     """`Evidence.between_ms` and `Evidence.long_gaps` of gaps in ms.
 
-    The one longest gap says nothing of the loop where it takes more than all others together: it may lie between two loops.
+    The one longest gap says nothing of the loop where it takes more than all others together: it
+    may lie between two loops.
     """
     if not len(gaps):
         return None, None
@@ -501,7 +523,9 @@ def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | No
 def _between_input(
     activity: Activity, gaps: pd.DataFrame, marked: Int64s, middle: Callable[[Int64s], Any]
 ) -> float | None:
-    """Median or mean part of the gaps in which the thread of the steps calls an iterator, in ms; None without such calls."""
+    """Median or mean part of the gaps in which the thread of the steps calls an iterator, in ms;
+    None without such calls.
+    """
     mine = activity.iterators.take(np.isin(activity.iterators.lane, marked)).frame()
     if not len(gaps) or not len(mine):
         return None
@@ -552,7 +576,9 @@ _PRODUCTS = (
 def _placed(
     activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps: int
 ) -> Placed | None:
-    """TensorFlow matrix products that ran on the host despite a GPU. One that also ran on the GPU only launched kernels on the host."""
+    """TensorFlow matrix products that ran on the host despite a GPU. One that also ran on the GPU
+    only launched kernels on the host.
+    """
     if (
         activity.framework in (JAX, PYTORCH)
         or not len(activity.devices)
@@ -579,7 +605,9 @@ def _placed(
 
 
 def straggler(found: pd.DataFrame) -> Straggler | None:
-    """Among stragglers the one without which steps would be shortest; without communication the one that is furthest behind."""
+    """Among stragglers the one without which steps would be shortest; without communication the one
+    that is furthest behind.
+    """
     cost = found["saved_ms"].where(found["by"] == COLLECTIVES, found["excess_ms"])
     known = found.assign(cost=cost)[found["straggler"].fillna(False).astype(bool) & cost.notna()]
     if not len(known):

@@ -60,7 +60,9 @@ COPIES_SHARE = Threshold(
 STEP_SHARE = Threshold(
     "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_MODERATE, high=PART_HIGH
 )
-"""Thresholds shared by several rules: TensorFlow Profiler's, for input, copies, and other parts of a step."""
+"""Thresholds shared by several rules: TensorFlow Profiler's, for input, copies, and other parts of
+a step.
+"""
 
 TRACE, KERNELS, OPS = (
     Target("trace", "Trace"),
@@ -74,7 +76,9 @@ _T = TypeVar("_T")
 
 @dataclass
 class Facts:
-    """The input of the rules; `mean` is ms per step and `percent` the share of step time, by category."""
+    """The input of the rules; `mean` is ms per step and `percent` the share of step time, by
+    category.
+    """
 
     overview: dict[str, Any]
     mean: dict[str, float]
@@ -127,7 +131,8 @@ class Facts:
     def held_up_ms(self, time: float) -> float:
         """Of host time while devices are idle, in ms per step: what devices can have waited for.
 
-        Where their next work is launched already, they wait for something else: an event, another stream, another rank.
+        Where their next work is launched already, they wait for something else: an event, another
+        stream, another rank.
         """
         return min(time, self._not_launched_ms)
 
@@ -137,7 +142,9 @@ class Facts:
 
     @cached_property
     def gpu_busy_percent(self) -> float | None:
-        """Percent of step time in which GPUs are busy, where calls of the host that feeds them were recorded as well; else None."""
+        """Percent of step time in which GPUs are busy, where calls of the host that feeds them were
+        recorded as well; else None.
+        """
         busy: float | None = self.overview.get("device_busy_percent")
         return (
             busy
@@ -149,14 +156,17 @@ class Facts:
 
     @property
     def device_may_be_slower(self) -> bool:
-        """Whether the loop may wait for its GPUs when nothing is recorded: recording slows the host, so that they wait for it more."""
+        """Whether the loop may wait for its GPUs when nothing is recorded: recording slows the
+        host, so that they wait for it more.
+        """
         return self.gpu_busy_percent is not None and may_keep_up(
             self.gpu_busy_percent, self.framework.slows_host
         )
 
     @property
     def programs_16_bit_percent(self) -> float | None:
-        """Percent of compiled programs' time in ops that read or write numbers of 16 bits or fewer; None if unknown.
+        """Percent of compiled programs' time in ops that read or write numbers of 16 bits or fewer;
+        None if unknown.
 
         Kernel names of libraries and XLA do not always state the precision.
         """
@@ -172,7 +182,9 @@ class Facts:
 
     @property
     def in_host_memory(self) -> bool:
-        """Whether most input and output is moved by the TPU program itself, from and to host memory."""
+        """Whether most input and output is moved by the TPU program itself, from and to host
+        memory.
+        """
         moved = self.overview.get("host_transfer_percent") or 0.0
         return (
             moved >= INPUT_MODERATE and moved > (self.percent["input"] + self.percent["output"]) / 2
@@ -181,7 +193,8 @@ class Facts:
     def waits_for_input(self, limit: Threshold) -> bool:
         """Whether steps wait for input, other than the first, in which a pipeline starts.
 
-        To ask for a batch that is there already takes some microseconds, most of them nbprof's own: that is no wait of a step of 0.2 ms.
+        To ask for a batch that is there already takes some microseconds, most of them nbprof's own:
+        that is no wait of a step of 0.2 ms.
         """
         later, wait_us = self.evidence.later_input_percent, 1000 * self.mean["input"]
         return (
@@ -195,7 +208,9 @@ class Facts:
         return severity(100 * gain_ms / self.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
 
     def of_compute(self, own: float) -> float:
-        """Device compute in ms per step that the part `own` (ps over all runs) of the compiled programs' work stands for."""
+        """Device compute in ms per step that the part `own` (ps over all runs) of the compiled
+        programs' work stands for.
+        """
         work = self.evidence.work
         return self.compute_ms * own / work.own if work is not None and work.own else 0.0
 
@@ -203,7 +218,8 @@ class Facts:
     def eager_percent(self) -> float:
         """Percent of op time that ran eagerly, on the host or the device, whichever is larger.
 
-        A function compiled by XLA (`jit_compile=True`) is called as a single eager op that holds all its time: that is not eager execution.
+        A function compiled by XLA (`jit_compile=True`) is called as a single eager op that holds
+        all its time: that is not eager execution.
         """
         host, top = self.overview["eager_host_percent"] or 0.0, self.overview.get("top_ops")
         if top is not None and len(top) and self.overview.get("top_ops_where") == "host":
@@ -224,7 +240,9 @@ class Facts:
 
     @property
     def keras(self) -> bool:
-        """Whether Keras runs the steps: one of its functions ran. Without any function, Keras is assumed."""
+        """Whether Keras runs the steps: one of its functions ran. Without any function, Keras is
+        assumed.
+        """
         functions = self.overview["tf_functions"]["function"].astype(str)
         return not self.jax and (
             not len(functions) or bool(functions.str.startswith(_OF_KERAS).any())
@@ -240,7 +258,9 @@ class Facts:
 
     @property
     def other_devices(self) -> bool:
-        """Whether the devices are none of GPU, TPU and NPU: what holds for those need not hold there."""
+        """Whether the devices are none of GPU, TPU and NPU: what holds for those need not hold
+        there.
+        """
         kinds = {d["kind"] for d in (self.overview.get("environment") or {}).get("devices", [])}
         return bool(kinds) and not kinds & {"GPU", "TPU", "NPU"}
 
@@ -293,7 +313,8 @@ class Facts:
     def matrix_units(self) -> str:
         """What the devices call their units for products of matrices.
 
-        '' where they have none (GPUs of NVIDIA before Volta), or are of a kind whose units are not known.
+        '' where they have none (GPUs of NVIDIA before Volta), or are of a kind whose units are not
+        known.
         """
         if self.other_devices:
             return ""
@@ -305,7 +326,8 @@ class Facts:
             if self.runtime is None
             else self.runtime.amd
         )
-        # Old files of PyTorch do not say what the GPU is: only kernels that use such units tell that it has some.
+        # Old files of PyTorch do not say what the GPU is: only kernels that use such units tell
+        # that it has some.
         unnamed = (
             self.runtime is not None
             and not amd
@@ -321,7 +343,9 @@ class Facts:
 
     @property
     def maybe_input(self) -> bool:
-        """Whether no wait for input was recorded, so that unexplained time may be one. Copies to devices are no wait for a batch."""
+        """Whether no wait for input was recorded, so that unexplained time may be one. Copies to
+        devices are no wait for a batch.
+        """
         waits = self.mean["input"] > (self.evidence.copied_ms or 0.0)
         return (
             not waits
@@ -330,12 +354,16 @@ class Facts:
 
     @property
     def unexplained_percent(self) -> float:
-        """Share of step time in which nothing was recorded: `other` without the time in which the host waits for a device."""
+        """Share of step time in which nothing was recorded: `other` without the time in which the
+        host waits for a device.
+        """
         return max(0.0, self.percent["other"] - self.evidence.waiting_percent)
 
 
 def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) -> pd.DataFrame:
-    """The kernels whose names match, or do not. Each distinct name is tested once; of long ones only the start, as arguments follow."""
+    """The kernels whose names match, or do not. Each distinct name is tested once; of long ones
+    only the start, as arguments follow.
+    """
     if not len(kernels):
         return kernels
     code, names = pd.factorize(kernels["kernel"].astype(object))
@@ -345,7 +373,9 @@ def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) 
 
 
 def only(percent: float) -> str:
-    """A small share at the start of a sentence, in bold: "Only **7%**", "Less than **1%**", "**None**"."""
+    """A small share at the start of a sentence, in bold: "Only **7%**", "Less than **1%**",
+    "**None**".
+    """
     if percent < NONE_PERCENT:
         return "**None**"
     return "Less than **1%**" if percent < 1.0 else f"Only **{percent:.0f}%**"
@@ -363,7 +393,9 @@ def short(op: object) -> str:
 
 
 def compiled(facts: Facts) -> bool:
-    """Whether a compiler made the kernels of a program: torch.compile, or XLA under TensorFlow, as under JAX it always does."""
+    """Whether a compiler made the kernels of a program: torch.compile, or XLA under TensorFlow, as
+    under JAX it always does.
+    """
     used = facts.evidence.in_use
     return (
         used.compiled

@@ -1,6 +1,8 @@
-"""Advice rules about compiled programs: sizes that fit the matrix unit and its tiles, missed fusions, data movement.
+"""Advice rules about compiled programs: sizes that fit the matrix unit and its tiles, missed
+fusions, data movement.
 
-Source of the TPU rules: the performance guide and the profiling page of Cloud TPU; where these give no number, the threshold is nbprof's.
+Source of the TPU rules: the performance guide and the profiling page of Cloud TPU; where these give
+no number, the threshold is nbprof's.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from nbprof.analysis.rule import (
 from nbprof.display import wording
 
 LANES = 128
-"""A TPU stores arrays in tiles of 8 rows by this many columns; a batch is best a multiple of 8, or of both."""
+"""A TPU stores arrays in tiles of 8 rows by this many columns; a batch is best a multiple of 8, or
+of both.
+"""
 SUBLANES = 8
 SHORT_OP_US = 10.0
 _LOST = Threshold("≥ {lost:g} % of compute time lost", lost=5.0)
@@ -109,14 +113,18 @@ def _fills(size: int, unit: int) -> float:
 
 
 def _lost(product: Product, unit: int) -> float:
-    """The fraction of the matrix unit that a product leaves unused; the compiler may map either outer size to the unit's columns."""
+    """The fraction of the matrix unit that a product leaves unused; the compiler may map either
+    outer size to the unit's columns.
+    """
     return 1 - _fills(product.depth, unit) * max(
         _fills(product.columns, unit), _fills(product.rows, unit)
     )
 
 
 def _misfits(facts: Facts) -> tuple[list[Product], list[Product]]:
-    """T4 and the feature sizes of T3: products with a size below the matrix unit's, and those with a size that is not a multiple of it."""
+    """T4 and the feature sizes of T3: products with a size below the matrix unit's, and those with
+    a size that is not a multiple of it.
+    """
     work = facts.work
     if work is None or not work.matrix_unit:
         return [], []
@@ -130,7 +138,9 @@ def _misfits(facts: Facts) -> tuple[list[Product], list[Product]]:
 def _empty(
     facts: Facts, mine: list[Product], limit: Threshold
 ) -> tuple[str, float, Product, int] | None:
-    """The cost of products that leave part of the matrix unit unused: evidence, ms per step, the worst product, and the unit."""
+    """The cost of products that leave part of the matrix unit unused: evidence, ms per step, the
+    worst product, and the unit.
+    """
     work = facts.work
     if work is None or not mine:
         return None
@@ -174,12 +184,15 @@ def _unaligned_products(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
-    """The pairs of the guide's tensor layout: memory-bound products of which both arrays with the batch fit no pair of tile sizes."""
+    """The pairs of the guide's tensor layout: memory-bound products of which both arrays with the
+    batch fit no pair of tile sizes.
+    """
     work = facts.work
     if work is None or not work.matrix_unit:
         return None
     bandwidth = work.ops["bandwidth_fraction"].fillna(0.0).to_numpy(float)
-    # A batch that fits neither side of a tile is for `batch_per_core`; of a convolution, the input's features are not known.
+    # A batch that fits neither side of a tile is for `batch_per_core`; of a convolution, the
+    # input's features are not known.
     mine = [
         p
         for p in _once(work)
@@ -211,14 +224,18 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _tiled(batch: int, features: int) -> int:
-    """The elements of an array of examples by features in tiles; the compiler may put either size along the tile's columns."""
+    """The elements of an array of examples by features in tiles; the compiler may put either size
+    along the tile's columns.
+    """
     return min(
         _up(batch, SUBLANES) * _up(features, LANES), _up(batch, LANES) * _up(features, SUBLANES)
     )
 
 
 def _padded(product: Product) -> float:
-    """The fraction of what a product reads and writes that is padding of its input and output; that of its weights is not counted."""
+    """The fraction of what a product reads and writes that is padding of its input and output; that
+    of its weights is not counted.
+    """
     batch, depth, columns = product.batch, product.depth, product.columns
     whole = _tiled(batch, depth) + _tiled(batch, columns) + depth * columns
     return 1 - (batch * (depth + columns) + depth * columns) / whole if whole else 0.0
@@ -400,7 +417,9 @@ _CHANNELS_LAST = "-layout = 'channels_first'\n+layout = 'channels_last'\n x = la
 
 
 def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
-    """T15: a device-bound step that uses less than half of the device's peaks, with the likely cause."""
+    """T15: a device-bound step that uses less than half of the device's peaks, with the likely
+    cause.
+    """
     work = facts.work
     if work is None or facts.percent["device_compute"] < limit["busy"]:
         return None

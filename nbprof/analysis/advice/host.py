@@ -1,6 +1,8 @@
-"""Advice rules about the host's own time: Python code between ops, ops too small to be worth their dispatch, cores without work.
+"""Advice rules about the host's own time: Python code between ops, ops too small to be worth their
+dispatch, cores without work.
 
-They need what nbprof records beside a framework's profiler: sampled Python stacks and the use of the cores.
+They need what nbprof records beside a framework's profiler: sampled Python stacks and the use of
+the cores.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ _PRODUCTS = Threshold(
 )
 """Smaller ones spend as much on the conversion to bfloat16 as they gain."""
 _DISPATCH_MS = 0.2
-"""Overhead of an op up to which it is that of dispatch: Python, autograd and allocation take 5 to 100 µs with the profiler on."""
+"""Overhead of an op up to which it is that of dispatch: Python, autograd and allocation take 5 to
+100 µs with the profiler on.
+"""
 _VECTORIZE = (
     " def augment(batch):\n-    return [transform(row) for row in batch]\n"
     "+    return (batch - mean) / std  # one call for the whole array, not one a row"
@@ -80,7 +84,9 @@ def _python_code(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _always(facts: Facts, part: str) -> float:
-    """Percent of a unit in a part of the host's time, without what only every k-th step has: that is a finding of its own."""
+    """Percent of a unit in a part of the host's time, without what only every k-th step has: that
+    is a finding of its own.
+    """
     host, rhythm = facts.evidence.host, facts.evidence.periodic
     if host is None or not facts.mean["step_time"]:
         return 0.0
@@ -128,7 +134,9 @@ def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _tiny_eager_ops(facts: Facts, limit: Threshold) -> Found | None:
-    """The same of TensorFlow and JAX, where ops are dispatched one by one: those of a compiled function are not."""
+    """The same of TensorFlow and JAX, where ops are dispatched one by one: those of a compiled
+    function are not.
+    """
     programs, eager = facts.evidence.programs_per_step, facts.overview.get("eager_host_percent")
     one_by_one = (
         (programs or 0.0) >= limit["programs"] if facts.jax else (eager or 0.0) >= limit["eager"]

@@ -1,4 +1,6 @@
-"""Where in the ranges of the program is what a finding speaks of: the forward pass, the optimizer, a layer."""
+"""Where in the ranges of the program is what a finding speaks of: the forward pass, the optimizer,
+a layer.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def _total(totals: Totals, what: str) -> float:
 
 
 def innermost(totals: Totals, what: str) -> tuple[str, float] | None:
-    """The innermost range that has at least half of a kind of time, by its names, and its part of it; None where none has."""
+    """The innermost range that has at least half of a kind of time, by its names, and its part of
+    it; None where none has.
+    """
     total = _total(totals, what)
     rows = totals.places[(totals.places["what"] == what) & (totals.places["path"] != "")]
     rows = rows[rows["own"] >= LEAST * total]

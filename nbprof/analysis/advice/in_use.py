@@ -1,6 +1,8 @@
-"""What a recorded program uses already of that which advice recommends, by the names of its events and lanes.
+"""What a recorded program uses already of that which advice recommends, by the names of its events
+and lanes.
 
-A name that is not there proves nothing where its kind of event was not recorded: then the advice stands.
+A name that is not there proves nothing where its kind of event was not recorded: then the advice
+stands.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _PRIVATE_THREADS = re.compile(r"tf_gpu_private_")
 
 @dataclass(frozen=True)
 class InUse:
-    """What is seen to be in use. What could not be seen is False, but `backward` and `optimizer`: these are only denied where seen.
+    """What is seen to be in use. What could not be seen is False, but `backward` and `optimizer`:
+    these are only denied where seen.
 
     Attributes
     ----------
@@ -110,7 +113,9 @@ def find(activity: Activity, trace: Trace) -> InUse:
 
 
 def has_private_threads(lanes: pd.DataFrame) -> bool:
-    """Whether TensorFlow has threads that do nothing but launch kernels, by the names of `trace.lanes`."""
+    """Whether TensorFlow has threads that do nothing but launch kernels, by the names of
+    `trace.lanes`.
+    """
     return "thread" in lanes and _any(lanes["thread"].astype(str), _PRIVATE_THREADS.search)
 
 

@@ -1,4 +1,5 @@
-"""Advice rules about input: steps that wait for tf.data, a DataLoader, a plain iterator, or copies to the device.
+"""Advice rules about input: steps that wait for tf.data, a DataLoader, a plain iterator, or copies
+to the device.
 
 Sources: TensorFlow Profiler, torch_tb_profiler, PyTorch's performance tuning guide.
 """
@@ -42,7 +43,9 @@ _COPIES = Threshold(
     **INPUT_SHARE.numbers,
     pipeline=tf_data.PIPELINE_PART,
 )
-"""The pipeline causes the wait if its own work is at least this fraction of it; otherwise copies to the device do."""
+"""The pipeline causes the wait if its own work is at least this fraction of it; otherwise copies to
+the device do.
+"""
 _CAUSE = Threshold(
     f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **INPUT_SHARE.numbers, cause=0.2
 )
@@ -165,7 +168,8 @@ def _to_blame(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
         or _work(facts, main[1]) < _COPIES["pipeline"] * facts.mean["input"]
     ):
         return None
-    # An eager loop spends most of a wait in Python and in the op that asks for the element; that is there with a perfect pipeline, too.
+    # An eager loop spends most of a wait in Python and in the op that asks for the element; that is
+    # there with a perfect pipeline, too.
     waited = _waited(facts, main[1])
     return (
         None
@@ -175,7 +179,8 @@ def _to_blame(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
 
 
 def _waited(facts: Facts, nodes: pd.DataFrame) -> float | None:
-    """How long the steps waited for the pipeline itself to return an element, ms per step; None if its root was not recorded.
+    """How long the steps waited for the pipeline itself to return an element, ms per step; None if
+    its root was not recorded.
 
     In its first call a pipeline starts: that is no wait of the other steps.
     """
@@ -212,7 +217,8 @@ def _main_of(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
 def main_pipeline(
     nodes: pd.DataFrame, pipelines: pd.DataFrame, first_calls: Mapping[tuple[str, str], float]
 ) -> tuple[pd.Series, pd.DataFrame] | None:
-    """The pipeline with the most work and its iterators, summed over its instances: every epoch recreates the pipeline.
+    """The pipeline with the most work and its iterators, summed over its instances: every epoch
+    recreates the pipeline.
 
     Parameters
     ----------
@@ -247,8 +253,8 @@ def main_pipeline(
     return slowest, one
 
 
-# Each of these makes an iterator of one function for each element that it takes, and numbers them; `Zip` and `DirectedInterleave` number
-# inputs that differ.
+# Each of these makes an iterator of one function for each element that it takes, and numbers them;
+# `Zip` and `DirectedInterleave` number inputs that differ.
 _BRANCH = re.compile(r"(::(?!Directed)\w*(?:Interleave\w*|FlatMap|Repeat))\[\d+\]")
 _PARALLEL_BRANCH = re.compile(r"ParallelInterleave\w*\[\d+\]")
 
@@ -259,7 +265,8 @@ def _place(nodes: pd.DataFrame) -> pd.Series:
 
 
 def _united(one: pd.DataFrame, alike: pd.DataFrame) -> pd.DataFrame:
-    """The iterators of a pipeline with their times in `alike`, itself and others of its shape; the branches of an interleave are one.
+    """The iterators of a pipeline with their times in `alike`, itself and others of its shape; the
+    branches of an interleave are one.
 
     The bottleneck is that of all of them together; of equal ones that of the pipeline itself.
     """
@@ -282,7 +289,9 @@ def _united(one: pd.DataFrame, alike: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bottleneck(facts: Facts) -> tuple[pd.Series, pd.DataFrame, pd.Series, bool] | None:
-    """The pipeline that causes the wait, its iterators, its bottleneck, and whether that is a function on a single thread."""
+    """The pipeline that causes the wait, its iterators, its bottleneck, and whether that is a
+    function on a single thread.
+    """
     if (main := _to_blame(facts)) is None:
         return None
     slow = main[1][main[1]["bottleneck"]].iloc[0]
@@ -333,7 +342,9 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
-    """A map of single elements that are batched afterwards, whose ops take next to none of its time."""
+    """A map of single elements that are batched afterwards, whose ops take next to none of its
+    time.
+    """
     if (found := facts.once(_bottleneck)) is None or not (ops := facts.evidence.iterator_functions):
         return None
     slow = found[2]
@@ -412,7 +423,8 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
     if (main := _to_blame(facts)) is None:
         return None
     nodes, wait = main[1], facts.mean["input"]
-    # Iterators at the end of the pipeline that already run ahead; a Prefetch after them would hide next to nothing.
+    # Iterators at the end of the pipeline that already run ahead; a Prefetch after them would hide
+    # next to nothing.
     last = nodes[nodes["long_name"].str.count("::") == 1]
     while len(last) and not last["iterator"].astype(str).str.startswith(tf_data.AHEAD).any():
         handing_on = last.loc[last["iterator"].astype(str).str.match(_HANDS_ON), "id"]
@@ -429,7 +441,9 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
-    """What the steps wait for is in none of them: an iterator that is asked before `Trace` begins."""
+    """What the steps wait for is in none of them: an iterator that is asked before `Trace`
+    begins.
+    """
     between, wait, step = (
         facts.evidence.between_ms,
         facts.evidence.between_input_ms,
@@ -485,7 +499,9 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _pinned(facts: Facts, fix: str) -> str:
-    """The code, without pinned memory where no device is that it helps to copy to: there PyTorch warns of it."""
+    """The code, without pinned memory where no device is that it helps to copy to: there PyTorch
+    warns of it.
+    """
     return (
         fix
         if facts.overview["devices"]

@@ -1,4 +1,6 @@
-"""Code of findings on input for those who train with Keras's `fit`: there Keras writes the loop and the DataLoader, not the user."""
+"""Code of findings on input for those who train with Keras's `fit`: there Keras writes the loop and
+the DataLoader, not the user.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ CATEGORIES = {
     "enqueue": "give fit a DataLoader with pin_memory=True",
     "other": "give fit a keras.utils.PyDataset, which loads ahead",
 }
-"""What helps against the kinds of input work that PyTorch's profiler records, as `input_pipeline.TORCH_CATEGORIES`."""
+"""What helps against the kinds of input work that PyTorch's profiler records, as
+`input_pipeline.TORCH_CATEGORIES`.
+"""
 
 
 def in_keras(found: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,6 @@
-"""Advice for NPUs: findings of the rules from Ascend's own tools, and PyTorch's rules with torch_npu names."""
+"""Advice for NPUs: findings of the rules from Ascend's own tools, and PyTorch's rules with
+torch_npu names.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def in_words_of_npus(found: list[Finding]) -> list[Finding]:
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """Findings of the Ascend rules at 5 % of the time or more, excluding rules that only say where to look."""
+    """Findings of the Ascend rules at 5 % of the time or more, excluding rules that only say where
+    to look.
+    """
     rules = facts.evidence.npu_rules
     if rules is None or not len(rules):
         return []
@@ -66,7 +70,8 @@ def findings(facts: Facts) -> list[Finding]:
 
 
 def _found(row: pd.Series, facts: Facts) -> Found:
-    # Parts of an iteration and waits are of the time of the device, the others of that of its tasks.
+    # Parts of an iteration and waits are of the time of the device, the others of that of its
+    # tasks.
     whole = facts.mean["step_time"] if row["about"] in _OF_ALL_TIME else facts.compute_ms
     gain = (
         min(float(row["share"]), 1.0) * whole if whole and pd.notna(row["share"]) else float("nan")

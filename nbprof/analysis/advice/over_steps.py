@@ -1,4 +1,6 @@
-"""Advice rules about what happens over the steps of a run: slow ones at equal distances, and memory that grows from one to the next."""
+"""Advice rules about what happens over the steps of a run: slow ones at equal distances, and memory
+that grows from one to the next.
+"""
 
 from __future__ import annotations
 

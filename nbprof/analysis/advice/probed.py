@@ -1,4 +1,6 @@
-"""Findings on the input where a probe measured the step without it: what was measured takes the place of what was predicted."""
+"""Findings on the input where a probe measured the step without it: what was measured takes the
+place of what was predicted.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ OF_INPUT = frozenset(
         "loader_workers",
     }
 )
-"""Rules whose change can only shorten the wait for a batch; copies to the device remain in the steps of a probe."""
+"""Rules whose change can only shorten the wait for a batch; copies to the device remain in the
+steps of a probe.
+"""
 
 _PROBED = "the first batch is repeated"
 """The experiment of such a rule that a probe has made."""
@@ -41,7 +45,8 @@ def measured(
     worth_percent: float,
     unit: Unit = MARKED,
 ) -> pd.DataFrame:
-    """The findings, with what the input can save at most by the probe; without those on the input where that is nothing.
+    """The findings, with what the input can save at most by the probe; without those on the input
+    where that is nothing.
 
     Parameters
     ----------

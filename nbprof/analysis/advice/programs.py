@@ -1,6 +1,8 @@
-"""Evidence from the ops of compiled programs: their time, the sizes of their matrix products, and pure data movement.
+"""Evidence from the ops of compiled programs: their time, the sizes of their matrix products, and
+pure data movement.
 
-Only the ops with the most time are looked up in their programs, since a program may have a hundred thousand.
+Only the ops with the most time are looked up in their programs, since a program may have a hundred
+thousand.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ _BACKWARD = re.compile(r"transpose\(|gradient_tape|Backprop|/grad")
 class Product(NamedTuple):
     """A dot or convolution as a matrix product: `rows` x `depth` by `depth` x `columns`.
 
-    `batch` is the number of examples if known (forward products), else 0; `spatial` tells whether it is a convolution over
-    space; `op` is its row in `Work.ops`.
+    `batch` is the number of examples if known (forward products), else 0; `spatial` tells whether
+    it is a convolution over space; `op` is its row in `Work.ops`.
     """
 
     op: int
@@ -73,9 +75,11 @@ class Work:
     Attributes
     ----------
     ops : DataFrame
-        The ops looked up, most self time first: `program` (its name), `name`, `category`, `framework_op`, `own` (ps of all runs), `runs`,
-        `compute_fraction` and `bandwidth_fraction` (of the device's peaks; NaN: not known), `known` (whether FLOPs and bytes are),
-        `moves` (it only moves values to another layout), `spreads` (it only broadcasts), `narrow` (16 bits or fewer), `shape`.
+        The ops looked up, most self time first: `program` (its name), `name`, `category`,
+        `framework_op`, `own` (ps of all runs), `runs`, `compute_fraction` and `bandwidth_fraction`
+        (of the device's peaks; NaN: not known), `known` (whether FLOPs and bytes are), `moves` (it
+        only moves values to another layout), `spreads` (it only broadcasts), `narrow` (16 bits or
+        fewer), `shape`.
     own : float
         Self time of all ops that compute, also of those not looked up, in ps.
     products : list of Product
@@ -84,8 +88,8 @@ class Work:
     lonely : DataFrame
         Programs of one elementwise op each: `program`, `own`, `runs`.
     chained : float
-        Self time in ps that fusing neighbours would save at most: for memory-bound elementwise ops that are the only readers of another
-        such op's output.
+        Self time in ps that fusing neighbours would save at most: for memory-bound elementwise ops
+        that are the only readers of another such op's output.
     chain : str
         The op that would save most.
     chains : int
@@ -109,7 +113,9 @@ class Work:
 
 
 def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """The ops that are not transfers, and those of them that take almost all the time; None if no compiled program ran on a device."""
+    """The ops that are not transfers, and those of them that take almost all the time; None if no
+    compiled program ran on a device.
+    """
     if not len(activity.op_parts) or not activity.op_parts.hlo.any() or activity.programs is None:
         return None
     found, _ = hlo.measured(activity)
@@ -122,7 +128,9 @@ def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
 
 
 def share_of_16_bit(activity: Activity) -> float | None:
-    """Percent of compiled programs' time in ops with numbers of 16 bits or fewer; None if unknown."""
+    """Percent of compiled programs' time in ops with numbers of 16 bits or fewer; None if
+    unknown.
+    """
     if (most := _most(activity)) is None:
         return None
     found, top = most
@@ -133,7 +141,9 @@ def share_of_16_bit(activity: Activity) -> float | None:
 
 
 def share_of_64_bit(activity: Activity) -> tuple[float | None, str]:
-    """Percent of compiled programs' time, on devices or the CPU, in ops on float64 arrays, and the one with the most; None if unknown."""
+    """Percent of compiled programs' time, on devices or the CPU, in ops on float64 arrays, and the
+    one with the most; None if unknown.
+    """
     found, _ = hlo.measured(activity)
     whole = float(found["own"].sum())
     top = found.head(MOST_OPS)
@@ -148,7 +158,9 @@ def share_of_64_bit(activity: Activity) -> tuple[float | None, str]:
 
 
 def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | None:
-    """Whether an op reads or writes a float64 array; None if its program is damaged or not in the file."""
+    """Whether an op reads or writes a float64 array; None if its program is damaged or not in the
+    file.
+    """
     program: Program | None = activity.programs.program(host, ident)
     place = None if program is None else program.place(name)
     if program is None or place is None:
@@ -165,7 +177,9 @@ def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | Non
 
 
 def part_in_16_bit(own: pd.Series, narrow: Any, whole: float) -> float | None:
-    """Percent of the time `own` in ops with narrow numbers; None if that is known for too little of the `whole`."""
+    """Percent of the time `own` in ops with narrow numbers; None if that is known for too little of
+    the `whole`.
+    """
     told = ~pd.isna(narrow)
     time = float(own[told].sum())
     return (
@@ -292,7 +306,9 @@ def _relaid(program: Program, place: int) -> bool:
 
 
 def _narrow(program: Program, place: int) -> bool | None:
-    """Whether an op reads or writes an array of numbers of 16 bits or fewer; None if it has no floating-point arrays."""
+    """Whether an op reads or writes an array of numbers of 16 bits or fewer; None if it has no
+    floating-point arrays.
+    """
     shapes = [
         part
         for shape in (program.shape(place), *_operands(program, place))
@@ -341,7 +357,8 @@ def _product(program: Program, row: int, place: int) -> Product | None:
 
 
 def most_rows(activity: Activity) -> int | None:
-    """The most rows of a forward product in any program that ran on the CPU; None where there is none, or one of them is not known.
+    """The most rows of a forward product in any program that ran on the CPU; None where there is
+    none, or one of them is not known.
 
     Of products of many matrices all rows count, of a convolution all places.
     """
@@ -374,7 +391,9 @@ def most_rows(activity: Activity) -> int | None:
 
 
 def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
-    """Programs of a single elementwise op, which a framework compiles for each op run on its own."""
+    """Programs of a single elementwise op, which a framework compiles for each op run on its
+    own.
+    """
     count = found.groupby(["host", "program"], sort=False)["own"].transform("size")
     alone = found[(count == 1) & found["category"].isin(ELEMENTWISE_KINDS)]
     names = [title for title, _ in hlo.titles(activity, alone)]
@@ -388,7 +407,9 @@ def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
 
 
 def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> tuple[float, str, int]:
-    """The most that fusing neighbours would save: for an op that is the only reader of another, the time of the shorter one."""
+    """The most that fusing neighbours would save: for an op that is the only reader of another, the
+    time of the shorter one.
+    """
     bandwidth = table["bandwidth_fraction"]
     memory_bound = (bandwidth > table["compute_fraction"]) & (bandwidth >= all_ops.NEAR_ROOF)
     plain = table["category"].isin(ELEMENTWISE_KINDS) & memory_bound & ~table["moves"]

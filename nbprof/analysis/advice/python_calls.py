@@ -1,6 +1,8 @@
-"""The functions of the person's code with the most time in no op, where PyTorch recorded calls of Python.
+"""The functions of the person's code with the most time in no op, where PyTorch recorded calls of
+Python.
 
-Of TensorFlow and JAX a recorded call of Python is work of the host, as XProf has it, and no time outside of ops.
+Of TensorFlow and JAX a recorded call of Python is work of the host, as XProf has it, and no time
+outside of ops.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ _KINETO = re.compile(r"(?P<file>[^(]+\.py)\((?P<line>\d+)\): (?P<name>.+)")
 
 
 def outside_ops(activity: Activity, trace: Trace, steps: pd.DataFrame) -> tuple[str, ...]:
-    """Functions as "make_batch, data.py line 12 (**40%**)", the longest first; empty where calls of Python were not recorded.
+    """Functions as "make_batch, data.py line 12 (**40%**)", the longest first; empty where calls of
+    Python were not recorded.
 
-    Time counts for the innermost function of the person's: what a library does when it is called counts for the caller. Where none of the
-    person's was recorded, it counts for the innermost of any.
+    Time counts for the innermost function of the person's: what a library does when it is called
+    counts for the caller. Where none of the person's was recorded, it counts for the innermost of
+    any.
 
     Parameters
     ----------
@@ -83,9 +87,12 @@ def _unexplained(activity: Activity, used: pd.DataFrame) -> Intervals:
 
 
 def _place(name: str, *, persons: bool) -> str:
-    """A function, by the name of its event; "" for other events, for what started the code, and for libraries where these do not count."""
+    """A function, by the name of its event; "" for other events, for what started the code, and for
+    libraries where these do not count.
+    """
     found = _KINETO.fullmatch(name)
-    # PyTorch leaves out the folders that Python imports from, so that a library's file has a short path, too.
+    # PyTorch leaves out the folders that Python imports from, so that a library's file has a short
+    # path, too.
     if found is None or (persons and person_call(name) is None):
         return ""
     if around.KINETO.starts.match(name) or around.KINETO.beside.match(name):

@@ -1,4 +1,6 @@
-"""How to record the Python calls, in the words of whatever recorded the profile: nobody has a magic's line in a script of their own."""
+"""How to record the Python calls, in the words of whatever recorded the profile: nobody has a
+magic's line in a script of their own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Advice that the recording shows to be followed by what it states beside the files: settings, and the precision of Keras."""
+"""Advice that the recording shows to be followed by what it states beside the files: settings, and
+the precision of Keras.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def _threads(settings: _Settings, cores: float) -> bool:
 
 
 def without(found: pd.DataFrame, settings: _Settings, precision: str, cores: float) -> pd.DataFrame:
-    """The findings without those whose remedy is set already, and without the lines of code that are.
+    """The findings without those whose remedy is set already, and without the lines of code that
+    are.
 
     Parameters
     ----------

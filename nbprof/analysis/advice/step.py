@@ -1,6 +1,8 @@
-"""Advice rules about the parts of a step: launches, host work, precision, eager code, communication, output, Python.
+"""Advice rules about the parts of a step: launches, host work, precision, eager code,
+communication, output, Python.
 
-Sources: TensorFlow Profiler, TensorFlow's GPU performance guide, PyTorch's performance tuning guide and the notes of its CUDA allocator.
+Sources: TensorFlow Profiler, TensorFlow's GPU performance guide, PyTorch's performance tuning guide
+and the notes of its CUDA allocator.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ from nbprof.analysis.rule import (
 )
 from nbprof.display import wording
 
-# Kernels that belong to a matrix product but compute none: they prepare its inputs, or move its output.
+# Kernels that belong to a matrix product but compute none: they prepare its inputs, or move its
+# output.
 _NO_PRODUCT = re.compile(
     r"transpose(?!Params)|nchwToNhwc|nhwcToNchw|tensorTransform|SwapDimension|im2col|col2im|^(?:loop|input|wrapped)_|memcpy|memset",
     re.IGNORECASE,
@@ -86,7 +89,8 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
         runtime = facts.torch_runtime
         launches = runtime.of("launch", "graph").count
         if 2 * runtime.of("graph").ms > runtime.of("launch", "graph").ms:
-            # Kernels are in graphs already, whose launch a profiler slows most of all: it notes each kernel.
+            # Kernels are in graphs already, whose launch a profiler slows most of all: it notes
+            # each kernel.
             return None
         text = (
             f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) goes to launching kernels while the device is idle: "
@@ -104,13 +108,15 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
         f"kernels while the device is idle."
     )
     if facts.jax:
-        # How many programs a recording runs says nothing of a step: they may be one that runs many times.
+        # How many programs a recording runs says nothing of a step: they may be one that runs many
+        # times.
         few = (
             facts.evidence.programs_per_step is not None
             and facts.evidence.programs_per_step < limit["programs"]
         )
         if few or facts.unit.whole:
-            # What its kernels are too small for, and what the host does besides, are findings of their own.
+            # What its kernels are too small for, and what the host does besides, are findings of
+            # their own.
             return None
         fix = _DONATED
         return Found(
@@ -127,7 +133,9 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _fewer_launches(facts: Facts) -> str:
-    """What of TensorFlow makes fewer kernels, or fewer calls of the program, and is not in use; '' if all is."""
+    """What of TensorFlow makes fewer kernels, or fewer calls of the program, and is not in use; ''
+    if all is.
+    """
     used = facts.evidence.in_use
     xla = used.xla or facts.evidence.work is not None
     if not facts.keras:
@@ -226,7 +234,9 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _has_no_product(kernels: pd.DataFrame) -> bool:
-    """Whether no op is one that PyTorch's autocast computes in 16 bits: the rest keeps the type of its inputs."""
+    """Whether no op is one that PyTorch's autocast computes in 16 bits: the rest keeps the type of
+    its inputs.
+    """
     return bool(len(kernels)) and bool(
         (~kernels["op_tensor_core_eligible"]).fillna(value=False).all()
     )
@@ -254,7 +264,8 @@ def _tensor_cores(facts: Facts, limit: Threshold) -> Found | None:
     whole = float(kernels["total_us"].sum()) if len(kernels) else 0.0
     if not whole or not cores:
         return None
-    # Where no op is known, or the name does not tell whether a kernel uses them, nothing is missed for certain.
+    # Where no op is known, or the name does not tell whether a kernel uses them, nothing is missed
+    # for certain.
     eligible, used = (
         kernels["op_tensor_core_eligible"].fillna(False).astype(bool),
         kernels["uses_tensor_core"].fillna(True).astype(bool),
@@ -309,7 +320,9 @@ def _how_of_torch(facts: Facts, op: str) -> tuple[str, str]:
 
 
 def _compiled_part(unit: Unit) -> str:
-    """What a jit is put around: a step or an iteration is code of the program, the calls or the recording that stand for it are not."""
+    """What a jit is put around: a step or an iteration is code of the program, the calls or the
+    recording that stand for it are not.
+    """
     return unit.noun if unit.kind in (STEP, ITERATION) else "code"
 
 
@@ -347,7 +360,8 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
     if 100 * time < limit["moderate"] * facts.mean["step_time"]:
         return None
     name, share, traced = worst[["function", "expensive_percent", "tracings"]].iloc[0].tolist()
-    # Functions that were traced once, all in one step: those of another model, whose training begins with it.
+    # Functions that were traced once, all in one step: those of another model, whose training
+    # begins with it.
     if facts.evidence.tracing == 1 and (worst["tracings"] == 1).all():
         return None
     more = f" **{len(worst) - 1}** more as well." if len(worst) > 1 else ""
@@ -395,7 +409,8 @@ def _part(
 def _overlap(facts: Facts) -> tuple[str, str]:
     title = "Overlap communication with compute"
     if facts.torch and not (facts.evidence.in_use.distributed and facts.evidence.in_use.backward):
-        # Only a wrapper of the model for training has a way to leave out the communication of some batches.
+        # Only a wrapper of the model for training has a way to leave out the communication of some
+        # batches.
         return title, (
             "-torch.distributed.all_reduce(x)\n-y = other_work(z)\n+waits = torch.distributed.all_reduce(x, async_op=True)\n"
             "+y = other_work(z)  # meanwhile\n+waits.wait()"
@@ -444,7 +459,9 @@ def _host_memory(facts: Facts, limit: Threshold) -> Found | None:
 
 
 _REPEATED = 10
-"""Of a recording without steps: fewer calls that wait for the device may be those of its begin and end."""
+"""Of a recording without steps: fewer calls that wait for the device may be those of its begin and
+end.
+"""
 
 
 def _waits(facts: Facts, limit: Threshold) -> Found | None:
@@ -513,7 +530,8 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         if rhythm is not None
         else share
     )
-    # A recording of PyTorch itself takes up to 20 % of a step of small ops, and that is in no op either.
+    # A recording of PyTorch itself takes up to 20 % of a step of small ops, and that is in no op
+    # either.
     if (
         always < limit["torch" if facts.torch else "least"]
         or _jit(facts, _MANY_PROGRAMS) is not None
@@ -528,7 +546,8 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         and len(facts.nodes)
         and tf_data.works_ahead(facts.nodes["long_name"].astype(str))
     ):
-        # The pipeline has this time for the next batch: without it, the step would wait for that instead.
+        # The pipeline has this time for the next batch: without it, the step would wait for that
+        # instead.
         gain = float("nan")
     # Around ops and launches, it is longer for their recording.
     among = (
@@ -557,7 +576,8 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         )
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
-    # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.
+    # Steps of JAX that nothing marks are found in the recording, too late to record some of them.
+    # Three are enough, behind the first two.
     steps = (facts.overview.get("steps") or 0) / (facts.overview.get("hosts") or 1)
     few = (
         ""

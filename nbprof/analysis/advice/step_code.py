@@ -1,4 +1,5 @@
-"""Evidence of how the code of a step is written: its element types, calls back into Python, loops, attention, passes without gradients.
+"""Evidence of how the code of a step is written: its element types, calls back into Python, loops,
+attention, passes without gradients.
 
 All times are of the steps that averages use, in ms per step.
 """
@@ -44,7 +45,9 @@ _FUNCTION_CALLS = (
 )
 """Ops of TensorFlow that run a function, whose ops are recorded themselves."""
 _PRODUCTS = {"aten::addmm": 1, "aten::mm": 0, "aten::convolution": 0}
-"""Ops that multiply by weights, and which of their inputs is the batch; the one after it is the weights."""
+"""Ops that multiply by weights, and which of their inputs is the batch; the one after it is the
+weights.
+"""
 _BATCHED = ("aten::bmm", "aten::baddbmm")
 _RECURRENT = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")
 _SOFTMAX = "aten::_softmax"
@@ -54,7 +57,9 @@ _UPDATE = re.compile(r"Optimizer\.step#")
 
 
 class Part(NamedTuple):
-    """Something that a step does: how often, for how many ms, what it is called, and the number of its ops."""
+    """Something that a step does: how often, for how many ms, what it is called, and the number of
+    its ops.
+    """
 
     times: float = 0.0
     ms: float = 0.0
@@ -65,8 +70,9 @@ class Part(NamedTuple):
 class Callbacks(NamedTuple):
     """Calls back into Python per step: how often, for how many ms, the one with the most time.
 
-    `alone_ms`: of these ms, in how many nothing else of the step was recorded as running. In the others an op runs beside the callback, and
-    the step may take as long without it; or the op is slower for it, as they share cores.
+    `alone_ms`: of these ms, in how many nothing else of the step was recorded as running. In the
+    others an op runs beside the callback, and the step may take as long without it; or the op is
+    slower for it, as they share cores.
     """
 
     times: float
@@ -94,7 +100,8 @@ class StepCode:
     ungraded : Part, optional
         Forward passes of the model without gradients.
     most_rows : int, optional
-        The most rows that a product of the training pass has; of JAX, on the CPU alone, that a forward product has.
+        The most rows that a product of the training pass has; of JAX, on the CPU alone, that a
+        forward product has.
     """
 
     float64_percent: float | None = None
@@ -133,7 +140,8 @@ def _step_of(activity: Activity, used: pd.DataFrame, table: pd.DataFrame) -> Int
 def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
     """Custom calls of compiled programs, or TensorFlow's ops, that run Python.
 
-    What a program calls on the CPU is an op of its own; what it calls from a GPU is in events of the thread that launches.
+    What a program calls on the CPU is an op of its own; what it calls from a GPU is in events of
+    the thread that launches.
     """
     parts, runs = hlo.ran(activity)
     category = parts["category"].astype(str)
@@ -178,9 +186,11 @@ def _py_funcs(activity: Activity) -> pd.DataFrame:
 
 
 def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
-    """What else a step does of TensorFlow's, on host threads or devices, while ops run Python: their `host`, `start` and `end`.
+    """What else a step does of TensorFlow's, on host threads or devices, while ops run Python:
+    their `host`, `start` and `end`.
 
-    What lies in such an op is its own, what lies around it waits for it, and so does a function that another thread called.
+    What lies in such an op is its own, what lies around it waits for it, and so does a function
+    that another thread called.
     """
     ops = activity.host_ops.frame()
     kinds = [
@@ -209,7 +219,9 @@ def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
 
 
 def _on_each_host(found: pd.DataFrame, others: pd.DataFrame) -> tuple[float, float, float]:
-    """How many callbacks there are, the ps in which any runs, and the ps in which only they do; on a host's device with the most of it."""
+    """How many callbacks there are, the ps in which any runs, and the ps in which only they do; on
+    a host's device with the most of it.
+    """
     rows = []
     places = ["host", "device"] if "device" in found else ["host"]
     beside = dict(iter(others.groupby(places, sort=False)))
@@ -292,7 +304,9 @@ class _Ran:
         return self.inputs[code]
 
     def _part(self, own: npt.NDArray[np.float64], count: int, these: Flags, name: str = "") -> Part:
-        """The time of ops, and of those of the backward pass that belong to them; `own` is that of each."""
+        """The time of ops, and of those of the backward pass that belong to them; `own` is that of
+        each.
+        """
         with_backward = these | ((self.forward >= 0) & these[self.forward])
         mine = self.rows[with_backward[self.rows] & self.is_op[self.rows]]
         return Part(
@@ -303,7 +317,9 @@ class _Ran:
         )
 
     def _float64(self) -> tuple[float | None, str]:
-        """Percent of op time on tensors of float64, and the op with the most. What has no dimensions may be a Python number."""
+        """Percent of op time on tensors of float64, and the op with the most. What has no
+        dimensions may be a Python number.
+        """
         rows = self.rows[self.is_op[self.rows]]
         if not (self.types[rows] >= 0).any():
             return None, ""
@@ -354,8 +370,9 @@ class _Ran:
     def _ungraded(self) -> Part | None:
         """Passes through the whole model that autograd does not see.
 
-        Each of its weights is multiplied in the training pass and also outside of it. What a function of autograd computes itself, such as
-        the first pass of a checkpoint, lies in an op that autograd numbers; an optimizer is no pass.
+        Each of its weights is multiplied in the training pass and also outside of it. What a
+        function of autograd computes itself, such as the first pass of a checkpoint, lies in an op
+        that autograd numbers; an optimizer is no pass.
         """
         products = self._of(*_PRODUCTS)
         products = products[self.forward[products] < 0]
@@ -396,11 +413,14 @@ class _Ran:
             self._rows_of(row)
             for row in products[(self.forward[products] < 0) & self.numbered[products]].tolist()
         ]
-        # What runs inside a recurrent layer is not recorded, nor how many rows it has; 0 rows are unknown.
+        # What runs inside a recurrent layer is not recorded, nor how many rows it has; 0 rows are
+        # unknown.
         return None if not rows or 0 in rows or len(self._of(*_RECURRENT)) else max(rows)
 
     def _rows_of(self, row: int) -> int:
-        """How many rows a product has: examples, times their positions; 0 where no shapes were recorded."""
+        """How many rows a product has: examples, times their positions; 0 where no shapes were
+        recorded.
+        """
         shapes = self._shapes(row)
         at = _PRODUCTS.get(self.names[int(self.op[row])], 0)
         given: list[int] = shapes[at] if len(shapes) > at else []
@@ -426,7 +446,9 @@ def _on_float64(types: Iterable[Any], shapes: Iterable[Any]) -> bool:
 
 
 def _attends(factors: list[Any], over: list[int], then: list[Any]) -> bool:
-    """Whether products of these shapes and a softmax between them are attention of several queries."""
+    """Whether products of these shapes and a softmax between them are attention of several
+    queries.
+    """
     if (
         len(factors) != 2
         or not then

@@ -1,6 +1,7 @@
 """What helps a tf.data pipeline, by the kind and the parameters of its bottleneck iterator.
 
-The kinds are those of TensorFlow Profiler's tf.data bottleneck analysis and of TensorFlow's guide on the performance of tf.data.
+The kinds are those of TensorFlow Profiler's tf.data bottleneck analysis and of TensorFlow's guide
+on the performance of tf.data.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ SLOW_CALL_US = 50.0
 """A call that takes longer is slow: the threshold of TensorFlow Profiler."""
 
 OF_DEVICE = "Iterator::Prefetch::Generator"
-"""The source of a device pipeline: TensorFlow's own generator, which fetches the elements of the host pipeline."""
+"""The source of a device pipeline: TensorFlow's own generator, which fetches the elements of the
+host pipeline.
+"""
 ON_DEVICE = "It fetches and copies elements of the host pipeline: look at that pipeline, and at the copies to the device."
 
 PIPELINE_PART = 0.2
@@ -184,7 +187,9 @@ def works_ahead(long_names: Iterable[str]) -> bool:
 
 
 def over_generator(long_name: str, names: Iterable[str]) -> bool:
-    """Whether an iterator is the FlatMap that `Dataset.from_generator` builds around its generator; `names` are those of its pipeline."""
+    """Whether an iterator is the FlatMap that `Dataset.from_generator` builds around its generator;
+    `names` are those of its pipeline.
+    """
     return base(long_name) == "FlatMap" and f"{long_name}[0]::Generator" in set(names)
 
 
@@ -204,11 +209,14 @@ def advice(
     max_us : float
         The longest call of the pipeline; a pipeline without a slow call needs nothing.
     params : mapping, optional
-        The iterator's stated parameters: parallelism, deterministic, buffer_size, cycle_length, batch_size …
+        The iterator's stated parameters: parallelism, deterministic, buffer_size, cycle_length,
+        batch_size …
     of_arrays : bool, optional
-        Whether Keras built the pipeline from arrays (`OF_ARRAYS`): then the user cannot change its iterators.
+        Whether Keras built the pipeline from arrays (`OF_ARRAYS`): then the user cannot change its
+        iterators.
     of_generator : bool, optional
-        Whether the bottleneck stands for a generator (`over_generator`): then what helps is what helps the generator.
+        Whether the bottleneck stands for a generator (`over_generator`): then what helps is what
+        helps the generator.
     """
     head = f"The slowest call took **{wording.micros(max_us)}**"
     if max_us <= SLOW_CALL_US:
@@ -323,13 +331,15 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
 
 
 class Cause(NamedTuple):
-    """Why steps wait for input: the one answer that the advice, the tab, the frames and the text give.
+    """Why steps wait for input: the one answer that the advice, the tab, the frames and the text
+    give.
 
     Attributes
     ----------
     kind : str
-        HARDLY: they do not, so that nothing about the input is worth a change. ELSEWHERE: they wait, but for something other than the
-        recorded pipeline. PIPELINE: for its work. UNKNOWN: how long they wait, or what the pipeline does, was not recorded.
+        HARDLY: they do not, so that nothing about the input is worth a change. ELSEWHERE: they
+        wait, but for something other than the recorded pipeline. PIPELINE: for its work. UNKNOWN:
+        how long they wait, or what the pipeline does, was not recorded.
     text : str
         That in a sentence; '' for PIPELINE and UNKNOWN.
     """
@@ -416,10 +426,12 @@ def summary(
     unit: Unit = MARKED,
     why: Cause = NO_CAUSE,
 ) -> dict[str, Any]:
-    """The mapping `p.tf_data.summary`: whether the slowest host pipeline is the bottleneck, and what to do next.
+    """The mapping `p.tf_data.summary`: whether the slowest host pipeline is the bottleneck, and
+    what to do next.
 
-    `missing` says why no pipeline was recorded, `input_percent` is the share of step time, or of that of another `unit`, spent waiting
-    for input: one long call does not mean that the program waits. `why` is the answer of `cause`.
+    `missing` says why no pipeline was recorded, `input_percent` is the share of step time, or of
+    that of another `unit`, spent waiting for input: one long call does not mean that the program
+    waits. `why` is the answer of `cause`.
     """
     on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
     out: dict[str, Any] = {

@@ -1,4 +1,5 @@
-"""Advice rules about the training loop: activation memory, the optimizer, several devices and their processes.
+"""Advice rules about the training loop: activation memory, the optimizer, several devices and their
+processes.
 
 Sources: torch_tb_profiler, PyTorch's performance tuning guide.
 """
@@ -23,7 +24,8 @@ from nbprof.analysis.rule import (
 )
 from nbprof.display import wording
 
-# Classes of torch.optim: those that can update all parameters in one kernel, and those that can at least do many in one.
+# Classes of torch.optim: those that can update all parameters in one kernel, and those that can at
+# least do many in one.
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 _FOREACH = ("ASGD", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
 
@@ -66,7 +68,9 @@ def _data_parallel(facts: Facts, _: Threshold) -> Found | None:
 
 
 def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
-    """An optimizer that goes through the parameters one by one; one that takes all of them together launches a few kernels."""
+    """An optimizer that goes through the parameters one by one; one that takes all of them together
+    launches a few kernels.
+    """
     runtime = facts.torch_runtime
     name = runtime.optimizer.rpartition("#")[2].removesuffix(".step")
     if not facts.compute_ms:
@@ -94,7 +98,9 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
-    """The same on the CPU: there only one op for all parameters saves time, and only where calling ops takes it, not what they compute."""
+    """The same on the CPU: there only one op for all parameters saves time, and only where calling
+    ops takes it, not what they compute.
+    """
     runtime = facts.torch_runtime
     share = 100 * runtime.optimizer_ms / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
     if (

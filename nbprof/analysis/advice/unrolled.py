@@ -1,6 +1,8 @@
-"""Whether a compiled program has the same layer many times over, each fed by the one before: a Python loop that tracing unrolled.
+"""Whether a compiled program has the same layer many times over, each fed by the one before: a
+Python loop that tracing unrolled.
 
-Only products are looked at, as every layer has one, and as they keep the line of the code that made them.
+Only products are looked at, as every layer has one, and as they keep the line of the code that made
+them.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class Unrolled:
 
 
 def find(activity: Activity) -> Unrolled | None:
-    """The longest chain in the program that ran longest; None if it has none, or if its instructions are not in the file.
+    """The longest chain in the program that ran longest; None if it has none, or if its
+    instructions are not in the file.
 
     Parameters
     ----------
@@ -71,7 +74,9 @@ def find(activity: Activity) -> Unrolled | None:
 
 
 def in_program(program: Program) -> Unrolled | None:
-    """The longest chain of products of the most frequent kind; None with few of them. Raises ReadError where the program is damaged."""
+    """The longest chain of products of the most frequent kind; None with few of them. Raises
+    ReadError where the program is damaged.
+    """
     kinds: dict[int, Hashable] = {}
     for place, opcode in enumerate(program.opcodes):
         one = program.instruction(place) if opcode in _OPCODES else None
@@ -105,11 +110,14 @@ def _is_forward_product(one: Instruction) -> bool:
 
 
 def _longest(program: Program, mine: set[int]) -> int:
-    """The most of these instructions that lie on one path through a computation and those that it calls."""
+    """The most of these instructions that lie on one path through a computation and those that it
+    calls.
+    """
     within: dict[int, int] = {}
     longest = 0
     depth = [0] * len(program)
-    # In the file a computation stands after those that it calls, and an instruction after its operands; where not, the path is cut.
+    # In the file a computation stands after those that it calls, and an instruction after its
+    # operands; where not, the path is cut.
     for computation in program.computations:
         deepest = 0
         for place in range(computation.first, computation.first + computation.count):
@@ -125,7 +133,9 @@ def _longest(program: Program, mine: set[int]) -> int:
 
 
 def _called(program: Program, place: int, within: Mapping[int, int]) -> int:
-    """What an instruction adds by the computation that it calls once; a loop or a branch is another matter."""
+    """What an instruction adds by the computation that it calls once; a loop or a branch is another
+    matter.
+    """
     if program.opcodes[place] not in ("fusion", "call"):
         return 0
     return max((within.get(ident, 0) for ident in program.called(place)), default=0)

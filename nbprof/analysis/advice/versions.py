@@ -1,4 +1,5 @@
-"""Advice rule about versions of libraries that are known to be slow, where the profile has the op that is slow.
+"""Advice rule about versions of libraries that are known to be slow, where the profile has the op
+that is slow.
 
 A row stands here only with the public page of its maintainers that names the versions.
 """
@@ -18,9 +19,11 @@ NAME = "slow_versions"
 
 
 class Slow(NamedTuple):
-    """Versions of a `library` from `first` up to, but without, `fixed`, in which what runs for ops that match `ops` is slow.
+    """Versions of a `library` from `first` up to, but without, `fixed`, in which what runs for ops
+    that match `ops` is slow.
 
-    `unless` are versions of another library, from the one given on, with which it is not; None where there is no such library.
+    `unless` are versions of another library, from the one given on, with which it is not; None
+    where there is no such library.
     """
 
     library: str

@@ -1,12 +1,16 @@
-"""How full is the memory that PyTorch's allocator holds, what is stranded in it, and which blocks keep it from being released?
+"""How full is the memory that PyTorch's allocator holds, what is stranded in it, and which blocks
+keep it from being released?
 
-- reserved: what the allocator has from the device, all segments. allocated: blocks in use; pending: blocks that were freed while another
-  stream still used them; inactive: free blocks. These four add up: reserved = allocated + pending + inactive.
+- reserved: what the allocator has from the device, all segments. allocated: blocks in use; pending:
+  blocks that were freed while another stream still used them; inactive: free blocks. These four add
+  up: reserved = allocated + pending + inactive.
 - rounding: what blocks are larger than what was asked for (internal fragmentation).
-- releasable: inactive bytes that empty_cache would release: in segments without a block in use, or in whole pages of expandable ones.
-- stranded = inactive - releasable (PyTorch's `inactive_split_bytes`): free, and kept by blocks in use. fragmentation = stranded / reserved.
-- outside_largest = 1 - largest free block / inactive: how far the free memory is from being one piece (XLA's and TensorFlow's BFC
-  allocators call that fragmentation).
+- releasable: inactive bytes that empty_cache would release: in segments without a block in use, or
+  in whole pages of expandable ones.
+- stranded = inactive - releasable (PyTorch's `inactive_split_bytes`): free, and kept by blocks in
+  use. fragmentation = stranded / reserved.
+- outside_largest = 1 - largest free block / inactive: how far the free memory is from being one
+  piece (XLA's and TensorFlow's BFC allocators call that fragmentation).
 
 Source: torch.cuda.memory_stats of PyTorch 2.x; c10/cuda/CUDACachingAllocator.cpp.
 """
@@ -105,13 +109,15 @@ def stranded_by_block(state: State) -> npt.NDArray[np.int64]:
 
 
 def pinning(state: State, stacks: Stacks) -> pd.DataFrame:
-    """Which blocks keep free memory from being released, by the stack that allocated them; the most kept first.
+    """Which blocks keep free memory from being released, by the stack that allocated them; the most
+    kept first.
 
     Returns
     -------
     DataFrame
-        `stack location blocks bytes pinned_bytes alone_bytes segments largest_hole_bytes`: `pinned_bytes` is the free memory beside its
-        blocks, which other stacks may keep too; `alone_bytes` would be given back if only these blocks were gone.
+        `stack location blocks bytes pinned_bytes alone_bytes segments largest_hole_bytes`:
+        `pinned_bytes` is the free memory beside its blocks, which other stacks may keep too;
+        `alone_bytes` would be given back if only these blocks were gone.
     """
     pieces = units(state)
     free, stuck = _by_unit(state, pieces)
@@ -162,7 +168,9 @@ def pinning(state: State, stacks: Stacks) -> pd.DataFrame:
 
 
 def holders(state: State, stacks: Stacks) -> pd.DataFrame:
-    """Blocks in use by the line of code that allocated them, most bytes first: `location blocks bytes`."""
+    """Blocks in use by the line of code that allocated them, most bytes first: `location blocks
+    bytes`.
+    """
     used = state.blocks[state.blocks["state"] != INACTIVE]
     rows = pd.DataFrame(
         {
@@ -304,7 +312,9 @@ _OF_HISTORY = ("peak_allocated_bytes", "peak_reserved_bytes", "before_bytes", "o
 
 
 def summary(replays: Sequence[Replay]) -> pd.DataFrame:
-    """One row a device: the figures at the snapshot, and the peaks of its history; NA where that has no entry of the device."""
+    """One row a device: the figures at the snapshot, and the peaks of its history; NA where that
+    has no entry of the device.
+    """
     origin, rows = start_us(replays), []
     for replay in replays:
         levels, before = replay.levels(), replay.before()

@@ -1,4 +1,6 @@
-"""Why did PyTorch's allocator run out of memory? The figures at that moment, and an explanation in words."""
+"""Why did PyTorch's allocator run out of memory? The figures at that moment, and an explanation in
+words.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from nbprof.formats.torch_snapshot.snapshot import INACTIVE, OOM, Backend
 from nbprof.schema import frames
 
 MOST = 100
-"""Out-of-memory errors that are explained, the last ones of a device: each takes a replay of the history."""
+"""Out-of-memory errors that are explained, the last ones of a device: each takes a replay of the
+history.
+"""
 OTHER_POOL, FRAGMENTED, LIMITED, FULL = "other stream or pool", "fragmentation", "limit", "full"
 _SEGMENT, _LEAST_OWN, _STEP = 20 << 20, 10 << 20, 2 << 20
 
@@ -80,7 +84,9 @@ def _moment(
 
 
 def _holes(state: State, asked: int, stream: int, pool: tuple[int, int]) -> tuple[int, int]:
-    """The largest free block that the request may use, and the largest of all others: blocks stay with their stream and pool."""
+    """The largest free block that the request may use, and the largest of all others: blocks stay
+    with their stream and pool.
+    """
     free = state.blocks[state.blocks["state"] == INACTIVE]
     where = state.segments.iloc[free["segment"]]
     fits = (where["stream"] == stream) & ((where["large"] != 0) == (asked > SMALL))
@@ -91,7 +97,9 @@ def _holes(state: State, asked: int, stream: int, pool: tuple[int, int]) -> tupl
 
 
 def _segment(asked: int) -> int:
-    """The segment that the allocator asks the device for, as `get_allocation_size` of PyTorch has it."""
+    """The segment that the allocator asks the device for, as `get_allocation_size` of PyTorch has
+    it.
+    """
     if asked <= SMALL:
         return _STEP
     return _SEGMENT if asked < _LEAST_OWN else -(-asked // _STEP) * _STEP

@@ -58,13 +58,17 @@ class Stacks:
         return NO_STACK if best is None else self._lines[best]
 
     def locations(self, codes: npt.NDArray[np.int64]) -> pd.api.extensions.ExtensionArray:
-        """For each stack, the innermost frame of the user's own code, or else of Python, or else any."""
+        """For each stack, the innermost frame of the user's own code, or else of Python, or else
+        any.
+        """
         return text_column(
             self._names, self._place[codes] if len(self._place) else np.zeros(len(codes), np.int64)
         )
 
     def text(self, code: int) -> str:
-        """The frames of a stack, one per line, innermost first; only Python frames, if there are any."""
+        """The frames of a stack, one per line, innermost first; only Python frames, if there are
+        any.
+        """
         if code not in self._texts:
             stack = self._stacks[code]
             shown = [frame for frame in stack if self._rank[frame]] or list(stack)

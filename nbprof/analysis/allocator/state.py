@@ -1,8 +1,10 @@
-"""What did PyTorch's allocator hold at a moment? Segments and blocks, replayed from the history, and what of them is stranded.
+"""What did PyTorch's allocator hold at a moment? Segments and blocks, replayed from the history,
+and what of them is stranded.
 
-Rules of c10/cuda/CUDACachingAllocator.cpp (PyTorch 2.x): sizes are rounded up to 512 bytes (`round_size`); in a large segment a rest of at
-most 1 MiB stays with its block (`should_split`); empty_cache gives back segments without a block in use, and of expandable segments the
-pages that no block in use touches (`release_blocks`, `release_expandable_segment`).
+Rules of c10/cuda/CUDACachingAllocator.cpp (PyTorch 2.x): sizes are rounded up to 512 bytes
+(`round_size`); in a large segment a rest of at most 1 MiB stays with its block (`should_split`);
+empty_cache gives back segments without a block in use, and of expandable segments the pages that no
+block in use touches (`release_blocks`, `release_expandable_segment`).
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ class State:
     segments : DataFrame
         `address size stream large pool pool_b expandable stack`, by address.
     blocks : DataFrame
-        `segment address size requested state stack category`: `segment` is a row of the segments. Free blocks are there too, so that the
-        blocks of a segment fill it.
+        `segment address size requested state stack category`: `segment` is a row of the segments.
+        Free blocks are there too, so that the blocks of a segment fill it.
     doubts : int
         Blocks of the history that lie in no segment, or over another: left out.
     """
@@ -59,9 +61,11 @@ class State:
 
 @dataclass
 class Lives:
-    """Blocks of one device from when they are given out to when they are free again, in numbers of entries of its history.
+    """Blocks of one device from when they are given out to when they are free again, in numbers of
+    entries of its history.
 
-    `born` is -1 for what was there before it began; `asked_back` and `ended` are `NEVER` for what was not freed in it.
+    `born` is -1 for what was there before it began; `asked_back` and `ended` are `NEVER` for what
+    was not freed in it.
     """
 
     address: Int64s
@@ -126,9 +130,11 @@ class Replay:
         return State(self._segments, self._blocks)
 
     def levels(self) -> dict[str, Int64s]:
-        """`reserved`, `allocated` and `active` bytes after each entry; of blocks what was asked for, as the history has no other size.
+        """`reserved`, `allocated` and `active` bytes after each entry; of blocks what was asked
+        for, as the history has no other size.
 
-        They end at what the snapshot states. Of a file that was cut short they count from the least that the entries allow.
+        They end at what the snapshot states. Of a file that was cut short they count from the least
+        that the entries allow.
         """
         action, size = self.entries["action"], np.maximum(self.entries["size"], 0)
         requested, state = (
@@ -188,7 +194,8 @@ class Replay:
             known = action[starts] == ALLOC
             ended = np.minimum.reduceat(np.where(action == FREE_COMPLETED, order, NEVER), starts)
             back = np.minimum.reduceat(np.where(action == FREE_REQUESTED, order, NEVER), starts)
-            # A block that is given out once more was freed, whatever became of the entry that said so.
+            # A block that is given out once more was freed, whatever became of the entry that said
+            # so.
             again = np.append(
                 entries["address"][first][1:] == entries["address"][first][:-1], [False]
             )
@@ -202,7 +209,8 @@ class Replay:
         size = np.maximum(-(-asked // ROUND) * ROUND, ROUND)
         used = self._blocks[self._blocks["state"] != INACTIVE]
         if self.whole:
-            # What is in use at the end: these have their true sizes; some are older than the history.
+            # What is in use at the end: these have their true sizes; some are older than the
+            # history.
             open_lives = np.flatnonzero(ended == NEVER)
             open_lives = open_lives[np.argsort(address[open_lives], kind="stable")]
             here = used["address"].to_numpy(np.int64)
@@ -294,7 +302,9 @@ class Replay:
         return pd.concat([final[began < count], before], ignore_index=True)
 
     def _mapped(self, count: int) -> pd.DataFrame:
-        """Stretches of expandable segments that were mapped: what is at the end, less what was mapped since, and what was unmapped."""
+        """Stretches of expandable segments that were mapped: what is at the end, less what was
+        mapped since, and what was unmapped.
+        """
         final = (
             self._segments[self._segments["expandable"] == 1]
             if self.whole
@@ -414,7 +424,8 @@ def _laid_out(
 
 
 def units(state: State) -> pd.DataFrame:
-    """Blocks by the units that can be released on their own: a segment, or a page of an expandable one.
+    """Blocks by the units that can be released on their own: a segment, or a page of an expandable
+    one.
 
     Returns
     -------

@@ -1,4 +1,6 @@
-"""Tables of Ascend's profiler as the analyses take them: all of a kind as one frame, with the recording and the device of each row."""
+"""Tables of Ascend's profiler as the analyses take them: all of a kind as one frame, with the
+recording and the device of each row.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ class Table(Protocol):
 
 
 def gathered(tables: Mapping[str, Sequence[Any]], hosts: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """The tables of each kind one behind the other, with the columns `host` (name of the recording) and `device` in front.
+    """The tables of each kind one behind the other, with the columns `host` (name of the recording)
+    and `device` in front.
 
     Parameters
     ----------
@@ -104,7 +107,9 @@ def floats(frame: pd.DataFrame, name: str) -> Floats:
 
 
 def moments(frame: pd.DataFrame, name: str) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-    """A column of ps as int64, and where it is known: as float64 it would lose the nanoseconds of a long recording."""
+    """A column of ps as int64, and where it is known: as float64 it would lose the nanoseconds of a
+    long recording.
+    """
     if name not in frame.columns:
         return np.zeros(len(frame), np.int64), np.zeros(len(frame), np.bool_)
     column = frame[name]

@@ -49,7 +49,9 @@ class Facts:
 
     @property
     def main(self) -> pd.DataFrame | None:
-        """The summary of the main model of each device, where it has iterations that are not warm-up."""
+        """The summary of the main model of each device, where it has iterations that are not
+        warm-up.
+        """
         if self.summary is None or not len(self.summary):
             return None
         rows = self.summary[

@@ -1,7 +1,9 @@
-"""Where the time of an iteration goes on an NPU: the iteration trace that msprof writes for graphs of TensorFlow and MindSpore.
+"""Where the time of an iteration goes on an NPU: the iteration trace that msprof writes for graphs
+of TensorFlow and MindSpore.
 
-msprof marks three moments of an iteration: the start of the forward pass (FP Start), the end of the backward pass (BP End) and the end of
-the iteration. Its own column `Iteration Time` has had several meanings, so everything is computed from the marks:
+msprof marks three moments of an iteration: the start of the forward pass (FP Start), the end of the
+backward pass (BP End) and the end of the iteration. Its own column `Iteration Time` has had several
+meanings, so everything is computed from the marks:
 
     time of an iteration = Data Aug Bound      end of the iteration before .. FP Start
                          + FP to BP Time       FP Start .. BP End
@@ -30,8 +32,8 @@ from nbprof.core.intervals import union_by_group
 from nbprof.schema import frames
 
 WHOLE, OWN_START, FROM_FP, UNKNOWN = "end to end", "own start", "from FP Start", ""
-"""What a file's `Iteration Time` counts: from the end of the iteration before; from a mark of its own between that and FP Start; from FP
-Start; or something else."""
+"""What a file's `Iteration Time` counts: from the end of the iteration before; from a mark of its
+own between that and FP Start; from FP Start; or something else."""
 PARTS = ("data_aug_ms", "fp_to_bp_ms", "all_reduce_ms", "update_ms")
 """The parts of an iteration, in drawing order."""
 
@@ -42,7 +44,8 @@ _LEAST, _NEAR = 0.002, 1e-4
 
 
 def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """One row an iteration, by recording, device and model in time order; the columns of `SCHEMA["ascend.iterations.frame"]`.
+    """One row an iteration, by recording, device and model in time order; the columns of
+    `SCHEMA["ascend.iterations.frame"]`.
 
     Parameters
     ----------
@@ -72,7 +75,8 @@ def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     gap = _between(before, fp, had & has_fp)
     backward = int((had & has_fp & (fp < before)).sum())
-    # Of the first iteration the file states what went by since something else, and start-up is most of it.
+    # Of the first iteration the file states what went by since something else, and start-up is most
+    # of it.
     gap = np.where(np.isnan(gap) & ~first & ~has_fp, told["data_aug_bound"], gap)
     middle = np.where(has_fp & has_bp, _between(fp, bp, has_fp & has_bp), told["fp_to_bp"])
     refresh = np.where(has_bp & ended, _between(bp, end, has_bp & ended), told["iteration_refresh"])
@@ -129,7 +133,9 @@ def _first(steps: pd.DataFrame) -> Any:
 
 
 def _follows(iteration: Int64s, first: Any) -> Any:
-    """Whether the iteration before is that of the row before, which a file that was cut or filtered may not have."""
+    """Whether the iteration before is that of the row before, which a file that was cut or filtered
+    may not have.
+    """
     return ~first & ((iteration == _shifted(iteration, first) + 1) | (iteration == NOT_TOLD))
 
 
@@ -157,7 +163,9 @@ def _between(start: Int64s, end: Int64s, known: Any) -> Floats:
 def _reduces(
     steps: pd.DataFrame, fp: Int64s, bp: Int64s, end: Int64s, known: Any
 ) -> tuple[Floats, Floats]:
-    """Time in ms of the gradients' all-reduce after BP End, and before it, behind the backward pass. Several at a time count once."""
+    """Time in ms of the gradients' all-reduce after BP End, and before it, behind the backward
+    pass. Several at a time count once.
+    """
     found = sorted(
         (int(match[1]), name)
         for name in steps.columns
@@ -189,14 +197,18 @@ def _covered(start: Int64s, stop: Int64s, low: Int64s, high: Int64s) -> Int64s:
 
 
 def _warming(out: pd.DataFrame) -> Any:
-    """The first iterations of a model: they compile and fill queues. Two of four or more, one of fewer, none of one."""
+    """The first iterations of a model: they compile and fill queues. Two of four or more, one of
+    fewer, none of one.
+    """
     groups = out.groupby(_MODEL, sort=False, dropna=False)["iteration"]
     place, count = groups.cumcount(), groups.transform("size")
     return (place < np.where(count >= 4, 2, np.where(count >= 2, 1, 0))).to_numpy(np.bool_)
 
 
 def _main(out: pd.DataFrame) -> Any:
-    """Whether the row is of the model of most iterations of its device, of equal ones the longest: others initialise or validate."""
+    """Whether the row is of the model of most iterations of its device, of equal ones the longest:
+    others initialise or validate.
+    """
     size = (
         out.assign(model=out["model"].fillna(NOT_TOLD))
         .groupby(_MODEL)["iteration_ms"]
@@ -243,7 +255,9 @@ def _same(a: Floats, b: Floats) -> Any:
 
 
 def summary(iterations: pd.DataFrame) -> pd.DataFrame:
-    """One row per model of a device; the columns of `SCHEMA["ascend.iterations.summary"]`. Means leave warm-up out."""
+    """One row per model of a device; the columns of `SCHEMA["ascend.iterations.summary"]`. Means
+    leave warm-up out.
+    """
     rows = []
     for key, group in iterations.groupby(_MODEL, sort=False, dropna=False):
         counted = group[~group["warmup"]]

@@ -41,8 +41,8 @@ CORE_COLUMNS = frames.names("ascend.op_types.cores")
 def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per task in the order of the file; the columns of `SCHEMA["ascend.ops.frame"]`.
 
-    The file's own `Task Wait Time` counts from the row before, whatever its stream or device; `wait_us` counts from the end of all tasks of
-    the same stream before.
+    The file's own `Task Wait Time` counts from the row before, whatever its stream or device;
+    `wait_us` counts from the end of all tasks of the same stream before.
 
     Parameters
     ----------
@@ -80,7 +80,8 @@ def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.Dat
 
 
 def waits(tasks: pd.DataFrame, group: Int64s, start: Int64s, known: Any, duration_us: Any) -> Any:
-    """Time in us from the end of all earlier tasks of a group on a device to the start of each; NaN of the first, and where not known.
+    """Time in us from the end of all earlier tasks of a group on a device to the start of each; NaN
+    of the first, and where not known.
 
     A negative group is none.
     """
@@ -107,7 +108,9 @@ def waits(tasks: pd.DataFrame, group: Int64s, start: Int64s, known: Any, duratio
 def _iteration(
     tasks: pd.DataFrame, start: Int64s, known: Any, iterations: pd.DataFrame | None
 ) -> Any:
-    """The iteration of the model of each task, or of the main model of its device, that it began in; NA where none."""
+    """The iteration of the model of each task, or of the main model of its device, that it began
+    in; NA where none.
+    """
     out = np.full(len(tasks), NOT_TOLD, np.int64)
     if iterations is None or not len(iterations) or not known.any():
         return nullable(out)
@@ -127,12 +130,14 @@ def _iteration(
 
 
 def types(ops: pd.DataFrame | None, statistic: pd.DataFrame | None) -> pd.DataFrame:
-    """Time by type of op and kind of core, most first; the columns of `SCHEMA["ascend.op_types.frame"]`.
+    """Time by type of op and kind of core, most first; the columns of
+    `SCHEMA["ascend.op_types.frame"]`.
 
     Parameters
     ----------
     ops : DataFrame or None
-        Of `frame`. A device that has rows in `statistic` is told by those: they are of all its tasks, where op_summary may be cut.
+        Of `frame`. A device that has rows in `statistic` is told by those: they are of all its
+        tasks, where op_summary may be cut.
     statistic : DataFrame or None
         The tables `op_statistic`, gathered.
     """
@@ -195,7 +200,9 @@ def _summed(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
-    """A sentence where op_statistic counts other tasks than op_summary lists; '' where they agree to a thousandth, or one is absent."""
+    """A sentence where op_statistic counts other tasks than op_summary lists; '' where they agree
+    to a thousandth, or one is absent.
+    """
     if not len(ops) or not len(statistic) or "total_us" not in statistic:
         return ""
     stated, summed = _stated(statistic), _summed(ops)
@@ -211,7 +218,8 @@ def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
 def by_core(ops: pd.DataFrame) -> pd.DataFrame:
     """Time by kind of core: the columns of `SCHEMA["ascend.op_types.cores"]`.
 
-    `busy_us` is the time in which at least one such task ran, `alone_us` that in which no task of another kind did.
+    `busy_us` is the time in which at least one such task ran, `alone_us` that in which no task of
+    another kind did.
     """
     rows = []
     whole: dict[Any, float] = ops.groupby(KEYS)["duration_us"].sum().to_dict()
@@ -242,9 +250,11 @@ def by_core(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def ai_cpu_alone(ops: pd.DataFrame) -> tuple[float, float]:
-    """Time in us in which the AI CPU ran tasks and no core computed, and that in which any of them did, of all devices together.
+    """Time in us in which the AI CPU ran tasks and no core computed, and that in which any of them
+    did, of all devices together.
 
-    The terms of msprof's rule about an AI CPU that runs serially (prof_rule): only AI CPU, by the same and only AI Core and both at once.
+    The terms of msprof's rule about an AI CPU that runs serially (prof_rule): only AI CPU, by the
+    same and only AI Core and both at once.
     """
     alone = whole = 0
     for _, own in _timed(ops[ops["core"].isin(_COMPUTE)]).groupby(KEYS):
@@ -267,7 +277,9 @@ def _span(ops: pd.DataFrame) -> tuple[Int64s, Int64s]:
 
 
 def grouped(ops: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Tasks grouped by a column, most time first: `tasks total_us avg_us min_us max_us wait_us fraction`."""
+    """Tasks grouped by a column, most time first: `tasks total_us avg_us min_us max_us wait_us
+    fraction`.
+    """
     groups = ops.groupby(column, sort=False, dropna=False)
     out = groups["duration_us"].agg(["size", "sum", "mean", "min", "max"]).reset_index()
     out.columns = pd.Index([column, "tasks", "total_us", "avg_us", "min_us", "max_us"])
@@ -279,5 +291,7 @@ def grouped(ops: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def scoped(names: pd.Series[Any]) -> pd.Series[Any]:
-    """The layer of an op of a TensorFlow graph: the first two parts of its name; the whole of a name without slashes."""
+    """The layer of an op of a TensorFlow graph: the first two parts of its name; the whole of a
+    name without slashes.
+    """
     return names.astype(str).str.split("/").str[:2].str.join("/")

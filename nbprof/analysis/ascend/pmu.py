@@ -1,7 +1,7 @@
 """Hardware counters of an NPU's cores: which pipes an op keeps busy, and what it waits for.
 
-A capture has one group of counters (`aic_metrics`). The names of its columns depend on the chip: with `aic_` (cube core) and `aiv_` (vector
-core) on Atlas A2 and A3, without on 910A and 310.
+A capture has one group of counters (`aic_metrics`). The names of its columns depend on the chip:
+with `aic_` (cube core) and `aiv_` (vector core) on Atlas A2 and A3, without on 910A and 310.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ PIPES = {
     "mte3": "MTE3",
     "fixpipe": "fixpipe",
 }
-"""Pipes by the word in the names of columns, and what they are called: cube multiplies matrices; MTE1 moves from L1 to L0, MTE2 from the
-memory of the device to the core, MTE3 back; fixpipe takes results out of L0C."""
+"""Pipes by the word in the names of columns, and what they are called: cube multiplies matrices;
+MTE1 moves from L1 to L0, MTE2 from the memory of the device to the core, MTE3 back; fixpipe takes
+results out of L0C."""
 SATURATED = 0.8
 """Above this share of cycles, a pipe is the op's bound."""
 LONG_US = 20.0
@@ -91,7 +92,8 @@ def frame(
     ops : DataFrame
         Of `ascend_ops.frame`, of the same rows.
     cache : DataFrame, optional
-        The tables `l2_cache`, gathered: hit rates by device, stream and task, where op_summary has none.
+        The tables `l2_cache`, gathered: hit rates by device, stream and task, where op_summary has
+        none.
     """
     out = ops[_KEPT].copy()
     ran = {side: _ran(tasks, side) for side in _SIDES}
@@ -194,7 +196,8 @@ def _hits(tasks: pd.DataFrame, out: pd.DataFrame, cache: pd.DataFrame | None) ->
 
 
 def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
-    """Counters by type of op, most time first: means weighted by duration, and the bound that takes most of the time.
+    """Counters by type of op, most time first: means weighted by duration, and the bound that takes
+    most of the time.
 
     The columns of `SCHEMA["ascend.pmu.types"]`.
     """

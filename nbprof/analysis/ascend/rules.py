@@ -1,7 +1,8 @@
 """What to change on an NPU: the rules of Ascend's own tools, computed from the tables of msprof.
 
-msprof wrote its advice to `prof_rule_*.json` until 2024, and asks for those of PyTorch and MindSpore since; for TensorFlow no tool computes
-them. Thresholds are those of msprof, msprof-analyze and msadvisor; where they have none, the source of the rule says that it is ours.
+msprof wrote its advice to `prof_rule_*.json` until 2024, and asks for those of PyTorch and
+MindSpore since; for TensorFlow no tool computes them. Thresholds are those of msprof,
+msprof-analyze and msadvisor; where they have none, the source of the rule says that it is ours.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def every() -> tuple[AscendRule, ...]:
 
 
 def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Every rule with its result, findings first, by the time that they concern; the columns of `SCHEMA["ascend.rules.frame"]`.
+    """Every rule with its result, findings first, by the time that they concern; the columns of
+    `SCHEMA["ascend.rules.frame"]`.
 
     Parameters
     ----------

@@ -138,7 +138,9 @@ def _one_type(facts: Facts, limit: Threshold) -> Measured | None:
 
 
 def _present(words: tuple[str, ...], what: str) -> AscendCheck:
-    """A check that counts tasks whose type begins with one of some words; `what` follows their number."""
+    """A check that counts tasks whose type begins with one of some words; `what` follows their
+    number.
+    """
 
     def check(facts: Facts, limit: Threshold) -> Measured | None:
         types = facts.types
@@ -162,7 +164,9 @@ def _ops_where(
     text: str,
     needs: Callable[[pd.DataFrame], bool] = lambda _: True,
 ) -> AscendCheck:
-    """A check that counts tasks of op_summary; `text` follows their number and ends before their share."""
+    """A check that counts tasks of op_summary; `text` follows their number and ends before their
+    share.
+    """
 
     def check(facts: Facts, limit: Threshold) -> Measured | None:
         ops = facts.ops
@@ -228,7 +232,9 @@ def _affinity(facts: Facts, limit: Threshold) -> Measured | None:
 
 
 def _blocks(wrong: Callable[[Any, Any], Any], text: str) -> AscendCheck:
-    """A check that compares the blocks of AI Core and vector tasks with the cores of their device."""
+    """A check that compares the blocks of AI Core and vector tasks with the cores of their
+    device.
+    """
 
     def check(facts: Facts, limit: Threshold) -> Measured | None:
         ops = facts.ops
@@ -302,7 +308,9 @@ def _full_precision(ops: pd.DataFrame, _: Threshold) -> Any:
 
 
 def _unaligned(ops: pd.DataFrame, limit: Threshold) -> Any:
-    """Matrix products whose inner size is no multiple of 256; without transposes, that is the last size of the first input."""
+    """Matrix products whose inner size is no multiple of 256; without transposes, that is the last
+    size of the first input.
+    """
     matrix = ops["op_type"].str.lower().str.contains("matmul", regex=False) & _long(ops, limit)
     inner = pd.to_numeric(
         ops["input_shapes"].str.extract(r"^[^;]*?(\d+)\s*(?:;|$)")[0], errors="coerce"

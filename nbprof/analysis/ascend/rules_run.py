@@ -145,7 +145,9 @@ def _wait(facts: Facts, limit: Threshold) -> Measured | None:
 
 
 def _standing(waits: pd.DataFrame | None) -> tuple[float | None, float]:
-    """Share of time in which devices were idle for another reason than input; and share of idle time that was for input."""
+    """Share of time in which devices were idle for another reason than input; and share of idle
+    time that was for input.
+    """
     rows = None if waits is None else waits[waits["stream"].isna()]
     if rows is None or not len(rows):
         return None, 0.0

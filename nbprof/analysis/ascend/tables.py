@@ -17,7 +17,8 @@ API = frames.names("ascend.api.frame")
 
 
 def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row an op of the compiled graph with the ops that it was made of; the columns of `SCHEMA["ascend.fusion.frame"]`.
+    """One row an op of the compiled graph with the ops that it was made of; the columns of
+    `SCHEMA["ascend.fusion.frame"]`.
 
     Parameters
     ----------
@@ -74,7 +75,9 @@ def fused_away(frame: pd.DataFrame) -> tuple[int, int]:
 
 
 def api(table: pd.DataFrame) -> pd.DataFrame:
-    """One row an API of the host at a level, most time first; the columns of `SCHEMA["ascend.api.frame"]`."""
+    """One row an API of the host at a level, most time first; the columns of
+    `SCHEMA["ascend.api.frame"]`.
+    """
     total, count = floats(table, "time_us"), integers(table, "count", 0)
     variance = floats(table, "variance")
     out = pd.DataFrame(

@@ -44,7 +44,8 @@ _OTHER_MEANING = {
 
 
 def verdict(summary: pd.DataFrame, ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
-    """What limits the main model of the slowest device; without iterations, whether the device was idle.
+    """What limits the main model of the slowest device; without iterations, whether the device was
+    idle.
 
     Parameters
     ----------
@@ -106,7 +107,9 @@ _TOLD = {
 
 
 def of_marks(out: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-    """The verdict of `p.overview` where the marks of iterations are all that is known of them: no task of the device lies in them."""
+    """The verdict of `p.overview` where the marks of iterations are all that is known of them: no
+    task of the device lies in them.
+    """
     evidence = [
         (
             False,

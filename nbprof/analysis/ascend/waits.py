@@ -31,14 +31,16 @@ COLUMNS = [
 
 
 def frame(ops: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row per stream, and one for all streams of a device together (`stream` NA); the columns of `SCHEMA["ascend.waits.frame"]`.
+    """One row per stream, and one for all streams of a device together (`stream` NA); the columns
+    of `SCHEMA["ascend.waits.frame"]`.
 
     Parameters
     ----------
     ops : DataFrame
         Of `ascend_ops.frame`. Communication has no stream there, and keeps the device busy.
     iterations : DataFrame, optional
-        Of `ascend_iterations.frame`: `input_wait_us` is what of the waits lies in a Data Aug Bound; missing without.
+        Of `ascend_iterations.frame`: `input_wait_us` is what of the waits lies in a Data Aug Bound;
+        missing without.
     """
     timed = ops[ops["start_ms"].notna() & ops["duration_us"].notna()]
     rows = []
@@ -114,7 +116,9 @@ def _input_waits(iterations: pd.DataFrame | None, key: tuple[Any, ...]) -> Inter
 
 
 def rule_share(ops: pd.DataFrame, long_us: float = LONG_US) -> float:
-    """Waits above `long_us` of all of the time of tasks and waits, as the rule of msprof has it; communication left out."""
+    """Waits above `long_us` of all of the time of tasks and waits, as the rule of msprof has it;
+    communication left out.
+    """
     rows = ops[(ops["core"] != COMMUNICATION) & ops["duration_us"].notna()]
     wait, duration = (
         rows["wait_us"].fillna(0).to_numpy(np.float64),

@@ -1,7 +1,7 @@
 """Two runs side by side: steps, figures, categories, ops and kernels, before and after a change.
 
-XProf 2.24.2 compares two runs too (`diff_sessions`, and in its pages), but without statistics; everything here is defined by nbprof, on the
-frames of the two runs.
+XProf 2.24.2 compares two runs too (`diff_sessions`, and in its pages), but without statistics;
+everything here is defined by nbprof, on the frames of the two runs.
 """
 
 from __future__ import annotations
@@ -77,14 +77,18 @@ class Side:
 
     @property
     def times(self) -> Floats:
-        """Step times in ms, in time order: of the steps in the averages, each the mean over all hosts."""
+        """Step times in ms, in time order: of the steps in the averages, each the mean over all
+        hosts.
+        """
         return by_step(self.steps)[STEP]
 
 
 def by_step(steps: pd.DataFrame) -> dict[str, Floats]:
-    """Step time and categories in ms of each counted step, in time order; NaN where a category was not recorded.
+    """Step time and categories in ms of each counted step, in time order; NaN where a category was
+    not recorded.
 
-    Hosts of one job run the same step at the same time and are not independent: their steps of one number are one value, the mean.
+    Hosts of one job run the same step at the same time and are not independent: their steps of one
+    number are one value, the mean.
     """
     names = [STEP, *CATEGORIES]
     used = counted(steps)
@@ -132,12 +136,16 @@ def steps(before: Side, after: Side) -> pd.DataFrame:
 
 
 def unit_of(before: Side, after: Side) -> Unit:
-    """What the figures of both are given per; of turns of a loop, marked on one side and found on the other, the marked ones."""
+    """What the figures of both are given per; of turns of a loop, marked on one side and found on
+    the other, the marked ones.
+    """
     return best([Unit.of(side.overview) for side in (before, after)])
 
 
 def comparable(before: Side, after: Side) -> bool:
-    """Whether the times of their units can be compared: a call with a recording cannot, nor with a step."""
+    """Whether the times of their units can be compared: a call with a recording cannot, nor with a
+    step.
+    """
     kinds = {Unit.of(side.overview).kind for side in (before, after)}
     return len(kinds) == 1 or kinds == {STEPS, ITERATION}
 
@@ -151,9 +159,11 @@ def times(before: Side, after: Side) -> tuple[dict[str, Floats], dict[str, Float
 
 
 def categories(before: Side, after: Side) -> pd.DataFrame:
-    """`step_time` and each category, ms per step: means of the counted steps, their difference and its 95 % Welch interval.
+    """`step_time` and each category, ms per step: means of the counted steps, their difference and
+    its 95 % Welch interval.
 
-    Each row has its interval for itself; of nine rows without any change one in twenty leaves 0 out by chance.
+    Each row has its interval for itself; of nine rows without any change one in twenty leaves 0 out
+    by chance.
     """
     a, b = times(before, after)
     return pd.DataFrame([_category(name, a[name], b[name]) for name in (STEP, *CATEGORIES)]).astype(
@@ -181,8 +191,11 @@ def _real(found: Difference) -> Any:
 
 
 def figures(before: Side, after: Side) -> pd.DataFrame:
-    """The key figures of both runs: `figure before after change unit`; figures that neither has are omitted."""
-    # Times of units that cannot be compared are of no figure, nor is the rate of recordings, of which there is one.
+    """The key figures of both runs: `figure before after change unit`; figures that neither has are
+    omitted.
+    """
+    # Times of units that cannot be compared are of no figure, nor is the rate of recordings, of
+    # which there is one.
     without = set() if comparable(before, after) else _OF_TIMES
     without = without | (_RATES if unit_of(before, after).whole else set())
     rows = [
@@ -247,11 +260,14 @@ _FIGURES: list[tuple[str, str, Any]] = [
 
 
 def ops(before: Side, after: Side) -> pd.DataFrame:
-    """Self time of each op before and after, largest change first: in µs per step where both runs have steps, else in the whole profile.
+    """Self time of each op before and after, largest change first: in µs per step where both runs
+    have steps, else in the whole profile.
 
-    Ops are the same if side, type and name are. Frameworks number copies of a name (`dense_3`, `fusion.12`), and a model that was built
-    again has other numbers: what is left of such names is paired where one candidate remains on each side, with `before_op` for what it
-    was called. `state` is both, renamed, new or gone; time that was not there is NA, and the change is then all of it.
+    Ops are the same if side, type and name are. Frameworks number copies of a name (`dense_3`,
+    `fusion.12`), and a model that was built again has other numbers: what is left of such names is
+    paired where one candidate remains on each side, with `before_op` for what it was called.
+    `state` is both, renamed, new or gone; time that was not there is NA, and the change is then all
+    of it.
     """
     a, b = _ops(before), _ops(after)
     inputs = set(before.input_ops.get("op", ())) | set(after.input_ops.get("op", ()))
@@ -265,7 +281,9 @@ def ops(before: Side, after: Side) -> pd.DataFrame:
 
 
 def kernels(before: Side, after: Side) -> pd.DataFrame:
-    """Time of each kernel before and after, largest change first; kernels are the same if their names are. Else as `ops`."""
+    """Time of each kernel before and after, largest change first; kernels are the same if their
+    names are. Else as `ops`.
+    """
     a, b = _kernels(before), _kernels(after)
     out = _matched(a, b, ["kernel"], "", *_scales(before, after))
     out["category"] = [category_of(name, "", "device", set()) for name in out["kernel"]]
@@ -278,7 +296,8 @@ def per_step(before: Side, after: Side) -> bool:
 
 
 def _scales(before: Side, after: Side) -> tuple[float, float]:
-    # Of all steps, as the overview has it: what ops are in the profile, warm-up included, is in these steps.
+    # Of all steps, as the overview has it: what ops are in the profile, warm-up included, is in
+    # these steps.
     return (1 / len(before.steps), 1 / len(after.steps)) if per_step(before, after) else (1.0, 1.0)
 
 
@@ -305,7 +324,9 @@ def _kernels(side: Side) -> pd.DataFrame:
 def _matched(
     a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str, scale_a: float, scale_b: float
 ) -> pd.DataFrame:
-    """Rows of both, joined by `keys`; `name` is the key whose copy numbers may differ, '' for none."""
+    """Rows of both, joined by `keys`; `name` is the key whose copy numbers may differ, '' for
+    none.
+    """
     a = a.assign(
         us=a["us"].astype("float64") * scale_a, calls=a["calls"].astype("float64") * scale_a
     )
@@ -360,7 +381,9 @@ def _renamed(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str) -> di
 
 
 def plain_name(op: str) -> str:
-    """The name of an op without the numbers that count copies: `model_1/dense_3/MatMul` is `model/dense/MatMul`."""
+    """The name of an op without the numbers that count copies: `model_1/dense_3/MatMul` is
+    `model/dense/MatMul`.
+    """
     return _COPY_NUMBER.sub("", str(op))
 
 

@@ -15,7 +15,8 @@ _MORE_POINTS = 10.0
 def sentence(
     before: Side, after: Side, categories: pd.DataFrame, least_ms: float, *, real: bool = True
 ) -> str:
-    """Who took the cores, where a category other than input rose and ready threads waited for a core for longer; '' elsewhere.
+    """Who took the cores, where a category other than input rose and ready threads waited for a
+    core for longer; '' elsewhere.
 
     Parameters
     ----------

@@ -15,7 +15,9 @@ GONE, STILL, NEW = "gone", "still found", "new"
 
 
 def findings(before: Side, after: Side) -> pd.DataFrame:
-    """One row a finding of either run, those before in their order: the columns of `comparison.findings`."""
+    """One row a finding of either run, those before in their order: the columns of
+    `comparison.findings`.
+    """
     was, now = (
         side.advice.set_index("rule", drop=False) if len(side.advice) else side.advice
         for side in (before, after)
@@ -40,8 +42,8 @@ def findings(before: Side, after: Side) -> pd.DataFrame:
 def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> str:
     """What the findings that are gone predicted, and what came of it; '' if none is gone.
 
-    The change of the step is of all that changed between the runs, so it is compared with the findings together. Gains overlap: the largest
-    is what they predicted.
+    The change of the step is of all that changed between the runs, so it is compared with the
+    findings together. Gains overlap: the largest is what they predicted.
     """
     gone = rows[rows["state"] == GONE]
     # Another framework has other rules: a finding that it lacks was not mended.

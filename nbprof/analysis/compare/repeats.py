@@ -1,10 +1,11 @@
 """Is a run slower than its baseline? The decision of a gate.
 
-Steps of one recording vary less than recordings do, and recordings that are made in turn less than runs at different times: by what other
-work does to caches and clocks meanwhile. By the spread within one run of ten repeats, 7 of 120 runs of an unchanged program were slower
-(benchmarks/gate.py measured it). So a baseline has several runs, each of several repeats; each run counts as one value, and the noise is
-that of the values. The spread within runs is a floor below it, so that a few runs which agree by chance do not look more certain than
-they are.
+Steps of one recording vary less than recordings do, and recordings that are made in turn less than
+runs at different times: by what other work does to caches and clocks meanwhile. By the spread
+within one run of ten repeats, 7 of 120 runs of an unchanged program were slower (benchmarks/gate.py
+measured it). So a baseline has several runs, each of several repeats; each run counts as one value,
+and the noise is that of the values. The spread within runs is a floor below it, so that a few runs
+which agree by chance do not look more certain than they are.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import numpy as np
 from nbprof.analysis.compare.welch import TRIM, Floats, effective_size, interval
 
 LEVEL = 0.99
-"""Two-sided; a slowdown is found by chance in at most one of 200 comparisons of mean steps, and of typical steps: in 1 % of both."""
+"""Two-sided; a slowdown is found by chance in at most one of 200 comparisons of mean steps, and of
+typical steps: in 1 % of both.
+"""
 LEAST = 10
-"""Runs of a baseline: of fewer the spread is not known well enough. With three and five, 3 and 4.5 % of unchanged runs failed on a busy
-machine, with ten none of 200 (benchmarks/gate.py)."""
+"""Runs of a baseline: of fewer the spread is not known well enough. With three and five, 3 and 4.5
+% of unchanged runs failed on a busy machine, with ten none of 200 (benchmarks/gate.py)."""
 SLOWER, FINE, UNKNOWN = "slower", "fine", "unknown"
 
 
@@ -52,8 +55,8 @@ class Slowdown(NamedTuple):
     Attributes
     ----------
     kind : str
-        `slower`: more than chance, and by as much as is not allowed, or that cannot be excluded. `fine`: by less than that.
-        `unknown`: neither can be said.
+        `slower`: more than chance, and by as much as is not allowed, or that cannot be excluded.
+        `fine`: by less than that. `unknown`: neither can be said.
     of : str
         `mean` or `typical`: the step that the figures are of.
     before, after : float
@@ -97,9 +100,10 @@ def slowdown(
 ) -> Slowdown:
     """Whether a run is slower than the runs of the baseline.
 
-    With the interval of the slowdown, a run is slower if that lies above 0 and does not exclude the slowdown that is not allowed; fine if
-    it excludes that; else the noise is too large to tell. The mean step and the typical one are asked: either may be slower, as a
-    regression may be in a few steps. What outliers hide in the mean, the typical step tells.
+    With the interval of the slowdown, a run is slower if that lies above 0 and does not exclude the
+    slowdown that is not allowed; fine if it excludes that; else the noise is too large to tell. The
+    mean step and the typical one are asked: either may be slower, as a regression may be in a few
+    steps. What outliers hide in the mean, the typical step tells.
 
     Parameters
     ----------
@@ -147,7 +151,9 @@ def _one(
 
 
 def _variance(run: Sequence[Repeat], of: str, error: str) -> tuple[float, float]:
-    """The variance of the mean of a run by its own repeats, not below that by their steps, and its degrees of freedom."""
+    """The variance of the mean of a run by its own repeats, not below that by their steps, and its
+    degrees of freedom.
+    """
     values, errors = (np.array([getattr(one, name) for one in run]) for name in (of, error))
     within = (
         float(np.nanmean(errors**2)) / len(run) if not np.isnan(errors).all() else 0.0,

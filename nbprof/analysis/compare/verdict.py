@@ -1,4 +1,6 @@
-"""Is the second run faster, is that more than chance, and may the two be compared at all? The sentences of a comparison."""
+"""Is the second run faster, is that more than chance, and may the two be compared at all? The
+sentences of a comparison.
+"""
 
 from __future__ import annotations
 
@@ -96,18 +98,23 @@ class Verdict(NamedTuple):
 def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
     """The answer, from the steps that averages are of.
 
-    A change is **real** if the 95 % interval of Welch leaves 0 out. Two things can make that interval say too much or too little, and
-    count where they change the verdict:
+    A change is **real** if the 95 % interval of Welch leaves 0 out. Two things can make that
+    interval say too much or too little, and count where they change the verdict:
 
-    - **memory**: steps that follow one another resemble one another (a drift, a neighbour on the machine). The interval is then made with
-      the effective number of steps, `nbprof.analysis.compare.welch.effective_size`; if it has 0 in it, the change may be chance ("serial").
-    - **outliers**: a few slow steps widen the interval or make the difference alone. The means without the fastest and the slowest fifth
-      are compared as well (Yuen), and for a handful of steps whether all of one run lie below all of the other (the extreme case of Mann
-      and Whitney, Annals of Mathematical Statistics 18 (1947) 50): if only these differ, the typical step has changed ("typical"); if
-      only the whole means differ, the change lies in a part of the steps ("some").
+    - **memory**: steps that follow one another resemble one another (a drift, a neighbour on the
+      machine). The interval is then made with the effective number of steps,
+      `nbprof.analysis.compare.welch.effective_size`; if it has 0 in it, the change may be chance
+      ("serial").
+    - **outliers**: a few slow steps widen the interval or make the difference alone. The means
+      without the fastest and the slowest fifth are compared as well (Yuen), and for a handful of
+      steps whether all of one run lie below all of the other (the extreme case of Mann and Whitney,
+      Annals of Mathematical Statistics 18 (1947) 50): if only these differ, the typical step has
+      changed ("typical"); if only the whole means differ, the change lies in a part of the steps
+      ("some").
 
-    What is not real is "chance" where it is 5 % of a step or more, so that longer recordings may tell, and "none" below. With one step on
-    a side nothing is known of its spread ("unknown"); the same times are the same steps ("same").
+    What is not real is "chance" where it is 5 % of a step or more, so that longer recordings may
+    tell, and "none" below. With one step on a side nothing is known of its spread ("unknown"); the
+    same times are the same steps ("same").
     """
     a, b = (of_side[STEP] for of_side in times(before, after))
     unit = unit_of(before, after)
@@ -152,7 +159,9 @@ def _judge(a: Floats, b: Floats) -> tuple[str, Difference]:
 
 
 def apart(a: Floats, b: Floats) -> bool:
-    """Whether all of one series lies below all of the other, which is less likely than 5 % if both are drawn from the same."""
+    """Whether all of one series lies below all of the other, which is less likely than 5 % if both
+    are drawn from the same.
+    """
     clear = bool(a.max() < b.min() or b.max() < a.min())
     return clear and 2 / math.comb(len(a) + len(b), len(a)) < 1 - LEVEL
 
@@ -486,7 +495,9 @@ def _kind(side: Side) -> str:
 def _compute(
     categories: pd.DataFrame, before: Side, after: Side, digits: int
 ) -> list[tuple[bool, str]]:
-    """Device compute as a control: the same model at the same batch size on the same device computes for the same time."""
+    """Device compute as a control: the same model at the same batch size on the same device
+    computes for the same time.
+    """
     row = categories[categories["category"] == "device_compute"].to_dict("records")[0]
     was, change = float(row["before_ms"]), float(row["change_ms"])
     if not was > 0 or np.isnan(change) or _devices(before) != _devices(after):

@@ -1,8 +1,10 @@
-"""Do two series of step times differ by more than chance? Welch's interval, and what outliers and memory in the series do to it.
+"""Do two series of step times differ by more than chance? Welch's interval, and what outliers and
+memory in the series do to it.
 
-Sources: B. L. Welch, Biometrika 34 (1947) 28, with the degrees of freedom of F. E. Satterthwaite, Biometrics Bulletin 2 (1946) 110;
-K. K. Yuen, Biometrika 61 (1974) 165, for trimmed means; G. V. Bayley and J. M. Hammersley, Suppl. J. Royal Stat. Soc. 8 (1946) 184, for
-the effective size of an autocorrelated series; DLMF 8.17.22 for the incomplete beta function behind Student's t.
+Sources: B. L. Welch, Biometrika 34 (1947) 28, with the degrees of freedom of F. E. Satterthwaite,
+Biometrics Bulletin 2 (1946) 110; K. K. Yuen, Biometrika 61 (1974) 165, for trimmed means; G. V.
+Bayley and J. M. Hammersley, Suppl. J. Royal Stat. Soc. 8 (1946) 184, for the effective size of an
+autocorrelated series; DLMF 8.17.22 for the incomplete beta function behind Student's t.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class Difference(NamedTuple):
 
 
 def welch(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = None) -> Difference:
-    """The difference of two means with its 95 % interval, for series of unequal variance and length.
+    """The difference of two means with its 95 % interval, for series of unequal variance and
+    length.
 
     Parameters
     ----------
@@ -72,7 +75,8 @@ def welch(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = 
 def trimmed(
     before: Floats, after: Floats, *, sizes: tuple[float, float] | None = None
 ) -> Difference:
-    """The difference of the means without the fastest and slowest 20 % of each series, with its 95 % interval (Yuen).
+    """The difference of the means without the fastest and slowest 20 % of each series, with its 95
+    % interval (Yuen).
 
     Parameters
     ----------
@@ -108,9 +112,11 @@ def interval(
 
 
 def effective_size(values: Floats) -> float:
-    """How many independent values a series in time order is worth: n (1 - r) / (1 + r), with r the correlation of neighbours.
+    """How many independent values a series in time order is worth: n (1 - r) / (1 + r), with r the
+    correlation of neighbours.
 
-    r counts only where it is larger than chance makes it (2 / sqrt(n)); steps that alternate are taken as independent. At least 2.
+    r counts only where it is larger than chance makes it (2 / sqrt(n)); steps that alternate are
+    taken as independent. At least 2.
     """
     n = len(values)
     r = autocorrelation(values)
@@ -120,7 +126,9 @@ def effective_size(values: Floats) -> float:
 
 
 def autocorrelation(values: Floats) -> float:
-    """The correlation of each value with the next; NaN of fewer than three values, or of equal ones."""
+    """The correlation of each value with the next; NaN of fewer than three values, or of equal
+    ones.
+    """
     if len(values) < 3:
         return math.nan
     off = values - values.mean()

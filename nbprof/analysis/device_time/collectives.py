@@ -1,8 +1,10 @@
-"""Communication between devices: which call of one rank belongs to which of the others, how long it moved data and how long it waited.
+"""Communication between devices: which call of one rank belongs to which of the others, how long it
+moved data and how long it waited.
 
-Ranks enter a collective when they get there and leave it together. The rank that enters last spends the least time in it: that is what the
-collective itself takes, and what another rank spends beyond it was waiting. Only durations are used for that, so that the clocks of the
-ranks need not agree. Sizes and the factors of bus bandwidth are those of the NCCL tests:
+Ranks enter a collective when they get there and leave it together. The rank that enters last spends
+the least time in it: that is what the collective itself takes, and what another rank spends beyond
+it was waiting. Only durations are used for that, so that the clocks of the ranks need not agree.
+Sizes and the factors of bus bandwidth are those of the NCCL tests:
 https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 """
 
@@ -96,14 +98,18 @@ _ONE_SIDED = ("send", "recv")
 
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> str:
-    """`all_reduce` of "allreduce_coalesced", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" and "%all-reduce.3 = ..."; else the name."""
+    """`all_reduce` of "allreduce_coalesced", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" and
+    "%all-reduce.3 = ..."; else the name.
+    """
     letters = re.sub(r"[^a-z]", "", name.partition("(")[0].lower())
     found = next((kind for kind in _KINDS if kind in letters), "")
     return _ALIKE.get(found, found) or name.partition("(")[0][:80]
 
 
 def bus_factor(kind: str, ranks: Floats) -> Floats:
-    """Factor from algorithm bandwidth to bus bandwidth (that of the slowest link); NaN if the ranks are unknown."""
+    """Factor from algorithm bandwidth to bus bandwidth (that of the slowest link); NaN if the ranks
+    are unknown.
+    """
     n = np.where(ranks >= 1, ranks, np.nan)
     if kind == "all_reduce":
         return np.asarray(2 * (n - 1) / n)
@@ -159,7 +165,8 @@ def each(
         np.where(out_size >= 0, out_size, np.where(group_size > 0, size * group_size, np.nan)),
         whole,
     )
-    # Without the other ranks the time has waiting in it, and the bandwidth would be too low without saying so.
+    # Without the other ranks the time has waiting in it, and the bandwidth would be too low without
+    # saying so.
     rate = np.divide(
         whole * 1e3,
         real,
@@ -203,8 +210,8 @@ def each(
 def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
     """Collectives as recorded, and those of TPU cores, in time order of each host and device.
 
-    `host device start end` (ps) `collective bytes out_bytes group_size sequence` (-1: unknown) `process_group description members`
-    (texts).
+    `host device start end` (ps) `collective bytes out_bytes group_size sequence` (-1: unknown)
+    `process_group description members` (texts).
     """
     # The names get their codes as the table is made.
     listed = activity.collectives.frame().copy()
@@ -258,7 +265,9 @@ def _numbers(steps: pd.DataFrame) -> Int64s:
 def _matched(
     calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], notes: list[Note]
 ) -> Int64s:
-    """int64[n]: the same number for the calls of several ranks that are one collective; -1 where the others are not known."""
+    """int64[n]: the same number for the calls of several ranks that are one collective; -1 where
+    the others are not known.
+    """
     host, device = calls["host"].to_numpy(np.int64), calls["device"].to_numpy(np.int64)
     _, member = unique_rows(host, device)
     out = np.full(len(calls), -1, np.int64)
@@ -282,7 +291,8 @@ def _matched(
         pd.factorize(calls[key])[0].astype(np.int64) for key in ("process_group", "members")
     )
     sequence = calls["sequence"].to_numpy(np.int64)
-    # The sequence number tells the collective; without one it is told by its place among those of its step.
+    # The sequence number tells the collective; without one it is told by its place among those of
+    # its step.
     counted = sequence >= 0
     turn = calls["turn"].to_numpy(np.int64)
     unnumbered = np.where(counted, -1, step), np.where(counted, -1, turn)
@@ -338,9 +348,11 @@ def _last(match: Int64s, length: Int64s, start: Int64s) -> npt.NDArray[np.bool_]
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per collective, process group and size, most time first: the columns of `p.device_time.collectives`.
+    """One row per collective, process group and size, most time first: the columns of
+    `p.device_time.collectives`.
 
-    Bandwidth is of all data by all the time that it took itself; missing where a size or the other ranks are not known.
+    Bandwidth is of all data by all the time that it took itself; missing where a size or the other
+    ranks are not known.
     """
     if not len(rows):
         return pd.DataFrame(columns=COLLECTIVES)
@@ -392,17 +404,20 @@ LATE = 0.01
 
 
 def stragglers(rows: pd.DataFrame, steps: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
-    """One row per rank for the whole recording (step NA), then for each step: the columns of `p.device_time.stragglers`.
+    """One row per rank for the whole recording (step NA), then for each step: the columns of
+    `p.device_time.stragglers`.
 
-    `late_ms`: how much later than the first one the rank came, summed over collectives. `cost_ms`: how long the rank that waited longest
-    stood still in those collectives in which this rank was the last.
+    `late_ms`: how much later than the first one the rank came, summed over collectives. `cost_ms`:
+    how long the rank that waited longest stood still in those collectives in which this rank was
+    the last.
 
     Parameters
     ----------
     rows, steps : DataFrame
         Of `each`, and `run.steps`.
     judged : DataFrame
-        `p.pods.stragglers`, which alone decides who is one: some rank is always the last, if only by chance.
+        `p.pods.stragglers`, which alone decides who is one: some rank is always the last, if only
+        by chance.
     """
     rows = rows[rows["match"] >= 0] if len(rows) else rows
     if not len(rows):
@@ -469,7 +484,9 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame, judged: pd.DataFrame) ->
 
 
 def ranks_missing(hosts: list[str], processes: object) -> list[int]:
-    """The ranks of a job of so many processes of which no file is there; none where the job or the ranks are not known."""
+    """The ranks of a job of so many processes of which no file is there; none where the job or the
+    ranks are not known.
+    """
     known = {rank for host in hosts if (rank := rank_of(host)) is not None}
     return (
         sorted(set(range(processes)) - known)

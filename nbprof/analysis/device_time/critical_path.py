@@ -1,11 +1,15 @@
-"""The critical path of a step: the chain of work, on host and devices, in which each segment waited for the previous one.
+"""The critical path of a step: the chain of work, on host and devices, in which each segment waited
+for the previous one.
 
-The path is walked backwards from the end of the step. A work of a device waited for its launch where that began after the work before it on
-the stream had ended; else for that work, or for one of another stream that ended just before. A call of the host that stands still until a
-device has caught up waited for the work that ended last in it. A thread without work waited for the thread that worked last. The pieces
-follow each other without gap or overlap, so that their times add up to the step.
+The path is walked backwards from the end of the step. A work of a device waited for its launch
+where that began after the work before it on the stream had ended; else for that work, or for one of
+another stream that ended just before. A call of the host that stands still until a device has
+caught up waited for the work that ended last in it. A thread without work waited for the thread
+that worked last. The pieces follow each other without gap or overlap, so that their times add up to
+the step.
 
-Waits of one stream for another are inferred by time; no recording but one with CUDA's sync events states them.
+Waits of one stream for another are inferred by time; no recording but one with CUDA's sync events
+states them.
 """
 
 from __future__ import annotations
@@ -91,7 +95,9 @@ class _Last:
 
 @dataclass
 class Window:
-    """Part of a recording: a step of a host. `lane` is the thread that marks it, -1 where none does."""
+    """Part of a recording: a step of a host. `lane` is the thread that marks it, -1 where none
+    does.
+    """
 
     host: int
     start: int
@@ -184,7 +190,8 @@ class _Walk:
             returned = min(self.returned[work], start)
             self.piece("delay", work, returned, start)
             return returned, -1, self.caller[work]
-        # The work that ended last before this one began, on any stream: the one before on its own where nothing came between.
+        # The work that ended last before this one began, on any stream: the one before on its own
+        # where nothing came between.
         other = self.latest(start)
         known = self.caller[work] >= 0
         if (
@@ -195,7 +202,8 @@ class _Walk:
         ):
             before, ready = other, self.end[other]
         if before >= 0:
-            # What a work waited for whose launch is not known, when nothing ran for long, is not known either.
+            # What a work waited for whose launch is not known, when nothing ran for long, is not
+            # known either.
             waited = known or start - ready < FOLLOWS_PS
             self.piece("gap" if waited else "unknown", work, ready, start)
             return ready, before, lane
@@ -278,7 +286,8 @@ def _threads(
         # Touching ops are merged: a thread waits for nothing between them.
         working = Intervals.union(start[rows_of_lane], end[rows_of_lane])
         out[int(lane[rows_of_lane[0]])] = _Thread(working.start.tolist(), working.end.tolist())
-    # Calls that ended because a device did: those that say so, and those whose own work was done before they returned.
+    # Calls that ended because a device did: those that say so, and those whose own work was done
+    # before they returned.
     name, names = pd.factorize(events.name[event])
     blocked = np.array(
         [bool(_SYNC.match(str(trace.names[code]))) for code in names.tolist()], np.bool_
@@ -301,7 +310,9 @@ def _threads(
 
 
 def segments(done: Work, activity: Activity, trace: Trace, window: Window) -> pd.DataFrame:
-    """The path through a window, in time order: the columns of `p.device_time.critical_path_pieces`."""
+    """The path through a window, in time order: the columns of
+    `p.device_time.critical_path_pieces`.
+    """
     walk = _Walk(done, activity, trace, window)
     walk.run()
     parts = [_of_devices(walk, done, activity, trace), _of_threads(walk, activity, trace)]
@@ -378,7 +389,9 @@ def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> pd.DataFrame:
 
 
 def summary(pieces: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind, name and op, most time first: the columns of `p.device_time.critical_path`; the percents add up to 100."""
+    """One row per kind, name and op, most time first: the columns of `p.device_time.critical_path`;
+    the percents add up to 100.
+    """
     if not len(pieces):
         return pd.DataFrame(columns=PATH)
     keys = ["kind", "name", "op"]
@@ -405,7 +418,9 @@ def summary(pieces: pd.DataFrame) -> pd.DataFrame:
 def choose(
     steps: pd.DataFrame, hosts: list[str], step: int | None = None, host: str | None = None
 ) -> pd.Series | None:
-    """The row of a step; by default, the step of median length among those in the averages, on the first host that has any."""
+    """The row of a step; by default, the step of median length among those in the averages, on the
+    first host that has any.
+    """
     mine = steps[
         steps["host"]
         == (

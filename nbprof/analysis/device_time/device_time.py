@@ -1,7 +1,9 @@
-"""How devices spent their time: computation, communication, memory, idle, each instant counted once; kernels by class and name.
+"""How devices spent their time: computation, communication, memory, idle, each instant counted
+once; kernels by class and name.
 
-Work of a device is every kernel, copy and fill on any of its streams; on a TPU every op of a core without the ops inside it. Waits that a
-recorder draws on streams (`cuda_sync`) are no work. Times are whole picoseconds.
+Work of a device is every kernel, copy and fill on any of its streams; on a TPU every op of a core
+without the ops inside it. Waits that a recorder draws on streams (`cuda_sync`) are no work. Times
+are whole picoseconds.
 """
 
 from __future__ import annotations
@@ -180,7 +182,9 @@ def work(activity: Activity, trace: Trace) -> Work:
 
 
 def _copies(trace: Trace, rows: Int64s) -> npt.NDArray[np.bool_]:
-    """Which events have the name of a copy or fill: some recorders write these without saying more."""
+    """Which events have the name of a copy or fill: some recorders write these without saying
+    more.
+    """
     code = trace.events.name[rows]
     table = np.zeros(len(trace.names), np.bool_)
     for one in pd.unique(code).tolist():
@@ -229,7 +233,9 @@ class Mix:
         }
 
     def within(self, start: Int64s, end: Int64s) -> Int64s:
-        """int64[8, k]: ps of each mix of classes in some windows. Row 0 is idle, before the first and after the last work too."""
+        """int64[8, k]: ps of each mix of classes in some windows. Row 0 is idle, before the first
+        and after the last work too.
+        """
         end = np.maximum(end, start)
         out = (
             self._upto(end) - self._upto(start)
@@ -252,7 +258,9 @@ class Mix:
 
 @dataclass
 class _Windows:
-    """Windows of devices, one device after the other: from its first to its last work (no step), then the steps of its host."""
+    """Windows of devices, one device after the other: from its first to its last work (no step),
+    then the steps of its host.
+    """
 
     host: Int64s
     device: Int64s
@@ -311,7 +319,8 @@ def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
 
 @dataclass
 class Spent:
-    """What runs in windows of devices: one for the whole recording of each, then one for each step of its host.
+    """What runs in windows of devices: one for the whole recording of each, then one for each step
+    of its host.
 
     Attributes
     ----------
@@ -341,11 +350,14 @@ PERCENTS = ["compute_percent", "communication_percent", "memory_percent", "idle_
 
 
 def frame(found: Spent) -> pd.DataFrame:
-    """Temporal breakdown: one row per device for the whole recording, and one for each step: the columns of `p.device_time.frame`."""
+    """Temporal breakdown: one row per device for the whole recording, and one for each step: the
+    columns of `p.device_time.frame`.
+    """
     spent = found.ps
     if not spent.size:
         return pd.DataFrame(columns=[*KEYS, *STEP, *TIMES, *PERCENTS])
-    # Exclusive: what runs beside computation counts as computation, a copy beside communication as communication.
+    # Exclusive: what runs beside computation counts as computation, a copy beside communication as
+    # communication.
     compute = spent[1::2].sum(axis=0)
     communication, memory, idle = (
         spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY],
@@ -376,7 +388,9 @@ OVERLAPS: dict[str, Callable[[Int64s], Int64s]] = {
 
 
 def overlap(found: Spent) -> pd.DataFrame:
-    """How much of each class overlaps another: the columns of `p.device_time.overlap`; rows as those of `frame`."""
+    """How much of each class overlaps another: the columns of `p.device_time.overlap`; rows as
+    those of `frame`.
+    """
     if not found.ps.size:
         more = ["communication_overlap_percent", "memory_overlap_percent"]
         return pd.DataFrame(columns=[*KEYS, *STEP, *OVERLAPS, *more])
@@ -402,7 +416,8 @@ KERNELS = frames.names("device_time.kernels")
 
 
 def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
-    """One row per device, class and name, most time first within a device: the columns of `p.device_time.kernels`, and `_at`, the longest.
+    """One row per device, class and name, most time first within a device: the columns of
+    `p.device_time.kernels`, and `_at`, the longest.
 
     Every figure is of the runs themselves; nothing is put together from sums of sums.
     """

@@ -1,8 +1,10 @@
-"""Idle time breakdown: the host had not launched yet, the next kernel followed at once, or another cause.
+"""Idle time breakdown: the host had not launched yet, the next kernel followed at once, or another
+cause.
 
-Between two pieces of work of a stream, or of a device on all streams, lies a gap. It is a **host wait** where the next work was launched
-after the gap began; else a **kernel wait** where it is shorter than what one kernel takes to follow another; else **other**: the work was
-queued, and waited for an event, another stream or another rank.
+Between two pieces of work of a stream, or of a device on all streams, lies a gap. It is a **host
+wait** where the next work was launched after the gap began; else a **kernel wait** where it is
+shorter than what one kernel takes to follow another; else **other**: the work was queued, and
+waited for an event, another stream or another rank.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ _OF_CALL = {
     }.items()
     for kind in kinds
 }
-# What the breakdown of steps knows beyond ops and calls: TensorFlow's executor is neither, and prepares launches.
+# What the breakdown of steps knows beyond ops and calls: TensorFlow's executor is neither, and
+# prepares launches.
 _OF_WORK = np.zeros(max(CATEGORY_OF_CLASS) + 1, np.int16)
 _OF_WORK[[HOST_COMPUTE, HOST_COMPILE]] = CAUSES.index("in other host work")
 _OF_WORK[HOST_PREPARE] = CAUSES.index("preparing launches")
@@ -68,7 +71,9 @@ _MS = 1e9
 
 
 def _gaps(done: Work, rows: Int64s, begun: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.int64]]:
-    """Begin, end and category of the gaps between works in time order; `begun` is when each was launched (-1: not known)."""
+    """Begin, end and category of the gaps between works in time order; `begun` is when each was
+    launched (-1: not known).
+    """
     gaps = gaps_between(done.start[rows], done.end[rows])
     launched = begun[rows[gaps.following]]
     category = np.where(gaps.end - gaps.start < FOLLOWS_PS, 1, 2)
@@ -77,7 +82,9 @@ def _gaps(done: Work, rows: Int64s, begun: Int64s) -> tuple[Int64s, Int64s, npt.
 
 
 def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFrame:
-    """Idle time of each stream and of each device as a whole (`stream` empty) by category: the columns of `p.device_time.idle`."""
+    """Idle time of each stream and of each device as a whole (`stream` empty) by category: the
+    columns of `p.device_time.idle`.
+    """
     threads = trace.lanes["thread"].astype(str).tolist()
     begun = _launched(done, trace)
     rows_ = []
@@ -123,9 +130,11 @@ def _launched(done: Work, trace: Trace) -> Int64s:
 
 
 def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
-    """Mean time of `steps` (`host start_ms step_time_ms`) in which no device of their host works and the next work is not launched, ms.
+    """Mean time of `steps` (`host start_ms step_time_ms`) in which no device of their host works
+    and the next work is not launched, ms.
 
-    Infinite where no launch is known. Of a piece of work whose launch is not known, among others whose is, nobody knows what it waited for.
+    Infinite where no launch is known. Of a piece of work whose launch is not known, among others
+    whose is, nobody knows what it waited for.
     """
     if not len(steps) or not (done.launch >= 0).any():
         return float("inf")
@@ -147,10 +156,11 @@ def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
 
 
 def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
-    """What the host did while a device waited for its next launch: the columns of `p.device_time.idle_causes`.
+    """What the host did while a device waited for its next launch: the columns of
+    `p.device_time.idle_causes`.
 
-    Each moment counts once: waiting for input before waiting for the device, before copies, launches, calls for memory, ops, what prepares
-    launches, and the rest.
+    Each moment counts once: waiting for input before waiting for the device, before copies,
+    launches, calls for memory, ops, what prepares launches, and the rest.
     """
     begun = _launched(done, trace)
     # Column by column: of a frame all columns of all rows of a host would be copied.

@@ -1,4 +1,6 @@
-"""Kernel launches: how long the calls take on the host, how long work waits, which work is shorter than its launch."""
+"""Kernel launches: how long the calls take on the host, how long work waits, which work is shorter
+than its launch.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ LAUNCHES = frames.names("device_time.launches")
 
 @dataclass
 class _Calls:
-    """Calls that started work of a device, in time order of each device; texts as codes, times in ps."""
+    """Calls that started work of a device, in time order of each device; texts as codes, times in
+    ps.
+    """
 
     host: Int64s
     device: Int64s
@@ -85,10 +89,12 @@ _CLASS = np.array(["", *(CLASS_NAMES.get(i, "") for i in range(1, 5))], object)
 
 
 def each(done: Work, trace: Trace) -> pd.DataFrame:
-    """One row per call that started work of a device, in time order: the columns of `p.device_time.each_launch`.
+    """One row per call that started work of a device, in time order: the columns of
+    `p.device_time.each_launch`.
 
-    A call that launches a graph starts many kernels: `kernel` is the first of them, `kernel_us` their time together. `delay_us` is from the
-    end of the call to the start of the (first) work, 0 where that began before the call was over.
+    A call that launches a graph starts many kernels: `kernel` is the first of them, `kernel_us`
+    their time together. `delay_us` is from the end of the call to the start of the (first) work, 0
+    where that began before the call was over.
     """
     calls = _calls(done, trace)
     return pd.DataFrame(
@@ -110,7 +116,9 @@ def each(done: Work, trace: Trace) -> pd.DataFrame:
 
 
 def summary(done: Work, trace: Trace) -> pd.DataFrame:
-    """One row per device with all its launches (`kernel` empty), then one per kernel, most launches first: `p.device_time.launches`."""
+    """One row per device with all its launches (`kernel` empty), then one per kernel, most launches
+    first: `p.device_time.launches`.
+    """
     calls = _calls(done, trace)
     if not len(calls.host):
         return pd.DataFrame(columns=LAUNCHES)

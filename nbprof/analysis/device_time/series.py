@@ -34,7 +34,9 @@ _FASTEST = 1e15
 
 
 def queue_steps(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
-    """Lane, time and length of the queue of each stream whenever it changes: one more at each launch, one less as a work begins."""
+    """Lane, time and length of the queue of each stream whenever it changes: one more at each
+    launch, one less as a work begins.
+    """
     known = np.flatnonzero(done.launch >= 0)
     launched = trace.events.start[done.launch[known]]
     # Clocks that disagree a little let work begin before its launch.
@@ -45,7 +47,8 @@ def queue_steps(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     # Of one moment the launches stay first.
     order = np.lexsort((time, lane))
     lane, time, change = lane[order], time[order], change[order]
-    # The works of a stream are launched as often as they begin, so that each stream's sum ends at 0.
+    # The works of a stream are launched as often as they begin, so that each stream's sum ends at
+    # 0.
     return lane, time, np.cumsum(change, dtype=np.int64)
 
 
@@ -76,7 +79,9 @@ def _settled(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
 def queue_curves(
     done: Work, trace: Trace, streams: list[tuple[str, int, str]]
 ) -> list[tuple[Floats, Floats]]:
-    """Time in ms and length of the queues of some streams, told by host, device and name: of each its rows of `queue_series`."""
+    """Time in ms and length of the queues of some streams, told by host, device and name: of each
+    its rows of `queue_series`.
+    """
     lane, time, length = _settled(done, trace)
     lanes = trace.lanes
     told = list(
@@ -95,7 +100,9 @@ def queue_curves(
 
 
 def queue_series(done: Work, trace: Trace) -> pd.DataFrame:
-    """The columns of `p.device_time.queue_series`; a length holds until the next row of the stream."""
+    """The columns of `p.device_time.queue_series`; a length holds until the next row of the
+    stream.
+    """
     lane, time, length = _settled(done, trace)
     return pd.DataFrame(
         {**_labels(done, trace, lane), "time_ms": time / _MS, "queue_length": length}
@@ -135,7 +142,9 @@ def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
 
 
 def rates(activity: Activity) -> Floats:
-    """Bytes a second of each transfer: what the file states, else its bytes by its time; NaN where neither is known."""
+    """Bytes a second of each transfer: what the file states, else its bytes by its time; NaN where
+    neither is known.
+    """
     moved = activity.transfers.frame()
     length = (moved["end"] - moved["start"]).to_numpy(np.float64)
     size = moved["bytes"].to_numpy(np.float64)
@@ -187,7 +196,8 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
                 len(mine),
                 int(size[sized].sum()) if len(sized) else pd.NA,
                 length[mine].sum() / _MS,
-                # Of the copies whose size and time are known, and as one: a mean of rates would count a byte of a small copy for more.
+                # Of the copies whose size and time are known, and as one: a mean of rates would
+                # count a byte of a small copy for more.
                 float(size[both].sum()) * 1e3 / time if time else np.nan,
                 values.min() if some else np.nan,
                 float(np.median(values)) if some else np.nan,
@@ -207,7 +217,9 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
 
 
 def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, Floats]:
-    """First rows of the groups; group, time and rate of all copies of the group together, whenever that changes."""
+    """First rows of the groups; group, time and rate of all copies of the group together, whenever
+    that changes.
+    """
     first, group = _groups(activity)
     moved = activity.transfers.frame()
     known = np.flatnonzero(~np.isnan(rate) & (moved["end"].to_numpy() > moved["start"].to_numpy()))
@@ -215,7 +227,8 @@ def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, 
         [moved["start"].to_numpy(np.int64)[known], moved["end"].to_numpy(np.int64)[known]]
     )
     of = np.concatenate([group[known], group[known]])
-    # Whole bytes a second, so that what begins and ends leaves exactly nothing. No link is that fast; sums of more are no numbers.
+    # Whole bytes a second, so that what begins and ends leaves exactly nothing. No link is that
+    # fast; sums of more are no numbers.
     whole = np.round(np.minimum(rate[known], _FASTEST)).astype(np.int64)
     change = np.concatenate([whole, -whole])
     order = np.lexsort((at, of))
@@ -236,7 +249,9 @@ def _peaks(activity: Activity, rate: Floats) -> dict[int, float]:
 
 
 def bandwidth_series(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
-    """The columns of `p.device_time.bandwidth_series`; a rate holds until the next row of its device and kind."""
+    """The columns of `p.device_time.bandwidth_series`; a rate holds until the next row of its
+    device and kind.
+    """
     first, of, at, value = _changes(activity, rates(activity))
     labels = (
         _copy_labels(activity, ranks, first[of])

@@ -1,7 +1,8 @@
 """Device utilization: of time, of peak compute, of peak memory bandwidth, and by hardware counters.
 
-All of it is of the whole recording, from the first op of a device to the end of its last, idle time included, several devices added up: so
-that figures are those of the row `Program` of XProf's roofline.
+All of it is of the whole recording, from the first op of a device to the end of its last, idle time
+included, several devices added up: so that figures are those of the row `Program` of XProf's
+roofline.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ KEYS = (
 def costs(activity: Activity) -> dict[str, float | None]:
     """What the ops of compiled programs cost, in sums that add up over hosts.
 
-    `flops` (as of 16 bits) and `bytes` (of main memory), None where no op states any; `seconds` of all ops of programs and
-    `unknown_seconds` of those that state neither, None where no program was recorded.
+    `flops` (as of 16 bits) and `bytes` (of main memory), None where no op states any; `seconds` of
+    all ops of programs and `unknown_seconds` of those that state neither, None where no program was
+    recorded.
     """
     parts = _leaves(activity)
     moved = (
@@ -91,12 +93,13 @@ def use(
     Returns
     -------
     dict
-        `device_duty_cycle_percent` `host_idle_percent`: shares of ops in the time of devices, and of no op in that of host threads.
-        `flops_per_second` `memory_bytes_per_second`: of one device, as of 16 bits, and of its main memory.
-        `flops_utilization_percent` `memory_bandwidth_utilization_percent`: these by the device's peaks.
-        `roofline_percent`: the FLOP rate by min(peak FLOP rate, FLOPs a byte x peak bandwidth).
-        `unknown_cost_percent`: of op time, ops of which neither FLOPs nor bytes are known; the figures above leave their time out.
-        The keys of `COUNTERS`, as recorded.
+        `device_duty_cycle_percent` `host_idle_percent`: shares of ops in the time of devices, and
+        of no op in that of host threads. `flops_per_second` `memory_bytes_per_second`: of one
+        device, as of 16 bits, and of its main memory. `flops_utilization_percent`
+        `memory_bandwidth_utilization_percent`: these by the device's peaks. `roofline_percent`: the
+        FLOP rate by min(peak FLOP rate, FLOPs a byte x peak bandwidth). `unknown_cost_percent`: of
+        op time, ops of which neither FLOPs nor bytes are known; the figures above leave their time
+        out. The keys of `COUNTERS`, as recorded.
     """
     out: dict[str, float | None] = dict.fromkeys(KEYS)
     stated = activity.environment.get("counters")
@@ -151,7 +154,9 @@ def _idle(ops: pd.DataFrame, side: str) -> float | None:
 
 
 def _leaves(activity: Activity) -> pd.DataFrame:
-    """The parts of ops whose numbers count: those of loops, branches and calls are of the ops that they run, which are there themselves."""
+    """The parts of ops whose numbers count: those of loops, branches and calls are of the ops that
+    they run, which are there themselves.
+    """
     parts, runs = activity.op_parts.frame(), activity.device_ops.frame()
     if parts.empty:
         # PyTorch's ops are of no compiled program.

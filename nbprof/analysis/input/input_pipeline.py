@@ -1,4 +1,6 @@
-"""Where the host spends its time on input: TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch."""
+"""Where the host spends its time on input: TensorFlow Profiler's input pipeline analyzer, and its
+twin for PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -84,8 +86,9 @@ _KINDS = frozenset({"Dataset", "read", *_STAGES})
 def category(op: str, kind: str) -> str:
     """The input category of a host op; '' if it is not an input op.
 
-    An op of tf.data is told by its type `Dataset` and a stage of another pipeline by what it states of itself. Reads are in advance where
-    the path of the op says so (prefetch, interleave, parallel map, memory reader or writer above it).
+    An op of tf.data is told by its type `Dataset` and a stage of another pipeline by what it states
+    of itself. Reads are in advance where the path of the op says so (prefetch, interleave, parallel
+    map, memory reader or writer above it).
     """
     if kind.startswith("InfeedEnqueue") or op[:10].upper() == "MEMCPYHTOD":
         return "enqueue"
@@ -102,14 +105,16 @@ def category(op: str, kind: str) -> str:
 def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     """One row per input op, self time descending: the columns of `p.input_pipeline.frame`.
 
-    `rows` are the host ops with their self time, from `analysis.ops.ops.host_self_times`. Of PyTorch the batches that the loop asked a
-    DataLoader for, the ops inside, and the calls that copy to the device.
+    `rows` are the host ops with their self time, from `analysis.ops.ops.host_self_times`. Of
+    PyTorch the batches that the loop asked a DataLoader for, the ops inside, and the calls that
+    copy to the device.
     """
     if activity.framework is PYTORCH:
         return _shares(_torch_ops(activity, rows))
     loops = _loops(activity)
     names, types = activity.ops.values, activity.types.values
-    # Of the many ops few are of input, by their type or as copies: only these are grouped and looked at.
+    # Of the many ops few are of input, by their type or as copies: only these are grouped and
+    # looked at.
     typed = np.array(
         [
             t.strip().lower() in _KINDS or t in _KINDS or t.startswith("InfeedEnqueue")
@@ -149,7 +154,9 @@ def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _loops(activity: Activity) -> pd.DataFrame:
-    """Iterators of loops over a dataset inside a function, which no table of ops has, with their self time among themselves."""
+    """Iterators of loops over a dataset inside a function, which no table of ops has, with their
+    self time among themselves.
+    """
     rows = activity.iterators.frame()
     names = activity.ops.values
     inside = {
@@ -226,7 +233,8 @@ def _torch_category(op: str, kind: str) -> str:
 
 
 def _shares(table: pd.DataFrame) -> pd.DataFrame:
-    # Shares are of the self time of all input ops, so total shares of nested iterators add up to more than 100.
+    # Shares are of the self time of all input ops, so total shares of nested iterators add up to
+    # more than 100.
     whole = float(table["self_ms"].sum()) or np.nan
     table = table.assign(
         total_percent=100 * table["total_ms"] / whole, self_percent=100 * table["self_ms"] / whole
@@ -246,7 +254,9 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """The input ops of several hosts, of which each is given as `ops`, as it would give all of them together."""
+    """The input ops of several hosts, of which each is given as `ops`, as it would give all of them
+    together.
+    """
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     # The order of the first host is the order in which categories of equal time stand.
     return _shares(
@@ -259,8 +269,9 @@ def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
 def unrecorded(table: pd.DataFrame, framework: Framework) -> dict[str, str]:
     """The kinds of input work of which the profile cannot tell that there was none, and why.
 
-    JAX has no input pipeline of its own. What one of tf.data or Grain, say, does is known by what its stages state; what Python code does
-    between two steps, or in the wait of ``nbprof.steps``, is not. Nor does JAX record which calls of the host copy to a device.
+    JAX has no input pipeline of its own. What one of tf.data or Grain, say, does is known by what
+    its stages state; what Python code does between two steps, or in the wait of ``nbprof.steps``,
+    is not. Nor does JAX record which calls of the host copy to a device.
     """
     if framework is not JAX:
         return {}
@@ -277,7 +288,8 @@ def unrecorded(table: pd.DataFrame, framework: Framework) -> dict[str, str]:
 def categories(
     table: pd.DataFrame, framework: Framework = UNKNOWN, why: tf_data.Cause = tf_data.NO_CAUSE
 ) -> pd.DataFrame:
-    """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`.
+    """The five kinds of input work with their time and what helps; the columns of
+    `p.input_pipeline.categories`.
 
     Parameters
     ----------
@@ -329,7 +341,8 @@ _DOMINANT, _SIGNIFICANT = 90.0, 10.0
 def summary(
     activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueued: Enqueued
 ) -> dict[str, Any]:
-    """The mapping `p.input_pipeline.summary`: how much of a step is input, of which kinds, and what to do next.
+    """The mapping `p.input_pipeline.summary`: how much of a step is input, of which kinds, and what
+    to do next.
 
     Parameters
     ----------
@@ -413,14 +426,16 @@ def summary(
 def traced(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame) -> bool:
     """Whether the profile can tell how long steps wait for input.
 
-    A Python generator leaves no event, so that a step without input is one whose input is unknown, unless input work was recorded
-    somewhere (`table`), or a device states its infeed.
+    A Python generator leaves no event, so that a step without input is one whose input is unknown,
+    unless input work was recorded somewhere (`table`), or a device states its infeed.
     """
     return bool(_states_input(activity) or len(table) or steps["input_ms"].sum() > 0)
 
 
 def waits_traced(activity: Activity, table: pd.DataFrame) -> bool:
-    """Whether the profile can tell of more input than copies to the device, which is all that some recorders know of it."""
+    """Whether the profile can tell of more input than copies to the device, which is all that some
+    recorders know of it.
+    """
     return bool(
         _states_input(activity)
         or "input" not in activity.missing
@@ -431,13 +446,16 @@ def waits_traced(activity: Activity, table: pd.DataFrame) -> bool:
 def _states_input(activity: Activity) -> bool:
     """Whether waits for input were recorded whatever makes it.
 
-    An NPU states them by its iterations, a TPU whose programs read from an infeed, and the recorder of a notebook's loops.
+    An NPU states them by its iterations, a TPU whose programs read from an infeed, and the recorder
+    of a notebook's loops.
     """
     return ITERATIONS in activity.traits or WAITS in activity.traits or activity.reads_infeed
 
 
 def copy_level(percent: float) -> str:
-    """The level of the share of input work that is copying to the device: dominant, significant or small."""
+    """The level of the share of input work that is copying to the device: dominant, significant or
+    small.
+    """
     return (
         "dominant"
         if percent >= _DOMINANT
@@ -450,9 +468,11 @@ def copy_level(percent: float) -> str:
 def scaled(time: dict[str, float], ratio: float) -> dict[str, float]:
     """The five kinds of input work in µs, from the self times of the input ops by kind.
 
-    The host works on input also while nobody waits for it. Where it enqueues to the device, the share `ratio` of that in the time between
-    two enqueues says how much of that time is input: what is not enqueuing is then shared out among the other kinds by their self times.
-    With a ratio of 0 (nothing was enqueued) the self times stand as they are. Source: TensorFlow Profiler's input pipeline analyzer.
+    The host works on input also while nobody waits for it. Where it enqueues to the device, the
+    share `ratio` of that in the time between two enqueues says how much of that time is input: what
+    is not enqueuing is then shared out among the other kinds by their self times. With a ratio of 0
+    (nothing was enqueued) the self times stand as they are. Source: TensorFlow Profiler's input
+    pipeline analyzer.
     """
     enqueue = float(time.get("enqueue", 0.0))
     own = {kind: float(time.get(kind, 0.0)) for kind in READING}
@@ -474,7 +494,8 @@ Enqueued = tuple[int, int, bool]
 
 
 def enqueues(activity: Activity, rows: pd.DataFrame) -> Enqueued:
-    """How long the host enqueued to devices and how long it was from one enqueue to the next, ps; whether it enqueued or copied at all.
+    """How long the host enqueued to devices and how long it was from one enqueue to the next, ps;
+    whether it enqueued or copied at all.
 
     `rows` are the host ops.
     """
@@ -499,7 +520,9 @@ def enqueues(activity: Activity, rows: pd.DataFrame) -> Enqueued:
 
 
 def _enqueue_ratio(used: pd.DataFrame, enqueued: Enqueued) -> tuple[float, str | None]:
-    """The share of enqueuing in the time from one enqueue to the next, at most 1, and what it was made from; 0 where nothing enqueues."""
+    """The share of enqueuing in the time from one enqueue to the next, at most 1, and what it was
+    made from; 0 where nothing enqueues.
+    """
     time, between, found = enqueued
     if between:
         return min(1.0, time / between), "enqueue starts"
@@ -547,7 +570,9 @@ _OF_GRAPH = (
 
 
 def _next_step(place: str, whole: float, enqueue: float, words: Words, unit: Unit) -> str:
-    """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the device in it."""
+    """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the
+    device in it.
+    """
     if place == "unknown":
         return "Loop over nbprof.steps(data): the wait for each batch then counts as input."
     if place == "device":

@@ -1,18 +1,21 @@
 """tf.data bottleneck analysis: which iterator of which pipeline limits the input.
 
-The calls of a pipeline's root are followed down through nesting on a thread, and through the elements that iterators on other threads made
-ahead. From TensorFlow Profiler's tf.data bottleneck analysis, which XProf 2.24 has but no longer shows:
+The calls of a pipeline's root are followed down through nesting on a thread, and through the
+elements that iterators on other threads made ahead. From TensorFlow Profiler's tf.data bottleneck
+analysis, which XProf 2.24 has but no longer shows:
 
-* A pipeline is a root iterator (a name of two parts, `Iterator::Root`), its calls and all that they reach. It is a device pipeline when
-  `Iterator::Prefetch::Generator` takes from its root, which only hands on what a host pipeline made; else it is a host pipeline.
-* A call blocks when its span overlaps that of the blocking call above it; the root's calls block. What a producer made before it was asked
-  for blocks nothing.
+* A pipeline is a root iterator (a name of two parts, `Iterator::Root`), its calls and all that they
+  reach. It is a device pipeline when `Iterator::Prefetch::Generator` takes from its root, which
+  only hands on what a host pipeline made; else it is a host pipeline.
+* A call blocks when its span overlaps that of the blocking call above it; the root's calls block.
+  What a producer made before it was asked for blocks nothing.
 * The bottleneck of a call of the root is the blocking iterator with the largest self time in it.
 * A call over 50 µs is slow; a program whose slowest host pipeline has one is limited by its input.
 
-Two things differ. Self time of a call is its duration without the time in which any call directly below it ran; TensorFlow Profiler takes
-away the overlap with each of them, which counts an instant twice where several ran at once, and can go below zero. And what a call reaches
-in two ways counts once.
+Two things differ. Self time of a call is its duration without the time in which any call directly
+below it ran; TensorFlow Profiler takes away the overlap with each of them, which counts an instant
+twice where several ran at once, and can go below zero. And what a call reaches in two ways counts
+once.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ from nbprof.schema import frames as schema
 
 SLOW_CALL_PS = int(SLOW_CALL_US * 1e6)
 MAX_DEPTH = 100
-# Of each pipeline the iterators of this many of its slowest calls are at hand; those of the others are made when they are asked for.
+# Of each pipeline the iterators of this many of its slowest calls are at hand; those of the others
+# are made when they are asked for.
 SLOWEST = 10
 
 PIPELINES = schema.names("tf_data.pipelines")
@@ -52,9 +56,11 @@ class Calls:
 
     Attributes
     ----------
-    nodes : one row an iterator: `host id parent_id parent name depth`; `parent` is a row of this table or -1
+    nodes : one row an iterator: `host id parent_id parent name depth`; `parent` is a row of this
+    table or -1
     pipelines : one row per pipeline: `host label root`; `root` is a row of `nodes`
-    calls : one row per call of a root, by pipeline, the longest first: `pipeline rank start duration bottleneck latency`, times in ps
+    calls : one row per call of a root, by pipeline, the longest first: `pipeline rank start
+    duration bottleneck latency`, times in ps
     parts : one row per call and iterator, by call: `call node total own count first blocking`
     """
 
@@ -67,9 +73,11 @@ class Calls:
 def frames(
     activity: Activity, tables: Calls
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Pipelines, slowest first; their iterators, all calls together; their calls; and the iterators of the slowest calls of each.
+    """Pipelines, slowest first; their iterators, all calls together; their calls; and the iterators
+    of the slowest calls of each.
 
-    The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` picks out of the last.
+    The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` picks out of
+    the last.
     """
     calls, nodes, parts = tables.calls, tables.nodes, tables.parts
     params = activity.iterator_params
@@ -149,7 +157,9 @@ def frames(
 
 
 def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
-    """The iterators that one call reached, as in `p.tf_data.nodes`; `call` is a row of `tables.calls`."""
+    """The iterators that one call reached, as in `p.tf_data.nodes`; `call` is a row of
+    `tables.calls`.
+    """
     columns = _columns(tables.parts)
     span = np.searchsorted(columns["call"], [call, call + 1]).tolist()
     return _frame(
@@ -166,7 +176,9 @@ def _columns(parts: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
 
 
 def _together(parts: dict[str, npt.NDArray[Any]], pipeline: Int64s) -> dict[str, npt.NDArray[Any]]:
-    """The parts of all calls of a pipeline as those of one, by pipeline and node; `pipeline` is that of each call."""
+    """The parts of all calls of a pipeline as those of one, by pipeline and node; `pipeline` is
+    that of each call.
+    """
     of, node = pipeline[parts["call"]], parts["node"]
     order = np.lexsort((node, of))
     of, node = of[order], node[order]
@@ -191,7 +203,9 @@ def _frame(graphs: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 class _Graphs:
-    """Makes graphs of iterators with their times: the columns of `p.tf_data.nodes`, of the rows of one graph in a table of parts."""
+    """Makes graphs of iterators with their times: the columns of `p.tf_data.nodes`, of the rows of
+    one graph in a table of parts.
+    """
 
     def __init__(self, activity: Activity, tables: Calls) -> None:
         nodes, pipelines = tables.nodes, tables.pipelines
@@ -301,7 +315,9 @@ def calls(activity: Activity) -> Calls:
 
 
 def _nodes(activity: Activity, rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s]:
-    """The distinct iterators of each host, and which one each call is of; a number that two hosts use stands for two iterators."""
+    """The distinct iterators of each host, and which one each call is of; a number that two hosts
+    use stands for two iterators.
+    """
     host, ident = rows["host"].to_numpy(np.int64), rows["iterator"].to_numpy(np.int64)
     code, _ = pd.factorize(ident)
     node, seen = pd.factorize(code * (len(activity.hosts) + 1) + host)
@@ -354,7 +370,9 @@ def _pipelines(nodes: pd.DataFrame) -> pd.DataFrame:
 def _pairs(
     rows: pd.DataFrame, event: Int64s, start: Int64s, end: Int64s, links: npt.NDArray[np.int64]
 ) -> tuple[Int64s, Int64s]:
-    """Which call lies directly below which, as rows: by nesting on the thread, and by elements made on other threads; each pair once."""
+    """Which call lies directly below which, as rows: by nesting on the thread, and by elements made
+    on other threads; each pair once.
+    """
     above = nesting.parents(rows["lane"].to_numpy(np.int32), start, end - start)
     inner = np.flatnonzero(above >= 0)
     up, down = above[inner].astype(np.int64), inner
@@ -381,7 +399,9 @@ def _among(values: Int64s, known: Int64s) -> Flags:
 
 
 def _reached(up: Int64s, down: Int64s, starts: Int64s, count: int) -> tuple[Int64s, Int64s]:
-    """What each of some calls reaches, itself included, going down at most `MAX_DEPTH` links: pairs (place in `starts`, row), each once."""
+    """What each of some calls reaches, itself included, going down at most `MAX_DEPTH` links: pairs
+    (place in `starts`, row), each once.
+    """
     order = np.argsort(up, kind="stable")
     child = down[order]
     many = np.bincount(up, minlength=count)

@@ -23,9 +23,11 @@ _ALIKE = ["allocated_bytes", "requested_bytes", "op", "region_type", "data_type"
 def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     """Blocks alive at the peak of each allocator, largest first: the columns of `p.memory.peak`.
 
-    Of the step of the peak the blocks are known one by one; what was in use before it is one row, `unused preallocated device memory`, so
-    that the rows add up to the bytes in use. PyTorch's allocators are followed from the start of the recording; there the one row is
-    `allocated before the recording`. A block is freed by any later deallocation at its address; XProf looks at those of the step alone.
+    Of the step of the peak the blocks are known one by one; what was in use before it is one row,
+    `unused preallocated device memory`, so that the rows add up to the bytes in use. PyTorch's
+    allocators are followed from the start of the recording; there the one row is `allocated before
+    the recording`. A block is freed by any later deallocation at its address; XProf looks at those
+    of the step alone.
     """
     seen = _Timeline(rows)
     parts = []
@@ -43,7 +45,8 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
 def at(
     rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whole: bool = False
 ) -> pd.DataFrame:
-    """The same at any moment: after the last event at or before it, of one allocator or of all in the order of their names.
+    """The same at any moment: after the last event at or before it, of one allocator or of all in
+    the order of their names.
 
     With `whole` blocks are followed from the start of the recording, as PyTorch's always are.
     """
@@ -58,7 +61,9 @@ def at(
 
 
 class _Alive(NamedTuple):
-    """What one allocator has in use: positions of the allocations in the timeline, and what else, as values of `_ALIKE`."""
+    """What one allocator has in use: positions of the allocations in the timeline, and what else,
+    as values of `_ALIKE`.
+    """
 
     memory_id: object
     blocks: Int64s
@@ -66,7 +71,9 @@ class _Alive(NamedTuple):
 
 
 class _Timeline:
-    """The columns of the timeline that tell what is alive, each taken out of it once for all allocators."""
+    """The columns of the timeline that tell what is alive, each taken out of it once for all
+    allocators.
+    """
 
     def __init__(self, rows: pd.DataFrame) -> None:
         # As plain objects: pandas would look for what is missing first.
@@ -93,9 +100,11 @@ class _Timeline:
         )
 
     def alive(self, mine: Int64s, last: int, whole: bool = False) -> _Alive:
-        """Blocks alive after one of the events `mine` of an allocator, and rows for what else is in use then.
+        """Blocks alive after one of the events `mine` of an allocator, and rows for what else is in
+        use then.
 
-        With `whole` those of the whole recording, else of the step of the event, where the recorder states more than blocks.
+        With `whole` those of the whole recording, else of the step of the event, where the recorder
+        states more than blocks.
         """
         event, until = mine[last], mine[: last + 1]
         whole = whole or not self._more_than_blocks[mine].any()
@@ -174,12 +183,16 @@ def allocating(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def from_the_begin(group: pd.DataFrame) -> bool:
-    """Whether blocks are followed from the start of the recording rather than of the step: PyTorch's, which state no more than blocks."""
+    """Whether blocks are followed from the start of the recording rather than of the step:
+    PyTorch's, which state no more than blocks.
+    """
     return bool(group["stack_bytes"].isna().all() and group["requested_bytes"].isna().all())
 
 
 def last_at_address(address: Int64s, allocation: npt.NDArray[np.bool_]) -> Int64s:
-    """Which of some events, in time order, are allocations of blocks still alive behind the last: the last at their address."""
+    """Which of some events, in time order, are allocations of blocks still alive behind the last:
+    the last at their address.
+    """
     order = np.argsort(address, kind="stable")
     sorted_ = address[order]
     last = order[np.append(sorted_[1:] != sorted_[:-1], True)] if len(order) else order
@@ -192,14 +205,16 @@ class Moments(NamedTuple):
     Attributes
     ----------
     at : int64[m]
-        Position of each moment's event in the timeline. Moments are in the order of their steps, then in time.
+        Position of each moment's event in the timeline. Moments are in the order of their steps,
+        then in time.
     blocks : DataFrame
         Every kind of block that is alive at any of them: equal ones are one row.
     moment, block, change : int32[k]
-        At which moment (index into `at`) how many more or fewer of which kind (row of `blocks`) are alive than at the one before; before
-        the first there are none. In the order of the moments.
+        At which moment (index into `at`) how many more or fewer of which kind (row of `blocks`) are
+        alive than at the one before; before the first there are none. In the order of the moments.
     smaller_bytes, smaller_count : float64[m]
-        Of the blocks that were too many to be told, which are the smallest: bytes and number alive at each moment.
+        Of the blocks that were too many to be told, which are the smallest: bytes and number alive
+        at each moment.
     whole : bool
         Whether blocks are followed from the start of the recording rather than of the step.
     """
@@ -217,7 +232,8 @@ class Moments(NamedTuple):
 def moments(
     rows: pd.DataFrame, positions: Int64s, most: int = 10_000, mine: Int64s | None = None
 ) -> Moments | None:
-    """What `at` finds at several moments of one allocator, small enough to be sent; None where blocks cannot be told apart.
+    """What `at` finds at several moments of one allocator, small enough to be sent; None where
+    blocks cannot be told apart.
 
     Parameters
     ----------
@@ -285,7 +301,9 @@ def moments(
 
 
 def _until(address: Int64s) -> Int64s:
-    """The position of the next event at the address of each event; the number of events where there is none."""
+    """The position of the next event at the address of each event; the number of events where there
+    is none.
+    """
     order = np.argsort(address, kind="stable")
     following = np.append(order[1:], len(order))
     following[np.append(address[order][1:] != address[order][:-1], True)] = len(order)

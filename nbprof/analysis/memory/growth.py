@@ -1,4 +1,6 @@
-"""Memory that grows from step to step: the least that an allocator has in use in each step, and what stays allocated."""
+"""Memory that grows from step to step: the least that an allocator has in use in each step, and
+what stays allocated.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,17 @@ class Growth:
     steps : int
         Over so many steps.
     rising : float
-        The share of them, but the first, whose least memory in use is above that of the step before.
+        The share of them, but the first, whose least memory in use is above that of the step
+        before.
     each : float
-        Bytes per step: the median of the slopes between any two steps, of more than 500 between neighbours.
+        Bytes per step: the median of the slopes between any two steps, of more than 500 between
+        neighbours.
     grown, peak : int
         Bytes from the first of these steps to the last, and at most in use.
     capacity : int, optional
     op, shape : str
-        What allocated most of the blocks of these steps that were never freed, if it was one op; their shape.
+        What allocated most of the blocks of these steps that were never freed, if it was one op;
+        their shape.
     """
 
     memory: str
@@ -46,7 +51,9 @@ class Growth:
 
 
 def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> Growth | None:
-    """The growth over the steps in the averages; None without allocator events in each of three steps."""
+    """The growth over the steps in the averages; None without allocator events in each of three
+    steps.
+    """
     if not len(timeline):
         return None
     # Of the rows only the columns that are asked for are taken, an allocator at a time.
@@ -72,8 +79,8 @@ def _of(
     if len(mine) < 3:
         return None
     used = of("in_use_bytes").to_numpy(np.int64)
-    # By the step that asked for it: a host that launches ahead allocates for steps of which its device has not begun any.
-    # Numbers of steps may repeat, as in a second loop; groups do not.
+    # By the step that asked for it: a host that launches ahead allocates for steps of which its
+    # device has not begun any. Numbers of steps may repeat, as in a second loop; groups do not.
     step = pd.Index(mine["group"].to_numpy(np.int64)).get_indexer(
         pd.Index(of("group").to_numpy(np.int64, na_value=-1))
     )
@@ -103,7 +110,9 @@ def _of(
 
 
 def _kept(timeline: pd.DataFrame, inside: Int64s, grown: int) -> dict[str, str]:
-    """Op and shape of the blocks that hold most of what was never freed, if it is at least half of the growth."""
+    """Op and shape of the blocks that hold most of what was never freed, if it is at least half of
+    the growth.
+    """
     if grown <= 0:
         return {}
     rows = timeline[["address", "event", "op", "shape", "allocated_bytes"]].iloc[inside]

@@ -27,16 +27,19 @@ INTERNAL = [
     "host",
     "group",
 ]
-"""Columns of the timeline for internal use; `added_up` where the bytes in use lack what was allocated before the recording, `group` is the
-recorder's ident of the step, of which `numbered` gives the number."""
+"""Columns of the timeline for internal use; `added_up` where the bytes in use lack what was
+allocated before the recording, `group` is the recorder's ident of the step, of which `numbered`
+gives the number."""
 COLUMNS = [*frames.names("memory.timeline"), *INTERNAL]
 
 
 def timeline(activity: Activity) -> pd.DataFrame:
-    """One row per allocation or deallocation, in time order: the columns of `p.memory.timeline` but for `step`, and `INTERNAL`.
+    """One row per allocation or deallocation, in time order: the columns of `p.memory.timeline` but
+    for `step`, and `INTERNAL`.
 
-    A deallocation states the op, region, type and shape of the allocation that it frees, and its sizes where it has none of its own.
-    An event outside any step counts for the step after the last one seen, as in TensorFlow Profiler.
+    A deallocation states the op, region, type and shape of the allocation that it frees, and its
+    sizes where it has none of its own. An event outside any step counts for the step after the last
+    one seen, as in TensorFlow Profiler.
     """
     a = activity.allocations
     texts = activity.texts.values if len(activity.texts.codes) else np.array([""], object)
@@ -134,7 +137,9 @@ def _sized(size: pd.Series, freed: Int64s, source: Int64s) -> pd.Series:
 
 
 def _in_use(heap: pd.Series, stack: pd.Series) -> pd.Series:
-    """Heap and stack together; one of them where the allocator states the other not, NA where it states neither."""
+    """Heap and stack together; one of them where the allocator states the other not, NA where it
+    states neither.
+    """
     if not (heap.isna().any() or stack.isna().any()):
         return heap + stack
     return (heap.astype("Int64").fillna(0) + stack.astype("Int64").fillna(0)).mask(
@@ -153,12 +158,15 @@ def _addresses(stated: pd.Series) -> Int64s:
 
 
 def _freed(memory: Int32s, address: Int64s, is_alloc: npt.NDArray[np.bool_]) -> Int64s:
-    """The allocation that each deallocation frees, -1 where none was seen: the first at its address since the last one there."""
+    """The allocation that each deallocation frees, -1 where none was seen: the first at its address
+    since the last one there.
+    """
     out = np.full(len(memory), -1, np.int64)
     order = np.lexsort((address, memory))
     alloc = is_alloc[order]
     moved = (np.diff(memory[order], prepend=-1) != 0) | (np.diff(address[order], prepend=0) != 0)
-    # A stretch ends with a deallocation, or where the address changes; its first event is what the deallocation frees.
+    # A stretch ends with a deallocation, or where the address changes; its first event is what the
+    # deallocation frees.
     begins = np.flatnonzero(moved | ~np.append(True, alloc[:-1]))
     frees = np.flatnonzero(~alloc)
     first = begins[np.searchsorted(begins, frees, side="right") - 1]
@@ -168,7 +176,9 @@ def _freed(memory: Int32s, address: Int64s, is_alloc: npt.NDArray[np.bool_]) -> 
 
 
 def _step(memory: Int32s, stated: Int64s) -> Int64s:
-    """The step of each event: the one stated, else the one after the last that its allocator stated before."""
+    """The step of each event: the one stated, else the one after the last that its allocator stated
+    before.
+    """
     order = np.argsort(memory, kind="stable")
     ident = stated[order]
     place = np.where(ident >= 0, np.arange(len(order)), -1)
@@ -199,9 +209,10 @@ SUMMARY = [*frames.names("memory.summary"), "peak_group", "peak_host", "whole"]
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per allocator, largest peak first: the columns of `p.memory.summary`.
 
-    The lifetime peak is the largest value that the allocator stated or that was seen (XProf takes the last one stated, which can be below
-    the peak). What an allocator does not state is NA: PyTorch's have no stack, no peak of the time before the recording, and as capacity
-    that of their device. `whole` says whether the bytes in use have what was allocated before the recording.
+    The lifetime peak is the largest value that the allocator stated or that was seen (XProf takes
+    the last one stated, which can be below the peak). What an allocator does not state is NA:
+    PyTorch's have no stack, no peak of the time before the recording, and as capacity that of their
+    device. `whole` says whether the bytes in use have what was allocated before the recording.
     """
     out = []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
@@ -221,8 +232,9 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
             out.append({**counts, "lifetime_peak_bytes": lifetime})
             continue
         equal = at[used == used.max()]
-        # Of equal peaks the last in the order of the file counts, for the step as well: XProf's step is that of the last in time, so
-        # that its table of the peak can have no block of the moment that its figures are of.
+        # Of equal peaks the last in the order of the file counts, for the step as well: XProf's
+        # step is that of the last in time, so that its table of the peak can have no block of the
+        # moment that its figures are of.
         last = equal[int(np.argmax(order[equal]))]
         peak = {name: values[last] for name, values in taken.items()}
         stack, heap, free = (_whole(peak[c]) for c in ("stack_bytes", "heap_bytes", "free_bytes"))
@@ -257,7 +269,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def leading(summary: pd.DataFrame, hosts: list[str], on_device: bool) -> pd.DataFrame:
-    """The row of the allocator whose peak stands for the run, the largest; of a run on devices only theirs: none, or one.
+    """The row of the allocator whose peak stands for the run, the largest; of a run on devices only
+    theirs: none, or one.
 
     What an allocator of the host holds says nothing of the memory of a GPU.
     """
@@ -271,7 +284,9 @@ def leading(summary: pd.DataFrame, hosts: list[str], on_device: bool) -> pd.Data
 
 
 def _without(labels: list[Any], hosts: list[str]) -> list[str]:
-    """The labels without the names of hosts: as many as there are labels, so that each is looked for only where it is."""
+    """The labels without the names of hosts: as many as there are labels, so that each is looked
+    for only where it is.
+    """
     place = {host: number for number, host in enumerate(hosts) if host}
     lengths = sorted({len(host) for host in place})
     out = []

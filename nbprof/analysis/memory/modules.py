@@ -1,4 +1,6 @@
-"""Which compiled programs a profile has, how much memory each takes, and which of several is meant."""
+"""Which compiled programs a profile has, how much memory each takes, and which of several is
+meant.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,9 @@ class Named:
 def named(modules: Iterable[Module], hosts: list[str]) -> dict[str, Named]:
     """The compiled programs of a trace by name.
 
-    A program that several machines recorded is there once. Different ones of the same name, as machines with programs of their own have,
-    are told apart by the machine that is the first with it: `jit_step(8) on host1`.
+    A program that several machines recorded is there once. Different ones of the same name, as
+    machines with programs of their own have, are told apart by the machine that is the first with
+    it: `jit_step(8) on host1`.
     """
     out: dict[str, Named] = {}
     variants: dict[tuple[str, bytes], Named] = {}
@@ -147,7 +150,9 @@ def _row(one: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ..
 
 
 def times(activity: Activity) -> pd.DataFrame:
-    """Time of the ops of each compiled program on devices, without the ops inside: `host program ms`; `program` is its ident."""
+    """Time of the ops of each compiled program on devices, without the ops inside: `host program
+    ms`; `program` is its ident.
+    """
     ops, parts = activity.device_ops, activity.op_parts
     rows = np.flatnonzero(ops.part >= 0) if len(parts) else np.zeros(0, np.int64)
     program = parts.program[ops.part[rows]]

@@ -13,8 +13,9 @@ from nbprof.schema import frames
 def frame(activity: Activity) -> pd.DataFrame:
     """One row per allocator and op, the largest increase first: the columns of `p.memory.ops`.
 
-    An event counts for the innermost op around it, a deallocation too, so that the increase of an op is `self_cpu_memory_usage` (or that
-    of the device) of PyTorch's `key_averages()`, and *Self Size Increase* of its TensorBoard plugin. Events in no op are a row without one.
+    An event counts for the innermost op around it, a deallocation too, so that the increase of an
+    op is `self_cpu_memory_usage` (or that of the device) of PyTorch's `key_averages()`, and *Self
+    Size Increase* of its TensorBoard plugin. Events in no op are a row without one.
     """
     rows = activity.allocations
     if not rows["allocated"].notna().any():

@@ -1,8 +1,10 @@
-"""Where the memory of a compiled program goes: its working set from instruction to instruction, and what is alive at the peak.
+"""Where the memory of a compiled program goes: its working set from instruction to instruction, and
+what is alive at the peak.
 
-XLA plans the memory of a program when it compiles it. The plan is played back here: the heap's own events in their order, above what lives
-as long as the program runs (parameters, results, constants). Rules and formulas: XProf 2.24's memory viewer, whose numbers these are; the
-padding is that of https://openxla.org/xla/tiled_layout.
+XLA plans the memory of a program when it compiles it. The plan is played back here: the heap's own
+events in their order, above what lives as long as the program runs (parameters, results,
+constants). Rules and formulas: XProf 2.24's memory viewer, whose numbers these are; the padding is
+that of https://openxla.org/xla/tiled_layout.
 """
 
 from __future__ import annotations
@@ -41,16 +43,18 @@ class View:
     space : int
         The memory space: 0 is the device's main memory.
     timeline : DataFrame
-        A row a program point: `position`, the `instruction` that the heap is at then, `allocated_bytes`, and `unpadded_bytes`, what the
-        values would take without padding. A last row holds what is left at the end.
+        A row a program point: `position`, the `instruction` that the heap is at then,
+        `allocated_bytes`, and `unpadded_bytes`, what the values would take without padding. A last
+        row holds what is left at the end.
     at_peak : DataFrame
-        Buffers alive at the peak: those that live throughout first, then the temporary ones in program order. `start` and `end` are program
-        points, 0 and the number of points of those that live throughout; `end` is not in it.
+        Buffers alive at the peak: those that live throughout first, then the temporary ones in
+        program order. `start` and `end` are program points, 0 and the number of points of those
+        that live throughout; `end` is not in it.
     peak_bytes, peak_unpadded_bytes, peak_position : int
         `peak_position` is -1 where the program has no heap.
     parameter_bytes, output_bytes, throughout_bytes, not_reusable_bytes, total_bytes : int
-        Of allocations: of parameters; of what may be a result; of all that lives throughout; of thread-local ones and tuples, which nothing
-        else may use; of all but thread-local ones.
+        Of allocations: of parameters; of what may be a result; of all that lives throughout; of
+        thread-local ones and tuples, which nothing else may use; of all but thread-local ones.
     notes : list of str
         What could not be followed.
     """
@@ -176,7 +180,9 @@ class _Player:
         )  # fmt: skip
 
     def _trace(self) -> HeapTrace | None:
-        """The heap of a temporary allocation of this space; where none is told apart, the one with most of this space's buffers."""
+        """The heap of a temporary allocation of this space; where none is told apart, the one with
+        most of this space's buffers.
+        """
         allocations = self._plan.allocations
         temporary = ~(
             (allocations.parameter >= 0)
@@ -207,7 +213,8 @@ class _Player:
     def _play(self, trace: HeapTrace) -> _Played:
         size = self._plan.buffers.size.tolist()
         rows = self._rows
-        # Buffers may share memory: it is counted once, from the first of them to the last, under the first one's ident.
+        # Buffers may share memory: it is counted once, from the first of them to the last, under
+        # the first one's ident.
         root_of: dict[int, int] = {}
         users: dict[int, int] = {}
         open_span: dict[int, int] = {}
@@ -259,7 +266,9 @@ class _Player:
         )  # fmt: skip
 
     def _bare(self, row: int) -> int:
-        """Bytes of a buffer's value without padding; of a tuple's table of its parts 8 bytes a part."""
+        """Bytes of a buffer's value without padding; of a tuple's table of its parts 8 bytes a
+        part.
+        """
         if row not in self._unpadded:
             shape = self._shape(row)
             if shape.is_tuple or shape.is_known:
@@ -300,7 +309,9 @@ class _Player:
             )
 
     def _fixed(self, fixed: Int64s, points: int) -> Iterator[tuple[object, ...]]:
-        """What lives as long as the program runs: one row an allocation, told by the largest buffer in it."""
+        """What lives as long as the program runs: one row an allocation, told by the largest buffer
+        in it.
+        """
         plan = self._plan
         owner, buffer = plan.assigned.allocation, plan.assigned.buffer
         known = np.flatnonzero(buffer >= 0)
@@ -355,10 +366,11 @@ class _Player:
 
 @dataclass
 class _Played:
-    """What came of the heap's events: the heap before each and after the last, its peak, and the spans in which memory was taken.
+    """What came of the heap's events: the heap before each and after the last, its peak, and the
+    spans in which memory was taken.
 
-    A span has the row of the buffer that it belongs to, its first program point, the one at which it is given back (not in it), and the row
-    of the buffer whose size it has.
+    A span has the row of the buffer that it belongs to, its first program point, the one at which
+    it is given back (not in it), and the row of the buffer whose size it has.
     """
 
     allocated: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -1,6 +1,8 @@
-"""The leaves of the op profile, for display: the ops with most time and their details, and the sums of all others.
+"""The leaves of the op profile, for display: the ops with most time and their details, and the sums
+of all others.
 
-Every tree (by program, by category, by the scopes of the framework) has the same ops as its leaves, so these are all that a page needs.
+Every tree (by program, by category, by the scopes of the framework) has the same ops as its leaves,
+so these are all that a page needs.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from nbprof.hlo.hlo import Program
 from nbprof.hlo.shapes import Shape
 
 MOST_OPS, MOST_TOLD, MOST_INSIDE = 1000, 200, 16
-"""Limits: ops listed one by one; ops, from the first, whose fused ops and arrays are listed; fused ops listed in each."""
+"""Limits: ops listed one by one; ops, from the first, whose fused ops and arrays are listed; fused
+ops listed in each.
+"""
 MOST_RESTS = 300
 """Pairs of program and category whose smaller ops are summed by themselves."""
 SUMS = ["time", "unknown", "flops", "moved", "runs"]
-"""Of all runs: self time in ps, that of ops of which neither FLOPs nor bytes are known, FLOPs (narrow ones by their width), bytes of main
-memory, how many they are."""
+"""Of all runs: self time in ps, that of ops of which neither FLOPs nor bytes are known, FLOPs
+(narrow ones by their width), bytes of main memory, how many they are."""
 _MOST_ARRAYS = 8
 _RESULT = "result"
 
@@ -39,19 +43,23 @@ class Leaves:
     Attributes
     ----------
     ops : DataFrame
-        The ops with most self time, most first: `program`, `name`, `category`, `duplicate` (what it shares with its duplicates, '' where
-        there are none), `framework_op`, `source`, `expression`, `shape`, `layout`, `in_file`, `SUMS`, `at_ms` and `for_ms` (the longest
-        run, after the start of the profile; NaN where the events are not at hand), `trace_op` (what the runs go by in the trace).
+        The ops with most self time, most first: `program`, `name`, `category`, `duplicate` (what it
+        shares with its duplicates, '' where there are none), `framework_op`, `source`,
+        `expression`, `shape`, `layout`, `in_file`, `SUMS`, `at_ms` and `for_ms` (the longest run,
+        after the start of the profile; NaN where the events are not at hand), `trace_op` (what the
+        runs go by in the trace).
     rest : DataFrame
-        The other ops, summed by `program` and `category`: `ops` (how many), `SUMS`. `program` and `category` are '' of the last row, where
-        there are more such pairs than `MOST_RESTS`.
+        The other ops, summed by `program` and `category`: `ops` (how many), `SUMS`. `program` and
+        `category` are '' of the last row, where there are more such pairs than `MOST_RESTS`.
     inside : DataFrame
-        Ops inside fusions: `op` (row of `ops`), `name`, `category`, `flops` of all runs, `expression`, `shape`.
+        Ops inside fusions: `op` (row of `ops`), `name`, `category`, `flops` of all runs,
+        `expression`, `shape`.
     inside_left_out : int64[ops]
         How many more each op has inside.
     arrays : DataFrame
-        What ops make and read: `op` (row of `ops`), `role` ("result", or the name of what is read), `shape`, `layout`, `padded` (the shape
-        with each dimension as long as it is in memory; '' where the layout does not tell it by dimension), `bytes`, `padded_bytes`.
+        What ops make and read: `op` (row of `ops`), `role` ("result", or the name of what is read),
+        `shape`, `layout`, `padded` (the shape with each dimension as long as it is in memory; ''
+        where the layout does not tell it by dimension), `bytes`, `padded_bytes`.
     idle : float
         Time in which devices ran nothing, ps; NaN if unknown.
     """
@@ -230,7 +238,9 @@ def _shapes(program: Program, place: int) -> Iterator[tuple[str, Shape]]:
 
 
 def padded(shape: Shape) -> str:
-    """The shape with each dimension as long as it is in memory, as `f32[8,128]`; '' where the layout does not tell it by dimension."""
+    """The shape with each dimension as long as it is in memory, as `f32[8,128]`; '' where the
+    layout does not tell it by dimension.
+    """
     sizes = list(shape.dimensions)
     order = shape.minor_to_major
     tile = shape.tiles[0] if shape.tiles else ()

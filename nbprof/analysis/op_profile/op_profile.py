@@ -1,9 +1,10 @@
-"""Where the time of compiled programs goes, as a tree: program, category, duplicates, op, and the ops inside a fusion; or by category, or
-by the scopes of the framework.
+"""Where the time of compiled programs goes, as a tree: program, category, duplicates, op, and the
+ops inside a fusion; or by category, or by the scopes of the framework.
 
-Utilization of a node is that of its ops together: their FLOPs (narrow ones by their width) over their self time and the device's peak,
-and bytes of main memory likewise. Ops of which neither is known (most custom calls) count for neither, nor do they waste anything: a column
-says which part of the time they are. A node of such ops alone has no utilization.
+Utilization of a node is that of its ops together: their FLOPs (narrow ones by their width) over
+their self time and the device's peak, and bytes of main memory likewise. Ops of which neither is
+known (most custom calls) count for neither, nor do they waste anything: a column says which part of
+the time they are. A node of such ops alone has no utilization.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def frame(
     measured : (DataFrame, int)
         What `analysis.hlo.measured` found.
     by : str
-        "program": program, category, duplicates, op, ops inside; "category": the same without programs; "provenance": the scopes of the
-        framework, one in another, op, ops inside.
+        "program": program, category, duplicates, op, ops inside; "category": the same without
+        programs; "provenance": the scopes of the framework, one in another, op, ops inside.
     with_idle : bool
         Whether the time in which a device ran nothing is a node, and part of the root's time.
     fused : bool
@@ -129,7 +130,9 @@ def _in_categories(
 
 
 def _in_scopes(leaves: list[_Node], framework: pd.Series) -> list[_Node]:
-    """Scopes in scopes: a node a part of the paths of the framework's ops, and the ops in the node of their whole path."""
+    """Scopes in scopes: a node a part of the paths of the framework's ops, and the ops in the node
+    of their whole path.
+    """
     top = _Node("", "scope")
     inside: dict[tuple[str, ...], _Node] = {(): top}
     for leaf, text in zip(leaves, framework.str.removesuffix(":").tolist(), strict=True):
@@ -190,7 +193,9 @@ def _leaves(
 
 
 def inside(programs: Programs, host: int, ident: int, name: str, runs: float) -> list[_Node]:
-    """The ops inside a fusion but its parameters, those with the most FLOPs first, then in program order."""
+    """The ops inside a fusion but its parameters, those with the most FLOPs first, then in program
+    order.
+    """
     program, costs = programs.program(host, ident), programs.costs(host, ident)
     fusion = None if program is None else program.place(name)
     if program is None or costs is None or fusion is None or program.opcodes[fusion] != "fusion":
@@ -223,7 +228,9 @@ def inside(programs: Programs, host: int, ident: int, name: str, runs: float) ->
 
 
 def _with_duplicates(found: pd.DataFrame, leaves: list[_Node], rows: list[int]) -> list[_Node]:
-    """Ops of a category; those that the compiler made of one and the same code lie in a node of their own."""
+    """Ops of a category; those that the compiler made of one and the same code lie in a node of
+    their own.
+    """
     # The one that the others are duplicates of may state nothing.
     names = found["duplicate"].where(found["duplicate"] != "", found["name"]).to_numpy(object)
     stated = set(found["duplicate"])
@@ -256,7 +263,8 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
         paths.append(node.name if above <= 0 else f"{paths[above]}{_BETWEEN}{node.name}")
         open_ += [(child, deep + 1, here) for child in reversed(node.children)]
     time = np.array([node.time for node in nodes])
-    # How well the devices were used while they ran, also where the root counts the time in which they did not.
+    # How well the devices were used while they ran, also where the root counts the time in which
+    # they did not.
     busy = time.copy()
     busy[0] = working
     unknown = np.array([node.unknown for node in nodes])
@@ -316,7 +324,8 @@ NONE = "(no framework op)"
 
 
 def scopes(path: str) -> list[str]:
-    """The scopes of a framework op and its own name: `jit(f)/transpose(jvp(a/b))/dot` has three. A slash in brackets parts nothing.
+    """The scopes of a framework op and its own name: `jit(f)/transpose(jvp(a/b))/dot` has three. A
+    slash in brackets parts nothing.
 
     Empty ones are left out; an op without a name is in a scope that says so.
     """

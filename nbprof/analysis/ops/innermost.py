@@ -42,9 +42,11 @@ class Innermost:
         return out
 
     def cut(self, lane: int, begin: Int64s, end: Int64s) -> dict[str, npt.NDArray[Any]]:
-        """Spans of one thread, in time order and apart, cut where its innermost event changes: `kind name op _start _end` (ps).
+        """Spans of one thread, in time order and apart, cut where its innermost event changes:
+        `kind name op _start _end` (ps).
 
-        Arrays, as a thread of many has few: frames of so few rows would take longer to make than to compute.
+        Arrays, as a thread of many has few: frames of so few rows would take longer to make than to
+        compute.
         """
         events = self.trace.events
         low, high = np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
@@ -105,7 +107,9 @@ class Innermost:
 def _boundaries(
     rows: Int64s, start: Int64s, end: Int64s, parent: npt.NDArray[np.integer]
 ) -> tuple[Int64s, Int64s]:
-    """Moments at which the innermost of nested events changes, and the event that is innermost from then on (-1: none)."""
+    """Moments at which the innermost of nested events changes, and the event that is innermost from
+    then on (-1: none).
+    """
     above = parent[rows].astype(np.int64)
     begin, stop = start[rows], end[rows].copy()
     # Rounding lets a child end after its parent, and that after its own.
@@ -121,7 +125,8 @@ def _boundaries(
     rows, above, begin, stop = rows[some], above[some], begin[some], stop[some]
     time = np.concatenate([begin, stop])
     owner = np.concatenate([rows, above])
-    # At one moment ends come before begins; the outer end last, the outer begin first. Rows are in the order of nesting.
+    # At one moment ends come before begins; the outer end last, the outer begin first. Rows are in
+    # the order of nesting.
     order_in = np.arange(len(rows))
     order = np.lexsort((np.concatenate([order_in, -order_in]), np.repeat([1, 0], len(rows)), time))
     time, owner = time[order], owner[order]

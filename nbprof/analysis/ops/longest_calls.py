@@ -1,4 +1,6 @@
-"""Where the longest call of each op and kernel is: from the row of a table to its place in the timeline."""
+"""Where the longest call of each op and kernel is: from the row of a table to its place in the
+timeline.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ Floats = npt.NDArray[np.float64]
 def ops(activity: Activity, start: Int64s) -> pd.DataFrame:
     """The longest run of each op on each side; of equally long ones the first.
 
-    A device may count its ops by a clock of its own, as a TPU does: then the op that is longest by it, and so in the tables, is taken, and
-    where the timeline has it.
+    A device may count its ops by a clock of its own, as a TPU does: then the op that is longest by
+    it, and so in the tables, is taken, and where the timeline has it.
 
     Parameters
     ----------
@@ -28,8 +30,9 @@ def ops(activity: Activity, start: Int64s) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `where`, "device", "host", or "input" for iterators and copies that are no ops of the host; `op`; `at_ms`, its start in the
-        timeline after that of the profile; `for_ms`, its duration as the tables have it.
+        `where`, "device", "host", or "input" for iterators and copies that are no ops of the host;
+        `op`; `at_ms`, its start in the timeline after that of the profile; `for_ms`, its duration
+        as the tables have it.
     """
     # Names get their codes as the tables are made: these first.
     tables = activity.device_ops, activity.host_ops, activity.iterators, activity.calls
@@ -84,9 +87,11 @@ def longest(code: Int64s, length: Int64s) -> Int64s:
 
 
 def kernels(activity: Activity, frame: pd.DataFrame, start: Int64s) -> tuple[Floats, Floats]:
-    """Start (after that of the profile) and duration of the longest launch of each row of the kernels' frame, in ms; NaN where unknown.
+    """Start (after that of the profile) and duration of the longest launch of each row of the
+    kernels' frame, in ms; NaN where unknown.
 
-    A row's longest launch is the first of its kernel and op that takes as long as the row says. `start` int64[events] is in ps.
+    A row's longest launch is the first of its kernel and op that takes as long as the row says.
+    `start` int64[events] is in ps.
     """
     at, length = np.full(len(frame), np.nan), np.full(len(frame), np.nan)
     launches = activity.kernels

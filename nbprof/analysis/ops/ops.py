@@ -1,9 +1,10 @@
 """Time by framework op, on the device and on the host: the TensorFlow stats of TensorFlow Profiler.
 
-Self time on a host thread is what is left of an op when the ops inside it are taken away; on a device each kernel counts for the op that
-launched it, and an op of a TPU without those inside it. Idle is the part of the recorded time in which no op ran, per thread and device.
-(As in TensorFlow Profiler, ops that run at once on several streams of a device are each taken off it, so idle can come out too small
-there; of PyTorch each instant counts once.)
+Self time on a host thread is what is left of an op when the ops inside it are taken away; on a
+device each kernel counts for the op that launched it, and an op of a TPU without those inside it.
+Idle is the part of the recorded time in which no op ran, per thread and device. (As in TensorFlow
+Profiler, ops that run at once on several streams of a device are each taken off it, so idle can
+come out too small there; of PyTorch each instant counts once.)
 """
 
 from __future__ import annotations
@@ -41,15 +42,18 @@ RATES = [
 COMPUTE, HBM, DEVICE_MEMORY, HOST_MEMORY = "Compute", "HBM", "Device memory", "Main memory"
 """What an op may be bound by, besides on-chip memory: computation, or main memory, by its name."""
 LATENCY = "Latency"
-"""What bounds an op that is near no peak: it waits, for launches, dependencies, too little parallel work, or a link to the host."""
+"""What bounds an op that is near no peak: it waits, for launches, dependencies, too little parallel
+work, or a link to the host.
+"""
 NEAR_ROOF = 0.6
 """An op is bound by a resource from this fraction of its peak on.
 
-Below it, Nsight Compute's rule for the Speed of Light section says "typically indicate latency issues" of both compute and memory."""
+Below it, Nsight Compute's rule for the Speed of Light section says "typically indicate latency
+issues" of both compute and memory."""
 # Of NVIDIA the chips for data centers and their like: P100, V100, A100, H100, B200, B300.
 _WITH_HBM = ("6.0", "7.0", "8.0", "9.0", "10.0", "10.3")
-# An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the chip is up to 15 times as fast as the
-# device's main memory, so what is far above that is no rate.
+# An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the
+# chip is up to 15 times as fast as the device's main memory, so what is far above that is no rate.
 IMPOSSIBLE = 100
 
 
@@ -58,10 +62,12 @@ def host_self_times(
 ) -> tuple[pd.DataFrame, int]:
     """Host ops with their self time in ps (`own`), and the idle time of all threads in ps.
 
-    At each instant the op that began last of those that are open is at work, of several that began at once the shortest. So self times add
-    up to the time in which any op of a thread was open, also where ops overlap partly, are equal, or end together; where they nest it is
-    an op's duration less that of the ops directly in it. `overlaps` marks ops that began within another one and outlast it. Calls of
-    PyTorch's ops that an op hands on to itself are left out; see `_without_repeats`.
+    At each instant the op that began last of those that are open is at work, of several that began
+    at once the shortest. So self times add up to the time in which any op of a thread was open,
+    also where ops overlap partly, are equal, or end together; where they nest it is an op's
+    duration less that of the ops directly in it. `overlaps` marks ops that began within another one
+    and outlast it. Calls of PyTorch's ops that an op hands on to itself are left out; see
+    `_without_repeats`.
 
     Parameters
     ----------
@@ -69,7 +75,8 @@ def host_self_times(
     ops : DataFrame, optional
         Columns of `nbprof.activity.tables.HostOps`; those of the activity when left out.
     as_xprof : bool
-        TensorFlow Profiler's rule: an op that is still on the stack when an op around it ends is left out.
+        TensorFlow Profiler's rule: an op that is still on the stack when an op around it ends is
+        left out.
     """
     ops = activity.host_ops.frame() if ops is None else ops
     if not len(ops):
@@ -107,10 +114,12 @@ def host_self_times(
 def _without_repeats(
     op: Int64s, parent: Int32s, own: Int64s
 ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-    """Calls of PyTorch's ops without those that are the same call once more, whose self time goes to the call around them.
+    """Calls of PyTorch's ops without those that are the same call once more, whose self time goes
+    to the call around them.
 
-    The dispatcher may hand an op on to itself (`aten::div` of a number): a call with the name of the call around it, and nothing beside
-    it there. `key_averages()` of torch.profiler counts the two as one.
+    The dispatcher may hand an op on to itself (`aten::div` of a number): a call with the name of
+    the call around it, and nothing beside it there. `key_averages()` of torch.profiler counts the
+    two as one.
     """
     inside = np.flatnonzero(parent >= 0)
     children = np.bincount(parent[inside], minlength=len(parent))
@@ -128,7 +137,9 @@ def _without_repeats(
 
 @dataclass
 class Side:
-    """The ops of a side (device or host), most self time first, and its idle time in ps (None: that side was not recorded)."""
+    """The ops of a side (device or host), most self time first, and its idle time in ps (None: that
+    side was not recorded).
+    """
 
     where: str
     ops: pd.DataFrame
@@ -136,12 +147,16 @@ class Side:
 
 
 def frames(found: list[Side]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`; `found` is what `with_rates` gives."""
+    """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`; `found` is
+    what `with_rates` gives.
+    """
     return table(found, with_idle=False), table(found, with_idle=True)
 
 
 def in_steps(activity: Activity) -> pd.DataFrame:
-    """The runs on devices without those that were launched before the recording began, for figures a step."""
+    """The runs on devices without those that were launched before the recording began, for figures
+    a step.
+    """
     runs = activity.device_ops
     return runs.take(backlog.apart(activity, runs.event)).frame()
 
@@ -149,7 +164,9 @@ def in_steps(activity: Activity) -> pd.DataFrame:
 def host_us_in_steps(
     activity: Activity, host_rows: pd.DataFrame, steps: pd.DataFrame
 ) -> pd.DataFrame:
-    """Self time, µs, of the runs of each host op that begin in a step of their host: columns `op` `self_us`."""
+    """Self time, µs, of the runs of each host op that begin in a step of their host: columns `op`
+    `self_us`.
+    """
     rows = host_rows[begin_in_steps(host_rows, steps, activity.hosts)]
     own = rows.groupby("op", sort=False)["own"].sum()
     return pd.DataFrame(
@@ -161,7 +178,9 @@ def host_us_in_steps(
 
 
 def added_host_us(hosts: list[pd.DataFrame]) -> pd.DataFrame:
-    """What `host_us_in_steps` gives of several hosts, as it would give it of all of them together."""
+    """What `host_us_in_steps` gives of several hosts, as it would give it of all of them
+    together.
+    """
     return (
         pd.concat(hosts, ignore_index=True).groupby("op", sort=False)["self_us"].sum().reset_index()
     )
@@ -193,7 +212,9 @@ def sides(
     *,
     as_xprof: bool = False,
 ) -> list[Side]:
-    """Runs of ops grouped by op, device first; `as_xprof` also rates of bytes that cannot be, and runs as XProf counts them."""
+    """Runs of ops grouped by op, device first; `as_xprof` also rates of bytes that cannot be, and
+    runs as XProf counts them.
+    """
     return with_rates(
         summed(activity, device_rows, host_rows, host_idle, as_xprof=as_xprof),
         activity,
@@ -258,7 +279,9 @@ def _added(sides: list[Side]) -> Side:
 
 
 def with_rates(sides: list[Side], activity: Activity, *, as_xprof: bool = False) -> list[Side]:
-    """The sides with what each op of the device computed and moved in a second, and its share on Tensor Cores."""
+    """The sides with what each op of the device computed and moved in a second, and its share on
+    Tensor Cores.
+    """
     device = sides[0].ops
     if not len(device):
         return sides
@@ -307,7 +330,9 @@ def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.Da
 
 
 def _by_time(own: Int64s | npt.NDArray[np.float64], name: npt.NDArray[np.object_]) -> Int64s:
-    """The order by self time, most first, and of equal ones by name; names are compared only where times are equal."""
+    """The order by self time, most first, and of equal ones by name; names are compared only where
+    times are equal.
+    """
     order = np.argsort(-own, kind="stable")
     equal = np.append(False, own[order][1:] == own[order][:-1])[: len(own)]
     tied = np.flatnonzero(equal | np.append(equal[1:], False)[: len(own)])
@@ -362,7 +387,9 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
 
 
 def _runs(host: Int64s, part: Int64s, op_of_part: Int64s, count: int) -> Int64s:
-    """By op how often it ran: on each host as often as the part of it that ran most there, since each host may have parts of its own."""
+    """By op how often it ran: on each host as often as the part of it that ran most there, since
+    each host may have parts of its own.
+    """
     ran, runs = np.unique(host * len(op_of_part) + part, return_counts=True)
     at, which = np.divmod(ran, len(op_of_part))
     most = np.zeros((int(at.max()) + 1, count), np.int64)
@@ -387,7 +414,8 @@ def _rates(
 def bound(
     nearest: npt.NDArray[np.object_], fraction: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.object_]:
-    """What bounds ops: the resource that each comes closest to if it is near that peak, else `LATENCY`; '' if unknown.
+    """What bounds ops: the resource that each comes closest to if it is near that peak, else
+    `LATENCY`; '' if unknown.
 
     Parameters
     ----------
@@ -411,7 +439,8 @@ def peaks(activity: Activity, as_xprof: bool = False) -> tuple[float, float]:
 
 
 def main_memory(activity: Activity) -> str:
-    """What the main memory of the devices is: `HBM` where all have that, else `DEVICE_MEMORY`; `HOST_MEMORY` where ops ran on the CPU.
+    """What the main memory of the devices is: `HBM` where all have that, else `DEVICE_MEMORY`;
+    `HOST_MEMORY` where ops ran on the CPU.
 
     TPUs have HBM, and of AMD what is gfx9 (Vega, Instinct). XProf says HBM of each.
     """
@@ -432,7 +461,9 @@ def _has_hbm(kind: str, name: str, capability: str) -> bool:
 
 
 def on_chip_peaks(activity: Activity) -> dict[str, float]:
-    """Bytes a second that each memory on the chip can move at most, by the names of `given_peaks.ON_CHIP`; those that are known."""
+    """Bytes a second that each memory on the chip can move at most, by the names of
+    `given_peaks.ON_CHIP`; those that are known.
+    """
     found = {level: _one(activity, f"{level}_bytes_per_second") for level in ON_CHIP}
     return {level: peak for level, peak in found.items() if peak > 0}
 
@@ -474,7 +505,9 @@ def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
 
 
 def table(sides: list[Side], *, with_idle: bool, most: int = sys.maxsize) -> pd.DataFrame:
-    """The public frame of some sides; at most `most` rows of each, which are counted before idle is left out."""
+    """The public frame of some sides; at most `most` rows of each, which are counted before idle is
+    left out.
+    """
     parts = [part for side in sides if len(part := _rows(side, with_idle, most))]
     out = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
     out["rank"] = np.arange(1, len(out) + 1)
@@ -554,9 +587,11 @@ def by_scope(frame: pd.DataFrame, level: int | None) -> pd.DataFrame:
 
 
 def scope(op: str, level: int | None = None) -> str:
-    """The name scope of an op: its name without the last component, of that the first `level` components.
+    """The name scope of an op: its name without the last component, of that the first `level`
+    components.
 
-    Components are parted by "/", those of names without one (tf.data iterators, PyTorch's ops) by "::".
+    Components are parted by "/", those of names without one (tf.data iterators, PyTorch's ops) by
+    "::".
     """
     for mark in ("/", "::"):
         if (cut := op.rfind(mark)) > 0:

@@ -1,4 +1,6 @@
-"""Self times of events of one thread that do not nest properly: whose time is it when two overlap?"""
+"""Self times of events of one thread that do not nest properly: whose time is it when two
+overlap?
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,16 @@ Flags = npt.NDArray[np.bool_]
 
 
 def overlapping(lane: Int32s, start: Int64s, end: Int64s, parent: Int32s) -> Flags:
-    """Which events began within another one of their lane and outlast it, if the event directly around them is around that one too.
+    """Which events began within another one of their lane and outlast it, if the event directly
+    around them is around that one too.
 
     Parameters
     ----------
     lane, start, end, parent : int[n]
         Events sorted by (lane, start, -duration); `parent` is what `nesting.parents` gives.
     """
-    # It then outlasts the sibling before it: all that lies between the two ends before that one does.
+    # It then outlasts the sibling before it: all that lies between the two ends before that one
+    # does.
     out = np.zeros(len(lane), np.bool_)
     siblings = np.lexsort((np.arange(len(lane)), parent, lane))
     same = (parent[siblings][1:] == parent[siblings][:-1]) & (
@@ -39,7 +43,9 @@ def ends_with_its_parent(end: Int64s, parent: Int32s) -> Flags:
 
 
 def stretches(lane: Int32s, start: Int64s, end: Int64s, odd: Flags) -> list[slice]:
-    """Stretches of a lane, each with all events that touch one another, in which an odd one lies."""
+    """Stretches of a lane, each with all events that touch one another, in which an odd one
+    lies.
+    """
     if not odd.any():
         return []
     # A stretch begins where everything before it on the thread has ended.
@@ -52,7 +58,8 @@ def stretches(lane: Int32s, start: Int64s, end: Int64s, odd: Flags) -> list[slic
 
 
 def share_out(own: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: Flags) -> None:
-    """Self times, in place, of events in stretches where some overlap partly: of each instant that of the event which began last.
+    """Self times, in place, of events in stretches where some overlap partly: of each instant that
+    of the event which began last.
 
     Parameters
     ----------
@@ -76,7 +83,8 @@ def share_out(own: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: F
     times = np.sort(np.concatenate([begin, stop]))
     times = times[np.append(True, times[1:] != times[:-1])]
     outer = nesting.parents(np.zeros(len(rows), np.int32), begin, stop - begin)
-    # Of each piece between two times: the last event that had begun, or if it has ended, the nearest before it that ends later.
+    # Of each piece between two times: the last event that had begun, or if it has ended, the
+    # nearest before it that ends later.
     at = np.searchsorted(begin, times[:-1], side="right") - 1
     over = np.flatnonzero(stop[at] <= times[:-1])
     while len(over):
@@ -90,8 +98,8 @@ def share_out(own: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: F
 def stacked(start: Int64s, end: Int64s) -> tuple[npt.NDArray[np.bool_], Int64s]:
     """One stretch of a thread by TensorFlow Profiler's rule: which ops count, and their self times.
 
-    Begins and ends are walked in time order with a stack. An end takes away what lies on the stack above its own begin; an op whose begin
-    is gone by the time it ends does not count.
+    Begins and ends are walked in time order with a stack. An end takes away what lies on the stack
+    above its own begin; an op whose begin is gone by the time it ends does not count.
     """
     kept = np.zeros(len(start), np.bool_)
     own = np.zeros(len(start), np.int64)

@@ -28,11 +28,14 @@ _KINDS = np.array(["op", "annotation", "runtime"], object)
 
 
 def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
-    """Ops, annotations and runtime calls summed by name, most time first: device's self time, then the host's.
+    """Ops, annotations and runtime calls summed by name, most time first: device's self time, then
+    the host's.
 
-    The rules are those of `torch.profiler`'s `key_averages()`: `host_self_us` is the time of a run without the runs directly in it,
-    `host_total_us` all of it; `device_self_us` what of kernels, copies and fills an op launched itself, `device_total_us` with what the ops
-    in it did. Runs of an op within another run of it count in both totals. An op whose one inner run has its own name is one run with it.
+    The rules are those of `torch.profiler`'s `key_averages()`: `host_self_us` is the time of a run
+    without the runs directly in it, `host_total_us` all of it; `device_self_us` what of kernels,
+    copies and fills an op launched itself, `device_total_us` with what the ops in it did. Runs of
+    an op within another run of it count in both totals. An op whose one inner run has its own name
+    is one run with it.
 
     Parameters
     ----------
@@ -43,7 +46,8 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     table = activity.torch_ops.frame()
     columns = frames.names("torch_ops.frame") + KEYS[by]
     if not len(table):
-        # Every profile of another framework: to group nothing takes a tenth of the time in which a small one opens.
+        # Every profile of another framework: to group nothing takes a tenth of the time in which a
+        # small one opens.
         return frames.empty("torch_ops.frame").assign(
             **{key: pd.Series(dtype=object) for key in KEYS[by]}
         )
@@ -114,7 +118,9 @@ def _in_order(out: pd.DataFrame, columns: list[str], *, has_device: bool) -> pd.
 
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """The ops of several hosts, of which each is given as `frame`, as it would give all of them together."""
+    """The ops of several hosts, of which each is given as `frame`, as it would give all of them
+    together.
+    """
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     keys = [
         column
@@ -128,7 +134,9 @@ def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def added_modules(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """The modules of several hosts, of which each is given as `modules`: a tree of the paths of all, in the order of the first host."""
+    """The modules of several hosts, of which each is given as `modules`: a tree of the paths of
+    all, in the order of the first host.
+    """
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     if not len(rows):
         return rows
@@ -145,8 +153,9 @@ def added_modules(tables: list[pd.DataFrame]) -> pd.DataFrame:
 def modules(activity: act.Activity) -> pd.DataFrame:
     """The tree of modules, each below the one that called it, in the order of their first calls.
 
-    Forward time is that of the calls of a module on the host, and of the device work launched in them. Backward time is that of the ops of
-    the backward pass which belong to ops that ran in the module (autograd numbers them alike). `_self_` leaves out the modules inside.
+    Forward time is that of the calls of a module on the host, and of the device work launched in
+    them. Backward time is that of the ops of the backward pass which belong to ops that ran in the
+    module (autograd numbers them alike). `_self_` leaves out the modules inside.
     """
     columns = frames.names("torch_ops.modules")
     table, stacks = activity.torch_ops.frame(), activity.torch_stacks
@@ -261,7 +270,9 @@ def _runs(table: pd.DataFrame, has_device: bool) -> tuple[Int64s, dict[str, Int6
 
 
 def _of_forward(table: pd.DataFrame, stacks: Stacks | None, by: str) -> Int32s:
-    """The stack of each run, of one of the backward pass that of the op it belongs to; of a module the chain that ends in it."""
+    """The stack of each run, of one of the backward pass that of the op it belongs to; of a module
+    the chain that ends in it.
+    """
     stack = table["stack"].to_numpy()
     forward = table["forward"].to_numpy()
     of = np.where(forward >= 0, stack[forward], stack)

@@ -17,7 +17,9 @@ from nbprof.core.intervals import Intervals
 
 @dataclass
 class Calls:
-    """The calls of one kind in an average step: how many, ms that they last, and the name with the most time."""
+    """The calls of one kind in an average step: how many, ms that they last, and the name with the
+    most time.
+    """
 
     count: float = 0.0
     ms: float = 0.0
@@ -32,16 +34,20 @@ class Runtime:
     ----------
     calls : by kind (launch, graph, copy, copy H2D, copy D2H, fill, sync, allocate, captured, other)
     pageable_bytes : bytes a step copied to the device from memory that is not pinned
-    loader, loader_ms : the DataLoader with the most time, and ms per step in it; '' and 0 where none was recorded
+    loader, loader_ms : the DataLoader with the most time, and ms per step in it; '' and 0 where
+    none was recorded
     iterator_ms : ms per step in the iterator of `nbprof.steps`, DataLoaders in it included
     capability : compute capability of the devices (major, minor), where known
     amd : whether the devices are AMD's
     data_parallel : whether torch.nn.DataParallel ran
     gloo : how many calls of Gloo there are, which moves the data of GPUs through the host
     out_of_memory : how often the allocator ran out of memory
-    optimizer, optimizer_ms, optimizer_idle_ms, optimizer_launches : the class of the optimizer with the most time, ms per step in its
-        `step`, those of them in which the device stands idle, and the kernels that it launches there a step; '' where none was recorded
-    optimizer_ops, optimizer_op_us : the ops that its `step` calls a step, and the median of how long they last; of programs on the CPU
+    optimizer, optimizer_ms, optimizer_idle_ms, optimizer_launches : the class of the optimizer with
+    the most time, ms per step in its
+        `step`, those of them in which the device stands idle, and the kernels that it launches
+        there a step; '' where none was recorded
+    optimizer_ops, optimizer_op_us : the ops that its `step` calls a step, and the median of how
+    long they last; of programs on the CPU
     pinned_ms : ms per step of copies to the device from pinned memory
     """
 
@@ -120,7 +126,9 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
 
 
 def _within(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which rows begin between the begin of the first step that averages use and the end of the last, of their own host."""
+    """Which rows begin between the begin of the first step that averages use and the end of the
+    last, of their own host.
+    """
     number = {name: host for host, name in enumerate(activity.hosts)}
     of_step = np.array([number[name] for name in used["host"].tolist()], np.int64)
     begin = used["start_ms"].to_numpy(np.float64)

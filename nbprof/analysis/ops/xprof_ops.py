@@ -2,14 +2,17 @@
 
 What differs from `analysis.ops`:
 
-- Events of the host that only state the op that they served (allocator events, the driver's calls on AMD) are ops.
-- Of a device those kernels alone count that state their op as files do today, and those of compiled programs that are in the file. What
-  is left, files of TensorFlow 2.3/2.4 as a whole, is idle.
-- An op of a compiled program ran as often as its kernels did, so one of two kernels has its FLOPs and bytes twice. A matrix product by
-  cuBLAS's older interface has none.
-- An op that only begins a transfer, or finds it done, has a bandwidth: its bytes over its few nanoseconds.
+- Events of the host that only state the op that they served (allocator events, the driver's calls
+  on AMD) are ops.
+- Of a device those kernels alone count that state their op as files do today, and those of compiled
+  programs that are in the file. What is left, files of TensorFlow 2.3/2.4 as a whole, is idle.
+- An op of a compiled program ran as often as its kernels did, so one of two kernels has its FLOPs
+  and bytes twice. A matrix product by cuBLAS's older interface has none.
+- An op that only begins a transfer, or finds it done, has a bandwidth: its bytes over its few
+  nanoseconds.
 - A side has 500 rows at most, the idle row among them.
-- An op that is still open when an op around it ends (the two overlap partly, or end together) is left out.
+- An op that is still open when an op around it ends (the two overlap partly, or end together) is
+  left out.
 - What is not known is 0.
 """
 

@@ -12,13 +12,16 @@ from nbprof.analysis.compare.welch import t_quantile
 Floats = npt.NDArray[np.float64]
 
 LEVEL = 0.001
-"""A finding on one host of all is made where equal hosts would give it in fewer than one run of a thousand."""
+"""A finding on one host of all is made where equal hosts would give it in fewer than one run of a
+thousand.
+"""
 NORMAL = 1.4826
 """Times the median absolute deviation, this is the standard deviation of a normal distribution."""
 
 
 def of_others(values: Floats) -> Floats:
-    """float64[rows, hosts]: of each value the median of the others in its row; NaN where there are none. Missing values do not count.
+    """float64[rows, hosts]: of each value the median of the others in its row; NaN where there are
+    none. Missing values do not count.
 
     The median of all would be half way between two hosts, however much one of them is slow.
     """
@@ -58,7 +61,9 @@ def tail(often: int, times: int, share: float) -> float:
 
 
 def deviation(values: Floats) -> Floats:
-    """float64[rows, 1]: the median absolute deviation of each row, as a standard deviation; NaN of a row without values."""
+    """float64[rows, 1]: the median absolute deviation of each row, as a standard deviation; NaN of
+    a row without values.
+    """
     known = ~np.isnan(values).all(axis=1)
     out = np.full((len(values), 1), np.nan)
     if known.any():
@@ -70,5 +75,7 @@ def deviation(values: Floats) -> Floats:
 
 
 def threshold(tests: int, hosts: int) -> float:
-    """How many deviations from the median make one of so many tests a finding, by Student's t with a deviation out of so many hosts."""
+    """How many deviations from the median make one of so many tests a finding, by Student's t with
+    a deviation out of so many hosts.
+    """
     return t_quantile(1 - LEVEL / max(tests, 1), hosts - 1)

@@ -1,12 +1,16 @@
-"""How far the clocks of hosts are apart, told by collectives: all ranks leave one at nearly the same time.
+"""How far the clocks of hosts are apart, told by collectives: all ranks leave one at nearly the
+same time.
 
-Of each host, the offset and drift are those under which its collectives end when those of the others do; what is left is the residual.
-Where no collectives can be matched, steps are laid on one another: hosts that wait for each other are in the same step at once, but
-nothing says more than that, so the residual is a step; where hosts count the steps otherwise than their times lie, so many steps more.
+Of each host, the offset and drift are those under which its collectives end when those of the
+others do; what is left is the residual. Where no collectives can be matched, steps are laid on one
+another: hosts that wait for each other are in the same step at once, but nothing says more than
+that, so the residual is a step; where hosts count the steps otherwise than their times lie, so many
+steps more.
 
-Collectives are matched by their numbers, or by their place in a step where they state none. Hosts of two runs have the same numbers and
-places, so their times have to show that it was the same collective: from one to the next the hosts that waited for each other took the same
-time, to a fraction of what it differs by from step to step.
+Collectives are matched by their numbers, or by their place in a step where they state none. Hosts
+of two runs have the same numbers and places, so their times have to show that it was the same
+collective: from one to the next the hosts that waited for each other took the same time, to a
+fraction of what it differs by from step to step.
 """
 
 from __future__ import annotations
@@ -24,17 +28,21 @@ WITHIN = 95
 """Percent of the ends that lie within the residual."""
 _LEAST_FOR_DRIFT = 10
 _MOST_PPM = 200
-"""No quartz is as far off: what looks like more is something else, such as ranks that leave one after the other."""
+"""No quartz is as far off: what looks like more is something else, such as ranks that leave one
+after the other.
+"""
 _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Of other collectives, such as a broadcast, a rank may leave before another has arrived."""
 _CERTAIN = 5.0
 """Standard errors from 0 that make a drift."""
 _ROUNDS = 4
 _LEAST_STEPS, _LAGS, _ALIKE = 10, (1, 2), 0.25
-"""By so many times between collectives (one a step or more), a host differs from the others by less than this part of what it does with the
-steps laid so many places apart."""
+"""By so many times between collectives (one a step or more), a host differs from the others by less
+than this part of what it does with the steps laid so many places apart."""
 _MOST = 70
-"""Percent of the differences that lie within the one that counts: a step that is long in every run, as one that compiles, is beyond."""
+"""Percent of the differences that lie within the one that counts: a step that is long in every run,
+as one that compiles, is beyond.
+"""
 LEAVING, AHEAD = "_leaving_ms", "_ahead_ms"
 _UNPLACED = "Its collectives have no sequence number, and their times do not show that they match those of the other hosts."
 _UNTOLD = (
@@ -47,10 +55,12 @@ _UNCONNECTED = "Neither collectives nor steps connect it with the first host."
 def clocks(
     hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row per host, by the clock of the first; what is not known is NA. No rows for a single host.
+    """One row per host, by the clock of the first; what is not known is NA. No rows for a single
+    host.
 
-    Beside the columns of `p.pods.clocks`, `LEAVING` is the residual of all collectives that were matched, shown to be the same or not, and
-    `AHEAD` the offset by which those with equal numbers lie on one another: it says which steps to compare, if the job is one.
+    Beside the columns of `p.pods.clocks`, `LEAVING` is the residual of all collectives that were
+    matched, shown to be the same or not, and `AHEAD` the offset by which those with equal numbers
+    lie on one another: it says which steps to compare, if the job is one.
 
     Parameters
     ----------
@@ -108,7 +118,9 @@ def clocks(
 
 
 def _ends(each: pd.DataFrame, number: dict[str, int]) -> pd.DataFrame:
-    """When each host left each of the collectives that were matched: `host match end step numbered`, hosts as numbers."""
+    """When each host left each of the collectives that were matched: `host match end step
+    numbered`, hosts as numbers.
+    """
     known = (
         each[each["match"] >= 0]
         if len(each)
@@ -148,7 +160,9 @@ def _laid(ends: pd.DataFrame, hosts: int) -> tuple[Floats, Floats, Floats, Int64
 
 
 def _shown(ends: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Of each end, whether times show that the collective is that of the hosts that it was matched with."""
+    """Of each end, whether times show that the collective is that of the hosts that it was matched
+    with.
+    """
     out = np.zeros(len(ends), np.bool_)
     if len(ends):
         host, end, step = (
@@ -168,9 +182,11 @@ def _shown(ends: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def _told(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_]:
-    """Of each of some hosts, whether the times at which they left some collectives show that these are the same: of none, or several.
+    """Of each of some hosts, whether the times at which they left some collectives show that these
+    are the same: of none, or several.
 
-    `left` is float64[collectives, hosts]; `step` that of each by the first host, as they may count from different numbers.
+    `left` is float64[collectives, hosts]; `step` that of each by the first host, as they may count
+    from different numbers.
     """
     order = np.argsort(left[:, 0], kind="stable")
     order = order[~np.isnan(step[order])]
@@ -180,7 +196,8 @@ def _told(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_
     if not len(order):
         return np.zeros(left.shape[1], np.bool_)
     left, step = left[order], step[order]
-    # Within a step, all runs of a program have the same pattern: the time from one to the next is compared with that of other steps.
+    # Within a step, all runs of a program have the same pattern: the time from one to the next is
+    # compared with that of other steps.
     at = pd.factorize(step)[0]
     place = pd.Series(at).groupby(at).cumcount().to_numpy(np.int64)
     took = np.full((int(at.max()) + 1, int(place.max()) + 1, left.shape[1]), np.nan)
@@ -193,7 +210,9 @@ def _told(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_
 
 
 def _as_others(mine: Floats, usual: Floats) -> bool:
-    """Whether the times between the collectives of a host are those of the others (float64[steps, places], NaN where unknown)."""
+    """Whether the times between the collectives of a host are those of the others (float64[steps,
+    places], NaN where unknown).
+    """
     spreads = []
     for lag in (0, *_LAGS):
         # The steps before and behind, each centred by itself.
@@ -210,9 +229,11 @@ def _as_others(mine: Floats, usual: Floats) -> bool:
 def _misnumbered(
     pods: pd.DataFrame, steps: pd.DataFrame, number: dict[str, int], hosts: int
 ) -> Floats:
-    """float64[hosts]: by how many steps the numbers that a host counts by contradict the times that `pods` went by.
+    """float64[hosts]: by how many steps the numbers that a host counts by contradict the times that
+    `pods` went by.
 
-    Which of the two is right is not known: clocks are apart, or the hosts count from different steps.
+    Which of the two is right is not known: clocks are apart, or the hosts count from different
+    steps.
     """
     keys = ["host", "group"]
     both = pods[[*keys, "step"]].merge(
@@ -229,12 +250,15 @@ def _misnumbered(
 
 
 def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floats, Floats, Floats]:
-    """Offset in ms, drift in ppm and residual in ms of each host; NaN of one that no collectives connect with the first."""
+    """Offset in ms, drift in ppm and residual in ms of each host; NaN of one that no collectives
+    connect with the first.
+    """
     offset, drift, residual = np.full(hosts, np.nan), np.zeros(hosts), np.full(hosts, np.nan)
     first = int(host[0])
     offset[first] = 0.0
     base = float(end[host == first][0])
-    # Groups may not share a rank with the first: the clock of one goes on to the next, then all are adjusted to each other.
+    # Groups may not share a rank with the first: the clock of one goes on to the next, then all are
+    # adjusted to each other.
     while True:
         moment = _moments(match, end - offset[host])
         more = np.isnan(offset[host]) & ~np.isnan(moment[match])
@@ -265,7 +289,9 @@ def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floa
 
 
 def _slope(time: Floats, ahead: Floats) -> float:
-    """How much a clock gains in a unit of time; 0 if that is not certain, or more than a clock could."""
+    """How much a clock gains in a unit of time; 0 if that is not certain, or more than a clock
+    could.
+    """
     off = time - time.mean()
     square = float(off @ off)
     if len(time) < _LEAST_FOR_DRIFT or not square > 0:

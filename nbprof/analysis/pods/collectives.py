@@ -1,6 +1,8 @@
-"""Collectives by the ranks that take part: who comes last, how far they are apart, and which group is slower than its like.
+"""Collectives by the ranks that take part: who comes last, how far they are apart, and which group
+is slower than its like.
 
-The figures of a collective are those of device_time/collectives.py. Groups of one name may be several, so a group is its members.
+The figures of a collective are those of device_time/collectives.py. Groups of one name may be
+several, so a group is its members.
 """
 
 from __future__ import annotations
@@ -19,14 +21,19 @@ from nbprof.schema import frames
 LEAST_GROUPS = 3
 """Of two groups that differ, neither is out of line."""
 SLOWER, OF_STEP = 1.25, 0.005
-"""A slow group takes so many times as long as the others of its kind, and that is more than this part of the step."""
+"""A slow group takes so many times as long as the others of its kind, and that is more than this
+part of the step.
+"""
 SPREAD = 0.05
-"""The own time of collectives varies by this part between equal groups, however equal those at hand are."""
+"""The own time of collectives varies by this part between equal groups, however equal those at hand
+are.
+"""
 _NAMED = 4
 
 
 def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
-    """One row per collective, members and size, most waiting first: the columns of `p.pods.collectives`.
+    """One row per collective, members and size, most waiting first: the columns of
+    `p.pods.collectives`.
 
     Parameters
     ----------

@@ -31,7 +31,8 @@ def compare(
     ----------
     hosts : list of str
     steps, pods, overlap, each, devices : DataFrame
-        As `run.steps`, `run.pods`, `p.device_time.overlap`, `p.device_time.each_collective` and `run.devices`, the rows of all hosts.
+        As `run.steps`, `run.pods`, `p.device_time.overlap`, `p.device_time.each_collective` and
+        `run.devices`, the rows of all hosts.
     by_host : DataFrame
         The tables of `sums.by_host`, one below the other.
     memory_calls : DataFrame

@@ -1,7 +1,9 @@
-"""Time that a host spends in the driver to allocate and free device memory, by step: what a full device costs it.
+"""Time that a host spends in the driver to allocate and free device memory, by step: what a full
+device costs it.
 
-An allocator that caches its memory makes no such calls in steady state. Where it found none free, it frees what it has cached and tries
-again, which takes the host long, since each call may wait for the device. Source: the notes of PyTorch on its CUDA allocator.
+An allocator that caches its memory makes no such calls in steady state. Where it found none free,
+it frees what it has cached and tries again, which takes the host long, since each call may wait for
+the device. Source: the notes of PyTorch on its CUDA allocator.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `host group name calls ms`: the step, the call with the most time in it, how many there are, and the ms in which at least one ran.
+        `host group name calls ms`: the step, the call with the most time in it, how many there are,
+        and the ms in which at least one ran.
     """
     made, used = activity.calls.frame(), counted(steps)
     texts = [str(text) for text in activity.texts.values]
@@ -43,7 +46,8 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     )
     parts = []
     for host, of_host in made.groupby("host", sort=True):
-        # Calls are cut at the borders of steps, and touching ones are not merged: each interval lies in one step.
+        # Calls are cut at the borders of steps, and touching ones are not merged: each interval
+        # lies in one step.
         of_host = of_host.sort_values("start", kind="stable")
         start = of_host["start"].to_numpy(np.int64)
         running = Intervals.union(start, of_host["end"].to_numpy(np.int64), merge_touching=False)

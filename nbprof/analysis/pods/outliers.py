@@ -1,7 +1,8 @@
 """Ops and kernels that take longer on some hosts than the same ones on the others.
 
-A time is out of line if it is above the median of all hosts by more than a part of that, by more than a part of the step, and by more
-deviations (of the median absolute deviation over hosts) than chance gives once in a thousand runs, over all names and hosts looked at.
+A time is out of line if it is above the median of all hosts by more than a part of that, by more
+than a part of the step, and by more deviations (of the median absolute deviation over hosts) than
+chance gives once in a thousand runs, over all names and hosts looked at.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ SPREAD = 0.01
 
 
 def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.DataFrame:
-    """One row per op or kernel and host on which it is out of line, most time first: the columns of `p.pods.outliers`.
+    """One row per op or kernel and host on which it is out of line, most time first: the columns of
+    `p.pods.outliers`.
 
     Parameters
     ----------

@@ -1,8 +1,10 @@
-"""The time of a step that a rank needs for itself: without the time in which it did nothing but communicate.
+"""The time of a step that a rank needs for itself: without the time in which it did nothing but
+communicate.
 
-In a job that communicates all ranks take the same time for a step, however slow one of them is: the others wait for it in a collective.
-What they do not share is the rest of the step. It is measured by the clock of each host alone, and of ranks that wait for a group with a
-slow rank, only that rank stands out. Where nothing was seen to communicate, it is the whole step.
+In a job that communicates all ranks take the same time for a step, however slow one of them is: the
+others wait for it in a collective. What they do not share is the rest of the step. It is measured
+by the clock of each host alone, and of ranks that wait for a group with a slow rank, only that rank
+stands out. Where nothing was seen to communicate, it is the whole step.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class OwnTime:
     exposed : float64[steps, ranks]
         Communication without computation.
     waited : float64[steps, ranks]
-        The part of it in which other ranks were waited for, at most; NaN where calls of ranks could not be matched.
+        The part of it in which other ranks were waited for, at most; NaN where calls of ranks could
+        not be matched.
     numbers : DataFrame
         `host start_ms number`: which step of the table each step of a host is.
     by : str
@@ -54,7 +57,9 @@ class OwnTime:
 
     @property
     def measured(self) -> float:
-        """The mean step time in ms: of all ranks, which wait for each other, or of the slowest if nothing says that they do."""
+        """The mean step time in ms: of all ranks, which wait for each other, or of the slowest if
+        nothing says that they do.
+        """
         if not self.step_time.size:
             return float("nan")
         by_step = (
@@ -73,7 +78,8 @@ def own_time(
     Parameters
     ----------
     steps, pods, overlap, each : DataFrame
-        As `run.steps`, `run.pods`, `p.device_time.overlap` and `p.device_time.each_collective`, each the rows of all hosts.
+        As `run.steps`, `run.pods`, `p.device_time.overlap` and `p.device_time.each_collective`,
+        each the rows of all hosts.
     """
     if not len(steps) or not len(pods):
         return None
@@ -138,9 +144,11 @@ def _communicating(
 def _odd(
     shape: tuple[int, int], of_step: Int64s, of_rank: Int64s, rows: pd.DataFrame, each: pd.DataFrame
 ) -> npt.NDArray[np.bool_]:
-    """bool[steps, ranks]: steps in which a rank has another number of collectives, compared with the others, than it usually has.
+    """bool[steps, ranks]: steps in which a rank has another number of collectives, compared with
+    the others, than it usually has.
 
-    One was not recorded, or lies on the other side of the border of a step: what was not waiting cannot be told there.
+    One was not recorded, or lies on the other side of the border of a step: what was not waiting
+    cannot be told there.
     """
     calls = each[each["step"].notna()] if len(each) else each
     if not len(calls):
@@ -161,7 +169,8 @@ def _odd(
 def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
     """`host step start_ms step_time_ms`, and the number that the step has on all hosts: `_number`.
 
-    Hosts that count differently are told by the collectives that they share; without any, by the alignment of `pods`.
+    Hosts that count differently are told by the collectives that they share; without any, by the
+    alignment of `pods`.
     """
     columns = ["host", "step", "turn", "start_ms", "step_time_ms"]
     if not len(known):

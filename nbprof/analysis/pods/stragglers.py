@@ -1,9 +1,10 @@
 """Which rank holds the others up, what that costs them, whether it is chance, and why.
 
-A rank is compared by its own time (see own_time.py) with the median of the others, step by step. Two tests, with a correction for the
-number of ranks: how often it is the slowest, by the tail of the binomial distribution, and how far it is behind on average, by Student's
-t, which tells several slow ranks as well. A step counts once, and less where steps resemble their neighbours. A pause in a few steps
-is told by its length, since chance alone is far shorter.
+A rank is compared by its own time (see own_time.py) with the median of the others, step by step.
+Two tests, with a correction for the number of ranks: how often it is the slowest, by the tail of
+the binomial distribution, and how far it is behind on average, by Student's t, which tells several
+slow ranks as well. A step counts once, and less where steps resemble their neighbours. A pause in a
+few steps is told by its length, since chance alone is far shorter.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from nbprof.schema import frames
 LATE = 0.01
 """A straggler takes more than this fraction of the step longer than the others, on average."""
 PAUSE, DEVIATIONS = 0.1, 8.0
-"""A pause is a step that takes more than this fraction, and so many deviations of all ranks and steps, longer than the others'."""
+"""A pause is a step that takes more than this fraction, and so many deviations of all ranks and
+steps, longer than the others'.
+"""
 EXPLAINS = 0.5
 """What is named as the reason makes up at least this part of the delay."""
 EVEN = 0.9
-"""All kernels are slow if kernels of this part of the time are, each by at least half as much as all together."""
+"""All kernels are slow if kernels of this part of the time are, each by at least half as much as
+all together.
+"""
 _LEAST_FOR_MEMORY = 8
 _NOTHING = 1e-6
 """Rounding, in ms."""
@@ -76,7 +81,8 @@ def stragglers(
     typical = own.measured
     pauses = _pauses(beyond, typical)
     chance = _chance(beyond, often)
-    # Own time is of one clock. But ranks that do not leave a collective together are not known to be behind by less than that.
+    # Own time is of one clock. But ranks that do not leave a collective together are not known to
+    # be behind by less than that.
     apart = clocks.set_index("host")[LEAVING] if LEAVING in clocks else pd.Series(dtype=np.float64)
     limit = np.fmax(LATE * typical, own.ranks["host"].map(apart).to_numpy(np.float64))
     in_pauses = np.nansum(np.where(pauses, beyond, 0.0), axis=0) / np.maximum(count, 1)
@@ -89,7 +95,8 @@ def stragglers(
     ]
     paused = (excess > limit) & (in_pauses > limit) & np.array(rare, np.bool_)
     straggler = steady | paused
-    # Without communication it is unknown whether the others wait, and so whether steps would be shorter.
+    # Without communication it is unknown whether the others wait, and so whether steps would be
+    # shorter.
     saved = gains(own) if own.by == COLLECTIVES else np.full(len(own.ranks), np.nan)
     worst = np.where(known, beyond, -np.inf).argmax(axis=0)
     out = own.ranks.assign(
@@ -128,14 +135,18 @@ def stragglers(
 
 
 def slowest_of(beyond: Floats) -> Int64s:
-    """int64[steps]: the rank that is furthest behind the others; -1 where none is behind, or all are alike."""
+    """int64[steps]: the rank that is furthest behind the others; -1 where none is behind, or all
+    are alike.
+    """
     filled = np.where(np.isnan(beyond), -np.inf, beyond)
     found = filled.argmax(axis=1).astype(np.int64)
     return np.where(filled.max(axis=1) > _NOTHING, found, -1)
 
 
 def gains(own: OwnTime) -> Floats:
-    """How much shorter steps were, on average and in ms, if a rank were as fast as the median of the others."""
+    """How much shorter steps were, on average and in ms, if a rank were as fast as the median of
+    the others.
+    """
     # Then the next slowest is what counts, which is no faster than the median.
     values = np.where(np.isnan(own.own), -np.inf, own.own)
     if values.shape[1] < 2 or not len(values):
@@ -147,7 +158,8 @@ def gains(own: OwnTime) -> Floats:
 
 
 def costs(own: OwnTime, slowest: Int64s) -> Floats:
-    """What a rank costs the others in ms a step: their waiting where it is the slowest, summed, each at most as far as it is slower.
+    """What a rank costs the others in ms a step: their waiting where it is the slowest, summed,
+    each at most as far as it is slower.
 
     NaN where waiting is not known.
     """
@@ -170,7 +182,9 @@ def _mean(values: Floats) -> Floats:
 
 
 def _chance(beyond: Floats, often: Int64s) -> Floats:
-    """The probability that equal ranks would have one that is the slowest as often, or as far behind on average."""
+    """The probability that equal ranks would have one that is the slowest as often, or as far
+    behind on average.
+    """
     known = ~np.isnan(beyond)
     steps, ranks = known.sum(axis=0), beyond.shape[1]
     mean, worth = _mean(beyond), _worth(beyond)
@@ -187,7 +201,8 @@ def _chance(beyond: Floats, often: Int64s) -> Floats:
         tails = [tail(int(often[rank] * worth), int(times), 1 / ranks)]
         if times >= 2 and spread[rank] > 0:
             far = float(mean[rank] / np.sqrt(spread[rank] / times))
-            # Of a probability that is closer to 1 than floats are the rest is not 0, and not known any closer.
+            # Of a probability that is closer to 1 than floats are the rest is not 0, and not known
+            # any closer.
             tails += (
                 [max(1 - t_probability(far, (times - 1) * (ranks - 1)), _FLOAT)] if far > 0 else []
             )
@@ -196,9 +211,11 @@ def _chance(beyond: Floats, often: Int64s) -> Floats:
 
 
 def _worth(beyond: Floats) -> float:
-    """How many independent steps a step is worth: (1 - r) / (1 + r), with r the correlation of neighbours over all ranks.
+    """How many independent steps a step is worth: (1 - r) / (1 + r), with r the correlation of
+    neighbours over all ranks.
 
-    It comes out too small of short series, by (1 + 3 r) / n. (M. H. Quenouille, Biometrika 36 (1949) 38.)
+    It comes out too small of short series, by (1 + 3 r) / n. (M. H. Quenouille, Biometrika 36
+    (1949) 38.)
     """
     steps = len(beyond)
     if steps < _LEAST_FOR_MEMORY:
@@ -215,7 +232,9 @@ def _worth(beyond: Floats) -> float:
 
 
 def _pauses(beyond: Floats, typical: float) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    """bool[steps, ranks]: steps in which a rank was behind by more than the ranks vary, and than it usually is."""
+    """bool[steps, ranks]: steps in which a rank was behind by more than the ranks vary, and than it
+    usually is.
+    """
     known = ~np.isnan(beyond).all(axis=0)
     usual = np.zeros(beyond.shape[1])
     usual[known] = np.clip(np.nanmedian(beyond[:, known], axis=0), 0, None)
@@ -305,7 +324,9 @@ def _reason(
 def _memory(
     host: str, steps: pd.DataFrame, memory: pd.DataFrame, least_ms: float, when: str
 ) -> tuple[str, float, str] | None:
-    """Whether what the host does more than others in these steps is to allocate and free device memory."""
+    """Whether what the host does more than others in these steps is to allocate and free device
+    memory.
+    """
     rows = memory.merge(steps[["host", "group"]].drop_duplicates(), on=["host", "group"])
     mine = rows[rows["host"] == host]
     if mine.empty:
@@ -329,7 +350,9 @@ def _memory(
 def _kernels(
     host: str, table: pd.DataFrame, devices: pd.DataFrame
 ) -> tuple[str, float, str] | None:
-    """What of device compute is slow: all of it, as with a lower clock, or one kernel (an op where there are no kernels)."""
+    """What of device compute is slow: all of it, as with a lower clock, or one kernel (an op where
+    there are no kernels).
+    """
     if not len(table) or host not in table.columns:
         return None
     for kind in ("kernel", "op"):

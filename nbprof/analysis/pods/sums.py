@@ -1,4 +1,6 @@
-"""Time by op and kernel of each host: all that is compared of them, and little enough to be stored for a thousand hosts."""
+"""Time by op and kernel of each host: all that is compared of them, and little enough to be stored
+for a thousand hosts.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ MOST = 300
 def by_host(
     activity: Activity, start: Int64s, host_ops: pd.DataFrame, steps: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row per host, side, kind and name, most self time first; communication is left out, since its time is mostly that of other hosts.
+    """One row per host, side, kind and name, most self time first; communication is left out, since
+    its time is mostly that of other hosts.
 
-    What began in a counted step counts; without steps, everything. Each host has the rows that it has alone, so that tables of several
-    hosts are one below the other. Of names beyond `MOST` there is one row, `OTHERS`.
+    What began in a counted step counts; without steps, everything. Each host has the rows that it
+    has alone, so that tables of several hosts are one below the other. Of names beyond `MOST` there
+    is one row, `OTHERS`.
 
     Parameters
     ----------
@@ -37,7 +41,8 @@ def by_host(
     Returns
     -------
     DataFrame
-        `host where kind name occurrences total_ps self_ps`: `where` is device or host, `kind` op or kernel. Times are whole ps.
+        `host where kind name occurrences total_ps self_ps`: `where` is device or host, `kind` op or
+        kernel. Times are whole ps.
     """
     cores = activity.core_spans.frame()
     talking = [activity.collectives.event]
@@ -145,8 +150,8 @@ def counted(
 def a_step(sums: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """Self time in ms a counted step: a row per side, kind and name, a column per host.
 
-    A name that a host has not took no time there; where names were folded into one row, at most as long as the least that was not, and
-    that is what stands there.
+    A name that a host has not took no time there; where names were folded into one row, at most as
+    long as the least that was not, and that is what stands there.
     """
     if not len(sums) or not len(steps):
         return pd.DataFrame()

@@ -1,4 +1,6 @@
-"""The step time if one thing were otherwise: a host as fast as the others, a link as fast as its like, the network free."""
+"""The step time if one thing were otherwise: a host as fast as the others, a link as fast as its
+like, the network free.
+"""
 
 from __future__ import annotations
 
@@ -60,10 +62,11 @@ def what_if(own: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:
 
 
 def network(own: OwnTime) -> tuple[float, str, str]:
-    """What a step would save in ms if communication took no time; how exact that is; why it is not known.
+    """What a step would save in ms if communication took no time; how exact that is; why it is not
+    known.
 
-    Of each step it is the exposed communication less waiting of the rank that waited least: the others wait for that one. Steps stay as
-    long as the own time of the slowest rank.
+    Of each step it is the exposed communication less waiting of the rank that waited least: the
+    others wait for that one. Steps stay as long as the own time of the slowest rank.
     """
     if own.by != COLLECTIVES:
         return float("nan"), "", _SILENT

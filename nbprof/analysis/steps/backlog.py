@@ -1,4 +1,6 @@
-"""Device work that was launched before the recording began: it is of no step, and of no figure a step."""
+"""Device work that was launched before the recording began: it is of no step, and of no figure a
+step.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ _MOST_LINES = 3
 
 
 def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
-    """What the receipt says of it; `found` is `frame`, `hosts` and `steps` are how many the profile has."""
+    """What the receipt says of it; `found` is `frame`, `hosts` and `steps` are how many the profile
+    has.
+    """
     rows = [
         (
             int(row["device_events"]),

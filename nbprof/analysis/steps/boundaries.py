@@ -1,4 +1,6 @@
-"""Where in the loop something else begins: an epoch, another loop, steps of another kind, or an evaluation that is no step."""
+"""Where in the loop something else begins: an epoch, another loop, steps of another kind, or an
+evaluation that is no step.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from nbprof.analysis.steps.warmup import TRAINING
 from nbprof.display import wording
 
 _GAP_MS = 1e-3
-"""Iterations of one run of a loop follow one another without a gap; times have this precision at least."""
+"""Iterations of one run of a loop follow one another without a gap; times have this precision at
+least.
+"""
 _TRAIN = "train"
 
 
@@ -35,7 +39,8 @@ class Boundary(NamedTuple):
 def boundaries(
     steps: pd.DataFrame, recorded: Iterable[Mapping[str, Any]], unit: Unit
 ) -> list[Boundary]:
-    """The borders between the steps of one host, in time order; none of several hosts, or where they are as many as the steps.
+    """The borders between the steps of one host, in time order; none of several hosts, or where
+    they are as many as the steps.
 
     Parameters
     ----------

@@ -10,7 +10,9 @@ import pandas as pd
 def begin_in_steps(
     rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]
 ) -> npt.NDArray[np.bool_]:
-    """Which rows (columns `start`, ps, and `host`, a position in `hosts`) begin in one of the steps of their host."""
+    """Which rows (columns `start`, ps, and `host`, a position in `hosts`) begin in one of the steps
+    of their host.
+    """
     out = np.zeros(len(rows), np.bool_)
     if not len(steps):
         return out

@@ -1,6 +1,8 @@
-"""Counts of an average step: kernels, launches, waits for the device, copies from pageable memory, bytes in collectives, compilations.
+"""Counts of an average step: kernels, launches, waits for the device, copies from pageable memory,
+bytes in collectives, compilations.
 
-Counts do not drift as times do, so a gate holds them. What a recording cannot tell is unknown, with the reason, and never 0.
+Counts do not drift as times do, so a gate holds them. What a recording cannot tell is unknown, with
+the reason, and never 0.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class Count(NamedTuple):
 def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -> dict[str, Count]:
     """The counts by name: `kernels launches syncs pageable_copies collective_bytes recompiles`.
 
-    They are means of the steps that averages use, per host; `recompiles` are all from the first of these steps on.
+    They are means of the steps that averages use, per host; `recompiles` are all from the first of
+    these steps on.
 
     Parameters
     ----------
@@ -142,7 +145,9 @@ def _collective_bytes(collectives: pd.DataFrame, used: pd.DataFrame) -> Count:
 
 
 def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
-    """Programs that were compiled, and functions that were traced again, once the steps that averages use had begun."""
+    """Programs that were compiled, and functions that were traced again, once the steps that
+    averages use had begun.
+    """
     found = 0
     work = activity.work.frame()
     compiling = work[work["cls"] == HOST_COMPILE]
@@ -168,7 +173,9 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
 
 
 def _apart(spans: pd.DataFrame) -> int:
-    """How many spans there are, without those inside others and with the pieces of one event once."""
+    """How many spans there are, without those inside others and with the pieces of one event
+    once.
+    """
     whole = (
         spans.groupby("event")
         .agg(start=("start", "min"), end=("end", "max"))

@@ -1,4 +1,6 @@
-"""Every k-th step slower than the others: found by a test against chance, with what runs in these steps and not in the others."""
+"""Every k-th step slower than the others: found by a test against chance, with what runs in these
+steps and not in the others.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class Periodic:
         The category with most of that time; of it are `category_ms`.
     category_ms : float
     what : str
-        The event that runs more often in each slow step than in any other one, and takes most time; empty where there is none.
+        The event that runs more often in each slow step than in any other one, and takes most time;
+        empty where there is none.
     what_ms : float
         Its time in a slow step above that in others.
     more, fewer : float
@@ -104,7 +107,9 @@ def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
 
 
 def _stands_apart(times: npt.NDArray[np.float64], first: int, every: int) -> bool:
-    """Whether the first slow step is slow for a reason of its own, such as a warm-up: by less than half of what the later ones are."""
+    """Whether the first slow step is slow for a reason of its own, such as a warm-up: by less than
+    half of what the later ones are.
+    """
     slow = times[first::every]
     usual = float(np.median(np.delete(times, np.arange(first, len(times), every))))
     return len(slow) > _LEAST and slow[0] - usual < (float(np.median(slow[1:])) - usual) / 2
@@ -116,10 +121,11 @@ def _more(values: npt.NDArray[np.float64], slow: npt.NDArray[np.bool_]) -> float
 
 
 def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
-    """The chance, the distance and the first of the slow steps that chance explains least; None for fewer than six steps.
+    """The chance, the distance and the first of the slow steps that chance explains least; None for
+    fewer than six steps.
 
-    If steps came in random order, any m of n would be among the t slowest with probability C(t, m) / C(n, m); that, times the number of
-    rhythms that were tried, bounds the chance of finding one.
+    If steps came in random order, any m of n would be among the t slowest with probability C(t, m)
+    / C(n, m); that, times the number of rhythms that were tried, bounds the chance of finding one.
     """
     count = len(times)
     longest = min(count // _LEAST, _MOST_PERIOD)
@@ -150,7 +156,9 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
 def _only_there(
     steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace
 ) -> tuple[str, float, float, float]:
-    """What of the trace runs more often in each slow step than in any other: its name, ms more, and how often it runs in both."""
+    """What of the trace runs more often in each slow step than in any other: its name, ms more, and
+    how often it runs in both.
+    """
     begin, end = step_bounds(steps)
     events = trace.events
     on_host = trace.lanes["host"].to_numpy(object) == steps["host"].iloc[0]
@@ -159,7 +167,8 @@ def _only_there(
     rows = rows[events.start[rows] < end[step[rows]]]
     step = step[rows]
     names, code = used_codes(events.name[rows].astype(np.int64), len(trace.names))
-    # What runs more often in each slow step does so on average: most names do not, and need no count by step.
+    # What runs more often in each slow step does so on average: most names do not, and need no
+    # count by step.
     in_slow, in_all = (
         np.bincount(code[slow[step]], minlength=len(names)),
         np.bincount(code, minlength=len(names)),

@@ -33,7 +33,8 @@ def frame(
     steps : DataFrame
         Of `steps.frame`: the steps of all hosts.
     cores : DataFrame
-        The steps of each device where the devices of a host have steps of their own: as `steps`, with `device`; empty where none has.
+        The steps of each device where the devices of a host have steps of their own: as `steps`,
+        with `device`; empty where none has.
     ahead_ms : mapping, optional
         How far the clock of each host is ahead of that of the first, where that is known of all.
     unit : Unit
@@ -74,7 +75,8 @@ def frame(
     found = align(laid, told=bool(ahead_ms))
     # There is one recording of each: nothing to match, nor to be wrong about.
     notes += [] if unit.whole else found.notes
-    # The chief's numbers, where they tell the steps apart; programs that train and test in turn count each from 0.
+    # The chief's numbers, where they tell the steps apart; programs that train and test in turn
+    # count each from 0.
     stated, first = number[list(by_host.values())[found.chief]], found.first[found.chief]
     numbers = (
         stated[first : first + found.steps]
@@ -111,13 +113,17 @@ def frame(
 
 
 def bottleneck(rows: pd.DataFrame) -> list[str]:
-    """The category with the most time in each row, the first of equal ones; categories that were not measured do not count."""
+    """The category with the most time in each row, the first of equal ones; categories that were
+    not measured do not count.
+    """
     times = rows[[f"{c}_ms" for c in CATEGORIES]].to_numpy(np.float64)
     return [CATEGORIES[i] for i in np.nan_to_num(times, nan=-1.0).argmax(axis=1).tolist()]
 
 
 def summary(pods: pd.DataFrame) -> pd.DataFrame:
-    """One row per step: its workers, the slowest of them, and by how much the fastest is below it in percent."""
+    """One row per step: its workers, the slowest of them, and by how much the fastest is below it
+    in percent.
+    """
     if not len(pods):
         return pd.DataFrame(columns=SUMMARY)
     by_step = pods.groupby("step", sort=False)["step_time_ms"]
@@ -141,7 +147,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass
 class HostSteps:
-    """The steps of one host in time order: name of the host, begin and end of each (any unit, one for all hosts), number of each."""
+    """The steps of one host in time order: name of the host, begin and end of each (any unit, one
+    for all hosts), number of each.
+    """
 
     host: str
     begin: Floats
@@ -156,7 +164,8 @@ class Aligned:
     Attributes
     ----------
     steps : how many steps all hosts have
-    first : by host, the index of its step that is the first common one; None for a host that could not be aligned
+    first : by host, the index of its step that is the first common one; None for a host that could
+    not be aligned
     chief : index of the host whose numbers the steps have
     notes : what a reader must know of it
     """
@@ -168,13 +177,16 @@ class Aligned:
 
 
 def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
-    """The common steps of several hosts, each with at least one step; `told` is whether their times are known to be of one clock.
+    """The common steps of several hosts, each with at least one step; `told` is whether their times
+    are known to be of one clock.
 
-    The chief is the host with the shortest time from the start of its first step to the end of its last. Every other host gets the offset
-    k (its step i is step i + k of the chief) for which the steps overlap longest in time; of equal ones 0, 1, 2 … and then -1, -2 …
+    The chief is the host with the shortest time from the start of its first step to the end of its
+    last. Every other host gets the offset k (its step i is step i + k of the chief) for which the
+    steps overlap longest in time; of equal ones 0, 1, 2 … and then -1, -2 …
 
-    Where the steps of a host overlap with none of the chief's, its clock is another one or it ran at another time: then the offset is the
-    one under which most steps have the same number. (XProf takes offset 0 there.) A host that shares no number either is left out.
+    Where the steps of a host overlap with none of the chief's, its clock is another one or it ran
+    at another time: then the offset is the one under which most steps have the same number. (XProf
+    takes offset 0 there.) A host that shares no number either is left out.
     """
     spans = [float(h.end.max() - h.begin.min()) for h in hosts]
     chief = int(np.argmin(spans))
@@ -220,9 +232,12 @@ def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
 
 
 def offset_by_overlap(one: HostSteps, chief: HostSteps) -> int | None:
-    """The offset under which the steps of two hosts overlap longest; None where no step overlaps with any."""
+    """The offset under which the steps of two hosts overlap longest; None where no step overlaps
+    with any.
+    """
     count, other = len(one.begin), len(chief.begin)
-    # Steps are in order of their begin. Those of the chief that a step can overlap with lie between two places.
+    # Steps are in order of their begin. Those of the chief that a step can overlap with lie between
+    # two places.
     reached = np.maximum.accumulate(chief.end)
     low = np.searchsorted(reached, one.begin, side="right")
     high = np.searchsorted(chief.begin, one.end, side="left")
@@ -237,7 +252,9 @@ def offset_by_overlap(one: HostSteps, chief: HostSteps) -> int | None:
 
 
 def _offset_by_number(one: HostSteps, chief: HostSteps) -> int | None:
-    """The offset under which most steps of two hosts have the same number; None where they share none."""
+    """The offset under which most steps of two hosts have the same number; None where they share
+    none.
+    """
     count, other = len(one.number), len(chief.number)
     order = np.argsort(chief.number, kind="stable")
     ordered = chief.number[order]

@@ -23,12 +23,15 @@ def of_each(steps: pd.DataFrame) -> list[int]:
 
 
 def most(steps: pd.DataFrame) -> int:
-    """The steps of the host that has the most: how long the run was, however many hosts recorded it."""
+    """The steps of the host that has the most: how long the run was, however many hosts recorded
+    it.
+    """
     return max(of_each(steps), default=0)
 
 
 def format_count(steps: pd.DataFrame, hosts: int = 0, unit: Unit = MARKED) -> str:
-    """The number of steps in words; steps of several hosts are not added up, as they ran in parallel.
+    """The number of steps in words; steps of several hosts are not added up, as they ran in
+    parallel.
 
     Parameters
     ----------

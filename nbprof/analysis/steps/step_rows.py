@@ -1,4 +1,6 @@
-"""Which step something belongs to. The number of a step is a label: it repeats on a host with several loops, or where epochs count anew."""
+"""Which step something belongs to. The number of a step is a label: it repeats on a host with
+several loops, or where epochs count anew.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def step_rows(host: npt.NDArray[np.object_], start_ms: Floats, steps: pd.DataFra
 
 
 def step_rows_ps(steps: pd.DataFrame, hosts: Sequence[str], start: Int64s, host: Int64s) -> Int64s:
-    """The row of `steps` in which each event begins on its host, -1 outside of all steps, int64[events].
+    """The row of `steps` in which each event begins on its host, -1 outside of all steps,
+    int64[events].
 
     Parameters
     ----------
@@ -51,7 +54,8 @@ def step_bounds(steps: pd.DataFrame) -> tuple[Int64s, Int64s]:
 
 
 def turns(steps: pd.DataFrame) -> Int64s:
-    """How many earlier steps of the host have the number of each step: 0, 1 in the second epoch that counts from 0, and so on.
+    """How many earlier steps of the host have the number of each step: 0, 1 in the second epoch
+    that counts from 0, and so on.
 
     A number is only a label; with its turn it is the same step on all hosts.
     """

@@ -1,8 +1,9 @@
 """Step time and where it goes: the step breakdown of TensorFlow Profiler.
 
-Every span of work has a class with a priority. Where spans of one step overlap the larger priority wins, so that each instant
-counts once; what no span covers is `other`. Host work is merged into the steps of GPU profiles, as the TensorFlow guide describes.
-(XProf today leaves it out when there is a device, and drops the first and the last step.)
+Every span of work has a class with a priority. Where spans of one step overlap the larger priority
+wins, so that each instant counts once; what no span covers is `other`. Host work is merged into the
+steps of GPU profiles, as the TensorFlow guide describes. (XProf today leaves it out when there is a
+device, and drops the first and the last step.)
 """
 
 from __future__ import annotations
@@ -75,14 +76,17 @@ def frame(
 ) -> pd.DataFrame:
     """One row per step of each host, in time order, in ms; the columns of `p.steps.frame`.
 
-    `work` is classified in another way than `activity.work`, when given. `warmup` is how many of the first steps of each host are warm-up,
-    unless that leaves none; None finds them by their length.
+    `work` is classified in another way than `activity.work`, when given. `warmup` is how many of
+    the first steps of each host are warm-up, unless that leaves none; None finds them by their
+    length.
     """
     return numbered(measured(activity, work), warmup, activity.traits)
 
 
 def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.DataFrame, bool]:
-    """The steps of each host as its recording alone has them, and whether anything was compiled: what `numbered` is given."""
+    """The steps of each host as its recording alone has them, and whether anything was compiled:
+    what `numbered` is given.
+    """
     work = activity.work.frame() if work is None else work
     parts = [
         part
@@ -112,9 +116,11 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
 def numbered(
     found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[str]
 ) -> pd.DataFrame:
-    """The steps of all hosts in time order, with their numbers and kinds, and which of them averages use: see `frame`.
+    """The steps of all hosts in time order, with their numbers and kinds, and which of them
+    averages use: see `frame`.
 
-    `traits` are those of the activity, as steps that are iterations of something warm up in another way, or not at all.
+    `traits` are those of the activity, as steps that are iterations of something warm up in another
+    way, or not at all.
     """
     times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
     columns = [
@@ -144,7 +150,8 @@ def numbered(
     # Training, validation and prediction are populations of their own: one of them is averaged.
     names = out["name"].tolist()
     kinds = _kinds(names)
-    # The recorder calls a group that states no number by its own: the step has the name that its neighbours give it.
+    # The recorder calls a group that states no number by its own: the step has the name that its
+    # neighbours give it.
     for row, group in enumerate(out["group"].tolist()):
         if names[row] == str(group):
             names[row] = f"{kinds[row]} {step[row]}".lstrip()
@@ -160,7 +167,8 @@ def numbered(
             if warmup is not None or ITERATIONS not in traits
             else starting(out)
         )
-    # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that step is warm-up.
+    # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that
+    # step is warm-up.
     if out["waited"].any():
         nth = out.groupby("host", sort=False).cumcount()
         waited = nth.isin(nth[out["waited"]])
@@ -179,7 +187,9 @@ def numbered(
 
 
 def _kinds(names: list[str]) -> list[str]:
-    """The kind of each step by its name; of a step without one that of the step before it, or of the next."""
+    """The kind of each step by its name; of a step without one that of the step before it, or of
+    the next.
+    """
     kinds: list[str] = []
     for name in names:
         match = _NUMBERED.search(name)
@@ -189,7 +199,9 @@ def _kinds(names: list[str]) -> list[str]:
 
 
 def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt.NDArray[np.bool_]:
-    """In which steps TensorFlow traces a function that was not traced before, as in the first step of each training."""
+    """In which steps TensorFlow traces a function that was not traced before, as in the first step
+    of each training.
+    """
     out = np.zeros(len(steps), np.bool_)
     calls = activity.functions.frame()
     if not len(calls):
@@ -217,7 +229,9 @@ COPIED = {
 def _copied(
     activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.Series
 ) -> pd.DataFrame:
-    """Bytes copied for each step, by direction; the steps are given by host and group. No columns where no size is known."""
+    """Bytes copied for each step, by direction; the steps are given by host and group. No columns
+    where no size is known.
+    """
     transfers = activity.transfers
     moved, event, size, of_host = transfers.kind, transfers.event, transfers.bytes, transfers.host
     known = np.flatnonzero(size >= 0)
@@ -244,7 +258,9 @@ def _copied(
 
 
 def by_core(activity: Activity) -> pd.DataFrame:
-    """The steps of each TPU core of hosts that have several: as `frame`, with `device`; only steps that all cores of a host have."""
+    """The steps of each TPU core of hosts that have several: as `frame`, with `device`; only steps
+    that all cores of a host have.
+    """
     hosts = range(len(activity.hosts))
     parts = [
         part
@@ -280,7 +296,9 @@ def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
 
 
 def _named(activity: Activity, steps: pd.DataFrame, host: int) -> pd.DataFrame:
-    """Steps of a host with what its groups are called, and their numbers; those of several cores have equal groups."""
+    """Steps of a host with what its groups are called, and their numbers; those of several cores
+    have equal groups.
+    """
     one, group = pd.factorize(steps["group"])
     names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
     numbers = [float(found.group(2)) if (found := _NUMBERED.match(n)) else np.nan for n in names]
@@ -290,7 +308,9 @@ def _named(activity: Activity, steps: pd.DataFrame, host: int) -> pd.DataFrame:
 
 
 def edges(activity: Activity, steps: pd.DataFrame) -> int:
-    """The number of marked steps at the start or end of a recording excluded from the frame, as no compute was recorded in them."""
+    """The number of marked steps at the start or end of a recording excluded from the frame, as no
+    compute was recorded in them.
+    """
     marked = sum(len(step_times(activity, host)) for host in range(len(activity.hosts)))
     return marked - len(steps)
 
@@ -298,7 +318,8 @@ def edges(activity: Activity, steps: pd.DataFrame) -> int:
 def _host_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:
     cores = _core_steps(activity, work, host)
     if len(cores):
-        # The step of a host lasts as long as that of its slowest core, and goes where that one's goes.
+        # The step of a host lasts as long as that of its slowest core, and goes where that one's
+        # goes.
         longest_of_each = (
             cores.loc[cores.groupby("group")["step_time_ms"].idxmax()]
             .drop(columns="device")
@@ -309,7 +330,9 @@ def _host_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
 
 
 def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:
-    """The steps of the TPU cores of a host, by core; of each those groups that all cores have. Empty for a host without TPU."""
+    """The steps of the TPU cores of a host, by core; of each those groups that all cores have.
+    Empty for a host without TPU.
+    """
     cores = tensor_cores(activity, host)
     if not cores:
         return pd.DataFrame()
@@ -323,7 +346,9 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
 
 
 def _united(work: pd.DataFrame, host: int) -> pd.DataFrame:
-    """The work of a host, that of its threads as the union by class and step: each core is swept with few intervals."""
+    """The work of a host, that of its threads as the union by class and step: each core is swept
+    with few intervals.
+    """
     of_host, device = work["host"].to_numpy() == host, work["device"].to_numpy()
     rows, others = np.flatnonzero(of_host & (device < 0)), np.flatnonzero(of_host & (device >= 0))
     start, end, group, cls = (
@@ -375,7 +400,9 @@ def _steps_of(
     core: int | None = None,
     times: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """The steps of a host, or of one core and the host; `times` says when they were, where the markers do not."""
+    """The steps of a host, or of one core and the host; `times` says when they were, where the
+    markers do not.
+    """
     times = step_times(activity, host, core) if times is None else times
     group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
     device = work["device"].to_numpy()
@@ -393,8 +420,9 @@ def _steps_of(
     np.add.at(copied, at[inward], length[inward])
     marks = activity.markers.device[activity.markers.host == host]
     on_device = bool((marks >= 0).any())
-    # A first or last step without any compute is only the edge of one: it was cut by the start or the end of the capture.
-    # Where hosts mark the steps of devices (PyTorch) and run ahead of them, a step may have nothing but device work.
+    # A first or last step without any compute is only the edge of one: it was cut by the start or
+    # the end of the capture. Where hosts mark the steps of devices (PyTorch) and run ahead of them,
+    # a step may have nothing but device work.
     compute = np.isin(cls, COMPUTE) if on_device else (cls == HOST_COMPUTE) | (device >= 0)
     whole = np.zeros(len(group), np.bool_)
     whole[step[compute]] = True
@@ -423,7 +451,8 @@ def _steps_of(
     silent += () if (marks < 0).any() or (device < 0).any() else _OF_HOST
     silent += _OF_COPIES if UNKNOWN_COPIES in activity.traits else ()
     if not activity.host_has_ops(host):
-        # Calls of a device's runtime are all that is known of the host: that is not what it computed, but time without a known cause.
+        # Calls of a device's runtime are all that is known of the host: that is not what it
+        # computed, but time without a known cause.
         silent += ("kernel_launch_ms",) if not called else ()
         spent["other_ms"] = spent["other_ms"] + spent["host_compute_ms"]
         spent["host_compute_ms"] = np.full(len(group), np.nan)
@@ -450,7 +479,8 @@ def step_of_spans(
         step = np.searchsorted(group, of_span)
         known = np.flatnonzero(used & (of_span >= 0) & (np.append(group, -1)[step] == of_span))
         return step[known], known
-    # Groups count from 0 nearly always: a table over them finds the step without a search a span. The last place is for no step.
+    # Groups count from 0 nearly always: a table over them finds the step without a search a span.
+    # The last place is for no step.
     table = np.full(most + 2, -1, np.int64)
     table[group[group >= 0]] = np.flatnonzero(group >= 0)
     of_span = np.where((of_span < 0) | (of_span > most), most + 1, of_span)
@@ -462,16 +492,19 @@ def step_of_spans(
 def segments(
     begin: Int64s, stop: Int64s, step: Int64s, start: Int64s, end: Int64s, cls: Classes
 ) -> tuple[Int64s, Int64s, Classes]:
-    """What each instant of the steps counts for: pieces as (index of the step, length, class). An instant without work is in none.
+    """What each instant of the steps counts for: pieces as (index of the step, length, class). An
+    instant without work is in none.
 
     Parameters
     ----------
     begin, stop : int64[steps]
         The steps, ps; they may overlap.
     step, start, end, cls : [spans]
-        Index of the step, begin, end and class of each piece of work; what lies outside its step does not count.
+        Index of the step, begin, end and class of each piece of work; what lies outside its step
+        does not count.
     """
-    # All steps are swept at once: each span is clipped to its step, and the steps are laid end to end.
+    # All steps are swept at once: each span is clipped to its step, and the steps are laid end to
+    # end.
     offset = end_to_end(begin, stop)
     low = np.maximum(start, begin[step])
     high = np.maximum(np.minimum(end, stop[step]), low)
@@ -482,7 +515,9 @@ def segments(
 
 
 def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Classes) -> Int64s:
-    """int64[steps, categories]: the time of each category, ps; the rest of the step (`whole` is its time) is other."""
+    """int64[steps, categories]: the time of each category, ps; the rest of the step (`whole` is its
+    time) is other.
+    """
     total = np.zeros((steps, len(CATEGORIES)), np.int64)
     np.add.at(total.reshape(-1), step * len(CATEGORIES) + _COLUMN_OF_CLASS[cls], length)
     total[:, CATEGORIES.index("other")] += whole - total.sum(axis=1)
@@ -490,10 +525,12 @@ def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Cl
 
 
 def step_times(activity: Activity, host: int, core: int | None = None) -> pd.DataFrame:
-    """Group, start and end of each step of a host, by group: the longest device marker, or the host marker that includes it.
+    """Group, start and end of each step of a host, by group: the longest device marker, or the host
+    marker that includes it.
 
-    JAX returns before a GPU has done what it was given, so that a marked step may end before its work does. It lasts until that is done,
-    and begins as it is marked, or where the step before it ended: so the wait for its batch is in it, though no device has its work yet.
+    JAX returns before a GPU has done what it was given, so that a marked step may end before its
+    work does. It lasts until that is done, and begins as it is marked, or where the step before it
+    ended: so the wait for its batch is in it, though no device has its work yet.
     """
     markers = activity.markers.frame()
     device = markers["device"].to_numpy(np.int64)
@@ -513,7 +550,8 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
         begin[wider], stop[wider] = start[at[wider]], end[at[wider]]
         if core is None and activity.framework is JAX and len(group):
             begin = _from_mark(np.where(group[at] == on_device, start[at], begin), stop, first)
-        # A step that the host marks among those of the device, and that put nothing on it, is a step all the same.
+        # A step that the host marks among those of the device, and that put nothing on it, is a
+        # step all the same.
         idle = ~np.isin(group, on_device) & (start > begin.min()) & (start < begin.max())
         if idle.any():
             kinds = {_kind(activity, host, number) for number in on_device.tolist()} - {""}
@@ -524,7 +562,8 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
         )
         used = end > start
     else:
-        # A group that nothing but an eager op began: none that the program marked, and no step of anything.
+        # A group that nothing but an eager op began: none that the program marked, and no step of
+        # anything.
         used = (end > start) & np.array(
             [_kind(activity, host, number) != _EAGER_OP for number in group.tolist()], np.bool_
         )
@@ -534,7 +573,9 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
 
 
 def _from_mark(marked: Int64s, stop: Int64s, first: Int64s) -> Int64s:
-    """When steps begin that were marked at `marked` and of which a device first ran anything at `first`: after the step before."""
+    """When steps begin that were marked at `marked` and of which a device first ran anything at
+    `first`: after the step before.
+    """
     in_time = np.argsort(stop, kind="stable")
     out = marked.copy()
     out[in_time] = np.minimum(
@@ -565,7 +606,9 @@ def _longest(markers: pd.DataFrame, used: npt.NDArray[np.bool_]) -> tuple[Int64s
 
 
 def counted(steps: pd.DataFrame) -> pd.DataFrame:
-    """The steps in the averages: not warm-up, not cut off, and of one kind (train, test, predict)."""
+    """The steps in the averages: not warm-up, not cut off, and of one kind (train, test,
+    predict).
+    """
     if not len(steps):
         return steps
     used = steps["counted"].to_numpy(np.bool_)
@@ -573,7 +616,9 @@ def counted(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def mostly_lost(steps: pd.DataFrame) -> tuple[int, int] | None:
-    """How many steps lost device work, and of how many, where most did: the others are too few to say what the loop does. Else None."""
+    """How many steps lost device work, and of how many, where most did: the others are too few to
+    say what the loop does. Else None.
+    """
     if not len(steps):
         return None
     lost = int(steps["lost"].sum())
@@ -581,7 +626,8 @@ def mostly_lost(steps: pd.DataFrame) -> tuple[int, int] | None:
 
 
 def waiting_percent(steps: pd.DataFrame) -> float:
-    """Percent of the time of the counted steps in which the host waits for a device that runs nothing; 0 where that is not known.
+    """Percent of the time of the counted steps in which the host waits for a device that runs
+    nothing; 0 where that is not known.
 
     It is a part of `other`, and the rest of that is what nothing explains.
     """
@@ -594,10 +640,11 @@ def waiting_percent(steps: pd.DataFrame) -> float:
 
 
 def summary(steps: pd.DataFrame) -> pd.DataFrame:
-    """Mean, sample sd (n - 1), median, 95th percentile, range and share of each category, over the counted steps.
+    """Mean, sample sd (n - 1), median, 95th percentile, range and share of each category, over the
+    counted steps.
 
-    A category that some hosts did not record is averaged over the steps of the others, but its share is of the time of all steps, so that
-    shares add up to 100; one step has no sd.
+    A category that some hosts did not record is averaged over the steps of the others, but its
+    share is of the time of all steps, so that shares add up to 100; one step has no sd.
     """
     used = counted(steps)
     rows = []
@@ -623,10 +670,12 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def share_of_16_bit(compute: ByWidth | None) -> float | None:
-    """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None without device compute.
+    """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None
+    without device compute.
 
-    Kernels that do not say how wide their numbers are count as 32 bit, up to 5 % of all; NaN where they take more. None also where nothing
-    in the profile could say so. `compute` is what `compute_by_width` gives.
+    Kernels that do not say how wide their numbers are count as 32 bit, up to 5 % of all; NaN where
+    they take more. None also where nothing in the profile could say so. `compute` is what
+    `compute_by_width` gives.
     """
     if compute is None or not any(compute):
         return None
@@ -635,7 +684,9 @@ def share_of_16_bit(compute: ByWidth | None) -> float | None:
 
 
 def compute_by_width(activity: Activity) -> ByWidth | None:
-    """Device compute in 16 bit, in 32 bit, and in kernels that do not say, ps; None where nothing says how wide the numbers are."""
+    """Device compute in 16 bit, in 32 bit, and in kernels that do not say, ps; None where nothing
+    says how wide the numbers are.
+    """
     if UNKNOWN_PRECISION in activity.traits:
         return None
     work = activity.work.frame()

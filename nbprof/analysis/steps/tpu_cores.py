@@ -1,7 +1,8 @@
 """Where the step of each TPU core goes: TensorFlow Profiler's breakdown for TPUs.
 
-Each op counts for its kind where no op inside it runs, and what no op covers is idle. All-reduce (any collective) is parted: the shortest
-run of an op among the cores of a host is what it takes to compute, and what it takes longer on a core is waiting for the others.
+Each op counts for its kind where no op inside it runs, and what no op covers is idle. All-reduce
+(any collective) is parted: the shortest run of an op among the cores of a host is what it takes to
+compute, and what it takes longer on a core is waiting for the others.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ _NULLABLE = {
 
 
 def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFrame:
-    """`p.devices`: one row per device, and after each TPU one for every SparseCore of it that recorded.
+    """`p.devices`: one row per device, and after each TPU one for every SparseCore of it that
+    recorded.
 
     Parameters
     ----------
@@ -133,7 +135,9 @@ def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFra
 
 
 def shares(cores: pd.DataFrame) -> dict[str, float | None]:
-    """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps in the averages, on Tensor Cores."""
+    """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps in
+    the averages, on Tensor Cores.
+    """
     used = (
         cores[
             cores["counted"].astype(bool)
@@ -150,7 +154,9 @@ def shares(cores: pd.DataFrame) -> dict[str, float | None]:
 
 
 def _times(activity: Activity, host: int) -> pd.DataFrame:
-    """Steps of the Tensor Cores of a host: ``host device core group start end``, those that all cores have."""
+    """Steps of the Tensor Cores of a host: ``host device core group start end``, those that all
+    cores have.
+    """
     cores = steps.tensor_cores(activity, host)
     if not cores:
         return pd.DataFrame()
@@ -173,7 +179,9 @@ def _times(activity: Activity, host: int) -> pd.DataFrame:
 
 
 def _with_sparse(activity: Activity, table: pd.DataFrame) -> pd.DataFrame:
-    """The steps of Tensor Cores, and those of SparseCores that begin in one of the TensorCore of their device."""
+    """The steps of Tensor Cores, and those of SparseCores that begin in one of the TensorCore of
+    their device.
+    """
     found = activity.sparse_steps.frame()
     spans = activity.core_spans.frame()
     ran = spans[spans["core"] >= 0][_WHO].drop_duplicates()
@@ -196,7 +204,9 @@ def _with_sparse(activity: Activity, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _row_of(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
-    """int64[spans]: the row of `table` (the step of a core) in which each span begins; -1 for none."""
+    """int64[spans]: the row of `table` (the step of a core) in which each span begins; -1 for
+    none.
+    """
     out = np.full(len(spans), -1, np.int64)
     where = dict(table.groupby(_WHO).indices)
     for key, mine in spans.groupby(_WHO).indices.items():
@@ -214,7 +224,9 @@ def _row_of(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
 
 
 def _waited(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
-    """int64[rows]: how much longer the collectives of a core took than the same ones on the core where they took least, ps."""
+    """int64[rows]: how much longer the collectives of a core took than the same ones on the core
+    where they took least, ps.
+    """
     out = np.zeros(len(table), np.int64)
     if not len(spans):
         return out

@@ -1,4 +1,6 @@
-"""Which steps averages include: training steps, without the first ones, which compile and warm up."""
+"""Which steps averages include: training steps, without the first ones, which compile and warm
+up.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,22 @@ Flags = npt.NDArray[np.bool_]
 WARMUP_FACTOR = 4.0
 # With fewer steps behind it, a step is compared with each of them rather than with their median.
 _FOLLOWING = 4
-# What a first step must take of the longest of these to be warm-up if they are alike, within so much of each other.
+# What a first step must take of the longest of these to be warm-up if they are alike, within so
+# much of each other.
 FEW_FACTOR, ALIKE = 2.0, 1.25
-# A cell trains once more, or twice, to compare models; what is traced more often is made anew in a loop.
+# A cell trains once more, or twice, to compare models; what is traced more often is made anew in a
+# loop.
 _MOST_TRAININGS = 2
 
 
-# Where other steps take no more than this many times the time of training, training is what averages are of. Steps that are runs of a
-# program have the name of its function, as `train_step`.
+# Where other steps take no more than this many times the time of training, training is what
+# averages are of. Steps that are runs of a program have the name of its function, as `train_step`.
 TRAINING, TRAINING_FACTOR = ("train", "ProfilerStep"), 4.0
 
 
 def number_between(stated: npt.NDArray[np.float64]) -> Int64s:
-    """Step numbers, with missing ones (NaN) counted on from the previous step, or back from the next.
+    """Step numbers, with missing ones (NaN) counted on from the previous step, or back from the
+    next.
 
     Where no step states a number, steps are counted from 0.
     """
@@ -46,9 +51,11 @@ def number_between(stated: npt.NDArray[np.float64]) -> Int64s:
 
 
 def averaged(time: pd.Series) -> str:
-    """The kind of step that averages are of, from the time by kind: the one with the most, but training where validation takes little more.
+    """The kind of step that averages are of, from the time by kind: the one with the most, but
+    training where validation takes little more.
 
-    Else the figures of a training run would be those of its validation when that happens to take longer.
+    Else the figures of a training run would be those of its validation when that happens to take
+    longer.
     """
     most = str(time.idxmax())
     training = [str(kind) for kind in time.index if str(kind).startswith(TRAINING)]
@@ -64,9 +71,11 @@ _CROWD, _CROWD_FACTOR = 3, 2
 
 
 def crowded(steps: pd.DataFrame) -> pd.Series:
-    """Whether each step asked for several times the batches of the other steps of its host and kind, as where it holds a validation.
+    """Whether each step asked for several times the batches of the other steps of its host and
+    kind, as where it holds a validation.
 
-    The call that finds a loader at its end counts as well, so that the first step of an epoch has one more.
+    The call that finds a loader at its end counts as well, so that the first step of an epoch has
+    one more.
     """
     if "batches" not in steps or not len(steps):
         return pd.Series(False, steps.index)
@@ -107,7 +116,9 @@ _MOST_NUMBERS = 4
 
 
 def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
-    """Whether each step is warm-up: one of the first `warmup` of its host, or, for None, one that is found to be."""
+    """Whether each step is warm-up: one of the first `warmup` of its host, or, for None, one that
+    is found to be.
+    """
     if warmup is not None:
         first = steps.groupby("host", sort=False).cumcount() < warmup
         if not first.all():
@@ -125,14 +136,18 @@ def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
 
 
 def starting(steps: pd.DataFrame) -> pd.Series:
-    """Whether each step is among the first iterations of its graph, as in `p.ascend.iterations`: two of four or more, one of fewer."""
+    """Whether each step is among the first iterations of its graph, as in `p.ascend.iterations`:
+    two of four or more, one of fewer.
+    """
     groups = steps.groupby("host", sort=False)["step"]
     count = groups.transform("size")
     return groups.cumcount() < np.where(count >= 4, 2, np.where(count >= 2, 1, 0))
 
 
 def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -> str:
-    """A sentence on which steps are warm-up, and why; empty if there are no steps, or if the recording is the only one."""
+    """A sentence on which steps are warm-up, and why; empty if there are no steps, or if the
+    recording is the only one.
+    """
     if not len(steps) or unit.whole:
         return ""
     warm = steps["warmup"].astype(bool)
@@ -160,7 +175,9 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
 
 
 def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
-    """Why the first of a few steps is warm-up, or why that is not known; of several hosts the one where it takes the longest."""
+    """Why the first of a few steps is warm-up, or why that is not known; of several hosts the one
+    where it takes the longest.
+    """
     found = [first_factor(rows) for _, rows in steps.groupby(["host", "kind"])]
     factors = [factor for factor in found if factor is not None]
     if not factors:
@@ -173,7 +190,9 @@ def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
 
 
 def first_factor(steps: pd.DataFrame) -> float | None:
-    """How many times the longest of the following steps the first takes, cut ones aside; None for fewer than two, or for many."""
+    """How many times the longest of the following steps the first takes, cut ones aside; None for
+    fewer than two, or for many.
+    """
     times = steps["step_time_ms"].to_numpy(np.float64)[~steps["cut"].to_numpy(np.bool_)]
     if len(steps) > _FOLLOWING or len(times) < 2 or not times[1:].max() > 0:
         return None
@@ -181,7 +200,9 @@ def first_factor(steps: pd.DataFrame) -> float | None:
 
 
 def _first_of_few(times: Floats, cut: Flags) -> Flags:
-    """The first of two to four steps, if it takes far longer than each other, or longer than all others, which are alike."""
+    """The first of two to four steps, if it takes far longer than each other, or longer than all
+    others, which are alike.
+    """
     result = np.zeros(len(times), np.bool_)
     used = np.flatnonzero(~cut)
     if len(used) < 2:
@@ -193,10 +214,11 @@ def _first_of_few(times: Floats, cut: Flags) -> Flags:
 
 
 def _warmup(times: Floats, cut: Flags, traces: Flags) -> Flags:
-    """The leading steps that take far longer than the rest; one that is cut is in no average, and says nothing of the step after it.
+    """The leading steps that take far longer than the rest; one that is cut is in no average, and
+    says nothing of the step after it.
 
-    So does the first step of a further training, which traces functions of its own; where they are traced more often than a cell trains,
-    or again a few steps later, that is what the loop costs.
+    So does the first step of a further training, which traces functions of its own; where they are
+    traced more often than a cell trains, or again a few steps later, that is what the loop costs.
     """
     if len(times) <= _FOLLOWING:
         return _first_of_few(times, cut)

@@ -1,8 +1,9 @@
 """The step table of XProf 2.24, by its rules, for comparing the two tools.
 
-They differ from the guide's, which `steps` follows: host work is left out of the steps of a profile with a device, a step there is called
-by its group, copies are only known by the names of today (`MemcpyHToD`), bfloat16 counts as 32 bit, and of more than five steps the first
-and the last are dropped.
+They differ from the guide's, which `steps` follows: host work is left out of the steps of a profile
+with a device, a step there is called by its group, copies are only known by the names of today
+(`MemcpyHToD`), bfloat16 counts as 32 bit, and of more than five steps the first and the last are
+dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ FEW = 5
 
 
 def frame(activity: Activity, *, drop_incomplete: bool = True) -> pd.DataFrame:
-    """One row per step of each host, by group; every category is a number, 0 where nothing was recorded, as in XProf."""
+    """One row per step of each host, by group; every category is a number, 0 where nothing was
+    recorded, as in XProf.
+    """
     parts = [_of_host(activity, host, drop_incomplete) for host in range(len(activity.hosts))]
     parts = [part for part in parts if len(part)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
@@ -74,7 +77,8 @@ def _table(
     total = steps.by_category(
         len(group), stop - begin, *steps.segments(begin, stop, step, start, end, cls)
     )
-    # A step is whole with any compute that nothing of a larger class hides, also outside of its time.
+    # A step is whole with any compute that nothing of a larger class hides, also outside of its
+    # time.
     first, last = np.full(len(group), np.iinfo(np.int64).max), begin.copy()
     np.minimum.at(first, step, start)
     np.maximum.at(last, step, end)
@@ -101,8 +105,9 @@ def _table(
 def _prolonged(step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> Int64s:
     """The end of each span as XProf's sweep has it.
 
-    Of boundaries at one instant it takes ends before begins. So it ends a span of no length before it begins it, and takes its class to go
-    on, unless a span of that class or a larger one is open, until the next of these begins; the last one in a step to the end of all.
+    Of boundaries at one instant it takes ends before begins. So it ends a span of no length before
+    it begins it, and takes its class to go on, unless a span of that class or a larger one is open,
+    until the next of these begins; the last one in a step to the end of all.
     """
     empty = np.flatnonzero(end == start)
     if not len(empty):

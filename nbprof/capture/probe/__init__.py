@@ -1,1 +1,3 @@
-"""What would a step take with a perfect input pipeline? The cell runs again with its input taken out, and everything is put back."""
+"""What would a step take with a perfect input pipeline? The cell runs again with its input taken
+out, and everything is put back.
+"""

@@ -1,4 +1,6 @@
-"""Replaces what a cell reads by its first batch, repeated: datasets of tf.data, PyTorch's DataLoader, and `nbprof.steps`."""
+"""Replaces what a cell reads by its first batch, repeated: datasets of tf.data, PyTorch's
+DataLoader, and `nbprof.steps`.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,17 @@ _PASSES_ON = (enumerate, zip, map, filter)
 
 
 class Inputs:
-    """While entered, each input that is iterated over gives its first batch as often as it would have given batches.
+    """While entered, each input that is iterated over gives its first batch as often as it would
+    have given batches.
 
-    The first batch is read, and an unknown number of batches is counted, when the loop begins: such a step is in `prepared`, since it
-    still waits for input.
+    The first batch is read, and an unknown number of batches is counted, when the loop begins: such
+    a step is in `prepared`, since it still waits for input.
 
     Parameters
     ----------
     patience_s : float
-        How long to count the batches of an input that does not know their number. The length of the recorded cell is enough: it also
-        computed with each batch that it read.
+        How long to count the batches of an input that does not know their number. The length of the
+        recorded cell is enough: it also computed with each batch that it read.
     name_of : callable
         What an input is called in the cell; '' where it has no name.
 
@@ -104,7 +107,8 @@ class Inputs:
         self._patches.replace(iterator, "__next__", serve)
 
     def _repeated_dataset(self, dataset: Any, iterate: Callable[[Any], Iterator[Any]]) -> Any:
-        # Of the same element spec, so that nothing is compiled for other shapes than in the recorded run.
+        # Of the same element spec, so that nothing is compiled for other shapes than in the
+        # recorded run.
         first = dataset.take(1).cache()
         if not sum(1 for _ in iterate(first)):
             self._note("tf.data", dataset, 0)
@@ -208,7 +212,8 @@ class Inputs:
 class _Repeated:
     """The same batch, so many times.
 
-    Its containers are copied each time, for a loop may take things out of them; a tensor only once the loop has written to it.
+    Its containers are copied each time, for a loop may take things out of them; a tensor only once
+    the loop has written to it.
     """
 
     def __init__(self, inputs: Inputs, item: Any, number: int) -> None:

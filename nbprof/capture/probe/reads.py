@@ -12,7 +12,8 @@ BY_TEXT = {"eval", "exec", "get_ipython", "globals", "locals", "vars"}
 
 
 def names_read(tree: ast.Module, inner: Callable[[str], set[str]]) -> set[str]:
-    """The names that a cell reads before it sets them: what an earlier cell, or an earlier run of this one, left there.
+    """The names that a cell reads before it sets them: what an earlier cell, or an earlier run of
+    this one, left there.
 
     Parameters
     ----------
@@ -27,7 +28,9 @@ def names_read(tree: ast.Module, inner: Callable[[str], set[str]]) -> set[str]:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """All names in a function and those inside it, of variables and of attributes, but for `BY_TEXT`."""
+    """All names in a function and those inside it, of variables and of attributes, but for
+    `BY_TEXT`.
+    """
     return (set(code.co_names) - BY_TEXT).union(
         *(names_in(part) for part in code.co_consts if isinstance(part, CodeType))
     )
@@ -44,14 +47,18 @@ def globals_in(code: CodeType) -> set[str]:
 
 
 def reads_by_text(code: CodeType) -> bool:
-    """Whether a function can read variables whose names do not stand in it; that a model has a method `eval` is no sign of it."""
+    """Whether a function can read variables whose names do not stand in it; that a model has a
+    method `eval` is no sign of it.
+    """
     return bool(globals_in(code) & BY_TEXT)
 
 
 def _block(
     body: list[ast.stmt], known: set[str], reads: set[str], inner: Callable[[str], set[str]]
 ) -> None:
-    """Adds to `reads`, and to `known` what is set in any case; a loop is taken to run at least once, as it did before."""
+    """Adds to `reads`, and to `known` what is set in any case; a loop is taken to run at least
+    once, as it did before.
+    """
     for statement in body:
         nested = [
             part

@@ -1,10 +1,11 @@
 """Keeps the state that a cell can change, so that it can run once more and leave no trace.
 
-Models, optimizers and arrays stay the objects they are, because compiled functions, callbacks and optimizers hold references to them
-(a `tf.function` trains the variables that it was traced with, whatever a name holds later). So their values are copied before the second
-run, which works on the objects themselves, and the copies are written back. Where a value cannot be written back, because it is immutable
-and may be used up (arrays of JAX that a function donates), it is the other way round: the second run gets the copy. Variables of the
-notebook are rebound.
+Models, optimizers and arrays stay the objects they are, because compiled functions, callbacks and
+optimizers hold references to them (a `tf.function` trains the variables that it was traced with,
+whatever a name holds later). So their values are copied before the second run, which works on the
+objects themselves, and the copies are written back. Where a value cannot be written back, because
+it is immutable and may be used up (arrays of JAX that a function donates), it is the other way
+round: the second run gets the copy. Variables of the notebook are rebound.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ _LIBRARIES = {
         "tqdm",
     )
 }
-"""Their own objects hold caches and settings; those with state that training changes are each dealt with below."""
+"""Their own objects hold caches and settings; those with state that training changes are each dealt
+with below.
+"""
 _LEAVES = (
     ModuleType,
     CodeType,
@@ -150,7 +153,9 @@ class State:
         self._undo.append(rebind)
 
     def _globals(self, namespace: dict[str, Any], names: set[str], within: str) -> None:
-        """What those of the names hold that are there; a module of the user's own is looked into by the same names."""
+        """What those of the names hold that are there; a module of the user's own is looked into by
+        the same names.
+        """
         if within and id(namespace) not in self._seen:
             self._seen[id(namespace)] = namespace
             self._variables(namespace)
@@ -400,7 +405,9 @@ class State:
         return True
 
     def _substitute(self, value: Any) -> Any:
-        """A copy of arrays of JAX, also in tuples: a function may donate them, and then they are gone."""
+        """A copy of arrays of JAX, also in tuples: a function may donate them, and then they are
+        gone.
+        """
         if type(value) is not tuple and isinstance(value, tuple) and not hasattr(value, "_make"):
             return value
         if isinstance(value, tuple):
@@ -491,7 +498,9 @@ class State:
         return True
 
     def _shallow(self, value: Any) -> None:
-        """The attributes of an object of Keras, and the containers among them; what Keras keeps in those is dealt with one by one."""
+        """The attributes of an object of Keras, and the containers among them; what Keras keeps in
+        those is dealt with one by one.
+        """
         held = vars(value)
         kept = dict(held)
         for part in map(_unwrapped, kept.values()):
@@ -569,7 +578,9 @@ def own_module(name: str | None) -> bool:
 
 
 def _base_of_c(cls: type) -> type:
-    """The class that an object is laid out by: `object`, where all classes are written in Python (as `copyreg` finds it)."""
+    """The class that an object is laid out by: `object`, where all classes are written in Python
+    (as `copyreg` finds it).
+    """
     for base in cls.__mro__:
         new = base.__new__
         if not base.__flags__ & _HEAP_TYPE or (

@@ -21,7 +21,9 @@ _TPU = (
 )
 _TPU_EXAMPLE = "write it as tpu://NAME, tpu://ZONE/NAME or tpu://PROJECT/ZONE/NAME, with :PORT if its profiler server is not on {}"
 TPU_PORT = 8466
-"""Where the runtime of a Cloud TPU serves its profiler; a program with `nbprof.serve(6009)` or ``start_server(6009)`` serves its own."""
+"""Where the runtime of a Cloud TPU serves its profiler; a program with `nbprof.serve(6009)` or
+``start_server(6009)`` serves its own.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,17 @@ class Address:
 
     @property
     def file_stem(self) -> str:
-        """What its file is called, before ``.xplane.pb``; two workers of one machine differ in the port."""
+        """What its file is called, before ``.xplane.pb``; two workers of one machine differ in the
+        port.
+        """
         return f"{re.sub(r'[^A-Za-z0-9._-]', '_', self.host.strip('[]'))}_{self.port}"
 
 
 @dataclass(frozen=True)
 class Tpu:
-    """The workers of a Cloud TPU, by its `name`; `zone` and `project` are those of this machine where they are empty."""
+    """The workers of a Cloud TPU, by its `name`; `zone` and `project` are those of this machine
+    where they are empty.
+    """
 
     project: str
     zone: str
@@ -59,7 +65,8 @@ def parse(given: str | Iterable[str]) -> tuple[list[Address | Tpu], list[str]]:
     Parameters
     ----------
     given : str or iterable of str
-        ``grpc://a:6009,grpc://b:6009``, also without ``grpc://``, ``tpu://NAME``, or a list of such texts.
+        ``grpc://a:6009,grpc://b:6009``, also without ``grpc://``, ``tpu://NAME``, or a list of such
+        texts.
 
     Raises
     ------

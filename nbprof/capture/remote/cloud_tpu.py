@@ -1,8 +1,10 @@
-"""The workers of a Cloud TPU by its name, as the Cloud TPU API lists them (`projects.locations.nodes.get`, version 2).
+"""The workers of a Cloud TPU by its name, as the Cloud TPU API lists them
+(`projects.locations.nodes.get`, version 2).
 
-Workers answer inside of their network only, so this is asked for on a machine of Google Cloud, whose metadata server has what the API
-needs: the project, the zone, and a token of the machine's service account. https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes
-and https://cloud.google.com/compute/docs/metadata/overview describe both.
+Workers answer inside of their network only, so this is asked for on a machine of Google Cloud,
+whose metadata server has what the API needs: the project, the zone, and a token of the machine's
+service account. https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes and
+https://cloud.google.com/compute/docs/metadata/overview describe both.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ def _workers(tpu: Tpu) -> list[Address]:
 
 
 def _metadata(tpu: Tpu, path: str) -> str:
-    """What the metadata server of the machine says. Google's own clients take its address from the same variable."""
+    """What the metadata server of the machine says. Google's own clients take its address from the
+    same variable.
+    """
     host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
     request = urllib.request.Request(
         f"http://{host}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"}

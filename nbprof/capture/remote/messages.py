@@ -1,7 +1,9 @@
-"""The messages of ``tensorflow.ProfilerService``, which the servers of TensorFlow, JAX and PyTorch/XLA speak.
+"""The messages of ``tensorflow.ProfilerService``, which the servers of TensorFlow, JAX and
+PyTorch/XLA speak.
 
-The few fields that are needed are written by hand, so that neither TensorFlow nor protobuf has to be installed. Field numbers are those of
-``tsl/profiler/protobuf/profiler_service.proto`` and ``profiler_options.proto``.
+The few fields that are needed are written by hand, so that neither TensorFlow nor protobuf has to
+be installed. Field numbers are those of ``tsl/profiler/protobuf/profiler_service.proto`` and
+``profiler_options.proto``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ PROFILE = "/tensorflow.ProfilerService/Profile"
 TERMINATE = "/tensorflow.ProfilerService/Terminate"
 
 TOOL = "xplane.pb"
-# Read by servers of TensorFlow 2.2 and older only; the number is what TensorFlow's own client sends.
+# Read by servers of TensorFlow 2.2 and older only; the number is what TensorFlow's own client
+# sends.
 _MAX_EVENTS = 1_000_000
 _OPTIONS_VERSION = 1
 
@@ -28,12 +31,13 @@ class ProfileRequest:
     duration_ms : int
         How long.
     host_level, device_level, python_level : int
-        As `host_tracer_level`, `device_tracer_level` and `python_tracer_level` of TensorFlow and JAX.
+        As `host_tracer_level`, `device_tracer_level` and `python_tracer_level` of TensorFlow and
+        JAX.
     start_ns : int
         When to begin, in ns since 1970 by the worker's clock; 0 at once.
     root, session, host : str
-        A server that cannot send its recording writes it to ``<root>/<session>/<host>.xplane.pb``. `session` also names the recording that
-        is to be ended early.
+        A server that cannot send its recording writes it to ``<root>/<session>/<host>.xplane.pb``.
+        `session` also names the recording that is to be ended early.
     """
 
     duration_ms: int
@@ -144,5 +148,7 @@ def chunk(field_: int, data: bytes) -> bytes:
 
 
 def text(field_: int, value: str) -> bytes:
-    """A text field; nothing where it is empty. What is no Unicode, as in a path with stray bytes, is replaced."""
+    """A text field; nothing where it is empty. What is no Unicode, as in a path with stray bytes,
+    is replaced.
+    """
     return chunk(field_, value.encode("utf-8", "replace")) if value else b""

@@ -1,4 +1,6 @@
-"""One line about what is going on, which changes at most four times a second; in the end it is gone, or says what it came to."""
+"""One line about what is going on, which changes at most four times a second; in the end it is
+gone, or says what it came to.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,18 @@ REPAINT_S = 0.25
 
 
 class Progress:
-    """Shows a line where people look: as an output of the cell in a notebook, in a terminal as a line that is written over.
+    """Shows a line where people look: as an output of the cell in a notebook, in a terminal as a
+    line that is written over.
 
-    Use it in a `with` block. In a terminal the line is gone after it; in a notebook, where its output stays, it says what `last` was given,
-    and is empty after a failure. It never raises: a front end that has gone must not end a recording.
+    Use it in a `with` block. In a terminal the line is gone after it; in a notebook, where its
+    output stays, it says what `last` was given, and is empty after a failure. It never raises: a
+    front end that has gone must not end a recording.
 
     Parameters
     ----------
     show : bool or callable
-        True shows the line here, where there is a notebook or a terminal; a callable receives each text instead, as `print`.
+        True shows the line here, where there is a notebook or a terminal; a callable receives each
+        text instead, as `print`.
     """
 
     def __init__(self, show: bool | Tell = True) -> None:

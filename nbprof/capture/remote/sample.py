@@ -1,4 +1,6 @@
-"""Sample running workers: ask their profiler servers to record, and make one profile of what they send."""
+"""Sample running workers: ask their profiler servers to record, and make one profile of what they
+send.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def capture(
     with Progress(progress) as tell:
         recording = record(addresses, sampling, tell)
         profile = open_recording(recording, progress=tell)
-        # An output of a notebook cannot be taken back without the others of its cell: what is left of the line says what it came to.
+        # An output of a notebook cannot be taken back without the others of its cell: what is left
+        # of the line says what it came to.
         tell.last(_outcome(recording))
         return profile
 
@@ -133,13 +136,16 @@ def record(
     if recording.temporary is None:
         place.keep()
     if place.temporary:
-        # The profile holds the info for as long as anybody holds the profile; at the latest the files go with the process.
+        # The profile holds the info for as long as anybody holds the profile; at the latest the
+        # files go with the process.
         weakref.finalize(info, place.remove)
     return recording
 
 
 def _place(sampling: Sampling) -> Place:
-    """The folder of the run; one that was asked for must be writable, since nothing is lost yet by saying so."""
+    """The folder of the run; one that was asked for must be writable, since nothing is lost yet by
+    saying so.
+    """
     place = Place(Options(logdir=sampling.logdir, save=sampling.save))
     if sampling.logdir and place.notes:
         shutil.rmtree(place.logdir, ignore_errors=True)
@@ -151,7 +157,9 @@ def _place(sampling: Sampling) -> Place:
 
 
 def name_hosts(recorded: list[Worker]) -> None:
-    """Tell workers of one machine apart: the recordings of both call it by the same name, so each file names its worker before that."""
+    """Tell workers of one machine apart: the recordings of both call it by the same name, so each
+    file names its worker before that.
+    """
     names = Counter(worker.hostname for worker in recorded)
     wanted = {
         id(w): w.hostname if names[w.hostname] == 1 else f"{w.hostname}:{w.address.port}"

@@ -31,10 +31,12 @@ class Unmarked:
 
 
 class StandingMarks:
-    """Marks the steps of this process from now on: of Keras, and those that ``nbprof.step`` and ``nbprof.steps`` tell of.
+    """Marks the steps of this process from now on: of Keras, and those that ``nbprof.step`` and
+    ``nbprof.steps`` tell of.
 
-    So whoever samples the process sees steps, though nobody starts a recording in it; while nothing is recorded, the framework drops the
-    markers. A recording that is made in this process, as by ``%%nbprof``, marks its steps itself, and these are silent meanwhile.
+    So whoever samples the process sees steps, though nobody starts a recording in it; while nothing
+    is recorded, the framework drops the markers. A recording that is made in this process, as by
+    ``%%nbprof``, marks its steps itself, and these are silent meanwhile.
 
     Parameters
     ----------
@@ -97,13 +99,16 @@ _serving: dict[str, tuple[int, int]] = {}
 
 
 def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int:
-    """Starts the profiler server of TensorFlow or JAX in this process and returns its port; `nbprof.capture` then records it from anywhere.
+    """Starts the profiler server of TensorFlow or JAX in this process and returns its port;
+    `nbprof.capture` then records it from anywhere.
 
-    It runs as long as the process. A second call changes nothing and returns the port of the first. From then on, the steps of Keras,
-    `nbprof.step` and `nbprof.steps` are marked, so that samples have steps; a marker that is not recorded costs a few microseconds.
+    It runs as long as the process. A second call changes nothing and returns the port of the first.
+    From then on, the steps of Keras, `nbprof.step` and `nbprof.steps` are marked, so that samples
+    have steps; a marker that is not recorded costs a few microseconds.
 
-    Both frameworks' servers listen on all network addresses of the machine, without a password: whoever can reach the port can record the
-    program. On a shared network, close the port in the firewall and use a tunnel: ``ssh -L 6009:localhost:6009 machine``.
+    Both frameworks' servers listen on all network addresses of the machine, without a password:
+    whoever can reach the port can record the program. On a shared network, close the port in the
+    firewall and use a tunnel: ``ssh -L 6009:localhost:6009 machine``.
 
     Parameters
     ----------
@@ -122,7 +127,8 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
     Raises
     ------
     CaptureError
-        The port is in use, no framework is imported, or it has no profiler server (PyTorch has none).
+        The port is in use, no framework is imported, or it has no profiler server (PyTorch has
+        none).
 
     Examples
     --------
@@ -215,8 +221,8 @@ def _module(name: str) -> Any:
 def free_port(port: int) -> int:
     """A port that nobody listens at.
 
-    Two gRPC servers may listen at one port without an error, and requests would go to either; so it is asked for here, without that
-    sharing.
+    Two gRPC servers may listen at one port without an error, and requests would go to either; so it
+    is asked for here, without that sharing.
     """
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):

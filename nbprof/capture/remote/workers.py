@@ -1,4 +1,6 @@
-"""Ask many workers to record at the same time, ask again those that were not ready, and keep what each sends."""
+"""Ask many workers to record at the same time, ask again those that were not ready, and keep what
+each sends.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,15 @@ from nbprof.core.units import size_text
 from nbprof.core.wire import LENGTH, fields
 
 SLACK_S = 60.0
-"""Minimum time for a worker to collect and send its recording; for a long recording, as long again as it lasted."""
+"""Minimum time for a worker to collect and send its recording; for a long recording, as long again
+as it lasted.
+"""
 RETRY_S = 0.25
 """Before an unreachable worker is asked again; twice as long each time."""
 BUSY_S = 1.0
-"""Before a worker that is being recorded by someone else is asked again; twice as long each time."""
+"""Before a worker that is being recorded by someone else is asked again; twice as long each
+time.
+"""
 MOST_WAIT_S = 30.0
 """The longest time before a worker is asked again."""
 
@@ -38,8 +44,8 @@ class State:
     ----------
     address : str
     state : str
-        ``asked`` it will begin, ``recording``, ``sending`` what it recorded is awaited, ``again`` it will be asked again, ``recorded``, or
-        ``failed``.
+        ``asked`` it will begin, ``recording``, ``sending`` what it recorded is awaited, ``again``
+        it will be asked again, ``recorded``, or ``failed``.
     text : str
         What is known beyond that: why it failed or is asked again, how much it sent.
     """
@@ -99,8 +105,8 @@ class Worker:
 class Workers:
     """Records workers, from `run` to its end.
 
-    Everything happens on the caller's thread; gRPC's own threads only wake it. Ctrl-C asks the workers to end the recording and to send
-    what they have; a second one waits no longer.
+    Everything happens on the caller's thread; gRPC's own threads only wake it. Ctrl-C asks the
+    workers to end the recording and to send what they have; a second one waits no longer.
 
     Parameters
     ----------
@@ -108,12 +114,14 @@ class Workers:
     sampling : Sampling
         What to record.
     folder : Path
-        Receives the files. It is `<root>/<session>`, as servers that write their file themselves want it.
+        Receives the files. It is `<root>/<session>`, as servers that write their file themselves
+        want it.
     tell : callable
         Called with what is going on.
     watch : callable, optional
-        Called with these workers whenever something may have changed, four times a second at least. It may raise: a KeyboardInterrupt
-        is as Ctrl-C, any other exception ends the recording and keeps nothing.
+        Called with these workers whenever something may have changed, four times a second at least.
+        It may raise: a KeyboardInterrupt is as Ctrl-C, any other exception ends the recording and
+        keeps nothing.
 
     Attributes
     ----------

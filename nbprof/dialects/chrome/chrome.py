@@ -1,7 +1,7 @@
 """Turns the Trace of a JSON file into the activity tables, by the dialect of its producer.
 
-Traces that XLA exported are handed to the dialect of XSpace files; of traces of an unknown producer the lanes and events are shown, and
-every view that needs more says so.
+Traces that XLA exported are handed to the dialect of XSpace files; of traces of an unknown producer
+the lanes and events are shown, and every view that needs more says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def interpret(
     programs: Sequence[Program] = (),
     annotations: Annotations | None = None,
 ) -> act.Activity:
-    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for.
+    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is
+    first asked for.
 
     Parameters
     ----------
@@ -49,7 +50,9 @@ def interpret(
 
 
 def graph_captures(trace: Trace, programs: Sequence[Program] = ()) -> list[Capture]:
-    """The captures of graphs in a trace of PyTorch, for `interpret`; nothing of a trace of another producer."""
+    """The captures of graphs in a trace of PyTorch, for `interpret`; nothing of a trace of another
+    producer.
+    """
     if xla.is_xla(trace) or msprof_lanes.is_ascend(trace):
         return []
     return kineto.graph_captures(trace, programs)

@@ -1,4 +1,6 @@
-"""Chrome traces that are not PyTorch's: those that XLA exported for TensorFlow and JAX, and any other."""
+"""Chrome traces that are not PyTorch's: those that XLA exported for TensorFlow and JAX, and any
+other.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def is_xla(trace: Trace) -> bool:
 
 
 class Typed(Mapping[str, ArgColumn]):
-    """The args of a trace in which every value was written as a text, with the types that they had before.
+    """The args of a trace in which every value was written as a text, with the types that they had
+    before.
 
     Parameters
     ----------
@@ -99,7 +102,9 @@ class Typed(Mapping[str, ArgColumn]):
 
 
 def _with_full_names(trace: Trace) -> None:
-    """Names the events by what the export moved into `long_name`; the short name, which stands in its place, is what they display."""
+    """Names the events by what the export moved into `long_name`; the short name, which stands in
+    its place, is what they display.
+    """
     column = trace.args.get("long_name")
     if column is None:
         return
@@ -115,7 +120,9 @@ def _with_full_names(trace: Trace) -> None:
 
 
 def _with_launching_ops(trace: Trace) -> None:
-    """Adds `level 0`, the op that launched a kernel: an export lacks it, but has the annotation that it begins."""
+    """Adds `level 0`, the op that launched a kernel: an export lacks it, but has the annotation
+    that it begins.
+    """
     column = trace.args.get("annotation")
     if column is None or "level 0" in trace.args:
         return

@@ -1,8 +1,10 @@
-"""Why a recording has no kernels, ops, allocations or batches, in sentences that hold for what the file shows.
+"""Why a recording has no kernels, ops, allocations or batches, in sentences that hold for what the
+file shows.
 
-A file without kernels is one of five: launches were recorded, so the kernels were lost; calls into the runtime were recorded, but none of
-them launches anything; the program shows that it used a GPU, which was not recorded; the machine has a GPU and no call was recorded, so
-whether it was used is unknown; the profiler found no GPU.
+A file without kernels is one of five: launches were recorded, so the kernels were lost; calls into
+the runtime were recorded, but none of them launches anything; the program shows that it used a GPU,
+which was not recorded; the machine has a GPU and no call was recorded, so whether it was used is
+unknown; the profiler found no GPU.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ LOST = (
 
 
 def launches(links: Links) -> int:
-    """How many calls launch a kernel or a graph. What was captured into a graph launches nothing."""
+    """How many calls launch a kernel or a graph. What was captured into a graph launches
+    nothing.
+    """
     return int(np.isin(call_kinds(links), _LAUNCHES).sum())
 
 
@@ -133,10 +137,12 @@ def ops(links: Links) -> str:
 
 
 def host_recorded(links: Links) -> bool:
-    """Whether the file shows that the CPU was recorded, or shows nothing that could have been recorded without it.
+    """Whether the file shows that the CPU was recorded, or shows nothing that could have been
+    recorded without it.
 
-    Annotations, Python calls and allocations are recorded with the CPU alone. A recording of CUDA alone has calls or work of a device:
-    at least that in which the profiler waits for the device at the end.
+    Annotations, Python calls and allocations are recorded with the CPU alone. A recording of CUDA
+    alone has calls or work of a device: at least that in which the profiler waits for the device at
+    the end.
     """
     return bool(np.isin(links.kind, (OP, ANNOTATION, PYTHON, MEMORY)).any()) or not (
         len(links.work) or len(links.calls)
@@ -170,9 +176,11 @@ def traits(links: Links, hosts: Hosts) -> set[str]:
 
 
 def _unseen_gpus(links: Links, hosts: Hosts) -> int:
-    """How many GPUs the machine has of which nothing was recorded, so that they may have been used; 0 where they were not.
+    """How many GPUs the machine has of which nothing was recorded, so that they may have been used;
+    0 where they were not.
 
-    A recording of CUDA has calls, at least that in which the profiler waits for the device at the end.
+    A recording of CUDA has calls, at least that in which the profiler waits for the device at the
+    end.
     """
     if len(links.work) or len(links.calls) or _only_host_memory(links):
         return 0
@@ -180,7 +188,9 @@ def _unseen_gpus(links: Links, hosts: Hosts) -> int:
 
 
 def _only_host_memory(links: Links) -> bool:
-    """Whether allocations were recorded, and all are the host's: ops on a device allocate their results there."""
+    """Whether allocations were recorded, and all are the host's: ops on a device allocate their
+    results there.
+    """
     if len(links.work) or len(links.calls):
         return False
     rows = links.rows(MEMORY)
@@ -190,21 +200,27 @@ def _only_host_memory(links: Links) -> bool:
 
 
 def _unseen_proof(links: Links, hosts: Hosts) -> str:
-    """What shows that the program used a GPU of which no work was recorded, as the end of a sentence; '' where nothing does."""
+    """What shows that the program used a GPU of which no work was recorded, as the end of a
+    sentence; '' where nothing does.
+    """
     if len(links.work) or launches(links):
         return ""
     return _called_for_work(links) or _used_gpu(links, hosts)
 
 
 def _unseen(links: Links, what: str = "") -> str:
-    """Why the work of a GPU that was used is not there, and what helps, as the rest of a sentence."""
+    """Why the work of a GPU that was used is not there, and what helps, as the rest of a
+    sentence.
+    """
     if len(links.calls):
         return f"no work of the GPU was recorded{what and f', so {what}'}. It was started before the recording, or {LOST}"
     return f"the GPU was not recorded{what and f': {what}'}. Record with {ACTIVITIES}."
 
 
 def _called_for_work(links: Links) -> str:
-    """The calls that copy, or wait for a device that is busy; the longest wait is left out, as a first call initializes the device."""
+    """The calls that copy, or wait for a device that is busy; the longest wait is left out, as a
+    first call initializes the device.
+    """
     kinds = call_kinds(links)
     if copies := int(np.isin(kinds, _COPIES).sum()):
         return f"called for {copies:,} {'copy' if copies == 1 else 'copies'}"

@@ -12,7 +12,9 @@ from nbprof.core.trace import Int64s
 
 
 class Origin(NamedTuple):
-    """Where a call comes from: op, nn.Module, line of code, and the ATen ops of a compiled kernel; empty texts for what is not known."""
+    """Where a call comes from: op, nn.Module, line of code, and the ATen ops of a compiled kernel;
+    empty texts for what is not known.
+    """
 
     op: str = ""
     module: str = ""

@@ -1,7 +1,9 @@
-"""What kernels of `torch.compile` were made of: the runs of compiled graphs in a trace, beside what inductor says of these graphs.
+"""What kernels of `torch.compile` were made of: the runs of compiled graphs in a trace, beside what
+inductor says of these graphs.
 
-Names of kernels are unique within a graph only, and library calls (`aten::addmm`) have no name of their own. So a run goes by the graph
-that calls the same kernels in the same order; where several do, by what they share.
+Names of kernels are unique within a graph only, and library calls (`aten::addmm`) have no name of
+their own. So a run goes by the graph that calls the same kernels in the same order; where several
+do, by what they share.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _LIBRARY = re.compile(r"(?:extern_kernels\.|torch\.ops\.\w+\.|aten::|\w+::)(\w+)
 
 
 def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int64s]:
-    """The kernels that something is known of, and the place among them that each event of a nest is, or lies in; -1."""
+    """The kernels that something is known of, and the place among them that each event of a nest
+    is, or lies in; -1.
+    """
     known: dict[Kernel, int] = {}
     out = np.full(len(nest.rows), -1, np.int64)
     if not programs or not len(nest.rows):
@@ -50,7 +54,9 @@ def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int6
 
 
 def _plain(name: str) -> str:
-    """What a kernel or an op is called by both: `addmm` for `extern_kernels.addmm` and `aten::addmm`."""
+    """What a kernel or an op is called by both: `addmm` for `extern_kernels.addmm` and
+    `aten::addmm`.
+    """
     found = _FUSED.match(name) or _LIBRARY.match(name)
     return found[1] if found else name
 
@@ -58,7 +64,9 @@ def _plain(name: str) -> str:
 def _match(
     called: tuple[str, ...], programs: Sequence[Program], listed: list[list[str]]
 ) -> list[Kernel | None]:
-    """The kernel that each of the calls of one run is: of the programs with the same calls; allocations and views are none."""
+    """The kernel that each of the calls of one run is: of the programs with the same calls;
+    allocations and views are none.
+    """
     fitting: list[list[Kernel | None]] = []
     for program, names in zip(programs, listed, strict=True):
         wanted = set(names)
@@ -90,7 +98,9 @@ def _by_name(
     programs: Sequence[Program],
     known: dict[Kernel, int],
 ) -> None:
-    """Kernels in no run that is known, as those of a graph that was captured in part: by their names, where these mean one thing."""
+    """Kernels in no run that is known, as those of a graph that was captured in part: by their
+    names, where these mean one thing.
+    """
     named: dict[str, list[Kernel]] = {}
     for kernel in (
         kernel for program in programs for kernel in program if _FUSED.match(kernel.name)

@@ -1,4 +1,6 @@
-"""Times of a trace of PyTorch, or of another recorder of GPUs, that cannot be, and collectives that wait at its start."""
+"""Times of a trace of PyTorch, or of another recorder of GPUs, that cannot be, and collectives that
+wait at its start.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Mended:
 
 
 def mend(trace: Trace, kind: Kinds) -> Mended:
-    """Replaces durations in `trace.events` that cannot be, and leaves out what collectives waited at the start.
+    """Replaces durations in `trace.events` that cannot be, and leaves out what collectives waited
+    at the start.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """What the ops of PyTorch computed and moved, where it ran: for the roofline.
 
-Device work counts for the op that launched it; on a profile without a device the self time of an op is that work. An op hands on what an op
-of the same kind inside it does (`aten::linear` to `aten::addmm`, `aten::relu` to `aten::clamp_min`): the inner one counts. Of attention
-the outer one does: inside, heads are padded.
+Device work counts for the op that launched it; on a profile without a device the self time of an op
+is that work. An op hands on what an op of the same kind inside it does (`aten::linear` to
+`aten::addmm`, `aten::relu` to `aten::clamp_min`): the inner one counts. Of attention the outer one
+does: inside, heads are padded.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ class Costs:
         return kind
 
     def _handed_on(self, kind: Int64s) -> tuple[Flags, Flags]:
-        """By op: whether a product runs in this product, and whether anything of its kind runs in it."""
+        """By op: whether a product runs in this product, and whether anything of its kind runs in
+        it.
+        """
         group = kind.copy()
         group[np.isin(kind, _PRODUCTS)] = _PRODUCTS[0]
         bit = np.where(kind == 0, 0, 1 << group)
@@ -105,8 +108,9 @@ class Costs:
         return inner & (group == _PRODUCTS[0]), inner
 
     def _recomputed(self) -> Flags:
-        """By op: whether it ran a second time, for the backward pass: autograd numbered it, as it does in the forward pass, within a node
-        of the backward pass. So it does, too, where gradients of gradients are asked for.
+        """By op: whether it ran a second time, for the backward pass: autograd numbered it, as it
+        does in the forward pass, within a node of the backward pass. So it does, too, where
+        gradients of gradients are asked for.
         """
         trace, parent = self.links.trace, self.ops.parent
         number, thread = (
@@ -124,7 +128,9 @@ class Costs:
         return forward & within
 
     def _owner(self, at: Int64s, kind: Int64s) -> Int64s:
-        """The innermost op with a formula from each op outwards; the op itself where there is none."""
+        """The innermost op with a formula from each op outwards; the op itself where there is
+        none.
+        """
         owner = at.copy()
         open_ = np.flatnonzero(at >= 0)
         climbed = at.copy()
@@ -137,7 +143,9 @@ class Costs:
         return owner
 
     def _on_devices(self, kind: Int64s, hands_on: Flags) -> tuple[pd.DataFrame, Int64s]:
-        """A run for each op and device, with the time of the work that it launched there, and the run of each piece of work."""
+        """A run for each op and device, with the time of the work that it launched there, and the
+        run of each piece of work.
+        """
         links, work = self.links, self.work
         events, names, rows = links.trace.events, self.names, work.rows
         elsewhere = self._leaves() | work.collective
@@ -164,7 +172,8 @@ class Costs:
         np.minimum.at(start, run, events.start[rows])
         matrix = np.zeros(len(names), np.bool_)
         for code in pd.unique(work.name[work.is_kernel]).tolist():
-            # Of a product that Triton compiled the name does not tell: then it counts by the higher of the two peaks.
+            # Of a product that Triton compiled the name does not tell: then it counts by the higher
+            # of the two peaks.
             matrix[code] = tensorcores.uses_tensor_core(str(names[code])) != tensorcores.NO
         on_matrix = np.zeros(len(first), np.bool_)
         np.logical_or.at(
@@ -188,7 +197,9 @@ class Costs:
         ), run
 
     def _replays(self) -> Int64s:
-        """By device work: the launch of the graph that it is of, -1: an op that was captured runs with each."""
+        """By device work: the launch of the graph that it is of, -1: an op that was captured runs
+        with each.
+        """
         launch, trace = self.links.launch, self.links.trace
         graph = np.array(
             [torchnames.call_kind(str(name)) == torchnames.GRAPH for name in trace.names], np.bool_
@@ -207,7 +218,9 @@ class Costs:
         ]
 
     def _on_host(self, kind: Int64s, inner: Flags) -> pd.DataFrame:
-        """A run for each op, with the self time of what in it has no formula; what only hands on does no work."""
+        """A run for each op, with the self time of what in it has no formula; what only hands on
+        does no work.
+        """
         links, names = self.links, self.links.trace.names
         events, rows = links.trace.events, self.ops.rows
         kind = np.where(inner, _NOTHING, kind)
@@ -236,7 +249,9 @@ class Costs:
         )
 
     def _parts(self, runs: pd.DataFrame) -> tuple[CostParts, CostRuns]:
-        """What the runs are runs of, an op with shapes and types of its inputs, and the runs with what each cost."""
+        """What the runs are runs of, an op with shapes and types of its inputs, and the runs with
+        what each cost.
+        """
         trace = self.links.trace
         op = runs["op"].to_numpy(np.int64)
         text = [np.where(op >= 0, trace.text_arg(arg, self.ops.rows)[op], -1) for arg in ARGS]
@@ -288,7 +303,9 @@ def _shapes(text: str) -> str:
 
 
 def _precision(dtype: str, matrix: bool) -> str:
-    """What an op computes with, as data sheets of devices call it; float32 products on Tensor Cores are TF32."""
+    """What an op computes with, as data sheets of devices call it; float32 products on Tensor Cores
+    are TF32.
+    """
     short = dtype.removeprefix("c10::").lower()
     if short == "float":
         return "tf32" if matrix else "float32"
@@ -307,7 +324,9 @@ _PRECISIONS = {"half": "float16", "double": "float64", "long int": "int64", "int
 
 
 def _alone(links: Links, rows: Int64s, unknown: Flags) -> Int64s:
-    """Of device work of unknown cost the time in which its device ran no other, ps; 0 of all other work."""
+    """Of device work of unknown cost the time in which its device ran no other, ps; 0 of all other
+    work.
+    """
     events = links.trace.events
     out = np.zeros(len(rows), np.int64)
     _, device = unique_rows(links.host[rows].astype(np.int64), pd.factorize(links.device[rows])[0])

@@ -1,4 +1,6 @@
-"""The device side of a Kineto trace: classes of device work, kernels with their launch shapes, copies, collectives, devices."""
+"""The device side of a Kineto trace: classes of device work, kernels with their launch shapes,
+copies, collectives, devices.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Work:
-    """What the pieces of device work of a trace are; arrays are by position in `links.work`. Each is made when first needed."""
+    """What the pieces of device work of a trace are; arrays are by position in `links.work`. Each
+    is made when first needed.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,9 @@ class Work:
 
     @cached_property
     def collective(self) -> Flags:
-        """Kernels that communicate between devices: by their name, by the collective they state, or by the op that launched them."""
+        """Kernels that communicate between devices: by their name, by the collective they state, or
+        by the op that launched them.
+        """
         links, trace = self.links, self.links.trace
         by_name = np.zeros(len(trace.names), np.bool_)
         for code in pd.unique(self.name[self.is_kernel]).tolist():
@@ -144,7 +150,8 @@ class Work:
             }
             for i in first.tolist()
         ]
-        # Tensor Cores, or matrix cores, are of GPUs; what kernels of other devices use their names do not tell.
+        # Tensor Cores, or matrix cores, are of GPUs; what kernels of other devices use their names
+        # do not tell.
         gpu = self.on_gpu[at]
         eligible_op = self.eligible
         host = links.host[rows]
@@ -222,10 +229,12 @@ class Work:
 
     @cached_property
     def eligible(self) -> Flags:
-        """Whether the op of each does what Tensor Cores are for, or one around it that has no such op inside and launches nothing.
+        """Whether the op of each does what Tensor Cores are for, or one around it that has no such
+        op inside and launches nothing.
 
-        What else runs in an op that leaves its products to another one (the bias of a convolution, the softmax of attention), or that
-        launches them (the bias in the backward pass of a convolution), is no product.
+        What else runs in an op that leaves its products to another one (the bias of a convolution,
+        the softmax of attention), or that launches them (the bias in the backward pass of a
+        convolution), is no product.
         """
         links = self.links
         ops = links.ops
@@ -256,7 +265,9 @@ class Work:
 
     @cached_property
     def of_op(self) -> Flags:
-        """Whether a framework's op launched each: what a program calls a stretch of its own code does not tell what runs there."""
+        """Whether a framework's op launched each: what a program calls a stretch of its own code
+        does not tell what runs there.
+        """
         links = self.links
         out = np.zeros(len(links.work_op), np.bool_)
         known = links.work_op >= 0
@@ -264,7 +275,9 @@ class Work:
         return out
 
     def device_ops(self, out: act.Activity, compiled: Flags) -> DeviceOps:
-        """The `device_ops` table: each piece of work counts for the innermost op that launched it; one that has none, for its kernel."""
+        """The `device_ops` table: each piece of work counts for the innermost op that launched it;
+        one that has none, for its kernel.
+        """
         links, trace = self.links, self.links.trace
         label = np.where(links.work_name >= 0, links.work_name, -2 - self.name)
         labels, code = np.unique(label, return_inverse=True)
@@ -292,7 +305,8 @@ class Work:
     def transfers(self, out: act.Activity) -> Transfers:
         """The `transfers` table; `pageable` tells that the memory on the host is not pinned.
 
-        `rate` is the bytes a second that the file states: old files have whole microseconds, which do not tell that of a short copy.
+        `rate` is the bytes a second that the file states: old files have whole microseconds, which
+        do not tell that of a short copy.
         """
         links, trace = self.links, self.links.trace
         at = np.flatnonzero(~self.is_kernel)
@@ -318,9 +332,11 @@ class Work:
         )
 
     def launches(self) -> Launches:
-        """The `launches` table: a row for each launch and device event of it, and one for each launch without.
+        """The `launches` table: a row for each launch and device event of it, and one for each
+        launch without.
 
-        `came_of` is the op that the device event comes of: of a node of a graph, not the one that launched the graph.
+        `came_of` is the op that the device event comes of: of a node of a graph, not the one that
+        launched the graph.
         """
         links, trace = self.links, self.links.trace
         has = links.launch >= 0
@@ -344,10 +360,11 @@ class Work:
         return Launches(event=event, host=links.host[event], target=target, **ops).take(order)
 
     def collectives(self, out: act.Activity) -> Collectives:
-        """The `collectives` table; `bytes` are those that each rank puts in, `out_bytes` those that it gets.
+        """The `collectives` table; `bytes` are those that each rank puts in, `out_bytes` those that
+        it gets.
 
-        `process_group`, `members` and `description` are codes into `texts`, `sequence` counts the collectives of a group; -1 where not
-        stated.
+        `process_group`, `members` and `description` are codes into `texts`, `sequence` counts the
+        collectives of a group; -1 where not stated.
         """
         links, trace = self.links, self.links.trace
         rows = self.rows[self.collective]
@@ -380,7 +397,9 @@ class Work:
         )
 
     def _descriptions(self, rows: Int64s, out: act.Activity) -> Int64s:
-        """What the program calls the process group of each: as the event states it, else as the file lists its groups."""
+        """What the program calls the process group of each: as the event states it, else as the
+        file lists its groups.
+        """
         trace = self.links.trace
         stated, named = (
             trace.text_arg("Process Group Description")[rows],
@@ -416,7 +435,9 @@ class Work:
 
 
 def _kernel_class(name: str, types: str) -> int:
-    """What the op's tensors say, unless they say both widths or nothing; then the kernel's name. One that only copies is a copy."""
+    """What the op's tensors say, unless they say both widths or nothing; then the kernel's name.
+    One that only copies is a copy.
+    """
     if copies.blit(name):
         return act.DEVICE_TO_DEVICE
     return act.COMPUTE_OF_BITS[

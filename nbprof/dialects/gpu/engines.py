@@ -1,20 +1,26 @@
-"""Iterations of inference engines, by the annotations that these make around each: how many requests and tokens it has, and of which kind.
+"""Iterations of inference engines, by the annotations that these make around each: how many
+requests and tokens it has, and of which kind.
 
 vLLM (`annotate_profile` in vllm/v1/worker/gpu_worker.py, around the model's run, without sampling):
 
-- `execute_context_2(40)_generation_3(3)`: requests and tokens of prefill, then of decode. With `detailed_trace_annotation`
-  `execute_43_context_2(sq40sk…)_generation_3(sq3sk…)`: `sq` counts the tokens that are computed, the number in front is their sum.
-- `execute_new_1_cached_3` in older versions: requests that are new, and others, which decode or go on with their prompt.
+- `execute_context_2(40)_generation_3(3)`: requests and tokens of prefill, then of decode. With
+  `detailed_trace_annotation` `execute_43_context_2(sq40sk…)_generation_3(sq3sk…)`: `sq` counts the
+  tokens that are computed, the number in front is their sum.
+- `execute_new_1_cached_3` in older versions: requests that are new, and others, which decode or go
+  on with their prompt.
 - `gpu_model_runner: forward`, with `VLLM_CUSTOM_SCOPES_FOR_PROFILING`, where nothing else is there.
 
-SGLang (`build_step_span_name` in python/sglang/srt/utils/profile_utils.py, around the forward pass; modes are those of `ForwardMode`):
+SGLang (`build_step_span_name` in python/sglang/srt/utils/profile_utils.py, around the forward pass;
+modes are those of `ForwardMode`):
 
-- `step[EXTEND bs=4 toks=100]`, `step[DECODE bs=64]`, `step[MIXED bs=5 c=1 g=4 c_sq=100 … g_sq=4 …]`, of which all behind `bs` is there with
-  roofline annotations alone. Those of a draft model begin with `draft` and are parts of an iteration.
-- `run_batch` of the scheduler, an annotation or a call of Python, with `forward_extend` or `forward_decode` in it, in traces of versions
-  that annotate no steps.
+- `step[EXTEND bs=4 toks=100]`, `step[DECODE bs=64]`, `step[MIXED bs=5 c=1 g=4 c_sq=100 … g_sq=4
+  …]`, of which all behind `bs` is there with roofline annotations alone. Those of a draft model
+  begin with `draft` and are parts of an iteration.
+- `run_batch` of the scheduler, an annotation or a call of Python, with `forward_extend` or
+  `forward_decode` in it, in traces of versions that annotate no steps.
 
-What is not annotated is not known: nothing is taken from the shapes of tensors or the names of kernels.
+What is not annotated is not known: nothing is taken from the shapes of tensors or the names of
+kernels.
 """
 
 from __future__ import annotations
@@ -66,7 +72,9 @@ _SGLANG_MODES = {
 
 @lru_cache(maxsize=1 << 16)
 def annotated(name: str) -> Iteration | None:
-    """What the name of an annotation says about the iteration around which it is; None for another name."""
+    """What the name of an annotation says about the iteration around which it is; None for another
+    name.
+    """
     if name.startswith("execute_"):
         return _of_vllm(name)
     return _of_sglang(name) if name.startswith("step[") else None

@@ -1,10 +1,12 @@
 """The steps of a Kineto trace, and which of them each instant of work counts for.
 
-A step lasts from the end of the one before, or its own begin on the host where that is later, to its end on the host or the end of the
-last device work launched in it, whichever is later: so steps neither overlap nor leave work out that the device still had to do.
+A step lasts from the end of the one before, or its own begin on the host where that is later, to
+its end on the host or the end of the last device work launched in it, whichever is later: so steps
+neither overlap nor leave work out that the device still had to do.
 
-What the device still had to do when the recording began was launched in steps that nothing is known of. It stands for the step before the
-first, which begins when the last of it ends, and counts for none.
+What the device still had to do when the recording began was launched in steps that nothing is known
+of. It stands for the step before the first, which begins when the last of it ends, and counts for
+none.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _MARKS = ("ProfilerStep", torchnames.OTHER_STEP, "Optimizer.step#", "enumerate("
 
 
 def find(links: Links, *, batches: bool = True) -> Steps:
-    """The steps: iterations of an inference engine, or `ProfilerStep#N`; else a host's optimizer steps or the batches that it asked for.
+    """The steps: iterations of an inference engine, or `ProfilerStep#N`; else a host's optimizer
+    steps or the batches that it asked for.
 
     Without `batches` these are no steps: something better is known of the loop that asked for them.
     """
@@ -218,12 +221,15 @@ def of_marks(
     return found
 
 
-# A last step this many times as long as any before it, and without work for most of that, goes on behind the loop.
+# A last step this many times as long as any before it, and without work for most of that, goes on
+# behind the loop.
 _RUNS_ON, _FEWEST_BEFORE = 100, 3
 
 
 def _runs_on(links: Links, host: int, marks: Int64s, begun: Int64s, done: Int64s) -> str:
-    """What says that the last marker goes on long after the last work of its step, '' where nothing does."""
+    """What says that the last marker goes on long after the last work of its step, '' where nothing
+    does.
+    """
     length = done - begun
     if len(length) <= _FEWEST_BEFORE or length[-1] < _RUNS_ON * length[:-1].max():
         return ""
@@ -240,7 +246,9 @@ def _runs_on(links: Links, host: int, marks: Int64s, begun: Int64s, done: Int64s
 
 
 def one_thread(links: Links, rows: Int64s) -> Int64s:
-    """Those events that lie on the lane with most of them, in time order, each after the end of the one before."""
+    """Those events that lie on the lane with most of them, in time order, each after the end of the
+    one before.
+    """
     events = links.trace.events
     if not len(rows):
         return rows
@@ -253,7 +261,9 @@ def one_thread(links: Links, rows: Int64s) -> Int64s:
 
 
 def _last_of_cycle(links: Links, rows: Int64s) -> Int64s:
-    """Of several optimizers that step in turn, the one that ends the turn: the most frequent, of equals the last to begin."""
+    """Of several optimizers that step in turn, the one that ends the turn: the most frequent, of
+    equals the last to begin.
+    """
     events = links.trace.events
     if not len(rows):
         return rows
@@ -298,12 +308,14 @@ def _with_device(
     return first, last, np.bincount(at[within], minlength=len(start))
 
 
-# The last steps of a recording are cut where less than this part of the device events of the step before was seen.
+# The last steps of a recording are cut where less than this part of the device events of the step
+# before was seen.
 WHOLE_STEP = 0.8
 
 
 def by_work(matched: Int64s) -> tuple[int, str]:
-    """How many steps at the end have fewer device events than a whole one, and a sentence's part that says so; 0 and '' for none.
+    """How many steps at the end have fewer device events than a whole one, and a sentence's part
+    that says so; 0 and '' for none.
 
     Parameters
     ----------
@@ -324,9 +336,11 @@ def by_work(matched: Int64s) -> tuple[int, str]:
 
 
 def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
-    """What says that the host broke off in the last step, '' where nothing does: it ran the first ops of the steps before, and no others.
+    """What says that the host broke off in the last step, '' where nothing does: it ran the first
+    ops of the steps before, and no others.
 
-    That holds for a step as well that follows two with a check behind their training, so it must not equal any step before.
+    That holds for a step as well that follows two with a check behind their training, so it must
+    not equal any step before.
 
     Parameters
     ----------

@@ -1,10 +1,13 @@
-"""Replays of CUDA and HIP graphs: the node of a graph that each piece of device work is, and the call that was captured as that node.
+"""Replays of CUDA and HIP graphs: the node of a graph that each piece of device work is, and the
+call that was captured as that node.
 
-While a graph is captured, its calls are recorded with the ops and the Python code that make them, and nothing runs. What a replay runs
-states the call that launched the graph and, with CUDA, graph and node (`graph id`, `graph node id`). Nodes are numbered as they are
-captured, and keep their numbers in the graph that runs, on which PyTorch's `torch.cuda._graph_annotations` relies, too: in this order the
-work of a replay is the calls of the capture. HIP states no nodes: there the order of the work counts, and the calls state their kernels.
-Where several captures fit a graph, only that in which they agree is said of it.
+While a graph is captured, its calls are recorded with the ops and the Python code that make them,
+and nothing runs. What a replay runs states the call that launched the graph and, with CUDA, graph
+and node (`graph id`, `graph node id`). Nodes are numbered as they are captured, and keep their
+numbers in the graph that runs, on which PyTorch's `torch.cuda._graph_annotations` relies, too: in
+this order the work of a replay is the calls of the capture. HIP states no nodes: there the order of
+the work counts, and the calls state their kernels. Where several captures fit a graph, only that in
+which they agree is said of it.
 """
 
 from __future__ import annotations
@@ -184,7 +187,9 @@ class Graphs:
 
     @cached_property
     def _table(self) -> tuple[pd.DataFrame, Int64s, Int64s]:
-        """One row a node: host, graph, node, first piece of work; and the node and the replay of each of `at`."""
+        """One row a node: host, graph, node, first piece of work; and the node and the replay of
+        each of `at`.
+        """
         links, events = self.links, self.links.trace.events
         work = links.work[self.at]
         host, node = links.host[work].astype(np.int64), self._stated_node[self.at].copy()
@@ -214,7 +219,9 @@ class Graphs:
         graph: Int64s,
         node: Int64s,
     ) -> None:
-        """Numbers graphs and nodes that the file does not: replays of the same kernels in the same order are of one graph."""
+        """Numbers graphs and nodes that the file does not: replays of the same kernels in the same
+        order are of one graph.
+        """
         order = rows[np.lexsort((start[rows], replay[rows]))]
         seen: dict[bytes, int] = {}
         for nodes in np.split(order, run_starts(replay[order])[1:]):
@@ -223,7 +230,9 @@ class Graphs:
 
     @property
     def nodes(self) -> pd.DataFrame:
-        """One row a node: `host graph node stated at`; `at` is the first piece of work that was it, a position in `links.work`."""
+        """One row a node: `host graph node stated at`; `at` is the first piece of work that was it,
+        a position in `links.work`.
+        """
         return self._table[0]
 
     @property
@@ -238,10 +247,11 @@ class Graphs:
 
     @cached_property
     def gaps(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Moments between nodes of one replay in which none of them runs: the node before each, begin and end.
+        """Moments between nodes of one replay in which none of them runs: the node before each,
+        begin and end.
 
-        Recording each node by itself takes some microseconds between two; without that they follow each other at once. What takes longer
-        is a wait of the graph itself.
+        Recording each node by itself takes some microseconds between two; without that they follow
+        each other at once. What takes longer is a wait of the graph itself.
         """
         events = self.links.trace.events
         work = self.links.work[self.at]
@@ -254,7 +264,9 @@ class Graphs:
 
     @cached_property
     def _matched(self) -> tuple[Int64s, list[Origin], dict[str, int]]:
-        """By node the captured call (-1) and the origin where that is not a call of this trace; and how many graphs went how."""
+        """By node the captured call (-1) and the origin where that is not a call of this trace; and
+        how many graphs went how.
+        """
         links = self.links
         nodes = self.nodes
         call = np.full(len(nodes), -1, np.int64)
@@ -307,7 +319,9 @@ class Graphs:
         return np.split(np.arange(len(self.nodes)), np.flatnonzero(border) + 1)
 
     def _said(self, fitting: Sequence[Capture]) -> list[list[Origin]]:
-        """The origins of the calls of each of some captures; one alone that is of this trace need not say them."""
+        """The origins of the calls of each of some captures; one alone that is of this trace need
+        not say them.
+        """
         if len(fitting) == 1:
             return [fitting[0].origins]
         return [one.origins or self._originate(self.links, one.calls) for one in fitting]
@@ -329,14 +343,18 @@ class Graphs:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many graphs go by what was captured, how many fit several captures that do not agree, and of how many none was found."""
+        """How many graphs go by what was captured, how many fit several captures that do not agree,
+        and of how many none was found.
+        """
         return self._matched[2]
 
     @cached_property
     def annotated(self) -> tuple[Int64s, list[Said]]:
-        """What PyTorch's annotations say of each of `at`: int64[r] places in a list, of which the first says nothing.
+        """What PyTorch's annotations say of each of `at`: int64[r] places in a list, of which the
+        first says nothing.
 
-        `torch.cuda._annotate_cuda_graph_trace` writes them into the args of a trace; what these do not say, files beside it may.
+        `torch.cuda._annotate_cuda_graph_trace` writes them into the args of a trace; what these do
+        not say, files beside it may.
         """
         of_node = self._beside[0]
         trace, rows = self.links.trace, self.links.work[self.at]
@@ -359,7 +377,9 @@ class Graphs:
 
     @property
     def strangers(self) -> int:
-        """How many graphs files beside the trace annotate by nodes that no replay has, and are of another recording then."""
+        """How many graphs files beside the trace annotate by nodes that no replay has, and are of
+        another recording then.
+        """
         return self._beside[1]
 
     @cached_property

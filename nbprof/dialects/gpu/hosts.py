@@ -1,4 +1,6 @@
-"""The files of a PyTorch run: one a process, which is a rank of a distributed job or the whole of a plain one."""
+"""The files of a PyTorch run: one a process, which is a rank of a distributed job or the whole of a
+plain one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ UNDESCRIBED = "undefined"
 
 
 class Hosts:
-    """What each file states about itself. Renames the hosts of the trace to their ranks, where the files say which they are.
+    """What each file states about itself. Renames the hosts of the trace to their ranks, where the
+    files say which they are.
 
     Parameters
     ----------
@@ -44,9 +47,11 @@ class Hosts:
 
     @cached_property
     def process_groups(self) -> list[dict[str, str]]:
-        """What the program calls the process groups that each file lists (`group_desc`), by the names that PyTorch gives them.
+        """What the program calls the process groups that each file lists (`group_desc`), by the
+        names that PyTorch gives them.
 
-        PyTorch calls "undefined" what the program called nothing. Source: `torch.distributed.distributed_c10d._get_pg_config`.
+        PyTorch calls "undefined" what the program called nothing. Source:
+        `torch.distributed.distributed_c10d._get_pg_config`.
         """
         out = []
         for facts in self.facts:
@@ -132,7 +137,8 @@ class Hosts:
             f"rank {r}" if r is not None and ranks.count(r) == 1 else h
             for h, r in zip(trace.hosts, ranks, strict=True)
         ]
-        # A rank that several files claim keeps the names of the files, or nobody could tell them apart.
+        # A rank that several files claim keeps the names of the files, or nobody could tell them
+        # apart.
         names = [
             f"rank {r}, {h}" if r is not None and ranks.count(r) > 1 else n
             for n, h, r in zip(names, trace.hosts, ranks, strict=True)

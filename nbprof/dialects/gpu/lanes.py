@@ -1,7 +1,7 @@
 """Which side of the machine an event of a Kineto trace is on, and the lanes that follow from it.
 
-The category decides, never the process: device 0 and a process 0 of a container share their rows in the file, and what the GPU shows of
-the program's annotations lies on the same row as the kernels.
+The category decides, never the process: device 0 and a process 0 of a container share their rows in
+the file, and what the GPU shows of the program's annotations lies on the same row as the kernels.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ _CATEGORY = {
     "on_cpu": SAMPLED,
 }
 _RUNTIME = re.compile(r"\w+_(?:runtime|driver)\Z")
-# What other vendors call what their devices do, by the end of the category; what is no copy, fill, note or wait is a kernel.
+# What other vendors call what their devices do, by the end of the category; what is no copy, fill,
+# note or wait is a kernel.
 _OTHER_VENDORS = (
     (re.compile(r"memcpy\Z"), COPY),
     (re.compile(r"memset\Z"), FILL),
@@ -75,12 +76,15 @@ _SIDE[[KERNEL, COPY, FILL]] = STREAM
 _SIDE[DEVICE_NOTE] = NOTES
 _SIDE[SYNC] = SYNCS
 
-# Recorders write an annotation's image on the device 1 ns early and 2 ns longer, and round ends: a child may run past its parent.
+# Recorders write an annotation's image on the device 1 ns early and 2 ns longer, and round ends: a
+# child may run past its parent.
 SLACK_PS = 1_000_000
 
 
 def category(cat: str) -> int:
-    """The kind of event that a category of the file stands for; 0 for one that PyTorch does not write."""
+    """The kind of event that a category of the file stands for; 0 for one that PyTorch does not
+    write.
+    """
     low = cat.lower()
     return CALL if _RUNTIME.match(low) else _CATEGORY.get(low, UNKNOWN)
 
@@ -91,7 +95,9 @@ def launches_work(name: str) -> bool:
 
 
 def kinds(trace: Trace) -> Kinds:
-    """uint8[events]: OP, KERNEL, ... by category; what old files call an operator is an annotation where its name says so."""
+    """uint8[events]: OP, KERNEL, ... by category; what old files call an operator is an annotation
+    where its name says so.
+    """
     codes = trace.text_arg("cat")
     seen = pd.unique(codes)
     table = np.zeros(int(seen.max(initial=-1)) + 2, np.uint8)
@@ -119,7 +125,9 @@ def kinds(trace: Trace) -> Kinds:
 
 
 def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
-    """Finds the device work of categories that no list has: what lies in the process of a device, or states its device and stream."""
+    """Finds the device work of categories that no list has: what lies in the process of a device,
+    or states its device and stream.
+    """
     lanes = trace.lanes
     on_device = np.array(
         [bool(_DEVICE.match(label)) for label in _texts(lanes, "labels")], np.bool_
@@ -159,7 +167,8 @@ class Nested(Events):
 
 
 def split(trace: Trace, kind: Kinds) -> Kinds:
-    """Gives every side of a row a lane of its own and names the lanes; returns the kinds in the new order of events.
+    """Gives every side of a row a lane of its own and names the lanes; returns the kinds in the new
+    order of events.
 
     Adds to `trace.lanes`: `row` (the lane that flows mean), `side` and `aside`.
     """
@@ -184,13 +193,16 @@ def _main_kind(trace: Trace, kind: Kinds) -> Int64s:
 
 
 def name_lanes(trace: Trace, kind: Kinds) -> None:
-    """Fills `kind device process thread note order` of the lanes: GPUs with their streams, then the program's threads."""
+    """Fills `kind device process thread note order` of the lanes: GPUs with their streams, then the
+    program's threads.
+    """
     lanes = trace.lanes
     main = _main_kind(trace, kind)
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
     stated = trace.arg("device")
     side_of = lanes["side"].tolist()
-    # Python frames may lie under a process number of their own, 0; the program is where ops, annotations and calls are.
+    # Python frames may lie under a process number of their own, 0; the program is where ops,
+    # annotations and calls are.
     working = (lanes["side"] == HOST).to_numpy() & np.isin(main, (OP, ANNOTATION, CALL))
     programs = set(
         zip(lanes["host"][working], np.array(_texts(lanes, "pid"), object)[working], strict=True)
@@ -209,7 +221,8 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
         if side == HOST:
             note = ""
             if main[i] == SAMPLED:
-                # What was seen of a thread from outside is no work beside what the thread itself did.
+                # What was seen of a thread from outside is no work beside what the thread itself
+                # did.
                 main_one = tid.startswith("main thread") and (
                     (host, pid) in programs or not programs
                 )
@@ -247,7 +260,8 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
         )
         family = _DEVICE.match(label)
         stream = _number(re.sub(r"\D", "", tid))
-        # Threads of an MTIA are no streams by number: "Stream 1 FW", "DMA_REQUEST". Recorders below HIP know queues.
+        # Threads of an MTIA are no streams by number: "Stream 1 FW", "DMA_REQUEST". Recorders below
+        # HIP know queues.
         own = (
             thread
             if (family and family.group(1) == "MTIA") or thread.startswith(_NO_STREAMS)

@@ -1,7 +1,9 @@
-"""Links in a Kineto trace: device work, the runtime call that launched it, the op that made the call.
+"""Links in a Kineto trace: device work, the runtime call that launched it, the op that made the
+call.
 
-A device event and its launch share a correlation id, unique within a process only. The launch names its op by `External id`; files that
-state none, or one that is no op's, are linked by time: the innermost op around the launch on its thread.
+A device event and its launch share a correlation id, unique within a process only. The launch names
+its op by `External id`; files that state none, or one that is no op's, are linked by time: the
+innermost op around the launch on its thread.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ _LAUNCH_FLOWS = ("ac2g", "async", "async_cpu_to_gpu", "cpu_to_cuda")
 
 
 class Links:
-    """A Kineto trace with split lanes, and how its events hang together. Each column is made once, when it is first needed.
+    """A Kineto trace with split lanes, and how its events hang together. Each column is made once,
+    when it is first needed.
 
     Parameters
     ----------
@@ -100,7 +103,9 @@ class Links:
 
     @cached_property
     def annotations(self) -> Nest:
-        """What the program annotated on its threads, without step markers, which hold everything."""
+        """What the program annotated on its threads, without step markers, which hold
+        everything.
+        """
         rows = self.rows(ANNOTATION)
         return Nest(self.trace, rows[~self.step_names[self.trace.events.name[rows]]])
 
@@ -129,7 +134,9 @@ class Links:
 
     @cached_property
     def correlation(self) -> Int64s:
-        """int64[events]: the launch that an event is or comes from, -1. A 0 that several calls of a host state is none."""
+        """int64[events]: the launch that an event is or comes from, -1. A 0 that several calls of a
+        host state is none.
+        """
         out = self.trace.arg("correlation")
         if (out[self.calls] == 0).sum() > len(self.trace.hosts):
             out[out == 0] = -1
@@ -144,7 +151,9 @@ class Links:
 
     @cached_property
     def launch(self) -> Int64s:
-        """int64[w]: the call that launched each piece of device work, -1. One graph launch has many kernels."""
+        """int64[w]: the call that launched each piece of device work, -1. One graph launch has many
+        kernels.
+        """
         calls = self.calls[self.correlation[self.calls] >= 0]
         at = _look_up(self._key(self.correlation, calls), self._key(self.correlation, self.work))
         return (
@@ -157,8 +166,9 @@ class Links:
     def earlier(self) -> Flags:
         """bool[w]: whether a piece of device work was launched before the recording began.
 
-        Its launch is not in the file, and its id is below those of all calls there, which a process counts up. Where no id tells, it
-        began before anything else was recorded. Work whose launch was lost within the recording is none of it.
+        Its launch is not in the file, and its id is below those of all calls there, which a process
+        counts up. Where no id tells, it began before anything else was recorded. Work whose launch
+        was lost within the recording is none of it.
         """
         out = np.zeros(len(self.work), np.bool_)
         events, calls = self.trace.events, self.calls
@@ -183,7 +193,9 @@ class Links:
 
     @property
     def _after_launched(self) -> Flags:
-        """bool[w]: whether work that was launched within the recording began before each on its lane: what is older comes before that."""
+        """bool[w]: whether work that was launched within the recording began before each on its
+        lane: what is older comes before that.
+        """
         lane, start = self.trace.events.lane[self.work], self.trace.events.start[self.work]
         first = np.full(len(self.trace.lanes), np.iinfo(np.int64).max)
         linked = self.launch >= 0
@@ -192,10 +204,11 @@ class Links:
 
     @cached_property
     def captures(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Captures of graphs: the call that begins (or, before the recording, ends) each, its begin and its end.
+        """Captures of graphs: the call that begins (or, before the recording, ends) each, its begin
+        and its end.
 
-        Begin and end need not be calls of one thread. Captures of a host that overlap are one; one that never ends lasts to the end of the
-        host's calls.
+        Begin and end need not be calls of one thread. Captures of a host that overlap are one; one
+        that never ends lasts to the end of the host's calls.
         """
         events, names = (
             self.trace.events,
@@ -228,10 +241,11 @@ class Links:
 
     @cached_property
     def captured(self) -> Flags:
-        """bool[c]: calls that would have started something on the device, but were captured into a graph: nothing ran for them.
+        """bool[c]: calls that would have started something on the device, but were captured into a
+        graph: nothing ran for them.
 
-        A capture takes what every thread launches on its streams. Calls do not state their stream: those during a capture that something
-        on the device came of were of another one.
+        A capture takes what every thread launches on its streams. Calls do not state their stream:
+        those during a capture that something on the device came of were of another one.
         """
         out = np.zeros(len(self.calls), np.bool_)
         rows, start, end = self.captures
@@ -262,12 +276,15 @@ class Links:
         return self._by_external(self.calls, self.ops.around(self.calls))
 
     def _by_external(self, rows: Int64s, around: Int64s) -> Int64s:
-        """The op that each event names, where it was running at that time; else the one around it."""
+        """The op that each event names, where it was running at that time; else the one around
+        it.
+        """
         ops = self.ops
         if not len(ops.rows) or not len(rows):
             return around
         at = _look_up(self._key(self.external, ops.rows), self._key(self.external, rows))
-        # Some recorders write the correlation id there, which may by chance be the id of some op: time and thread decide.
+        # Some recorders write the correlation id there, which may by chance be the id of some op:
+        # time and thread decide.
         events = self.trace.events
         time = events.start[rows]
         within = (
@@ -285,7 +302,9 @@ class Links:
 
     @cached_property
     def made_by(self) -> Int64s:
-        """int64[w]: the call that each piece of device work comes from, -1: its launch, or what was captured as its node of a graph."""
+        """int64[w]: the call that each piece of device work comes from, -1: its launch, or what was
+        captured as its node of a graph.
+        """
         return np.where(self.graphs.call >= 0, self.graphs.call, self.launch)
 
     @cached_property
@@ -304,7 +323,9 @@ class Links:
         return out
 
     def _named(self, which: Int64s) -> Int64s:
-        """The op that device work without a launch names itself by `External id`; it can't have begun before the op did."""
+        """The op that device work without a launch names itself by `External id`; it can't have
+        begun before the op did.
+        """
         ops, rows = self.ops, self.work[which]
         if not len(ops.rows):
             return np.full(len(which), -1, np.int64)
@@ -350,7 +371,9 @@ class Links:
 
     @cached_property
     def work_name(self) -> Int64s:
-        """int64[w]: code in `names` of what each piece of device work is counted for: its op, else the annotation around it, else -1."""
+        """int64[w]: code in `names` of what each piece of device work is counted for: its op, else
+        the annotation around it, else -1.
+        """
         names = self.trace.events.name
         out = np.full(len(self.work), -1, np.int64)
         known = self.work_op >= 0
@@ -366,14 +389,18 @@ class Links:
 
     @cached_property
     def _node_name(self) -> Int64s:
-        """int64[w]: code in `names` of what a node of a graph is known to be for beside its call, -1."""
+        """int64[w]: code in `names` of what a node of a graph is known to be for beside its call,
+        -1.
+        """
         out = np.full(len(self.work), -1, np.int64)
         out[self.graphs.at] = self._node_names[0]
         return out
 
     @cached_property
     def _node_names(self) -> tuple[Int64s, list[str]]:
-        """The same of the work of replays: the op of a capture in another trace, else PyTorch's annotation; and the names to be added."""
+        """The same of the work of replays: the op of a capture in another trace, else PyTorch's
+        annotation; and the names to be added.
+        """
         graphs, trace = self.graphs, self.trace
         known: dict[str, int] = {}
         added: list[str] = []
@@ -424,7 +451,9 @@ class Links:
 
 
 def _look_up(keys: Int64s, wanted: Int64s) -> Int64s:
-    """Position of the last of `keys` that equals each of `wanted`, -1 where there is none or it is negative."""
+    """Position of the last of `keys` that equals each of `wanted`, -1 where there is none or it is
+    negative.
+    """
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     low, high = int(keys.min()), int(keys.max())

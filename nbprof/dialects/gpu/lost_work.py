@@ -1,4 +1,6 @@
-"""Steps of which the recorder lost device work: what they took, and what their device did, is not known."""
+"""Steps of which the recorder lost device work: what they took, and what their device did, is not
+known.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ Flags = npt.NDArray[np.bool_]
 
 # From this share of the launches of a step on, missing kernels change what the step says.
 _SERIOUS = 0.05
-# So many last steps without any launch, of a program that launched work in as many before, are no chance.
+# So many last steps without any launch, of a program that launched work in as many before, are no
+# chance.
 _SILENT = 2
 _MOST_NAMED = 4
 
@@ -74,7 +77,9 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
 
 
 def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
-    """How many launches of kernels and graphs each step has, and how many of them have no device work."""
+    """How many launches of kernels and graphs each step has, and how many of them have no device
+    work.
+    """
     events, calls = links.trace.events, links.calls
     kinds = [
         torchnames.call_kind(str(name)) in (torchnames.LAUNCH, torchnames.GRAPH)
@@ -104,7 +109,9 @@ def _silent(launched: Int64s, matched: Int64s) -> Flags:
 
 
 def _after(steps: Steps, lacking: Flags) -> Flags:
-    """Steps that follow one with lost work, where steps begin when the device has done the work before: that is not known then."""
+    """Steps that follow one with lost work, where steps begin when the device has done the work
+    before: that is not known then.
+    """
     follows = np.append(False, lacking[:-1])
     late = steps.start > steps.begun
     sound = ~lacking & ~follows

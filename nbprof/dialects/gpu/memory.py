@@ -1,4 +1,6 @@
-"""Allocator events of a Kineto trace: the `[memory]` instants, one for each block that PyTorch's allocators hand out or take back."""
+"""Allocator events of a Kineto trace: the `[memory]` instants, one for each block that PyTorch's
+allocators hand out or take back.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,13 @@ _DEVICE_TYPES = {
 
 
 def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataFrame, set[str]]:
-    """The `allocations` table, in time order, and the names of memories of which no event states the total.
+    """The `allocations` table, in time order, and the names of memories of which no event states
+    the total.
 
-    `heap` is what the allocator states as allocated after the event, `free` what it holds beyond that: an upper bound of what
-    fragmentation costs. Files of PyTorch before 1.11 state no totals, and those of the CPU hold what was recorded before and freed
-    in between: there `heap` counts from the least that the events allow.
+    `heap` is what the allocator states as allocated after the event, `free` what it holds beyond
+    that: an upper bound of what fragmentation costs. Files of PyTorch before 1.11 state no totals,
+    and those of the CPU hold what was recorded before and freed in between: there `heap` counts
+    from the least that the events allow.
     """
     trace, events = links.trace, links.trace.events
     rows = links.rows(MEMORY)
@@ -57,7 +61,8 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataF
     )
     for one in pd.unique(code).tolist():
         op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
-    # PyTorch counts on the CPU only while it records, so its total grows with each recording of a process.
+    # PyTorch counts on the CPU only while it records, so its total grows with each recording of a
+    # process.
     total_of_all = np.where(kind == 0, -1, total)
     heap = added_up(memory, size, total_of_all, address)
     summed = {
@@ -65,7 +70,8 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataF
         for one in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()
     }
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
-    # torch_npu and others write an address that is no number, or beyond int64; equal addresses still mean the same block.
+    # torch_npu and others write an address that is no number, or beyond int64; equal addresses
+    # still mean the same block.
     known = or_na(address, address == -1)
     table = allocation_table(
         out,
@@ -109,7 +115,9 @@ def _label(memory: str, host: str, several: bool) -> str:
 def _memory(
     links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: act.Activity
 ) -> np.ndarray:
-    """Text code of the memory of each event: `CPU`, `GPU 0`, with its host in front where there are several."""
+    """Text code of the memory of each event: `CPU`, `GPU 0`, with its host in front where there are
+    several.
+    """
     hosts = links.trace.hosts
     families = links.trace.lanes.loc[links.trace.lanes["kind"] == "device", "process"]
     other = str(families.iloc[0]).partition(" ")[0] if len(families) else "device"

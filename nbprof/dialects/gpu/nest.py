@@ -45,7 +45,8 @@ class Nest:
             over = end[child] > above
             child, above = child[over], above[over]
             end[child] = above
-            # A cut event may have children of its own: look again at all, which ends soon, as almost none is cut.
+            # A cut event may have children of its own: look again at all, which ends soon, as
+            # almost none is cut.
             child = (
                 np.flatnonzero((self.parent >= 0) & np.isin(self.parent, child))
                 if len(child)
@@ -54,14 +55,18 @@ class Nest:
         return end
 
     def around(self, rows: Int64s) -> Int64s:
-        """Position of the innermost event around other events of the trace (itself, where it is one of these), -1 where there is none."""
+        """Position of the innermost event around other events of the trace (itself, where it is one
+        of these), -1 where there is none.
+        """
         events = self.trace.events
         at = np.searchsorted(self.rows, rows, side="right") - 1
         reach = events.end[rows] - np.minimum(SLACK_PS, events.duration[rows] // 2)
         return self._climb(at, events.lane[rows], reach)
 
     def at(self, lane: Int32s, time: Int64s) -> Int64s:
-        """Position of the innermost event around moments (int64 ps) on lanes, -1 where there is none."""
+        """Position of the innermost event around moments (int64 ps) on lanes, -1 where there is
+        none.
+        """
         out = np.full(len(time), -1, np.int64)
         for one in np.unique(lane).tolist():
             which = np.flatnonzero(lane == one)

@@ -1,4 +1,6 @@
-"""Ops of PyTorch as a forest: each run with its shapes, the Python code that called it, and the device work it launched."""
+"""Ops of PyTorch as a forest: each run with its shapes, the Python code that called it, and the
+device work it launched.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from nbprof.dialects.gpu.nest import Nest
 
 
 class Forest:
-    """What the threads of a host did, as `torch.profiler` sees it: ops, annotations and runtime calls, nested by time.
+    """What the threads of a host did, as `torch.profiler` sees it: ops, annotations and runtime
+    calls, nested by time.
 
     Parameters
     ----------
@@ -88,7 +91,9 @@ class Forest:
         return out
 
     def _texts(self, what: str, out: act.Activity) -> Int32s:
-        """Codes of what was recorded of the inputs, such as their shapes, into `texts`; -1 where nothing was."""
+        """Codes of what was recorded of the inputs, such as their shapes, into `texts`; -1 where
+        nothing was.
+        """
         trace = self.trace
         codes = trace.text_arg(what)[self.nest.rows]
         table = np.full(len(trace.strings) + 1, -1, np.int32)
@@ -99,7 +104,9 @@ class Forest:
 
     @cached_property
     def stacks(self) -> tuple[Int32s, Int32s, Stacks]:
-        """Which calls of Python each event lies in, and the chain of each call: by spans of functions, else by the text of old files."""
+        """Which calls of Python each event lies in, and the chain of each call: by spans of
+        functions, else by the text of old files.
+        """
         trace, rows = self.trace, self.nest.rows
         python = self.python
         if len(python.rows):
@@ -147,10 +154,12 @@ class Forest:
 
     @cached_property
     def forward(self) -> Int64s:
-        """The op of the forward pass that each op of the backward pass belongs to (-1: none): PyTorch numbers them alike.
+        """The op of the forward pass that each op of the backward pass belongs to (-1: none):
+        PyTorch numbers them alike.
 
-        Ops inside one of the backward pass belong where it does. The number counts ops that need a gradient, so that several nested ones
-        have it; the one that began last before the backward op is the innermost.
+        Ops inside one of the backward pass belong where it does. The number counts ops that need a
+        gradient, so that several nested ones have it; the one that began last before the backward
+        op is the innermost.
         """
         trace, links, nest = self.trace, self.links, self.nest
         rows = nest.rows
@@ -161,7 +170,8 @@ class Forest:
         if not len(ran) or not len(back):
             return out
         host = links.host[rows].astype(np.int64)
-        # Numbers and hosts to one dense key, then times: the last forward op of the same key that began before.
+        # Numbers and hosts to one dense key, then times: the last forward op of the same key that
+        # began before.
         both = np.concatenate([ran, back])
         _, key = unique_rows(host[both], number[both])
         of_ran, of_back = key[: len(ran)], key[len(ran) :]
@@ -180,7 +190,9 @@ _KIND[[OP, ANNOTATION, CALL]] = act.TORCH_OP, act.TORCH_ANNOTATION, act.TORCH_CA
 
 
 def _last_before(keys: Int64s, times: Int64s, wanted: Int64s, before: Int64s) -> Int64s:
-    """Position of the last row of the same key that is no later, -1; `keys`, `times` sorted by both."""
+    """Position of the last row of the same key that is no later, -1; `keys`, `times` sorted by
+    both.
+    """
     # Ranks of time keep the combined key within int64 for traces of any length.
     every = np.unique(np.concatenate([times, before]))
     size = len(every) + 1

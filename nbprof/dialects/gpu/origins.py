@@ -1,8 +1,9 @@
 """The nn.Module and the line of code that device work comes from.
 
-They are those of the call that launched it or, of a node of a graph, of the call that was captured as it; on the thread of the backward
-pass those of the op of the forward pass. PyTorch records the calls of Python with the line in which each function begins. Of what
-`torch.compile` made, inductor knows the very lines.
+They are those of the call that launched it or, of a node of a graph, of the call that was captured
+as it; on the thread of the backward pass those of the op of the forward pass. PyTorch records the
+calls of Python with the line in which each function begins. Of what `torch.compile` made, inductor
+knows the very lines.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class _Texts:
         without: re.Pattern[str] | None = None,
         but: Collection[str] = (),
     ) -> Int32s:
-        """Codes as those of the texts of an activity, of which a pattern may be left out, `but` of some texts."""
+        """Codes as those of the texts of an activity, of which a pattern may be left out, `but` of
+        some texts.
+        """
         used = np.unique(codes[codes >= 0])
         table = np.full(len(self._known.codes) + 1, -1, np.int32)
         for code, text in zip(used.tolist(), self.text(used), strict=True):
@@ -100,7 +103,9 @@ class Origins:
         return {str(line).rpartition(":")[0] for line in self.forest.stacks[2].line}
 
     def _as_called(self, line: str) -> str:
-        """A line of inductor, which names the whole path of the file, as the calls of Python name it."""
+        """A line of inductor, which names the whole path of the file, as the calls of Python name
+        it.
+        """
         path, _, number = line.rpartition(":")
         parts = re.split(r"[/\\]", path)
         return next(
@@ -122,8 +127,9 @@ class Origins:
     def _by_kernel(self) -> tuple[Int64s, Int64s]:
         """Line and ATen ops of each kernel of inductor, in codes, and -1 behind them.
 
-        The ops are those of its nodes. A kernel's name does not tell them: it has the ops before these were taken apart
-        (`native_layer_norm`), and those of the first place only where several are compiled to the same code.
+        The ops are those of its nodes. A kernel's name does not tell them: it has the ops before
+        these were taken apart (`native_layer_norm`), and those of the first place only where
+        several are compiled to the same code.
         """
         known = self._kernels[0]
         made = [
@@ -133,7 +139,9 @@ class Origins:
         return self.lines.codes(np.array(lines, object)), self.made.codes(np.array(made, object))
 
     def of(self, events: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Module and line of ops or calls, and the ATen ops that a kernel of inductor was made of: codes, -1 for what is not known."""
+        """Module and line of ops or calls, and the ATen ops that a kernel of inductor was made of:
+        codes, -1 for what is not known.
+        """
         at = np.searchsorted(self.forest.nest.rows, events)
         stack, _, _ = self.forest.stacks
         forward = self.forest.forward[at]
@@ -185,13 +193,17 @@ class Origins:
 
     @cached_property
     def _named(self) -> set[str]:
-        """Modules that annotations call by their names in the model (`layers.0.mlp`), which number no instances."""
+        """Modules that annotations call by their names in the model (`layers.0.mlp`), which number
+        no instances.
+        """
         return {one.module for one in self.links.graphs.annotated[1] if one.module}
 
     def of_work(
         self, at: Int64s, out: act.Activity, *, instances: bool = False
     ) -> dict[str, Int32s]:
-        """Columns of work at some positions in `links.work`, in codes: `module`, with the numbers of instances or not, and the others."""
+        """Columns of work at some positions in `links.work`, in codes: `module`, with the numbers
+        of instances or not, and the others.
+        """
         module, line, made = (codes[at] for codes in self._of_work)
         return {
             "module": self.modules.into(out, module, None if instances else _INSTANCE, self._named),
@@ -205,7 +217,9 @@ class Origins:
         return {"source": self.lines.into(out, line), "aten_ops": self.made.into(out, made)}
 
     def shares(self) -> dict[str, float] | None:
-        """Parts of the time of kernels of which `op`, `module` and `line` are known; of ops on the host where there are no kernels."""
+        """Parts of the time of kernels of which `op`, `module` and `line` are known; of ops on the
+        host where there are no kernels.
+        """
         links, events = self.links, self.links.trace.events
         kernels = np.flatnonzero(links.kind[links.work] == KERNEL)
         if len(kernels):

@@ -1,7 +1,8 @@
-"""Ops among ranges (NVTX, and ROCTx in its place on AMD): PyTorch writes one around each op, with what it knows of it in the text.
+"""Ops among ranges (NVTX, and ROCTx in its place on AMD): PyTorch writes one around each op, with
+what it knows of it in the text.
 
-`emit_nvtx` (and `nsys profile --pytorch=autograd-nvtx`) write `aten::mm, seq = 12, op_id = 340, sizes = [[8, 8], [8, 8]]`: see `getNvtxStr`
-in torch/csrc/profiler/util.cpp.
+`emit_nvtx` (and `nsys profile --pytorch=autograd-nvtx`) write `aten::mm, seq = 12, op_id = 340,
+sizes = [[8, 8], [8, 8]]`: see `getNvtxStr` in torch/csrc/profiler/util.cpp.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _SPACE = re.compile(r"[A-Za-z_]\w*::\w")
 
 
 def name(trace: Trace, kind: Kinds) -> None:
-    """Gives ranges that are ops the op's name, and what else their text states as args; they become ops in `kind`."""
+    """Gives ranges that are ops the op's name, and what else their text states as args; they become
+    ops in `kind`.
+    """
     codes = np.unique(trace.events.name[kind == ANNOTATION]).tolist()
     found: dict[int, re.Match[str]] = {}
     for code in codes:

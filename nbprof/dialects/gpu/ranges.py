@@ -1,8 +1,11 @@
-"""What ranges that a program named (NVTX, ROCTx) say: its steps, which are those that count and hold what ran on the device.
+"""What ranges that a program named (NVTX, ROCTx) say: its steps, which are those that count and
+hold what ran on the device.
 
-A range marks a step where its name says so and nothing else: `step 12`, `iteration 3`, `Epoch 1 batch 40/100`, `train_step`. Of these the
-family that lasts longest is taken whose ranges lie one after the other on one thread, with numbers that rise, and of which at least half
-launched work. `layer 3` and `optimizer_step 7` are parts of steps, so that no other word is taken for a step; without one there are none.
+A range marks a step where its name says so and nothing else: `step 12`, `iteration 3`, `Epoch 1
+batch 40/100`, `train_step`. Of these the family that lasts longest is taken whose ranges lie one
+after the other on one thread, with numbers that rise, and of which at least half launched work.
+`layer 3` and `optimizer_step 7` are parts of steps, so that no other word is taken for a step;
+without one there are none.
 """
 
 from __future__ import annotations
@@ -73,7 +76,8 @@ def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) 
     ranges : str
         What the recorder calls them: `NVTX ranges`.
     names : bool[names], optional
-        Names that mark steps; those that `links` knows by default. Batches of a loader are no steps then.
+        Names that mark steps; those that `links` knows by default. Batches of a loader are no steps
+        then.
     """
     marked = find_steps.find(links, batches=names is None)
     done = set(marked.host.tolist())
@@ -123,12 +127,16 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
 
 
 def _rising(numbers: list[tuple[int, ...]]) -> bool:
-    """Whether a counter rises from each range to the next; ranges that do not count are all called the same."""
+    """Whether a counter rises from each range to the next; ranges that do not count are all called
+    the same.
+    """
     return all((not a and not b) or a < b for a, b in pairwise(numbers))
 
 
 def _launching(links: Links, host: int, marks: Int64s) -> bool:
-    """Whether at least half of some ranges launched work; on any thread, as a backward pass has one of its own."""
+    """Whether at least half of some ranges launched work; on any thread, as a backward pass has one
+    of its own.
+    """
     events = links.trace.events
     launched = links.launch[links.launch >= 0]
     if not len(launched):

@@ -1,4 +1,6 @@
-"""What readers of a PyTorch profile should know before trusting it: unlinked, overlapping and dropped events."""
+"""What readers of a PyTorch profile should know before trusting it: unlinked, overlapping and
+dropped events.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def notes(
     origins: Origins,
     lost: str = absent.LOST,
 ) -> list[Note]:
-    """Lines for the receipt, in the order in which they matter; `launches` is the table of the activity.
+    """Lines for the receipt, in the order in which they matter; `launches` is the table of the
+    activity.
 
     `lost` says why all kernels may be lost, and what helps.
     """
@@ -80,7 +83,9 @@ def _many(count: int, one: str, many: str = "") -> str:
 
 
 def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
-    """By host and group of a step: how often it asked DataLoaders for a batch; only steps that did."""
+    """By host and group of a step: how often it asked DataLoaders for a batch; only steps that
+    did.
+    """
     trace = links.trace
     rows = links.rows(OP, ANNOTATION, UNKNOWN)
     loader = np.array(
@@ -198,7 +203,9 @@ def _other_vendors(links: Links) -> list[Note]:
 
 
 def _images(links: Links) -> list[Note]:
-    """Events of devices that are named as the call that launched something, and stand for all of it."""
+    """Events of devices that are named as the call that launched something, and stand for all of
+    it.
+    """
     trace, events = links.trace, links.trace.events
     rows = links.rows(DEVICE_NOTE)
     named = np.array([launches_work(str(name)) for name in trace.names], np.bool_)
@@ -271,7 +278,9 @@ def _graphs(links: Links) -> list[Note]:
 
 
 def _attributed(origins: Origins) -> list[Note]:
-    """How much time goes by an op, a module and a line of code; other recorders than PyTorch's know no modules."""
+    """How much time goes by an op, a module and a line of code; other recorders than PyTorch's know
+    no modules.
+    """
     shares = origins.shares() if _of_pytorch(origins.links) else None
     if shares is None:
         return []
@@ -305,7 +314,9 @@ def _part(share: float) -> str:
 
 
 def _overlaps(links: Links) -> list[Note]:
-    """Kernels that overlap the previous one on their stream: dependent launches do; profiler errors look the same."""
+    """Kernels that overlap the previous one on their stream: dependent launches do; profiler errors
+    look the same.
+    """
     events, work = links.trace.events, links.work
     out = []
     if len(work):

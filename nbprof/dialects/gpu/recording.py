@@ -1,4 +1,6 @@
-"""A recording of a program on GPUs, with what it ran on the host, on its way into the activity tables."""
+"""A recording of a program on GPUs, with what it ran on the host, on its way into the activity
+tables.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ from nbprof.frameworks.framework import Framework
 def _by_host(
     annotations: Annotations, ranks: Sequence[int | None]
 ) -> dict[int, Mapping[int, Said]]:
-    """Annotations by host instead of rank; a single trace that states no rank has those of the only rank there is."""
+    """Annotations by host instead of rank; a single trace that states no rank has those of the only
+    rank there is.
+    """
     if list(ranks) == [None] and len(annotations) == 1:
         return dict(enumerate(annotations.values()))
     return {
@@ -66,7 +70,8 @@ def _by_host(
 
 
 class GpuRecording(ABC):
-    """A recording on its way into the tables. The dialect of each recorder says what is different there.
+    """A recording on its way into the tables. The dialect of each recorder says what is different
+    there.
 
     Attributes
     ----------
@@ -99,8 +104,8 @@ class GpuRecording(ABC):
         """The tables, each to be made when it is asked for."""
         links = self.links
         activity = act.Activity(hosts=self.trace.hosts)
-        # The activity holds what makes its tables. Held by that in turn, it would stay in memory, and the trace with it, until Python
-        # looks for circles: for minutes.
+        # The activity holds what makes its tables. Held by that in turn, it would stay in memory,
+        # and the trace with it, until Python looks for circles: for minutes.
         out = self.out = weakref.proxy(activity)
         out.framework = self.framework
         out.has_device = bool(
@@ -156,7 +161,9 @@ class GpuRecording(ABC):
 
     @property
     def steps(self) -> Steps:
-        """The steps of all hosts, or the units that stand in their place where nothing marks any."""
+        """The steps of all hosts, or the units that stand in their place where nothing marks
+        any.
+        """
         return self._units[0]
 
     @property
@@ -229,7 +236,9 @@ class GpuRecording(ABC):
         return ops.with_(**self.origins.of_ops(self.out)), stacks, modules
 
     def _host_ops(self) -> HostOps:
-        """Framework ops, and the batches that a loop asked its DataLoader or iterator for; `dataset` marks these and the ops inside."""
+        """Framework ops, and the batches that a loop asked its DataLoader or iterator for;
+        `dataset` marks these and the ops inside.
+        """
         links, trace, out = self.links, self.trace, self.out
         named = np.fromiter(
             (torchnames.is_input(n) for n in trace.names), np.bool_, len(trace.names)
@@ -291,7 +300,9 @@ class GpuRecording(ABC):
         )
 
     def _traits(self) -> set[str]:
-        """What advice is about: modules that ran, and with their number calls of Gloo and failures of the allocator."""
+        """What advice is about: modules that ran, and with their number calls of Gloo and failures
+        of the allocator.
+        """
         names = [str(name) for name in self.trace.names]
         out = {"DataParallel"} & {name.removesuffix(".forward") for name in names}
         for trait, codes in (
@@ -318,7 +329,9 @@ class GpuRecording(ABC):
         return out
 
     def _ranges(self) -> Ranges:
-        """Ranges of the program, with the steps of its optimizers; nothing where only those were recorded."""
+        """Ranges of the program, with the steps of its optimizers; nothing where only those were
+        recorded.
+        """
         links, trace = self.links, self.trace
         rows = links.rows(ANNOTATION)
         rows = rows[trace.events.duration[rows] > 0]
@@ -362,7 +375,9 @@ class GpuRecording(ABC):
         )
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
-        """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""
+        """By name code: the step-time category whose colour a slice of that name takes in the trace
+        (0: none).
+        """
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
         of_transfer = {
             "H2D": "input",
@@ -387,7 +402,9 @@ class GpuRecording(ABC):
 
 
 def _engine_iterations(links: Links, steps: Steps, out: act.Activity) -> EngineIterations:
-    """The `engine_iterations` table of the activity; the rows of hosts of which steps are iterations."""
+    """The `engine_iterations` table of the activity; the rows of hosts of which steps are
+    iterations.
+    """
     rows = [
         i
         for i, step in enumerate(zip(steps.host.tolist(), steps.group.tolist(), strict=True))

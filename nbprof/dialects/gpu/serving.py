@@ -21,7 +21,9 @@ _SCOPE = "gpu_model_runner: forward"
 
 
 class Found(NamedTuple):
-    """The iterations of a host: what marks them, what that says, when the host began and ended each, ps, and what they are called."""
+    """The iterations of a host: what marks them, what that says, when the host began and ended
+    each, ps, and what they are called.
+    """
 
     marks: Int64s
     said: list[Iteration]
@@ -31,7 +33,9 @@ class Found(NamedTuple):
 
 
 def find(links: Links, host: int) -> Found | None:
-    """The iterations of a host in time order; None where nothing marks any, and of a program that trains as well."""
+    """The iterations of a host in time order; None where nothing marks any, and of a program that
+    trains as well.
+    """
     trace, events = links.trace, links.trace.events
     names = [str(name) for name in trace.names]
     said = {code: one for code, name in enumerate(names) if (one := annotated(name)) is not None}
@@ -77,7 +81,9 @@ def _one_thread(links: Links, rows: Int64s) -> Int64s:
 
 
 def _training(links: Links, host: int, marks: Int64s) -> bool:
-    """Whether the iterations are parts of steps: of a trainer that generates with an engine in its process."""
+    """Whether the iterations are parts of steps: of a trainer that generates with an engine in its
+    process.
+    """
     trace, events = links.trace, links.trace.events
     rows = links.rows(ANNOTATION)
     rows = rows[links.host[rows] == host]
@@ -119,9 +125,10 @@ def _by_forward(links: Links, marks: Int64s) -> list[Iteration]:
 def _bounds(links: Links, host: int, marks: Int64s, ahead: bool) -> tuple[Int64s, Int64s]:
     """When the host began and ended each iteration, with what it launched between two annotations.
 
-    Sampling comes after the annotation: what is launched up to the next one belongs to the iteration before. Where the host prepares
-    a batch before its annotation (`ahead`), that holds up to the longest pause; what comes after it belongs to the iteration that follows.
-    Without a device, ops of the thread stand for launches.
+    Sampling comes after the annotation: what is launched up to the next one belongs to the
+    iteration before. Where the host prepares a batch before its annotation (`ahead`), that holds up
+    to the longest pause; what comes after it belongs to the iteration that follows. Without a
+    device, ops of the thread stand for launches.
     """
     events = links.trace.events
     begun, done = events.start[marks].copy(), events.end[marks].copy()

@@ -22,8 +22,9 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> Work:
     device_class : int64[w]
         Step class of each piece of device work.
 
-    A call that stands still until the device has caught up is waiting, and one that copies to the host ends when the device got there:
-    both are neither compute nor launching. Python frames are no ops; where only they run the step is in `other`.
+    A call that stands still until the device has caught up is waiting, and one that copies to the
+    host ends when the device got there: both are neither compute nor launching. Python frames are
+    no ops; where only they run the step is in `other`.
     """
     events = links.trace.events
     host_rows, host_class = _host_classes(links)
@@ -31,7 +32,8 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> Work:
     whole = np.concatenate([links.work[~links.earlier], host_rows])
     between, idle_from, idle_to = links.graphs.gaps
     rows = np.concatenate([whole, captures, between])
-    # A graph that is captured is made ready to run, as a program that is compiled: the host's time goes there whatever it does meanwhile.
+    # A graph that is captured is made ready to run, as a program that is compiled: the host's time
+    # goes there whatever it does meanwhile.
     added = np.repeat([act.HOST_COMPILE, act.DEVICE_BETWEEN_NODES], [len(captures), len(between)])
     cls = np.concatenate([device_class[~links.earlier], host_class, added])
     begun = np.concatenate([events.start[whole], begun, idle_from])
@@ -101,7 +103,9 @@ def call_classes(links: Links) -> Int64s:
 
 
 def call_kinds(links: Links) -> Int64s:
-    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call; a call that copies is told by the direction of the copy."""
+    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call; a call that copies is told
+    by the direction of the copy.
+    """
     codes = links.trace.events.name[links.calls]
     table = np.zeros(len(links.trace.names), np.int64)
     for code in pd.unique(codes).tolist():

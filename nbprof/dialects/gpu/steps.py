@@ -1,4 +1,6 @@
-"""The steps of a recording: when each began and ended, on the host and with the device work launched in it."""
+"""The steps of a recording: when each began and ended, on the host and with the device work
+launched in it.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,10 @@ from nbprof.dialects.iterations import Placed
 class Steps:
     """Steps of all hosts; `group` numbers them within a host, in time order.
 
-    `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a name a step. `begun` and `done` are when
-    the host began and ended each: it runs ahead of the device. Of those in `lost` the recorder lost device work. `iterations` says, by
-    host and group, what an inference engine ran in each.
+    `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a
+    name a step. `begun` and `done` are when the host began and ended each: it runs ahead of the
+    device. Of those in `lost` the recorder lost device work. `iterations` says, by host and group,
+    what an inference engine ran in each.
     """
 
     host: Int64s
@@ -88,7 +91,9 @@ def markers(
 def spread(
     steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s
 ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Spans cut at the borders of steps: index of the span, group, start, end (ps). What lies in no step is left out."""
+    """Spans cut at the borders of steps: index of the span, group, start, end (ps). What lies in no
+    step is left out.
+    """
     parts: list[tuple[Int64s, ...]] = []
     for one in np.unique(steps.host).tolist():
         mine = np.flatnonzero(steps.host == one)

@@ -1,8 +1,11 @@
-"""The unit of a recording without marked steps: iterations that were recorded beside it, repeats in its events, or the recording itself.
+"""The unit of a recording without marked steps: iterations that were recorded beside it, repeats in
+its events, or the recording itself.
 
-In this order: iterations of the loop of a recorded cell; ranges that a program named, or calls of one module, if the work between their
-begins repeats; the repeating sequence of kernels of the busiest stream; that of the outermost ops of the busiest thread; else all of it,
-from the first to the last event of work. What is inferred from repeats is called an estimate, with the share of events that fit.
+In this order: iterations of the loop of a recorded cell; ranges that a program named, or calls of
+one module, if the work between their begins repeats; the repeating sequence of kernels of the
+busiest stream; that of the outermost ops of the busiest thread; else all of it, from the first to
+the last event of work. What is inferred from repeats is called an estimate, with the share of
+events that fit.
 """
 
 from __future__ import annotations
@@ -67,7 +70,9 @@ def find(links: Links) -> tuple[Steps, Unit]:
 
 
 def _covers(links: Links, host: int, steps: Steps) -> bool:
-    """Whether units, with the device work that they launched, take most of the time in which a host worked."""
+    """Whether units, with the device work that they launched, take most of the time in which a host
+    worked.
+    """
     events = links.trace.events
     rows = _work(links, host)
     recorded = events.end[rows].max() - events.start[rows].min()
@@ -115,7 +120,9 @@ def _work(links: Links, host: int) -> Int64s:
 
 
 def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
-    """Which events wait for a device that has nothing to do: PyTorch's profiler does so when it starts and stops."""
+    """Which events wait for a device that has nothing to do: PyTorch's profiler does so when it
+    starts and stops.
+    """
     events, names = links.trace.events, links.trace.names
     waits = np.array([name.endswith("DeviceSynchronize") for name in names], np.bool_)[
         events.name[rows]
@@ -129,7 +136,9 @@ def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
-    """Device work of a host in the order of its launches, and when each was launched (its own start where that is unknown)."""
+    """Device work of a host in the order of its launches, and when each was launched (its own start
+    where that is unknown).
+    """
     events = links.trace.events
     mine = np.flatnonzero((links.host[links.work] == host) & ~links.earlier)
     work, launch = links.work[mine], links.launch[mine]
@@ -185,7 +194,9 @@ def _sequence(length: int, what: str) -> str:
 
 
 def _by_ranges(links: Links, host: int) -> Found | None:
-    """Ranges of one name, or calls of one module, that nearly all work belongs to; of several the ones that take most time."""
+    """Ranges of one name, or calls of one module, that nearly all work belongs to; of several the
+    ones that take most time.
+    """
     events, names = links.trace.events, links.trace.names
     rows = links.rows(ANNOTATION, PYTHON)
     rows = rows[links.host[rows] == host]
@@ -213,7 +224,9 @@ def _by_ranges(links: Links, host: int) -> Found | None:
 
 
 def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
-    """Calls of a module, or the time from the begin of each range to that of the next, and the share of the work in it."""
+    """Calls of a module, or the time from the begin of each range to that of the next, and the
+    share of the work in it.
+    """
     events = links.trace.events
     start, end = events.start[marks], events.end[marks]
     is_call = family.startswith(_MODULE)
@@ -245,7 +258,9 @@ def _family(name: str, is_python: bool) -> str:
 
 
 def _times_of_work(links: Links, host: int) -> Int64s:
-    """When the host asked for what ran, ascending: for device work where there is any, else for outermost ops of all threads."""
+    """When the host asked for what ran, ascending: for device work where there is any, else for
+    outermost ops of all threads.
+    """
     work, time = _launched(links, host)
     if len(work):
         return time

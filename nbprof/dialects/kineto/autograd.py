@@ -1,10 +1,13 @@
-"""Exports of `torch.autograd.profiler` without Kineto: `profile().export_chrome_trace` of old PyTorch.
+"""Exports of `torch.autograd.profiler` without Kineto: `profile().export_chrome_trace` of old
+PyTorch.
 
-Events have no categories: processes called "CPU functions" and "CUDA functions" tell ops of the host from work of a device, whose thread is
-the number of the device, and arrows `cpu_to_cuda` lead from an op to its work. Device work is named as its kernel, or as its op where CUDA
-events timed ops: then an op that consists of others has a span of its own around theirs.
+Events have no categories: processes called "CPU functions" and "CUDA functions" tell ops of the
+host from work of a device, whose thread is the number of the device, and arrows `cpu_to_cuda` lead
+from an op to its work. Device work is named as its kernel, or as its op where CUDA events timed
+ops: then an op that consists of others has a span of its own around theirs.
 
-Source: `EventList.export_chrome_trace` of torch/autograd/profiler.py and torch/autograd/profiler_util.py.
+Source: `EventList.export_chrome_trace` of torch/autograd/profiler.py and
+torch/autograd/profiler_util.py.
 """
 
 from __future__ import annotations
@@ -74,7 +77,9 @@ def adapt(trace: Trace) -> list[Note]:
 
 
 def _around_others(trace: Trace, work: Int64s, ops: Int64s) -> npt.NDArray[np.bool_]:
-    """Which device work is the span of an op around those of the ops in it; none where kernels have names of their own."""
+    """Which device work is the span of an op around those of the ops in it; none where kernels have
+    names of their own.
+    """
     events = trace.events
     names = np.unique(events.name[ops])
     if not len(work) or not np.isin(events.name[work], names).all():

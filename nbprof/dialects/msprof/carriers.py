@@ -1,8 +1,9 @@
-"""Tasks that carry other work: their type is that of a kernel, and no table lists them as an operator.
+"""Tasks that carry other work: their type is that of a kernel, and no table lists them as an
+operator.
 
-A collective is carried by a task of its stream, and an operator of several parts by the task that its
-parts run in. Such a task takes as long as what it carries, which is recorded by itself: counted as a
-kernel it would hide a collective and count an operator twice.
+A collective is carried by a task of its stream, and an operator of several parts by the task that
+its parts run in. Such a task takes as long as what it carries, which is recorded by itself: counted
+as a kernel it would hide a collective and count an operator twice.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ Flags = npt.NDArray[np.bool_]
 _NO_ID = 4294967295
 """How msprof writes an id that is none."""
 _AROUND_PS = 10_000_000
-"""A carrier starts and ends at most 10 µs before and after its collective; in recordings 1 to 3 µs."""
+"""A carrier starts and ends at most 10 µs before and after its collective; in recordings 1 to 3
+µs.
+"""
 
 
 class Spans(NamedTuple):
@@ -60,7 +63,9 @@ def carriers(trace: Trace, tasks: Spans, collectives: Spans, on_streams: Int64s)
 
 
 def _has_parts(trace: Trace, rows: Int64s, on_streams: Int64s) -> Flags:
-    """Which tasks have parts: tasks of the same stream and number, but with a part number, that start within them."""
+    """Which tasks have parts: tasks of the same stream and number, but with a part number, that
+    start within them.
+    """
     events, number, part = trace.events, trace.arg("Task Id"), trace.arg("Subtask Id")
     is_part = (part >= 0) & (part != _NO_ID)
     parts = on_streams[is_part[on_streams]]
@@ -103,7 +108,9 @@ def _encloses(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
 
 
 def _following(each: dict[str, Int64s], others: dict[str, Int64s]) -> Int64s:
-    """The index of the first of `others` at or after the `time` of each row that is equal in all else; -1 without one."""
+    """The index of the first of `others` at or after the `time` of each row that is equal in all
+    else; -1 without one.
+    """
     keys = [name for name in each if name != "time"]
     left = pd.DataFrame(each).assign(place=np.arange(len(each["time"])))
     right = pd.DataFrame(others).assign(index=np.arange(len(others["time"])))

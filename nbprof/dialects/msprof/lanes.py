@@ -1,6 +1,8 @@
-"""The lanes of an Ascend trace: NPUs with their streams and communication, the program's threads, the calls into CANN, and what is derived.
+"""The lanes of an Ascend trace: NPUs with their streams and communication, the program's threads,
+the calls into CANN, and what is derived.
 
-Processes are told by their names, which the exporters gave them in all versions; their numbers are made up.
+Processes are told by their names, which the exporters gave them in all versions; their numbers are
+made up.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def is_ascend(trace: Trace) -> bool:
 
 
 def name_lanes(trace: Trace) -> Kinds:
-    """Fills `kind device process thread note order` of the lanes; returns what each lane is (`STREAM`, `CANN`, ...), uint8[lanes]."""
+    """Fills `kind device process thread note order` of the lanes; returns what each lane is
+    (`STREAM`, `CANN`, ...), uint8[lanes].
+    """
     lanes = trace.lanes
     kinds = np.zeros(len(lanes), np.uint8)
     devices = np.full(len(lanes), -1, np.int64)

@@ -1,4 +1,6 @@
-"""NPU memory, from the tables: blocks that the allocators allocated, or else samples of how much they held."""
+"""NPU memory, from the tables: blocks that the allocators allocated, or else samples of how much
+they held.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ def recorded(trace: Trace) -> bool:
 def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataFrame, list[Note]]:
     """The `allocations` table, in time order, and lines for the receipt.
 
-    A block that was handed out before the recording has no begin, one that is still held at its end has no release: each is one event then.
-    What a row states as allocated in all is `heap`, what is reserved beyond that is `free`.
+    A block that was handed out before the recording has no begin, one that is still held at its end
+    has no release: each is one event then. What a row states as allocated in all is `heap`, what is
+    reserved beyond that is `free`.
     """
     parts: list[pd.DataFrame] = []
     notes: list[Note] = []
@@ -127,9 +130,11 @@ def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[
 
 
 def _before_release(rows: pd.DataFrame) -> bool:
-    """Whether what a table states at a release is from before it, as that of graphs (GE) is; by what is stated at the next moment.
+    """Whether what a table states at a release is from before it, as that of graphs (GE) is; by
+    what is stated at the next moment.
 
-    What is held after a moment is what the next one finds: an allocation states it with its own size on top.
+    What is held after a moment is what the next one finds: an allocation states it with its own
+    size on top.
     """
     rows = rows.sort_values(["memory", "time"], kind="stable")
     used, size = (
@@ -219,7 +224,9 @@ def _column(frame: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
 def _memory(
     trace: Trace, table: Table, out: act.Activity, column: str, who: str = ""
 ) -> npt.NDArray[np.int32]:
-    """Text code of the memory of each row: `NPU 0`, with its component behind and its host in front where there are several."""
+    """Text code of the memory of each row: `NPU 0`, with its component behind and its host in front
+    where there are several.
+    """
     frame = table.frame
     host = f"{trace.hosts[table.host]} " if len(trace.hosts) > 1 else ""
     other = f"NPU {table.device or 0}"

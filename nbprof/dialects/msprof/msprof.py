@@ -1,4 +1,6 @@
-"""Turns the Trace of Ascend's profilers (msprof, torch_npu, MindSpore) into the activity tables, whichever of both it has."""
+"""Turns the Trace of Ascend's profilers (msprof, torch_npu, MindSpore) into the activity tables,
+whichever of both it has.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ _CLASS_OF_CALL = {
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
+    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is
+    first asked for.
+    """
     ascend = _Ascend(trace, on.name_lanes(trace))
     ascend.work.note_lanes()
     return ascend.activity()
@@ -67,7 +71,9 @@ def call_kind(name: str) -> str:
 
 
 def _number(value: object) -> int | None:
-    """A whole number of at most six digits that a file states, as such or as a text; None for everything else."""
+    """A whole number of at most six digits that a file states, as such or as a text; None for
+    everything else.
+    """
     text = str(value) if isinstance(value, (int, str)) else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
 
@@ -85,7 +91,8 @@ class _Ascend:
     def activity(self) -> act.Activity:
         """The tables, each to be made when it is asked for."""
         activity = act.Activity(hosts=self.trace.hosts)
-        # As the other dialects: the activity holds what makes its tables, and must not be held by it.
+        # As the other dialects: the activity holds what makes its tables, and must not be held by
+        # it.
         out = self.out = weakref.proxy(activity)
         out.framework = self.framework
         out.has_device = bool(len(self.work.rows))
@@ -164,7 +171,9 @@ class _Ascend:
 
     @cached_property
     def launch(self) -> Int64s:
-        """int64[w]: the call that started each piece of work, -1. Both state one `connection_id`; of several calls the last to begin."""
+        """int64[w]: the call that started each piece of work, -1. Both state one `connection_id`;
+        of several calls the last to begin.
+        """
         work, trace = self.work, self.trace
         ident = trace.arg("connection_id")
         calls = self._call_rows[ident[self._call_rows] >= 0]
@@ -195,7 +204,9 @@ class _Ascend:
 
     @property
     def steps(self) -> Steps:
-        """The steps of all hosts, or the units that stand in their place where nothing marks any."""
+        """The steps of all hosts, or the units that stand in their place where nothing marks
+        any.
+        """
         return self._units[0]
 
     @property
@@ -204,7 +215,9 @@ class _Ascend:
         return self._units[1]
 
     def _work(self) -> WorkTable:
-        """The `work` table: what the NPUs did by class, what the host did, and the wait for the input of an iteration."""
+        """The `work` table: what the NPUs did by class, what the host did, and the wait for the
+        input of an iteration.
+        """
         events, work = self.trace.events, self.work
         ops, calls = self._rows(on.PYTHON, ("cpu_op",)), self._call_rows
         of_call = np.zeros(len(self.trace.names) + 1, np.int64)
@@ -273,7 +286,9 @@ class _Ascend:
         return launches.take(np.lexsort((target, event)))
 
     def _ranges(self) -> Ranges:
-        """Ranges that the program marked with mstx or msproftx, on the lanes of the calls into CANN of their threads."""
+        """Ranges that the program marked with mstx or msproftx, on the lanes of the calls into CANN
+        of their threads.
+        """
         trace, host = self.trace, self.work.host(np.arange(len(self.trace.events)))
         marked = np.isin(
             trace.text_arg("cat"), [i for i, text in enumerate(trace.strings) if text == "mstx"]
@@ -288,7 +303,9 @@ class _Ascend:
         return table.with_(lane=self._calling_lanes(table.lane.astype(np.int64)))
 
     def _calling_lanes(self, lane: Int64s) -> Int64s:
-        """The lane that has a thread's calls into CANN, in the place of another one of that thread."""
+        """The lane that has a thread's calls into CANN, in the place of another one of that
+        thread.
+        """
         lanes = self.trace.lanes
         thread = lanes["host"].astype(str) + "\0" + lanes["tid"].astype(str)
         calling = {thread.iat[i]: i for i in np.flatnonzero(self.lane_kinds == on.CANN).tolist()}
@@ -368,7 +385,9 @@ class _Ascend:
         return pd.DataFrame(rows, columns=act.DEVICES)
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
-        """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""
+        """By name code: the step-time category whose colour a slice of that name takes in the trace
+        (0: none).
+        """
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
         names, work = self.trace.events.name, self.work
         out = np.zeros(len(self.trace.names), np.uint8)

@@ -1,7 +1,8 @@
-"""The steps of an Ascend profile: iterations of the graph that trains, else the steps that torch_npu marks.
+"""The steps of an Ascend profile: iterations of the graph that trains, else the steps that
+torch_npu marks.
 
-An iteration lasts from the end of the one before to its own end, so that the wait for its input counts for it; of the first that wait is
-not recorded, and it is not averaged.
+An iteration lasts from the end of the one before to its own end, so that the wait for its input
+counts for it; of the first that wait is not recorded, and it is not averaged.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ HOW = (
 
 
 def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
-    """The steps of all hosts. `launch` is the call that started each piece of `work`, -1 where it is not known."""
+    """The steps of all hosts. `launch` is the call that started each piece of `work`, -1 where it
+    is not known.
+    """
     parts = []
     for host in range(len(trace.hosts)):
         part = _iterations(trace, host)
@@ -41,7 +44,8 @@ def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
 
 
 def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps, Unit]:
-    """The steps of all hosts; where none is found, repeats of the kernels of a stream, or else the recordings.
+    """The steps of all hosts; where none is found, repeats of the kernels of a stream, or else the
+    recordings.
 
     `launch` is the call that started each piece of `work`, -1 where it is not known.
     """
@@ -105,7 +109,9 @@ def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str
 
 
 def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
-    """The iterations of the graph with the most of them (of equals, with the most time) on a host, in time order; None without any."""
+    """The iterations of the graph with the most of them (of equals, with the most time) on a host,
+    in time order; None without any.
+    """
     found = []
     for table in trace.tables.get("step_trace", []):
         if table.host == host and len(table):
@@ -153,7 +159,9 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
 
 
 def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """The wait for the input of each iteration, from the end of the one before to its first forward op: event, host, start, end (ps)."""
+    """The wait for the input of each iteration, from the end of the one before to its first forward
+    op: event, host, start, end (ps).
+    """
     event: list[Int64s] = []
     spans: list[tuple[Int64s, Int64s, Int64s]] = []
     for host in np.unique(steps.host).tolist():
@@ -186,7 +194,9 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
 
 
 def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None:
-    """Steps that the program marked, each stretched over the device work that was launched in it."""
+    """Steps that the program marked, each stretched over the device work that was launched in
+    it.
+    """
     events = trace.events
     codes = np.flatnonzero([MARK.match(str(name)) is not None for name in trace.names])
     rows = np.flatnonzero(np.isin(events.name, codes)) if len(codes) else np.zeros(0, np.int64)
@@ -206,7 +216,9 @@ def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None
 
 
 def _numbered(trace: Trace, host: int) -> Steps | None:
-    """Steps by the number that each kernel states, where no mark is in the profile: from the first kernel of one to that of the next."""
+    """Steps by the number that each kernel states, where no mark is in the profile: from the first
+    kernel of one to that of the next.
+    """
     for table in trace.tables.get("op_summary", []):
         frame = table.frame
         if table.host != host or "step_id" not in frame:

@@ -1,4 +1,6 @@
-"""The tasks of an NPU as a table, out of its timeline: for exports that have no op_summary, as those of single iterations until 2023."""
+"""The tasks of an NPU as a table, out of its timeline: for exports that have no op_summary, as
+those of single iterations until 2023.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,16 @@ _NONE = 4294967295
 
 
 def tasks(trace: Trace) -> pd.DataFrame:
-    """One row per task, in the columns of the table `op_summary` with `host` and `device`; the type of an op follows from its name.
+    """One row per task, in the columns of the table `op_summary` with `host` and `device`; the type
+    of an op follows from its name.
 
     As in op_summary copies are not in it.
 
     Parameters
     ----------
     trace : Trace
-        With lanes that the dialect has named. One of another producer has no task, as none states a `Task Type`.
+        With lanes that the dialect has named. One of another producer has no task, as none states a
+        `Task Type`.
     """
     events, lanes = trace.events, trace.lanes
     arg = (
@@ -80,7 +84,9 @@ def tasks(trace: Trace) -> pd.DataFrame:
 
 
 def of_table(task_time: pd.DataFrame) -> pd.DataFrame:
-    """The same out of the tables `task_time`, gathered, which name no types of ops and have tasks that are no work as well."""
+    """The same out of the tables `task_time`, gathered, which name no types of ops and have tasks
+    that are no work as well.
+    """
     types = (
         task_time["kernel_type"].astype(object)
         if "kernel_type" in task_time

@@ -1,6 +1,7 @@
 """The work of an NPU: kernels on its cores, copies, communication; each with its row in the tables.
 
-`Task Type` decides: the names of operators are the program's own. Waits, records of events and what the profiler itself runs are no work.
+`Task Type` decides: the names of operators are the program's own. Waits, records of events and what
+the profiler itself runs are no work.
 """
 
 from __future__ import annotations
@@ -171,7 +172,9 @@ class Work:
 
     @cached_property
     def stated_kind(self) -> npt.NDArray[np.uint8]:
-        """uint8[events]: what each event is by its type and lane, carriers of other work included."""
+        """uint8[events]: what each event is by its type and lane, carriers of other work
+        included.
+        """
         trace, events = self.trace, self.trace.events
         out = np.full(len(events), NO_WORK, np.uint8)
         lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
@@ -214,8 +217,8 @@ class Work:
     def carriers(self) -> Int64s:
         """Tasks that only carry collectives or parts of operators, ascending.
 
-        Candidates are tasks that are named by their type, and those that the operators of their device
-        do not include.
+        Candidates are tasks that are named by their type, and those that the operators of their
+        device do not include.
         """
         trace, kind = self.trace, self.stated_kind
         compute = np.flatnonzero(kind == COMPUTE)
@@ -240,7 +243,9 @@ class Work:
         return out
 
     def _parts_of_collectives(self, kind: npt.NDArray[np.uint8]) -> Int64s:
-        """Copies by which a collective moves its data: within the time of one on their device, and without a direction of their own."""
+        """Copies by which a collective moves its data: within the time of one on their device, and
+        without a direction of their own.
+        """
         copies, collectives = np.flatnonzero(kind == COPY), np.flatnonzero(kind == COLLECTIVE)
         copies = copies[self.trace.text_arg("operation")[copies] < 0]
         if not len(copies) or not len(collectives):
@@ -270,7 +275,9 @@ class Work:
         return np.flatnonzero(self.kind == kind)
 
     def note_lanes(self) -> None:
-        """Says of each stream what ran on it: "compute", "copies", or "waits" where nothing of it is work."""
+        """Says of each stream what ran on it: "compute", "copies", or "waits" where nothing of it
+        is work.
+        """
         trace = self.trace
         lane = trace.events.lane
         has = {
@@ -319,7 +326,9 @@ class Work:
 
     @cached_property
     def _takes_batch(self) -> Flags:
-        """Which pieces of work take the next batch out of the queue: the AI CPU stands there until it has come, and computes nothing."""
+        """Which pieces of work take the next batch out of the queue: the AI CPU stands there until
+        it has come, and computes nothing.
+        """
         names = np.fromiter(
             (
                 "getnext" in (n := str(name)).lower() and _NEXT.match(n) is not None
@@ -344,7 +353,9 @@ class Work:
         ]
 
     def named(self, rows: Int64s) -> tuple[list[str], list[str], Int64s]:
-        """Op and type of events, each pair once, and the pair of each event. Where no table has its type, it is told by the name."""
+        """Op and type of events, each pair once, and the pair of each event. Where no table has its
+        type, it is told by the name.
+        """
         trace = self.trace
         name = trace.events.name[rows].astype(np.int64)
         kind = self._of_table("op_type", 0)[rows]
@@ -358,7 +369,9 @@ class Work:
         return ops, types, code
 
     def kernels(self, out: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
-        """The `kernels` table: operators by type, the node of the graph as op, and how many blocks were launched as grid."""
+        """The `kernels` table: operators by type, the node of the graph as op, and how many blocks
+        were launched as grid.
+        """
         rows = self.of(COMPUTE)
         grid, mixed = self._of_table("grid", -1)[rows], self._of_table("mixed", -1)[rows]
         first, details = unique_rows(grid, mixed)
@@ -400,7 +413,9 @@ class Work:
         return frame, shapes
 
     def _uses_cube(self, rows: Int64s) -> npt.NDArray[np.int8]:
-        """Whether each kernel used the Cube, the unit for products of matrices: by its counters, else by the cores that it ran on."""
+        """Whether each kernel used the Cube, the unit for products of matrices: by its counters,
+        else by the cores that it ran on.
+        """
         mac = np.full(len(self.trace.events), np.nan)
         mac[self.table["event"].to_numpy(np.int64)] = self.table["mac"].to_numpy(np.float64)
         mac = mac[rows]
@@ -416,7 +431,9 @@ class Work:
             return np.where(without, 0, np.where(np.isnan(mac), -1, mac > 0)).astype(np.int8)
 
     def device_ops(self, out: act.Activity) -> DeviceOps:
-        """The `device_ops` table: each piece of work counts for the node of the graph that it is."""
+        """The `device_ops` table: each piece of work counts for the node of the graph that it
+        is.
+        """
         rows, events = self.rows, self.trace.events
         ops, types, pair = self.named(rows)
         op = np.array([out.ops.code(text) for text in ops] or [0], np.int32)
@@ -499,12 +516,16 @@ def _blocks(grid: int, mixed: int) -> str:
 
 
 def op_type(name: str) -> str:
-    """What kind of operator a node of a graph is by its name: `Conv2DBackpropFilterD` out of "Gradients/.../Conv2DBackpropFilterD-op2"."""
+    """What kind of operator a node of a graph is by its name: `Conv2DBackpropFilterD` out of
+    "Gradients/.../Conv2DBackpropFilterD-op2".
+    """
     last = name.rpartition("/")[2] or name
     return re.sub(r"(-op\d+|_\d+)+\Z", "", last) or last
 
 
 def plain(name: str) -> str:
-    """What a collective is, without the numbers of this one: `hcom_allReduce` out of "hcom_allReduce__674_0_1"."""
+    """What a collective is, without the numbers of this one: `hcom_allReduce` out of
+    "hcom_allReduce__674_0_1".
+    """
     last = name.rpartition("/")[2]
     return re.sub(r"(-op)?[_\d]*\d\Z", "", last).rstrip("_") or last

@@ -1,4 +1,6 @@
-"""Turns the Trace of an export of Nsight Systems into the activity tables: as Kineto's, with NVTX ranges where that has annotations."""
+"""Turns the Trace of an export of Nsight Systems into the activity tables: as Kineto's, with NVTX
+ranges where that has annotations.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _LOST = (
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
+    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it
+    is first asked for.
+    """
     kind = kinds(trace)
     range_ops.name(trace, kind)
     return _Nsight(trace, split(trace, kind)).activity()
@@ -36,7 +40,8 @@ class _Nsight(GpuRecording):
 
     def __init__(self, trace: Trace, kind: Kinds) -> None:
         super().__init__(trace, kind)
-        # What marks a step is no scope that work is counted for: each would be a part of the program of its own.
+        # What marks a step is no scope that work is counted for: each would be a part of the
+        # program of its own.
         self.links.step_names = ranges.named(trace.names)
         named = ranges.framework(trace)
         self.framework = named if named.known else CUDA

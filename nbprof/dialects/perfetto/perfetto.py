@@ -1,9 +1,10 @@
 """Turns the Trace of a Perfetto file into the activity tables.
 
-Slices in the categories of a framework that nbprof knows are read as that framework's, as those of Chrome traces are; of all other traces
-the lanes, events and counters are shown, with the hardware queues of GPUs as lanes of devices. Stages of work on these that the driver
-calls compute are kernels (`InternedGpuRenderStageSpecification.RenderStageCategory` in Perfetto's gpu_render_stage_event.proto); what it
-calls graphics, or nothing, is not known to be one.
+Slices in the categories of a framework that nbprof knows are read as that framework's, as those of
+Chrome traces are; of all other traces the lanes, events and counters are shown, with the hardware
+queues of GPUs as lanes of devices. Stages of work on these that the driver calls compute are
+kernels (`InternedGpuRenderStageSpecification.RenderStageCategory` in Perfetto's
+gpu_render_stage_event.proto); what it calls graphics, or nothing, is not known to be one.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def _compute(trace: Trace) -> Int64s:
 
 
 def _kernels(trace: Trace, rows: Int64s, out: act.Activity) -> None:
-    """Fills the tables of kernels, of ops on devices (a kernel stands for the op that it is of, as none is stated), and of extents."""
+    """Fills the tables of kernels, of ops on devices (a kernel stands for the op that it is of, as
+    none is stated), and of extents.
+    """
     events, lanes = trace.events, trace.lanes
     number = {name: i for i, name in enumerate(trace.hosts)}
     host: Int32s = np.asarray(lanes["host"].map(number), np.int32)[events.lane[rows]]

@@ -1,6 +1,7 @@
 """Turns the Trace of a recording that nbprof made without a profiler into the activity tables.
 
-It has steps, what they waited for, and the recorded time; what a step did beside waiting is no op of a framework.
+It has steps, what they waited for, and the recorded time; what a step did beside waiting is no op
+of a framework.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def _framework(trace: Trace) -> Framework:
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
+    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it
+    is first asked for.
+    """
     lanes = trace.lanes
     lanes["kind"] = "host"
     lanes["device"] = -1
@@ -68,7 +71,9 @@ def interpret(trace: Trace) -> act.Activity:
 
 
 class _Units(NamedTuple):
-    """What is shown as steps, in time order: `event`, `host` (by row), and `group`, which numbers those of a host; times are ps."""
+    """What is shown as steps, in time order: `event`, `host` (by row), and `group`, which numbers
+    those of a host; times are ps.
+    """
 
     unit: Unit
     event: Int64s
@@ -86,7 +91,9 @@ def _categories(trace: Trace) -> npt.NDArray[np.object_]:
 
 
 def _units(trace: Trace, host: Int64s, category: npt.NDArray[np.object_], words: Words) -> _Units:
-    """The steps; where no host has one, the iterations of the cell's loop, or else the recorded time."""
+    """The steps; where no host has one, the iterations of the cell's loop, or else the recorded
+    time.
+    """
     events = trace.events
     rows, unit = np.flatnonzero(category == _STEP), MARKED
     iterations = placed(trace) if not len(rows) else None
@@ -141,7 +148,9 @@ def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
 
 
 def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> Work:
-    """The `work` table: the waits for items, each in the step of its thread; of the recording, all."""
+    """The `work` table: the waits for items, each in the step of its thread; of the recording,
+    all.
+    """
     events = trace.events
     start, end = events.start[waits], events.start[waits] + events.duration[waits]
     lane = events.lane[waits] if not units.unit.whole else host[waits]

@@ -1,7 +1,8 @@
 """The Perfetto traces (`*.pftrace`) of rocprofv3, in the terms of its other files.
 
-Its slices have categories and annotations of their own, and its tracks names such as `COMPUTE AGENT [1] QUEUE [0] (GPU)`. Sizes of grids
-and workgroups are products there, which tell no shape; GPUs have the numbers of agents.
+Its slices have categories and annotations of their own, and its tracks names such as `COMPUTE AGENT
+[1] QUEUE [0] (GPU)`. Sizes of grids and workgroups are products there, which tell no shape; GPUs
+have the numbers of agents.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def is_rocprof(trace: Trace) -> bool:
 
 
 def translate(trace: Trace) -> None:
-    """Gives events the categories and args, and lanes the names, that recordings of the other files have."""
+    """Gives events the categories and args, and lanes the names, that recordings of the other files
+    have.
+    """
     names = {**{old: old for old in trace.strings}, **_CATEGORIES}
     code = trace.text_arg("cat")
     texts = list(trace.strings)
@@ -80,7 +83,9 @@ def translate(trace: Trace) -> None:
 
 
 def _agents(trace: Trace, name: str) -> Int64s:
-    """The number of the agent that each event states: a number, or a text such as `Agent-1` or `GPU-0`."""
+    """The number of the agent that each event states: a number, or a text such as `Agent-1` or
+    `GPU-0`.
+    """
     out, text = trace.arg(name), trace.text_arg(name)
     for code in pd.unique(text[text >= 0]).tolist():
         if found := _AGENT.match(trace.strings[code]):
@@ -91,7 +96,9 @@ def _agents(trace: Trace, name: str) -> Int64s:
 def _name_lanes(
     trace: Trace, on_device: np.ndarray[tuple[int], np.dtype[np.bool_]], device: Int64s
 ) -> None:
-    """The lanes of queues, streams and copies, and the ids of threads, out of the names of tracks."""
+    """The lanes of queues, streams and copies, and the ids of threads, out of the names of
+    tracks.
+    """
     lanes = trace.lanes
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
     for i, thread in enumerate(lanes["thread"].astype(str).tolist()):

@@ -1,7 +1,9 @@
-"""Turns the Trace of a recording of AMD's rocprofv3 into the activity tables: as Kineto's, with ROCTx ranges where that has annotations.
+"""Turns the Trace of a recording of AMD's rocprofv3 into the activity tables: as Kineto's, with
+ROCTx ranges where that has annotations.
 
-Kernels and copies are linked with the call whose correlation id they state. With HSA's calls recorded beside HIP's, that may be one of HSA
-inside one of HIP: then it is the latter, which the program made.
+Kernels and copies are linked with the call whose correlation id they state. With HSA's calls
+recorded beside HIP's, that may be one of HSA inside one of HIP: then it is the latter, which the
+program made.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _LOST = "the kernels were not traced or were lost. Record with  rocprofv3 --runt
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
+    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it
+    is first asked for.
+    """
     if perfetto.is_rocprof(trace):
         perfetto.translate(trace)
     kind = kinds(trace)
@@ -50,7 +54,8 @@ class _Rocprof(GpuRecording):
 
     def __init__(self, trace: Trace, kind: Kinds) -> None:
         super().__init__(trace, kind)
-        # What marks a step is no scope that work is counted for: each would be a part of the program of its own.
+        # What marks a step is no scope that work is counted for: each would be a part of the
+        # program of its own.
         self.links.step_names = ranges.named(trace.names)
         named = ranges.framework(trace)
         self.framework = named if named.known else HIP
@@ -73,7 +78,8 @@ class _Rocprof(GpuRecording):
         )
 
     def _traits(self) -> set[str]:
-        # Copies are recorded on request alone, as kernels and calls are, and no file says what was requested.
+        # Copies are recorded on request alone, as kernels and calls are, and no file says what was
+        # requested.
         return super()._traits() | (
             set() if np.isin(self.links.kind, (COPY, FILL)).any() else {act.UNKNOWN_COPIES}
         )
@@ -86,7 +92,8 @@ class _Rocprof(GpuRecording):
             "input": "rocprofv3 does not record input waits.",
         }
         if not len(links.rows(KERNEL)):
-            # Calls, copies and kernels are traced on request, each by itself: calls without a launch do not show that nothing ran.
+            # Calls, copies and kernels are traced on request, each by itself: calls without a
+            # launch do not show that nothing ran.
             missing["kernels"] = (
                 absent.without_kernels(links, "This recording", _LOST)
                 if absent.lost_kernels(links)
@@ -102,7 +109,9 @@ class _Rocprof(GpuRecording):
 
 
 def _to_outer_calls(trace: Trace, call: Flags) -> None:
-    """Gives device work that states a call of HSA the correlation id of the call of HIP around that, where there is one."""
+    """Gives device work that states a call of HSA the correlation id of the call of HIP around
+    that, where there is one.
+    """
     cat, ident = trace.text_arg("cat"), trace.arg("correlation")
     of = np.array([*trace.strings, ""], object)[cat] if len(cat) else np.zeros(0, object)
     hsa, hip = call & (of == "hsa_runtime"), call & (of == "hip_runtime")

@@ -1,8 +1,9 @@
 """Steps that a program marks, but only dispatches: JAX returns before the work is done.
 
-Where nothing waits for the result, a marked step on the CPU takes microseconds until the runtime's queue is full; its programs run later.
-Such a step lasts until the programs that it dispatched have run, and begins where the one before it ended, as the steps of a device do. The
-mean is then what the loop takes; `as_xprof()` has the marks as they are, as XProf does.
+Where nothing waits for the result, a marked step on the CPU takes microseconds until the runtime's
+queue is full; its programs run later. Such a step lasts until the programs that it dispatched have
+run, and begins where the one before it ended, as the steps of a device do. The mean is then what
+the loop takes; `as_xprof()` has the marks as they are, as XProf does.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ NOTE = "steps: dispatched ahead of the work, so each lasts until the programs th
 def find(
     trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]
 ) -> ProgramSteps | None:
-    """The steps of hosts without a device whose marks end before most of their work does, or None."""
+    """The steps of hosts without a device whose marks end before most of their work does, or
+    None.
+    """
     if "hlo_module" not in trace.args or not groups.roots:
         return None
     with_device = set(np.unique(host[(lane_kind == "device")[trace.events.lane]]).tolist())
@@ -66,7 +69,9 @@ def _calls(trace: Trace) -> Int64s:
 def _of_host(
     trace: Trace, groups: Groups, at: int, runs: pd.DataFrame, launches: Int64s
 ) -> pd.DataFrame | None:
-    """The steps of one host, in order of time; None where they are as they are marked, or where it cannot be told what they dispatched."""
+    """The steps of one host, in order of time; None where they are as they are marked, or where it
+    cannot be told what they dispatched.
+    """
     events = trace.events
     marks = {
         group: root
@@ -95,9 +100,11 @@ def _of_host(
 def _last_runs(
     trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, launches: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """By step: when the last of the runs ended that it dispatched (-1: none is known), and an event of that run.
+    """By step: when the last of the runs ended that it dispatched (-1: none is known), and an event
+    of that run.
 
-    The n-th call of a function is the n-th run of its program, where there are as many of the one as of the other.
+    The n-th call of a function is the n-th run of its program, where there are as many of the one
+    as of the other.
     """
     events = trace.events
     ended, event = np.full(len(group), -1, np.int64), np.full(len(group), -1, np.int64)

@@ -1,8 +1,10 @@
 """Compilation that a step found by runs of programs waits for.
 
-JAX dispatches ahead: while the device still works on steps, the host may be at another program, and compile it. That holds up no step. And
-what a loop compiles once on its way, as an evaluation between two steps, says nothing of its steps. So compiling is a step's own where the
-program is one that steps of its kind run, and while no program runs; elsewhere it is work of the host like any other.
+JAX dispatches ahead: while the device still works on steps, the host may be at another program, and
+compile it. That holds up no step. And what a loop compiles once on its way, as an evaluation
+between two steps, says nothing of its steps. So compiling is a step's own where the program is one
+that steps of its kind run, and while no program runs; elsewhere it is work of the host like any
+other.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ COMPILES = (
 
 
 def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
-    """Work with a row for each step that it is in; compiling that the step does not wait for becomes work of the host."""
+    """Work with a row for each step that it is in; compiling that the step does not wait for
+    becomes work of the host.
+    """
     steps = placed.program_steps
     if steps is None:
         return work
@@ -81,7 +85,8 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
 def _functions(placed: Placed, rows: Int64s) -> list[str]:
     """The function that is compiled by some events, "" where it is not known.
 
-    The call of the function is around the event; what a thread of the compiler's pool does lies in the time of one that is.
+    The call of the function is around the event; what a thread of the compiler's pool does lies in
+    the time of one that is.
     """
     trace = placed.trace
     events = trace.events

@@ -22,7 +22,9 @@ _NEVER = np.iinfo(np.int64).max // 4
 
 
 def mend(placed: Placed) -> list[Note]:
-    """Replaces times of work on GPUs and TPU cores that cannot be, and what profilers made of them; the warnings that say so."""
+    """Replaces times of work on GPUs and TPU cores that cannot be, and what profilers made of them;
+    the warnings that say so.
+    """
     notes: list[Note] = []
     if placed.gpu_planes:
         notes += _mended(placed, _OfGpus(placed))
@@ -130,7 +132,9 @@ class _OfCores(Mender):
             self._ops(ops[self.trace.events.lane[ops] == lane], self._programs(lane))
 
     def _others_end(self, host: int, lines: tuple[str, ...]) -> int:
-        """When everything had ended that a host and its cores recorded on other lines than these."""
+        """When everything had ended that a host and its cores recorded on other lines than
+        these.
+        """
         rows = self._rows(host, *(line for line in (*_IN_ORDER, *_OPS) if line not in lines))
         return max(
             self._host_end(host),

@@ -1,4 +1,5 @@
-"""Copies of the program's arrays into those of XLA's runtime for CPUs, which has no memory of its own, but does not share all of theirs.
+"""Copies of the program's arrays into those of XLA's runtime for CPUs, which has no memory of its
+own, but does not share all of theirs.
 
 They run on the threads that run the ops. While ops run, a copy holds up no step.
 """

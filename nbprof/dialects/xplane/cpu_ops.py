@@ -1,7 +1,9 @@
-"""Runs of ops of compiled XLA programs on the threads of the host: programs that were compiled for the CPU.
+"""Runs of ops of compiled XLA programs on the threads of the host: programs that were compiled for
+the CPU.
 
-XLA's runtime for CPUs notes each op that it runs on the thread that runs it, with the op's name as the name of the event. On a host that
-drives a GPU the events with `hlo_op` have other names: they are the launches of kernels.
+XLA's runtime for CPUs notes each op that it runs on the thread that runs it, with the op's name as
+the name of the event. On a host that drives a GPU the events with `hlo_op` have other names: they
+are the launches of kernels.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _NONE = -1
 
 
 def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
-    """The tables `cpu_ops` and `cpu_parts`: as `device_ops` and `op_parts`, of the CPU; `device` is the one that JAX counts."""
+    """The tables `cpu_ops` and `cpu_parts`: as `device_ops` and `op_parts`, of the CPU; `device` is
+    the one that JAX counts.
+    """
     trace = placed.trace
     events = trace.events
     rows = run_rows(placed)
@@ -159,7 +163,8 @@ class _Finder:
         self._by_name: dict[tuple[int, str], set[int]] = {}
         for module in placed.trace.modules:
             bare = _IDENT.sub("", module.name)
-            # A name that ends in a number says itself which program it is: not the one of the number that the file happens to give it.
+            # A name that ends in a number says itself which program it is: not the one of the
+            # number that the file happens to give it.
             own = _IDENT.search(module.name)
             if own is None or int(own[1]) & _UNSIGNED == module.ident & _UNSIGNED:
                 self._called[module.host, module.ident] = bare
@@ -167,8 +172,8 @@ class _Finder:
                 self._by_name.setdefault((module.host, name), set()).add(module.ident)
 
     def __call__(self, host: int, called: str, stated: int) -> int:
-        # Files number their programs anew, from 1 on; the names of programs end in the number that events state. Of events that state none
-        # the name has to do, where no other program has it.
+        # Files number their programs anew, from 1 on; the names of programs end in the number that
+        # events state. Of events that state none the name has to do, where no other program has it.
         if self._called.get((host, stated)) == called:
             return stated
         named = self._by_name.get((host, f"{called}({stated})"), set())

@@ -65,7 +65,8 @@ def _extents(placed: Placed) -> Extents:
     )
     if not len(at):
         return Extents.empty()
-    # Events are sorted by lane and start, so that a lane is a stretch that begins with its first event.
+    # Events are sorted by lane and start, so that a lane is a stretch that begins with its first
+    # event.
     first = np.searchsorted(events.lane, at)
     stop = np.searchsorted(events.lane, at, side="right")
     end = [
@@ -170,7 +171,9 @@ def _transfers(placed: Placed, out: act.Activity) -> Transfers:
 
 
 def _copied_bytes(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The size in `memcpy_details` and `memset_details`, as in `kind:HtoD size:4096 dest:0 async:1`; -1 where none is given."""
+    """The size in `memcpy_details` and `memset_details`, as in `kind:HtoD size:4096 dest:0
+    async:1`; -1 where none is given.
+    """
     out = np.full(len(rows), -1, np.int64)
     for key in ("memcpy_details", "memset_details"):
         codes = trace.text_arg(key, rows)

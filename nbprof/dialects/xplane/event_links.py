@@ -1,4 +1,6 @@
-"""Links between events, as arrays of pairs: found by equal keys, and gone along from many events at once."""
+"""Links between events, as arrays of pairs: found by equal keys, and gone along from many events at
+once.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def match(
 
 
 def _codes(keys: list[Int64s]) -> Int64s:
-    """A number for each row, equal where all its keys are; not many times more numbers than rows."""
+    """A number for each row, equal where all its keys are; not many times more numbers than
+    rows.
+    """
     low, high = ([int(pick(key)) for key in keys] for pick in (np.min, np.max))
     sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
     code = np.zeros(len(keys[0]), np.int64)
@@ -91,7 +95,9 @@ class Links:
             front = _once(child[self.many[child] > 0])
 
     def first_above(self, roots: Int64s, sign: int = 1) -> Int64s:
-        """For each event the smallest number, times `sign`, of the roots above it; NONE where none is. Of a circle, it may be itself."""
+        """For each event the smallest number, times `sign`, of the roots above it; NONE where none
+        is. Of a circle, it may be itself.
+        """
         label = np.full(len(self.many), NONE, np.int64)
         run, child = self.below(roots)
         np.minimum.at(label, child, sign * run)
@@ -100,7 +106,9 @@ class Links:
 
 
 def outermost(links: Links, roots: Int64s, level: Int64s) -> tuple[Int64s, Int64s]:
-    """The roots that hang below no other of their level, and for each event the number of the first of them that it is or hangs below."""
+    """The roots that hang below no other of their level, and for each event the number of the first
+    of them that it is or hangs below.
+    """
     free = np.ones(len(roots), np.bool_)
     levels = np.unique(level).tolist()
     label = np.zeros(0, np.int64)
@@ -111,7 +119,8 @@ def outermost(links: Links, roots: Int64s, level: Int64s) -> tuple[Int64s, Int64
         above = label[mine]
         hangs = (above != NONE) & (above != own)
         if (above == own).any():
-            # Links may run in a circle. A root that is the first above itself hangs below another one if it is not the last, too.
+            # Links may run in a circle. A root that is the first above itself hangs below another
+            # one if it is not the last, too.
             hangs |= (above == own) & (links.first_above(mine, -1)[mine] != -own)
         free[at] = ~hangs
     kept = roots[free]
@@ -127,7 +136,9 @@ def outermost(links: Links, roots: Int64s, level: Int64s) -> tuple[Int64s, Int64
 
 
 def above(links: Links, events: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
-    """For each event itself or the nearest event above it that has something; -1 where none has. `links` go from child to parent."""
+    """For each event itself or the nearest event above it that has something; -1 where none has.
+    `links` go from child to parent.
+    """
     out = np.where(has[events], events, -1)
     run = np.flatnonzero(out < 0)
     at = events[run]

@@ -12,7 +12,9 @@ from nbprof.dialects.xplane.placed import Placed
 
 
 def functions(placed: Placed, out: act.Activity) -> Functions:
-    """Calls of tf.functions: the events on a host that say how the function was called (`tf_function_call`)."""
+    """Calls of tf.functions: the events on a host that say how the function was called
+    (`tf_function_call`).
+    """
     trace = placed.trace
     if "tf_function_call" not in trace.args:
         return Functions.empty()
@@ -33,9 +35,11 @@ def functions(placed: Placed, out: act.Activity) -> Functions:
 
 
 def stages(placed: Placed, out: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
-    """Stages of input pipelines: their events, and codes of their names and of their kinds, for the table of host ops.
+    """Stages of input pipelines: their events, and codes of their names and of their kinds, for the
+    table of host ops.
 
-    A stage states `_ipl_stage_id` and `_ipl_stage_cat`, and is called as its event; those of one name are told apart by their id.
+    A stage states `_ipl_stage_id` and `_ipl_stage_cat`, and is called as its event; those of one
+    name are told apart by their id.
     """
     trace = placed.trace
     none = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
@@ -63,7 +67,9 @@ def stages(placed: Placed, out: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
 
 
 def with_stages(placed: Placed, out: act.Activity, ops: HostOps) -> HostOps:
-    """The table of host ops with the stages of input pipelines as ops of their kind, whatever their events are called."""
+    """The table of host ops with the stages of input pipelines as ops of their kind, whatever their
+    events are called.
+    """
     rows, op, kind = stages(placed, out)
     if not len(rows):
         return ops

@@ -1,8 +1,9 @@
 """Which events belong to which step: the groups that TensorFlow Profiler calls `group_id`.
 
-A host whose file already carries `group_id` is taken as it is. On the others events are linked by nesting on their thread, by producer and
-consumer ids, by the ids of requests and programs, by launch correlation and by tf.data element ids, and every root event (a step marker, a
-function run, an iteration of a loop) gives its group to all that hangs below it.
+A host whose file already carries `group_id` is taken as it is. On the others events are linked by
+nesting on their thread, by producer and consumer ids, by the ids of requests and programs, by
+launch correlation and by tf.data element ids, and every root event (a step marker, a function run,
+an iteration of a loop) gives its group to all that hangs below it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ _BUSY_KEY = 64
 
 @dataclass
 class Groups:
-    """The group of every event (-1: none); by (host, group) the name of each group and the event that is its root."""
+    """The group of every event (-1: none); by (host, group) the name of each group and the event
+    that is its root.
+    """
 
     group: Int32s
     links: Int64s
@@ -61,7 +64,9 @@ class Groups:
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     roots: dict[tuple[int, int], int] = field(default_factory=dict)
     over_loops: frozenset[int] = frozenset()
-    """Hosts that loop inside a graph, and whose steps are those that the program marked; XProf leaves the marks out."""
+    """Hosts that loop inside a graph, and whose steps are those that the program marked; XProf
+    leaves the marks out.
+    """
 
 
 def inherit(
@@ -76,7 +81,9 @@ def inherit(
 
 
 def nearest(parent: Int32s, rows: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
-    """Each of some events (-1: none) itself, or the innermost one around it on its lane that has something; -1 where none has."""
+    """Each of some events (-1: none) itself, or the innermost one around it on its lane that has
+    something; -1 where none has.
+    """
     out = rows.copy()
     open_ = np.flatnonzero(out >= 0)
     while len(open_ := open_[~has[out[open_]]]):
@@ -86,7 +93,9 @@ def nearest(parent: Int32s, rows: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
 
 
 def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True) -> Groups:
-    """Groups of a trace; `names` is the event name by name code. Without `elements`, those of tf.data are not followed to their makers."""
+    """Groups of a trace; `names` is the event name by name code. Without `elements`, those of
+    tf.data are not followed to their makers.
+    """
     links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
     of_host = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
     host: Int64s = np.asarray(of_host[trace.events.lane], np.int64)
@@ -116,7 +125,9 @@ def _marked(trace: Trace, host: Int64s) -> Int64s:
 
 
 def _on_cores(trace: Trace, host: Int64s, out: Groups) -> None:
-    """Steps of TPU cores that no host's group reached, and the events of a core that belong to its steps, in place."""
+    """Steps of TPU cores that no host's group reached, and the events of a core that belong to its
+    steps, in place.
+    """
     of_lane = xplane_tpu.grouping_lanes(trace)
     if not (of_lane >= 0).any():
         return
@@ -129,7 +140,8 @@ def _on_cores(trace: Trace, host: Int64s, out: Groups) -> None:
 
 
 def _fill(trace: Trace, group: Int32s) -> None:
-    """Events of a GPU that are in no group take that of the last event before them on their plane that is in one, in place.
+    """Events of a GPU that are in no group take that of the last event before them on their plane
+    that is in one, in place.
 
     Planes on which the recorder derived lines were filled by it.
     """
@@ -158,10 +170,12 @@ def _fill(trace: Trace, group: Int32s) -> None:
 
 
 def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
-    """The groups, but what a GPU did for a call in no group is in that of what its thread was last given to do, or of the mark around it.
+    """The groups, but what a GPU did for a call in no group is in that of what its thread was last
+    given to do, or of the mark around it.
 
-    JAX hands copies of a batch to a thread that starts them when it has done what it was handed, outside of any event. XProf then takes
-    them to be of the step before (`_fill`), which so seems to last until the next batch is copied, and to have waited for it.
+    JAX hands copies of a batch to a thread that starts them when it has done what it was handed,
+    outside of any event. XProf then takes them to be of the step before (`_fill`), which so seems
+    to last until the next batch is copied, and to have waited for it.
     """
     group, events = groups.group, trace.events
     up, down = _launched(trace, host)
@@ -182,7 +196,9 @@ def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
 
 
 def _around(trace: Trace, groups: Groups, host: Int64s, rows: Int64s) -> Int64s:
-    """The group of the last root before the start of each of some events on its host, if that is not over; else -1."""
+    """The group of the last root before the start of each of some events on its host, if that is
+    not over; else -1.
+    """
     out = np.full(len(rows), -1, np.int64)
     for at in np.unique(host[rows]).tolist():
         marks = [(root, group) for (on, group), root in groups.roots.items() if on == at]
@@ -237,11 +253,14 @@ class _Grouping:
             self.parent[self.stands_for[0]] = -1
 
     def run(self, open_: npt.NDArray[np.bool_], out: Groups) -> None:
-        """Groups the events of the hosts that have none (`open_`, by event); the ids of each host count from 0."""
+        """Groups the events of the hosts that have none (`open_`, by event); the ids of each host
+        count from 0.
+        """
         trace = self.trace
         loops, again = self._loops()
         if len(loops):
-            # What the program marked is a step whatever loops inside: several batches in one call, or the time steps of an RNN.
+            # What the program marked is a step whatever loops inside: several batches in one call,
+            # or the time steps of an RNN.
             own = np.intersect1d(_marked(trace, self.host), self.host[loops])
             loops, again = (
                 loops[~np.isin(self.host[loops], own)],
@@ -254,7 +273,8 @@ class _Grouping:
             of_event = named[trace.events.name]
             level = np.where(of_event > 0, of_event, level)
         if len(loops):
-            # Where a program that marks nothing loops in its graph, the iterations are the steps, and nothing else is.
+            # Where a program that marks nothing loops in its graph, the iterations are the steps,
+            # and nothing else is.
             looping = np.zeros(len(trace.hosts), np.bool_)
             looping[self.host[loops]] = True
             level[looping[self.host]] = 0
@@ -264,7 +284,8 @@ class _Grouping:
         roots = roots[~self._of_datasets(roots)]
         if not len(roots):
             return
-        # Roots in the order in which they take what hangs below them: the highest level first, then the earliest.
+        # Roots in the order in which they take what hangs below them: the highest level first, then
+        # the earliest.
         order = roots[np.lexsort((trace.events.start[roots], -level[roots]))]
         up, down = self._edges()
         if len(again):
@@ -290,7 +311,9 @@ class _Grouping:
         return np.asarray(_coded(self.names, test)[self.trace.events.name], np.bool_)
 
     def _of_datasets(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Which of some events have the step id of a function that tf.data ran: they are no steps."""
+        """Which of some events have the step id of a function that tf.data ran: they are no
+        steps.
+        """
         table = starting(self.heads, "InstantiatedCapturedFunction::")
         if not table.any() or not len(rows):
             return np.zeros(len(rows), np.bool_)
@@ -303,7 +326,9 @@ class _Grouping:
         )
 
     def _loops(self) -> tuple[Int64s, Int64s]:
-        """Loops that run inside a graph: the first event of each iteration, and pairs of it and the others of the iteration."""
+        """Loops that run inside a graph: the first event of each iteration, and pairs of it and the
+        others of the iteration.
+        """
         nothing = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
         if "iter_num" not in self.trace.args:
             return nothing
@@ -378,7 +403,9 @@ class _Grouping:
     def _equal(
         self, parent: str, children: frozenset[str], keys: tuple[str, ...]
     ) -> tuple[Int64s, Int64s]:
-        """Links between events of given names of a host whose args are equal; the first arg must be there."""
+        """Links between events of given names of a host whose args are equal; the first arg must be
+        there.
+        """
         if (
             not _coded(self.names, parent.__eq__).any()
             or not _coded(self.names, children.__contains__).any()
@@ -395,7 +422,9 @@ class _Grouping:
         )
 
     def _programs(self) -> tuple[Int64s, Int64s]:
-        """From the call that enqueues a program to its run on a TPU core, and to what the host does when it has ended."""
+        """From the call that enqueues a program to its run on a TPU core, and to what the host does
+        when it has ended.
+        """
         above = self._called("DoEnqueueProgram".__eq__)
         if not above.any():
             return _no_links()
@@ -422,7 +451,9 @@ class _Grouping:
         return match(up, [k[up] for k in keys], down, [k[down] for k in keys], limit=_BUSY_KEY)
 
     def _names(self, opened: Int64s, ident: Int32s, up: Int64s, down: Int64s) -> list[str]:
-        """The name of each group: kind of its root and number, as the root or what it hangs below states them."""
+        """The name of each group: kind of its root and number, as the root or what it hangs below
+        states them.
+        """
         trace = self.trace
         number, graph = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
         # Upwards, made when a root does not state it itself.
@@ -462,7 +493,9 @@ def _coded(names: npt.NDArray[np.object_], test: Callable[[str], bool]) -> npt.N
 
 
 def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
-    """tf.data iterators that ran ahead on another thread, linked by the element that they made: who took it, who made it."""
+    """tf.data iterators that ran ahead on another thread, linked by the element that they made: who
+    took it, who made it.
+    """
     element = trace.args.get("element_id")
     if element is None:
         return np.zeros((0, 2), np.int64)

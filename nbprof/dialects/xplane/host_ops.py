@@ -1,7 +1,8 @@
 """Runs of framework ops on the host threads of an XSpace file.
 
-An event is an op whose name is that of one (`scope/name:Type`, `Iterator::…`). Events that are called otherwise, but state in `tf_op`
-which op they served, are no ops: the allocator's, and the driver's calls on AMD. XProf counts them too, most of them as ops of 0 µs.
+An event is an op whose name is that of one (`scope/name:Type`, `Iterator::…`). Events that are
+called otherwise, but state in `tf_op` which op they served, are no ops: the allocator's, and the
+driver's calls on AMD. XProf counts them too, most of them as ops of 0 µs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from nbprof.hlo.programs import Programs
 
 
 def host_ops(placed: Placed, out: act.Activity) -> HostOps:
-    """The table `host_ops`, but for the stages of input pipelines, whose events state that they are one."""
+    """The table `host_ops`, but for the stages of input pipelines, whose events state that they are
+    one.
+    """
     trace = placed.trace
     events = trace.events
     used = np.zeros(len(trace.names), np.bool_)
@@ -60,7 +63,9 @@ def tagged_calls(placed: Placed, out: act.Activity) -> HostOps:
 
 
 def python_calls(placed: Placed, out: act.Activity, programs: Programs) -> HostOps:
-    """The table `python_calls`: events on the host that are called as a custom call into Python of a program in the file."""
+    """The table `python_calls`: events on the host that are called as a custom call into Python of
+    a program in the file.
+    """
     trace = placed.trace
     called: set[str] = set()
     for module in trace.modules:
@@ -116,8 +121,8 @@ _NO_OP = re.compile(r"__|MakeIterator|Iterator|\w*Dataset(V\d+)?\Z")
 def eager_calls(placed: Placed, out: act.Activity) -> tuple[int, int]:
     """Calls of single ops of eager code that left no op: how many, and their time in ps.
 
-    TensorFlow today records the call alone (`EagerLocalExecute: MatMul`), and the op of those in functions. Where most of a program is
-    eager, the table of ops holds next to nothing of it.
+    TensorFlow today records the call alone (`EagerLocalExecute: MatMul`), and the op of those in
+    functions. Where most of a program is eager, the table of ops holds next to nothing of it.
     """
     bare = _bare_calls(placed, out)
     return len(bare), int(placed.trace.events.duration[bare].sum())
@@ -166,7 +171,9 @@ def eager_notes(out: act.Activity) -> list[Note]:
 
 
 def _eager(placed: Placed) -> npt.NDArray[np.bool_]:
-    """Ops run eagerly: stated by `is_eager`, else those whose nearest EagerKernelExecute runs no function."""
+    """Ops run eagerly: stated by `is_eager`, else those whose nearest EagerKernelExecute runs no
+    function.
+    """
     trace = placed.trace
     if "is_eager" in trace.args:
         return trace.above("is_eager", 0)

@@ -1,4 +1,6 @@
-"""Calls of tf.data iterators in an XSpace file: which iterator, what it states about itself, and what was made on other threads."""
+"""Calls of tf.data iterators in an XSpace file: which iterator, what it states about itself, and
+what was made on other threads.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from nbprof.core.trace import DOUBLE, TEXT, Int64s
 from nbprof.dialects.xplane.grouping import match
 from nbprof.dialects.xplane.placed import Placed
 
-# A dataset that Python iterates over, and one that a graph runs by itself: ds.reduce, or a loop over a dataset inside a tf.function, which
-# is compiled to one. TensorFlow Profiler reads only the first.
+# A dataset that Python iterates over, and one that a graph runs by itself: ds.reduce, or a loop
+# over a dataset inside a tf.function, which is compiled to one. TensorFlow Profiler reads only the
+# first.
 _ITERATORS = ("Iterator::", "ReduceIterator::")
 # How an iterator was made, and what it has at hand. Other args say where an event belongs.
 _PARAMS = (
@@ -75,10 +78,12 @@ def iterators(placed: Placed, out: act.Activity) -> Iterators:
 
 
 def links(placed: Placed) -> npt.NDArray[np.int64]:
-    """int64[k, 2], pairs of calls: the call of an iterator that took an element, and the call that made it on another thread.
+    """int64[k, 2], pairs of calls: the call of an iterator that took an element, and the call that
+    made it on another thread.
 
-    The first iterator call within a `…Produce` event is found by (its `parent_id`, the event's `element_id`); the iterator call around a
-    `…Consume` event looks for (its `id`, the event's `element_id`), on the same host.
+    The first iterator call within a `…Produce` event is found by (its `parent_id`, the event's
+    `element_id`); the iterator call around a `…Consume` event looks for (its `id`, the event's
+    `element_id`), on the same host.
     """
     trace = placed.trace
     element = trace.args.get("element_id")
@@ -91,7 +96,8 @@ def links(placed: Placed) -> npt.NDArray[np.int64]:
     produces, consumes = (ending(names, events.name[rows], text) for text in ("Produce", "Consume"))
     maker = np.zeros(len(events) + 1, np.bool_)
     maker[rows[produces[events.name[rows]]]] = True
-    # Events of a lane are sorted by start, so that the first below a producer is the first in the table. (Parent -1 is no producer.)
+    # Events of a lane are sorted by start, so that the first below a producer is the first in the
+    # table. (Parent -1 is no producer.)
     below = np.flatnonzero(called & maker[events.parent])
     _, first = np.unique(events.parent[below], return_index=True)
     child = below[first]
@@ -136,7 +142,9 @@ def params(placed: Placed) -> dict[int, dict[str, object]]:
 
 
 def functions(placed: Placed, out: act.Activity) -> dict[str, float]:
-    """Types of the ops that functions of pipelines ran, with their time in ms: those on the threads of tf.data."""
+    """Types of the ops that functions of pipelines ran, with their time in ms: those on the threads
+    of tf.data.
+    """
     ops = out.host_ops.frame()
     of_lane = placed.trace.lanes["thread"].astype(str).str.startswith("tf_data_").to_numpy(np.bool_)
     mine = ops[~ops["dataset"].to_numpy(np.bool_) & of_lane[ops["lane"].to_numpy(np.int64)]]

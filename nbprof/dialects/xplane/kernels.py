@@ -1,4 +1,6 @@
-"""The GPU kernels of an XSpace file: each execution with its op, its launch shape and whether it runs on Tensor Cores."""
+"""The GPU kernels of an XSpace file: each execution with its op, its launch shape and whether it
+runs on Tensor Cores.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,12 @@ class Ops(Protocol):
 
 
 def launch_details(text: str) -> dict[str, object]:
-    """Registers, shared memory, grid, block and occupancy out of a `kernel_details` text of any generation.
+    """Registers, shared memory, grid, block and occupancy out of a `kernel_details` text of any
+    generation.
 
-    What it does not hold is None or empty. `shm` (TensorFlow 2.3/2.4) and `group_mem` (AMD) are the sum of both kinds of shared memory.
-    A recorder that does not know the occupancy writes 0, which no kernel has.
+    What it does not hold is None or empty. `shm` (TensorFlow 2.3/2.4) and `group_mem` (AMD) are the
+    sum of both kinds of shared memory. A recorder that does not know the occupancy writes 0, which
+    no kernel has.
     """
     found = dict(token.partition(":")[::2] for token in text.split())
 
@@ -63,7 +67,9 @@ def launch_details(text: str) -> dict[str, object]:
 
 
 def launch_details_in_xprof(text: str) -> dict[str, object]:
-    """The same as XProf 2.24 reads it: without `shm` and `group_mem`; what is absent is 0, or one block or thread."""
+    """The same as XProf 2.24 reads it: without `shm` and `group_mem`; what is absent is 0, or one
+    block or thread.
+    """
     text = re.sub(r"\b(shm|shared|group_mem):", r"not_\1:", text)
     given = launch_details(text)
     numbers = {
@@ -146,7 +152,8 @@ def _table(
     shapes: dict[tuple[object, ...], int] = {}
     shape_of = [shapes.setdefault(tuple(d[k] for k in LAUNCH_SHAPE), len(shapes)) for d in parsed]
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
-    # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation alone.
+    # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation
+    # alone.
     columns = (
         events.name[rows].astype(np.int64),
         ops.codes[rows],
@@ -196,7 +203,8 @@ def _theoretical(
 
 
 class XprofOps:
-    """The op of each event as XProf 2.24 finds it: what the compiled program says of its HLO op, even nothing, else its own `tf_op`.
+    """The op of each event as XProf 2.24 finds it: what the compiled program says of its HLO op,
+    even nothing, else its own `tf_op`.
 
     Ops that old files put into `level 0`, or that only the call on the host tells, it does not see.
     """

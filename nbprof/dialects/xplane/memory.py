@@ -1,4 +1,6 @@
-"""Allocator events of an XSpace file: `MemoryAllocation` and `MemoryDeallocation` with the allocator's state after each."""
+"""Allocator events of an XSpace file: `MemoryAllocation` and `MemoryDeallocation` with the
+allocator's state after each.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ def has_allocations(placed: Placed) -> bool:
 def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """Allocator events in time order.
 
-    What an event does not state is NA; bytes in use are then added up from the blocks where they can be.
+    What an event does not state is NA; bytes in use are then added up from the blocks where they
+    can be.
     """
     trace, host = placed.trace, placed.host
     events = trace.events
@@ -71,7 +74,8 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
     rows = np.flatnonzero((is_alloc | is_free)[events.name] & placed.on_host)
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     several = len(trace.hosts) > 1
-    # Which row an event is: of every event of the trace there is this one column, not one for each arg.
+    # Which row an event is: of every event of the trace there is this one column, not one for each
+    # arg.
     place = np.full(len(events), -1, np.int32)
     place[rows] = np.arange(len(rows))
 
@@ -94,7 +98,8 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
         return or_na(values, values == _ABSENT)
 
     def amounts(key: str) -> Column:
-        # No allocator has less than nothing; one without a limit may write what it takes its free bytes for.
+        # No allocator has less than nothing; one without a limit may write what it takes its free
+        # bytes for.
         values = stated(key)
         return or_na(values, values < 0)
 
@@ -146,7 +151,9 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
 def _in_use(
     memory: Int32s, allocation: npt.NDArray[np.bool_], heap: Int64s, size: Int64s
 ) -> Column:
-    """Heap bytes after each event: as stated, else added up where every event of the allocator states its size."""
+    """Heap bytes after each event: as stated, else added up where every event of the allocator
+    states its size.
+    """
     if (heap >= 0).all():
         return heap
     heap = np.maximum(heap, -1)
@@ -176,7 +183,9 @@ class _Given(Protocol):
 def _memory_ids(
     trace: Trace, given: _Given, host: Int32s, several: bool, out: act.Activity
 ) -> Int32s:
-    """The allocator of each event, by name or by number; with its host in front where there are several."""
+    """The allocator of each event, by name or by number; with its host in front where there are
+    several.
+    """
     label = np.full(len(host), out.texts.code(""), np.int32)
     for key in ("index_on_host", "device_ordinal", "allocator_name"):
         column = trace.args.get(key)

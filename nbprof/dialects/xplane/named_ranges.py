@@ -1,7 +1,8 @@
-"""Ranges of a program of JAX or TensorFlow: `jax.profiler.TraceAnnotation`, `tf.profiler.experimental.Trace`.
+"""Ranges of a program of JAX or TensorFlow: `jax.profiler.TraceAnnotation`,
+`tf.profiler.experimental.Trace`.
 
-They are events of a thread of Python like those of the runtime. A range lies in no event of the runtime: the program
-calls that, and it does not call the program.
+They are events of a thread of Python like those of the runtime. A range lies in no event of the
+runtime: the program calls that, and it does not call the program.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Framework op names: how `tf_op` stats and host event names are read.
 
-Source: reproduced on real profiles against TensorFlow Profiler's tables, both of TensorFlow 2.3/2.4 and of XProf 2.24.
+Source: reproduced on real profiles against TensorFlow Profiler's tables, both of TensorFlow 2.3/2.4
+and of XProf 2.24.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _COPY_NAMES = {
 
 
 class OpName(NamedTuple):
-    """A full op name taken apart. `category` is tf, dataset, jax, copy or '' where it is no framework op."""
+    """A full op name taken apart. `category` is tf, dataset, jax, copy or '' where it is no
+    framework op.
+    """
 
     category: str
     name: str
@@ -35,7 +38,8 @@ def parse(full: str) -> OpName:
     Returns
     -------
     OpName
-        `category` '' when the text is not the name of a framework op; `name` is then the whole text.
+        `category` '' when the text is not the name of a framework op; `name` is then the whole
+        text.
     """
     found = _TF.match(full)
     if found and not full.startswith("Iterator:"):

@@ -1,9 +1,10 @@
-"""Runs of framework ops on the GPUs of an XSpace file: each kernel counts for the op that launched it.
+"""Runs of framework ops on the GPUs of an XSpace file: each kernel counts for the op that launched
+it.
 
-Which op that is: for a kernel of a compiled XLA program the one that the compiler noted for its HLO op (`hlo_op`, looked up in the
-program; where that is a CUDA graph of many ops, the one that the kernel is named after); else the `tf_op` that the event states
-(`level 0` in files of TensorFlow 2.3/2.4); else the op on the host around the call that
-launched it.
+Which op that is: for a kernel of a compiled XLA program the one that the compiler noted for its HLO
+op (`hlo_op`, looked up in the program; where that is a CUDA graph of many ops, the one that the
+kernel is named after); else the `tf_op` that the event states (`level 0` in files of TensorFlow
+2.3/2.4); else the op on the host around the call that launched it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _FILLS = re.compile(r"memcpy|memset", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class HloOp:
-    """An op of a compiled program that ran: the program's ident, the op's name there, and what the program says of it (None: unknown)."""
+    """An op of a compiled program that ran: the program's ident, the op's name there, and what the
+    program says of it (None: unknown).
+    """
 
     host: int
     program: int
@@ -58,8 +61,8 @@ class OpTexts:
     Attributes
     ----------
     codes : int64[events]
-        -1 where no op is known. Up to the number of strings a code is one of those; up to the number of names more, a name of an event;
-        then an HLO op.
+        -1 where no op is known. Up to the number of strings a code is one of those; up to the
+        number of names more, a name of an event; then an HLO op.
     """
 
     def __init__(self, placed: Placed, out: act.Activity, programs: Programs) -> None:
@@ -86,7 +89,9 @@ class OpTexts:
             )
 
     def _look_up(self, placed: Placed, programs: Programs) -> None:
-        """Events of compiled programs: their `tf_op`, if any, only says that it is some XLA module."""
+        """Events of compiled programs: their `tf_op`, if any, only says that it is some XLA
+        module.
+        """
         trace = self._trace
         stated = _not_empty(placed, "hlo_op")
         rows = np.flatnonzero((stated >= 0) & placed.on_gpu)
@@ -138,11 +143,14 @@ class OpTexts:
 def _within_graphs(
     placed: Placed, programs: Programs, rows: Int64s, texts: list[str], name: Int64s
 ) -> Int64s:
-    """The op of each of some events, by its place in `texts`, to which the ops of CUDA graphs are added.
+    """The op of each of some events, by its place in `texts`, to which the ops of CUDA graphs are
+    added.
 
-    XLA launches the kernels of many ops as one graph, and all of them state that as their op (`command_buffer_1`). Those that it compiled
-    are called as their op, `loop_add_fusion_2`, or as another one of the same code. A kernel of a library is called as it likes: it is of
-    the one call of a library in the program, or else an op of its own, for graphs run ops in another order than the program lists them.
+    XLA launches the kernels of many ops as one graph, and all of them state that as their op
+    (`command_buffer_1`). Those that it compiled are called as their op, `loop_add_fusion_2`, or as
+    another one of the same code. A kernel of a library is called as it likes: it is of the one call
+    of a library in the program, or else an op of its own, for graphs run ops in another order than
+    the program lists them.
     """
     trace = placed.trace
     of_graph = np.array([text.startswith(_GRAPH) for text in texts], np.bool_)[name]
@@ -186,8 +194,8 @@ def _not_empty(placed: Placed, key: str) -> Int64s:
 def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceOps, OpParts]:
     """The tables `device_ops` and `op_parts` of GPUs.
 
-    An op is made of parts: the kernels that it launched, by name, or the HLO ops that it was compiled to. How often the op ran is how
-    often its most frequent part did.
+    An op is made of parts: the kernels that it launched, by name, or the HLO ops that it was
+    compiled to. How often the op ran is how often its most frequent part did.
     """
     trace = placed.trace
     events = trace.events
@@ -203,7 +211,8 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
     part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
     first = np.zeros(len(seen), np.int64)
     first[part[::-1]] = rows[::-1]
-    # What XProf counts: kernels that state their op as it does today, and those that state one of a program in the file.
+    # What XProf counts: kernels that state their op as it does today, and those that state one of a
+    # program in the file.
     stated, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
     op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
     facts: list[tuple[int | str | bool, ...]] = []
@@ -356,7 +365,9 @@ def _said(programs: Programs, hlo: HloOp) -> tuple[str, str, str]:
 def _sums(
     placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int
 ) -> npt.NDArray[np.float64]:
-    """The sum of a number that events state, by part; NaN where one of its runs does not state it."""
+    """The sum of a number that events state, by part; NaN where one of its runs does not state
+    it.
+    """
     column = placed.trace.args.get(stat)
     if column is None:
         return np.full(count, np.nan)
@@ -366,7 +377,9 @@ def _sums(
 
 
 def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
-    """Whether each event is a kernel that uses Tensor Cores: 1 yes, 0 no, -1 where its name does not tell or it is no kernel."""
+    """Whether each event is a kernel that uses Tensor Cores: 1 yes, 0 no, -1 where its name does
+    not tell or it is no kernel.
+    """
     trace = placed.trace
     out = np.full(len(rows), -1, np.int8)
     kernels = np.flatnonzero(trace.above("kernel_details", -1, text=True)[rows])

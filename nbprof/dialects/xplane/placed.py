@@ -1,4 +1,6 @@
-"""Where the events of a trace are: host, device, group. Each column is made once, when a table first needs it."""
+"""Where the events of a trace are: host, device, group. Each column is made once, when a table
+first needs it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from nbprof.dialects.xplane.programs import EAGER_OP, ProgramSteps, find
 
 Flags = npt.NDArray[np.bool_]
 _WAITING = 0.05
-"""Part of the time of a loop that it waits for its items, from which on the wait is a part of its steps."""
+"""Part of the time of a loop that it waits for its items, from which on the wait is a part of its
+steps.
+"""
 
 
 class Placed:
@@ -80,7 +84,9 @@ class Placed:
 
     @cached_property
     def program_steps(self) -> ProgramSteps | None:
-        """Steps that no program marked, or that end later than marked, found by runs of compiled programs; None where there are none."""
+        """Steps that no program marked, or that end later than marked, found by runs of compiled
+        programs; None where there are none.
+        """
         return self._units[0]
 
     @property
@@ -118,7 +124,9 @@ class Placed:
 
     @property
     def _marked(self) -> bool:
-        """Whether the file marks a step on a device or a host; runs of eager ops and of functions on a CPU mark none."""
+        """Whether the file marks a step on a device or a host; runs of eager ops and of functions
+        on a CPU mark none.
+        """
         in_step = self.groups.group >= 0
         on_device = (self.lane_kind == "steps")[self.trace.events.lane] | self.on_gpu
         if (in_step & on_device).any():
@@ -139,7 +147,9 @@ class Placed:
 
     @cached_property
     def step_group(self) -> Int32s:
-        """int32[events]: the step that each event belongs to, whether marked or found; -1 for none."""
+        """int32[events]: the step that each event belongs to, whether marked or found; -1 for
+        none.
+        """
         return (
             self.marked_group
             if self.program_steps is None
@@ -148,7 +158,9 @@ class Placed:
 
     @cached_property
     def empty_text(self) -> int:
-        """The code of the empty text among `trace.strings`, where each text is once; -2 where it is none of them."""
+        """The code of the empty text among `trace.strings`, where each text is once; -2 where it is
+        none of them.
+        """
         strings = self.trace.strings
         return strings.index("") if "" in strings else -2
 
@@ -162,7 +174,9 @@ class Placed:
 
 
 def from_the_loop(found: ProgramSteps | None, iterations: Iterations) -> ProgramSteps | None:
-    """The same steps, the first one from where its iteration began: what the host did before its program ran is a part of it."""
+    """The same steps, the first one from where its iteration began: what the host did before its
+    program ran is a part of it.
+    """
     if found is None:
         return None
     begin = found.table["begin"].to_numpy(np.int64).copy()
@@ -173,9 +187,11 @@ def from_the_loop(found: ProgramSteps | None, iterations: Iterations) -> Program
 
 
 def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
-    """Whether the runs of a program are those of a loop: then these tell more, as each ends when the device is done.
+    """Whether the runs of a program are those of a loop: then these tell more, as each ends when
+    the device is done.
 
-    They do not tell how long the loop waits for its items, where that is a part of it worth knowing.
+    They do not tell how long the loop waits for its items, where that is a part of it worth
+    knowing.
     """
     waited = (iterations.item - iterations.start).sum() / max(
         int((iterations.end - iterations.start).sum()), 1

@@ -1,9 +1,12 @@
-"""Steps of JAX programs that mark none: the runs of the compiled program that takes most of the time.
+"""Steps of JAX programs that mark none: the runs of the compiled program that takes most of the
+time.
 
-A loop of training or evaluation in JAX runs one compiled program again and again. Its n-th step goes from the end of the run before to the
-end of its own run on the device (with several devices: on the last of them). So waiting for input, and what the host does between, lie in
-the step that waits; and a step ends when the device is done, not when the call that started it returns. What a loop does before its first
-run nothing in the file tells from what was done before the loop: the first step begins at its call, and is left out of averages.
+A loop of training or evaluation in JAX runs one compiled program again and again. Its n-th step
+goes from the end of the run before to the end of its own run on the device (with several devices:
+on the last of them). So waiting for input, and what the host does between, lie in the step that
+waits; and a step ends when the device is done, not when the call that started it returns. What a
+loop does before its first run nothing in the file tells from what was done before the loop: the
+first step begins at its call, and is left out of averages.
 
 XProf has no steps for such files. A program that marks any step itself has those alone.
 """
@@ -32,13 +35,18 @@ LEAST_RUNS = 2
 LEAST_SHARE = 0.2
 """The least share of the time of all programs for the one whose runs are steps."""
 OWN_LOOP_SHARE = 0.1
-"""Another program that is run in a loop of its own (evaluation) has steps of its own, where its runs take so much of the main one's."""
+"""Another program that is run in a loop of its own (evaluation) has steps of its own, where its
+runs take so much of the main one's.
+"""
 PART_OF_STEP = 0.5
 """A program that runs with so many runs of the main one is part of its steps."""
 ALIKE = 0.8
-"""Of the stretches between the runs of a program that closes steps, with equally many runs of another."""
+"""Of the stretches between the runs of a program that closes steps, with equally many runs of
+another.
+"""
 
-# What `jnp.add(a, b)` outside of `jit` runs is a program too, named after the function. Steps are never runs of these.
+# What `jnp.add(a, b)` outside of `jit` runs is a program too, named after the function. Steps are
+# never runs of these.
 _OF_CALLS = re.compile(
     "(?:add|subtract|multiply|divide|true_divide|floor_divide|power|integer_pow|float_power|square|sqrt|rsqrt|cbrt|exp|exp2|expm1|log|log2|"
     "log10|log1p|logaddexp|sin|cos|tan|tanh|sinh|cosh|arctan2?|negative|abs|absolute|sign|floor|ceil|round|clip|maximum|minimum|mod|"
@@ -54,7 +62,8 @@ _OF_CALLS = re.compile(
     "cum(?:max|min|logsumexp)|bitcast_convert_type|reduce|rng_.*|empty|stop_gradient|cholesky|qr|svd|eigh?|lu|fft|inv|solve|det|norm|"
     "triangular_solve|softplus|elu|leaky_relu|_power|_flip|_diag|_broadcast_arrays|_linalg.*|median|quantile|allclose|isclose|trace)"
 )
-# A program that updates what is trained closes a step, however little of its time is its own; one that measures does not.
+# A program that updates what is trained closes a step, however little of its time is its own; one
+# that measures does not.
 _UPDATES = re.compile(r"(?:\A|_)(?:train|step|update|fit|optimi[sz]er?|apply)", re.IGNORECASE)
 _MEASURES = re.compile(r"eval|valid|test|predict|infer|metric|accuracy|\Aloss|_loss", re.IGNORECASE)
 EAGER_OP = "EagerKernelExecute "
@@ -77,7 +86,8 @@ class ProgramSteps:
     Attributes
     ----------
     table : DataFrame
-        ``host group event begin end name``: where the step lies, ps, the first event of its run, and what the step is called.
+        ``host group event begin end name``: where the step lies, ps, the first event of its run,
+        and what the step is called.
     notes : list of str
         How they were found.
     on_device : frozenset of int
@@ -87,7 +97,8 @@ class ProgramSteps:
     marked : frozenset of int
         Hosts that mark their steps; here is when these really ended.
     of_cores : DataFrame
-        The same of each core of a TPU: ``host device group event start end``. Cores run apart where nothing makes them wait for each other.
+        The same of each core of a TPU: ``host device group event start end``. Cores run apart where
+        nothing makes them wait for each other.
     """
 
     table: pd.DataFrame
@@ -106,13 +117,19 @@ class ProgramSteps:
 
     marked: frozenset[int] = frozenset()
     taken_over: frozenset[tuple[int, int]] = frozenset()
-    """(host, group) of steps with which another compiled program took over for good: time between two loops may lie in them."""
+    """(host, group) of steps with which another compiled program took over for good: time between
+    two loops may lie in them.
+    """
     complete: bool = False
-    """Whether all that these steps did is known and is theirs: units of a recording rather than runs of a program."""
+    """Whether all that these steps did is known and is theirs: units of a recording rather than
+    runs of a program.
+    """
 
     @property
     def first(self) -> set[tuple[int, int]]:
-        """(host, group) of the first step of each loop, of which it is not known what the loop did before its run."""
+        """(host, group) of the first step of each loop, of which it is not known what the loop did
+        before its run.
+        """
         if self.complete:
             return set()
         several = self.table.groupby("host")["group"].transform("size") > 1
@@ -130,7 +147,9 @@ class ProgramSteps:
         return np.asarray(self.table["host"].unique(), np.int64)
 
     def place(self, trace: Trace, marked: Int32s, host: npt.NDArray[np.integer]) -> Int32s:
-        """int32[events]: on the hosts that have such steps the one in which each event begins, on others `marked`."""
+        """int32[events]: on the hosts that have such steps the one in which each event begins, on
+        others `marked`.
+        """
         out = marked.copy()
         for at in self.hosts.tolist():
             begin, end, group = self._of(at)
@@ -166,9 +185,11 @@ class ProgramSteps:
         )
 
     def cut(self, work: pd.DataFrame) -> pd.DataFrame:
-        """Pieces of work that reach over the end of a step, once for each step that they reach into.
+        """Pieces of work that reach over the end of a step, once for each step that they reach
+        into.
 
-        The host runs ahead of the device: what it does belongs to each step in whose time it is done.
+        The host runs ahead of the device: what it does belongs to each step in whose time it is
+        done.
         """
         of_host = work["host"].to_numpy()
         others = ~np.isin(of_host, self.hosts)
@@ -255,12 +276,16 @@ def called(launch: str) -> str:
 
 
 def plain(function: str) -> str:
-    """A function's name without what XLA cannot have in the name of its program: `<lambda>` is `jit__lambda` there."""
+    """A function's name without what XLA cannot have in the name of its program: `<lambda>` is
+    `jit__lambda` there.
+    """
     return re.sub(r"\W", "_", function).strip("_")
 
 
 def function_of(module: str) -> str:
-    """What the function of a compiled program is called: ``jit_train_step`` and ``pmap_train_step`` are ``train_step``."""
+    """What the function of a compiled program is called: ``jit_train_step`` and ``pmap_train_step``
+    are ``train_step``.
+    """
     return re.sub(r"\A(?:jit|pmap|pjit|xmap)_(?=.)", "", module)
 
 
@@ -270,10 +295,11 @@ def runs_of_programs(
     lane_kind: npt.NDArray[np.object_],
     hosts: list[int],
 ) -> tuple[pd.DataFrame, set[int]]:
-    """Runs of programs on some hosts, by end: ``host module run event start end turns``; and the hosts where devices recorded them.
+    """Runs of programs on some hosts, by end: ``host module run event start end turns``; and the
+    hosts where devices recorded them.
 
-    `turns` is how often the second most frequent op of the run was run on one device: more than once, the program loops. (One op alone may
-    be several kernels.)
+    `turns` is how often the second most frequent op of the run was run on one device: more than
+    once, the program loops. (One op alone may be several kernels.)
     """
     events = trace.events
     used = np.isin(lane_kind, ("device", "host"))[events.lane]
@@ -334,7 +360,8 @@ def _second_most(part: Int64s, op: Int64s) -> Int64s:
 def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -> pd.DataFrame:
     """Runs of programs on each core of the TPUs: ``host device module run event start end``.
 
-    Each core counts its runs by itself, so that the n-th run of a program on each core is taken for one run.
+    Each core counts its runs by itself, so that the n-th run of a program on each core is taken for
+    one run.
     """
     events = trace.events
     rows = np.flatnonzero(np.isin(events.lane, lanes) & (events.duration > 0))
@@ -363,7 +390,9 @@ def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -
 
 
 def _of_all_cores(cores: pd.DataFrame) -> pd.DataFrame:
-    """Runs on all cores of a host, from the first that begins to the last that ends: as `runs_of_programs`."""
+    """Runs on all cores of a host, from the first that begins to the last that ends: as
+    `runs_of_programs`.
+    """
     if not len(cores):
         return cores[[*_RUN, "event", "start", "end"]].assign(program=-1, turns=1)
     out = (
@@ -377,7 +406,9 @@ def _of_all_cores(cores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
-    """The steps of each core: from the end of its run before to the end of its own; the first begins with that of the host."""
+    """The steps of each core: from the end of its run before to the end of its own; the first
+    begins with that of the host.
+    """
     if not len(cores):
         return pd.DataFrame({name: np.zeros(0, np.int64) for name in Markers.columns})
     keys = cores.merge(steps[["event", "group"]], on="event")[[*_RUN, "group"]]
@@ -392,13 +423,16 @@ def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFrame) -> Int64s:
-    """Which run of its program an op belongs to: as the recorder states it, else the n-th on its device."""
+    """Which run of its program an op belongs to: as the recorder states it, else the n-th on its
+    device.
+    """
     rows = table["event"].to_numpy(np.int64)
     stated = trace.args.get("run_id")
     known = np.isin(rows, stated.event) if stated is not None else np.zeros(len(rows), np.bool_)
     if known.all():
         return np.asarray(trace.arg("run_id", rows=rows), np.int64)
-    # GPUs state none: a run is what one call to execute launched; where such calls are not known, a run begins with the program's first op.
+    # GPUs state none: a run is what one call to execute launched; where such calls are not known, a
+    # run begins with the program's first op.
     call = _execute_calls(trace, host, rows)
     of_program = table.groupby(["host", "module", "device"], sort=False)
     begins = table["op"] == of_program["op"].transform("first")
@@ -412,7 +446,9 @@ def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFram
 
 
 def _execute_calls(trace: Trace, host: npt.NDArray[np.integer], rows: Int64s) -> Int64s:
-    """int64[rows]: the call on the host that executed the program for one device, by the launch of each kernel; -1 where not known."""
+    """int64[rows]: the call on the host that executed the program for one device, by the launch of
+    each kernel; -1 where not known.
+    """
     events, correlation, machine = trace.events, trace.arg("correlation_id"), host.astype(np.int64)
     table = starting(heads(trace.names), *(text[:32] for text in _EXECUTES))
     executes = np.flatnonzero(table[events.name])
@@ -449,11 +485,13 @@ def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[st
 def _steps(
     runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Callable[[str], bool]
 ) -> tuple[pd.DataFrame | None, str, list[int]]:
-    """The steps of one host from its runs in order of their ends, a sentence on them, and with which of them another loop begins.
+    """The steps of one host from its runs in order of their ends, a sentence on them, and with
+    which of them another loop begins.
 
     There are none where no program can be what is looped.
 
-    `may_loop` tells of a program whether it may loop inside. Where it does not, an op that ran several times was several kernels.
+    `may_loop` tells of a program whether it may loop inside. Where it does not, an op that ran
+    several times was several kernels.
     """
     spans = dict(list((runs["end"] - runs["start"]).groupby(runs["module"])))
     total = {name: int(of.sum()) for name, of in spans.items()}
@@ -502,7 +540,8 @@ def _steps(
 
 
 def _taken_over(runs: pd.DataFrame) -> list[int]:
-    """The run with which one compiled program takes the place of another for good, where there is one such change alone.
+    """The run with which one compiled program takes the place of another for good, where there is
+    one such change alone.
 
     A new batch size may do that too; what changes more often is the loop's own way of working.
     """
@@ -528,7 +567,9 @@ def _may_loop(trace: Trace, host: int, name: str) -> bool:
 
 
 def _closing(module: pd.Series, main: str, able: list[str]) -> str:
-    """The program that closes each step, where that is not the one with the most time: an update after several runs that make gradients."""
+    """The program that closes each step, where that is not the one with the most time: an update
+    after several runs that make gradients.
+    """
     if _UPDATES.search(function_of(main)):
         return main
     for name in able:
@@ -543,7 +584,9 @@ def _closing(module: pd.Series, main: str, able: list[str]) -> str:
 
 
 def _loops(module: pd.Series, main: str, able: list[str], usual: dict[str, float]) -> list[str]:
-    """Other programs that are run again and again without the main one between, as an evaluation is."""
+    """Other programs that are run again and again without the main one between, as an evaluation
+    is.
+    """
     out = []
     for name in able:
         if name == main or usual[name] < OWN_LOOP_SHARE * usual[main]:

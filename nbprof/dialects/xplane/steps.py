@@ -1,7 +1,8 @@
 """The step markers of an XSpace file, and what each event counts for in the step breakdown.
 
-Rules and priorities are TensorFlow Profiler's; where it has become blind to something that the events say (copies by their older names,
-bfloat16, collectives that are not NCCL's), this module is not.
+Rules and priorities are TensorFlow Profiler's; where it has become blind to something that the
+events say (copies by their older names, bfloat16, collectives that are not NCCL's), this module is
+not.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _ENCLOSING = (
     "FunctionRun",
     "ThreadpoolListener::",
 )
-# Around a task that waited for an array; what the task does is in events of its own, and often it only waits.
+# Around a task that waited for an array; what the task does is in events of its own, and often it
+# only waits.
 _AFTER_WAIT = "BufferSequencingEvent::Execute"
 _STAGE = "_ipl_stage_name"
 _STAGING = ("H2D Dispatch", "CommonPjRtClient::LinearizeInto")
@@ -50,7 +52,9 @@ _RUN = "ThunkExecutor::Execute"
 def markers(
     placed: Placed, out: act.Activity
 ) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
-    """Step markers of devices and of hosts, the names of the steps by (host, group), which are not whole, and which XProf does not make."""
+    """Step markers of devices and of hosts, the names of the steps by (host, group), which are not
+    whole, and which XProf does not make.
+    """
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     names: dict[tuple[int, int], str] = {}
@@ -107,7 +111,9 @@ def markers(
 
 
 def marks(placed: Placed, out: act.Activity) -> Markers:
-    """The marks of steps that end later than marked, as the file has them; and of GPUs whose work XProf takes to be of other steps."""
+    """The marks of steps that end later than marked, as the file has them; and of GPUs whose work
+    XProf takes to be of other steps.
+    """
     steps, groups = placed.program_steps, placed.groups
     moved = np.unique(placed.host[placed.marked_group != groups.group])
     if len(moved) and out.has_device:
@@ -137,7 +143,9 @@ def _until_run(placed: Placed, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _program_markers(placed: Placed) -> pd.DataFrame:
-    """Steps that are runs of a compiled program; on hosts whose devices recorded those, on the first device."""
+    """Steps that are runs of a compiled program; on hosts whose devices recorded those, on the
+    first device.
+    """
     steps = placed.program_steps
     if steps is None:
         return Markers.empty().frame()
@@ -148,7 +156,8 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
         return Markers.of(
             table.assign(device=np.where(table["host"].isin(list(steps.on_device)), 0, -1))
         ).frame()
-    # Each core has the steps of its host, so that what it did in them can be told from what the others did.
+    # Each core has the steps of its host, so that what it did in them can be told from what the
+    # others did.
     cores = steps.of_cores[["host", "device"]].drop_duplicates()
     others = table[~table["host"].isin(cores["host"])]
     found = [
@@ -159,7 +168,9 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
 
 
 def core_markers(placed: Placed) -> Markers:
-    """The steps that each core of a TPU has by itself, where those of its host were found by the runs of a program."""
+    """The steps that each core of a TPU has by itself, where those of its host were found by the
+    runs of a program.
+    """
     steps = placed.program_steps
     return Markers.empty() if steps is None else Markers.of(steps.of_cores)
 
@@ -177,7 +188,9 @@ def _stated(placed: Placed, key: str) -> Flags:
 def _device_markers(
     placed: Placed, group: Int32s, names: dict[tuple[int, int], str]
 ) -> pd.DataFrame:
-    """Steps of GPUs and of TPU cores; the names that they state go into `names`, by (host, group)."""
+    """Steps of GPUs and of TPU cores; the names that they state go into `names`, by (host,
+    group).
+    """
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     rows = np.flatnonzero((placed.lane_kind == "steps")[events.lane] & (group >= 0))
@@ -208,7 +221,9 @@ def _device_markers(
 
 
 def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
-    """Neighbours on a line that have the same group as one span; `spans` are in order of the lines and of time."""
+    """Neighbours on a line that have the same group as one span; `spans` are in order of the lines
+    and of time.
+    """
     if not len(spans):
         return spans
     group = spans["group"].to_numpy()
@@ -220,7 +235,9 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
 
 
 def notes(placed: Placed, out: act.Activity) -> list[Note]:
-    """What the receipt says of steps: how they were found, where nothing marks them, and which markers are empty."""
+    """What the receipt says of steps: how they were found, where nothing marks them, and which
+    markers are empty.
+    """
     markers = out.markers.frame()
     how = (
         [Note("info", text) for text in placed.program_steps.notes]
@@ -236,8 +253,8 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
 def classify(name: str, shape: str) -> int:
     """The step class of one event of a GPU.
 
-    Copies are recognised by all their names. (TensorFlow Profiler of the 2.3/2.4 era counted its own `MemcpyH2D` as compute, XProf counts
-    ROCm's.)
+    Copies are recognised by all their names. (TensorFlow Profiler of the 2.3/2.4 era counted its
+    own `MemcpyH2D` as compute, XProf counts ROCm's.)
     """
     copied = copies.kind(name)
     if copied or copies.blit(name):
@@ -254,7 +271,9 @@ def classify(name: str, shape: str) -> int:
 
 
 def classify_as_xprof(name: str, shape: str) -> int:
-    """The step class of one event of a GPU in XProf 2.24: copies by today's names alone, NCCL alone, no bfloat16."""
+    """The step class of one event of a GPU in XProf 2.24: copies by today's names alone, NCCL
+    alone, no bfloat16.
+    """
     upper = name[:10].upper()
     for prefix, cls in (
         ("MEMCPYHTOD", act.HOST_TO_DEVICE),
@@ -294,7 +313,9 @@ def _work_frame(placed: Placed, out: act.Activity) -> pd.DataFrame:
 def _work(
     placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s
 ) -> pd.DataFrame:
-    """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the shapes that it states."""
+    """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the
+    shapes that it states.
+    """
     parts = (
         [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)] if out.has_device else []
     )
@@ -304,9 +325,11 @@ def _work(
 
 
 def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
-    """Runs of XLA's ops on the CPU, copies for them, and what ends a run, that nothing groups, in the step in whose time they begin.
+    """Runs of XLA's ops on the CPU, copies for them, and what ends a run, that nothing groups, in
+    the step in whose time they begin.
 
-    The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf such a step does nothing meanwhile.
+    The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf
+    such a step does nothing meanwhile.
     """
     marks = (
         out.markers.take(out.markers.device < 0)
@@ -339,8 +362,9 @@ def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
 def work_as_xprof(placed: Placed, out: act.Activity) -> Work:
     """The spans of `work` by the rules of XProf 2.24.
 
-    Beside the classes of GPU events and compiling, two things differ in files that it groups itself: what made an element of tf.data on
-    another thread is in no step, and the instant at which a thread pool begins what a step gave it is host compute, of no length.
+    Beside the classes of GPU events and compiling, two things differ in files that it groups
+    itself: what made an element of tf.data on another thread is in no step, and the instant at
+    which a thread pool begins what a step gave it is host compute, of no length.
     """
     table = _work(placed, out, classify_as_xprof, placed.groups.group)
     if "group_id" in placed.trace.args:
@@ -393,7 +417,8 @@ def _host_work(
 ) -> pd.DataFrame:
     """What host threads did in steps; the first rule that fits an event wins.
 
-    XProf has no rule for `compiling`, nor for copies on the CPU, and takes what lies around a task for the task.
+    XProf has no rule for `compiling`, nor for copies on the CPU, and takes what lies around a task
+    for the task.
     """
     trace, host = placed.trace, placed.host
     events, code = trace.events, trace.events.name
@@ -439,7 +464,8 @@ def _host_work(
     if compiling and not out.has_device:
         copies[cpu_copies.named(placed)] = act.HOST_TO_DEVICE
     elif compiling and placed.gpu_planes:
-        # JAX first copies an array into memory that a GPU can read from, which takes longer than the rest of the way.
+        # JAX first copies an array into memory that a GPU can read from, which takes longer than
+        # the rest of the way.
         copies[placed.named(*_STAGING)] = act.HOST_TO_DEVICE
     copied = copies[code[rows]]
     cls = np.where(copied > 0, copied, cls)
@@ -447,7 +473,9 @@ def _host_work(
 
 
 def _root_stages(placed: Placed) -> Flags:
-    """bool[events]: stages of an input pipeline that no other stage runs, on their thread or from another one."""
+    """bool[events]: stages of an input pipeline that no other stage runs, on their thread or from
+    another one.
+    """
     trace = placed.trace
     events = trace.events
     stage = _stated(placed, _STAGE)

@@ -1,7 +1,8 @@
-"""The lines of TPU cores that mark steps, and how events of a core are assigned to the group of their step.
+"""The lines of TPU cores that mark steps, and how events of a core are assigned to the group of
+their step.
 
-A core has a line of its own for steps, programs and ops. What joins the host's groups is its grouping line: `Steps`, or `XLA Modules` where
-no steps were recorded. The other lines follow it.
+A core has a line of its own for steps, programs and ops. What joins the host's groups is its
+grouping line: `Steps`, or `XLA Modules` where no steps were recorded. The other lines follow it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ STEPS, MODULES = "Steps", "XLA Modules"
 
 
 def grouping_lanes(trace: Trace) -> Int64s:
-    """int64[lanes]: the grouping line of the core that a lane belongs to; -1 for lanes of anything but TPU cores."""
+    """int64[lanes]: the grouping line of the core that a lane belongs to; -1 for lanes of anything
+    but TPU cores.
+    """
     lanes = trace.lanes
     out = np.full(len(lanes), -1, np.int64)
     cores = [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
@@ -48,7 +51,9 @@ def module_lanes(trace: Trace) -> Int64s:
 
 
 def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
-    """Events on TPU cores, and for each the event of the core's grouping line in which it begins (-1 for none)."""
+    """Events on TPU cores, and for each the event of the core's grouping line in which it begins
+    (-1 for none).
+    """
     events = trace.events
     on_core = np.flatnonzero((of_lane >= 0)[events.lane])
     out = np.full(len(on_core), -1, np.int64)
@@ -72,7 +77,8 @@ def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
 def lock_step(
     trace: Trace, of_lane: Int64s, host: npt.NDArray[np.integer], group: Int32s
 ) -> dict[tuple[int, int], int]:
-    """Groups the steps of cores that the host's groups did not reach, in place: the n-th step of each core of a host is one group.
+    """Groups the steps of cores that the host's groups did not reach, in place: the n-th step of
+    each core of a host is one group.
 
     Returns the first such event of each new group, by (host, group).
     """

@@ -1,6 +1,8 @@
-"""What each core of a TPU does: ops of Tensor Cores and of SparseCores by kind, and the steps of SparseCores.
+"""What each core of a TPU does: ops of Tensor Cores and of SparseCores by kind, and the steps of
+SparseCores.
 
-A SparseCore works beside the TensorCore of its chip (embeddings, collectives), with a plane, steps and ops of its own.
+A SparseCore works beside the TensorCore of its chip (embeddings, collectives), with a plane, steps
+and ops of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _SPARSE_OPS = ("Sparse Core Ops", OPS)
 
 
 def cores(trace: Trace) -> Int64s:
-    """int64[planes]: -1 for the plane of a TensorCore, the number of a SparseCore, -2 for any other plane."""
+    """int64[planes]: -1 for the plane of a TensorCore, the number of a SparseCore, -2 for any other
+    plane.
+    """
     out = np.full(len(trace.planes), -2, np.int64)
     for number, plane in enumerate(trace.planes):
         if xplane_tpu.CORE.match(plane.name):
@@ -48,7 +52,9 @@ def sparse_cores(trace: Trace) -> pd.DataFrame:
 
 
 class Place(NamedTuple):
-    """Where a TensorCore is: the number of its chip on its host, and its own on that chip; None where its plane states none."""
+    """Where a TensorCore is: the number of its chip on its host, and its own on that chip; None
+    where its plane states none.
+    """
 
     chip: int | None = None
     core: int | None = None
@@ -57,7 +63,8 @@ class Place(NamedTuple):
 def place(stats: dict[str, object]) -> Place:
     """Where a core is, by the `core_details` of its plane.
 
-    Source: CoreDetails of XProf's op_stats.proto, whose field 3 is the core on the chip and field 4 the chip on the host (left out for 0).
+    Source: CoreDetails of XProf's op_stats.proto, whose field 3 is the core on the chip and field 4
+    the chip on the host (left out for 0).
     """
     details = stats.get("core_details")
     if not isinstance(details, bytes) or not details:
@@ -113,7 +120,9 @@ def sparse_steps(placed: Placed) -> SparseSteps:
 def _rows(
     placed: Placed, of_tensor: tuple[str, ...], of_sparse: tuple[str, ...]
 ) -> tuple[Int64s, Int64s]:
-    """The events of some lines of Tensor Cores and of SparseCores, and the core of each as `cores` has it."""
+    """The events of some lines of Tensor Cores and of SparseCores, and the core of each as `cores`
+    has it.
+    """
     lanes = placed.trace.lanes
     if "line" not in lanes:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -1,7 +1,7 @@
 """Runs of ops on the TPUs of an XSpace file: the `XLA Ops` line of each core.
 
-What an op is stands once with its name: the framework's op (`tf_op`), its category, FLOPs and bytes of one run. Ops of control flow lie
-around those that they run.
+What an op is stands once with its name: the framework's op (`tf_op`), its category, FLOPs and bytes
+of one run. Ops of control flow lie around those that they run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def _rows(placed: Placed, *lines: str) -> Int64s:
 
 
 def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Start and duration of events, ps: as the device measured them where it says so, else as they are on the host's clock."""
+    """Start and duration of events, ps: as the device measured them where it says so, else as they
+    are on the host's clock.
+    """
     offset, lasted = (
         trace.arg("device_offset_ps", rows=rows),
         trace.arg("device_duration_ps", rows=rows),
@@ -163,7 +165,8 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
 def _count_custom_calls(made: pd.DataFrame, out: act.Activity) -> None:
     """Fills in what custom calls do of which nobody counted it: what their program tells, else NaN.
 
-    Every kernel reads or writes something: where a custom call states 0 bytes, its FLOPs are no count of it either.
+    Every kernel reads or writes something: where a custom call states 0 bytes, its FLOPs are no
+    count of it either.
     """
     rows = np.flatnonzero((made["category"] == "custom-call") & (made["bytes"] == 0))
     columns = ("flops", "normalized_flops", "bytes", "memory_bytes")
@@ -181,10 +184,11 @@ def _count_custom_calls(made: pd.DataFrame, out: act.Activity) -> None:
 
 
 def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]:
-    """By name the bytes that a run moved in each memory: what stands there by memory; NaN where nothing stands there.
+    """By name the bytes that a run moved in each memory: what stands there by memory; NaN where
+    nothing stands there.
 
-    Source: OpMetrics.MemoryAccessed of XProf's op_metrics.proto (operation_type, memory_space, bytes_accessed), the content of
-    `memory_access_breakdown`.
+    Source: OpMetrics.MemoryAccessed of XProf's op_metrics.proto (operation_type, memory_space,
+    bytes_accessed), the content of `memory_access_breakdown`.
     """
     known = trace.name_args.get("memory_access_breakdown", {})
     columns = (
@@ -223,7 +227,9 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
 def _stated(
     trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s, *, of_events: bool = True
 ) -> npt.NDArray[np.float64]:
-    """A number of each run: what the event states itself, as custom calls do, else what stands with its name; NaN for neither."""
+    """A number of each run: what the event states itself, as custom calls do, else what stands with
+    its name; NaN for neither.
+    """
     known = trace.name_args.get(stat, {})
     each = [known.get(code) for code in seen.tolist()]
     values = np.array([float(v) if isinstance(v, (int, float)) else np.nan for v in each])[name]
@@ -254,7 +260,9 @@ def _framework_op(trace: Trace, code: int) -> OpName | None:
 
 
 def _hlo_name(trace: Trace, code: int) -> str:
-    """The op's name in its program: the short name of the event, else the left side of its expression."""
+    """The op's name in its program: the short name of the event, else the left side of its
+    expression.
+    """
     full, short = str(trace.names[code]), str(trace.display[code])
     if short and short != full:
         return short

@@ -25,14 +25,17 @@ COLLECTIVES = (
     "megascale",
 )
 COPIES = ("copy", "copy-start", "copy-done")
-# Shapes with their layouts, whose memory space 5 is that of the host: "f32[5,256]{1,0:T(8,128)S(5)}".
+# Shapes with their layouts, whose memory space 5 is that of the host:
+# "f32[5,256]{1,0:T(8,128)S(5)}".
 _SHAPE = re.compile(r"\w+\[[^\]]*\](?:\{[^}]*\})?")
 _HOST_MEMORY = "S(5)"
 _HALF = re.compile(r"\b(bf16|f16)\[|half|bfloat16|float16")
 
 
 def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
-    """Spans of the ops of TPU cores by step class; an op counts where no op within it runs. `group` is the step of each event (-1)."""
+    """Spans of the ops of TPU cores by step class; an op counts where no op within it runs. `group`
+    is the step of each event (-1).
+    """
     trace = placed.trace
     events, lanes = trace.events, trace.lanes
     core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
@@ -52,7 +55,8 @@ def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
 
 
 def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Where events run without those directly in them: (event, start, end), several pieces for an event with others in it.
+    """Where events run without those directly in them: (event, start, end), several pieces for an
+    event with others in it.
 
     Parameters
     ----------
@@ -81,7 +85,9 @@ def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def kinds_of(trace: Trace, code: int) -> tuple[str, tuple[str, str]]:
-    """The expression of an op, and what it is by its name in the program and by its category, in small letters."""
+    """The expression of an op, and what it is by its name in the program and by its category, in
+    small letters.
+    """
     full, short = str(trace.names[code]), str(trace.display[code])
     name = (short if short and short != full else full.partition(" = ")[0]).lstrip("%").lower()
     return full, (
@@ -116,9 +122,11 @@ def classify(trace: Trace, code: int) -> int:
 
 
 def copied(expression: str) -> int:
-    """The step class of a copy: from the host's memory, to it, or within the device. The first shape is where to, the second where from.
+    """The step class of a copy: from the host's memory, to it, or within the device. The first
+    shape is where to, the second where from.
 
-    That holds for ``dest copy(src)``, ``(dest, src, context) copy-start(src)`` and ``dest copy-done((dest, src, context))``.
+    That holds for ``dest copy(src)``, ``(dest, src, context) copy-start(src)`` and ``dest
+    copy-done((dest, src, context))``.
     """
     shapes = _SHAPE.findall(expression)
     if "copy-done(" in expression:

@@ -1,8 +1,10 @@
-"""The unit of a recording in which no program marks a step and no compiled program repeats: iterations, repeats, or the recording.
+"""The unit of a recording in which no program marks a step and no compiled program repeats:
+iterations, repeats, or the recording.
 
-In this order: iterations of the loop of a recorded cell; calls of one compiled function, if the calls between their begins repeat; the
-repeating sequence of kernels of the busiest stream; that of the outermost events of the busiest thread; else all of the recording, from
-its first to its last event of work.
+In this order: iterations of the loop of a recorded cell; calls of one compiled function, if the
+calls between their begins repeat; the repeating sequence of kernels of the busiest stream; that of
+the outermost events of the busiest thread; else all of the recording, from its first to its last
+event of work.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ _DEEPEST = 3
 
 @dataclass(frozen=True)
 class Found:
-    """The units of one host: what they are, the event that begins each, and their begin and end in ps."""
+    """The units of one host: what they are, the event that begins each, and their begin and end in
+    ps.
+    """
 
     kind: str
     how: str
@@ -53,7 +57,8 @@ class Found:
 def find(
     trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]
 ) -> tuple[ProgramSteps | None, Unit]:
-    """The units of all hosts with work, as steps that are found by time, and what they are; None where there is no work.
+    """The units of all hosts with work, as steps that are found by time, and what they are; None
+    where there is no work.
 
     Of several hosts they are their recordings.
 
@@ -216,7 +221,9 @@ def _by_functions(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]
 
 
 def _signatures(trace: Trace, rows: Int64s) -> Int64s:
-    """A code for each event by its name and those of the first events in it: wrappers of all ops have the same name."""
+    """A code for each event by its name and those of the first events in it: wrappers of all ops
+    have the same name.
+    """
     events = trace.events
     code = events.name[rows].astype(np.int64)
     inner = rows
@@ -230,7 +237,9 @@ def _signatures(trace: Trace, rows: Int64s) -> Int64s:
 
 
 def _by_thread(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -> Found | None:
-    """The repeating sequence of outermost events of the thread that is in events for the longest."""
+    """The repeating sequence of outermost events of the thread that is in events for the
+    longest.
+    """
     events = trace.events
     outer = rows[(lane_kind == "host")[events.lane[rows]] & (events.parent[rows] < 0)]
     python = (

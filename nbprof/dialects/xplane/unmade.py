@@ -1,8 +1,10 @@
-"""Waits for input that no event says: steps of the CPU that cannot go on before their batch is made, or before its maker lets Python go.
+"""Waits for input that no event says: steps of the CPU that cannot go on before their batch is
+made, or before its maker lets Python go.
 
-A step waits from the call of its function, not from the moment when a thread of tf.data asks for the batch: on a busy machine that thread
-gets a core late, and what takes the cores is often the pipeline. And while a Python function of a pipeline runs, a call that has done its
-work cannot return: it needs the interpreter.
+A step waits from the call of its function, not from the moment when a thread of tf.data asks for
+the batch: on a busy machine that thread gets a core late, and what takes the cores is often the
+pipeline. And while a Python function of a pipeline runs, a call that has done its work cannot
+return: it needs the interpreter.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _PYTHON = "PyFunc"
 
 
 def waited(placed: Placed, out: act.Activity, work: pd.DataFrame) -> pd.DataFrame:
-    """Work in which steps that run no op also wait for input while their batch is made, or while a pipeline's Python holds up a call."""
+    """Work in which steps that run no op also wait for input while their batch is made, or while a
+    pipeline's Python holds up a call.
+    """
     events = placed.trace.events
     calls = np.flatnonzero(placed.named(_RETURNS)[events.name] & (placed.step_group >= 0))
     makers = _on_threads(placed)

@@ -1,7 +1,7 @@
 """Calls in which a JAX program waits for devices that run nothing.
 
-They are in a recording of Python calls only. While another thread of the step works (a callback, say), the step waits for that, not for a
-device.
+They are in a recording of Python calls only. While another thread of the step works (a callback,
+say), the step waits for that, not for a device.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from nbprof.dialects.xplane.placed import Placed
 # "$api.py:3154 block_until_ready" of Python, "ArrayImpl.block_until_ready" of C++.
 _WAITS = re.compile(r"(?:^|[ .])block_until_ready\Z")
 LATENCY_PS = 1_000_000_000
-"""1 ms. For so long a device may be done and the host not know yet; a loop that waits for each step pays that as its host's time."""
+"""1 ms. For so long a device may be done and the host not know yet; a loop that waits for each step
+pays that as its host's time.
+"""
 
 
 def waiting(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
-    """Work in which calls that wait are `HOST_WAIT_DEVICE` while, for more than `LATENCY_PS`, no device and no other thread works."""
+    """Work in which calls that wait are `HOST_WAIT_DEVICE` while, for more than `LATENCY_PS`, no
+    device and no other thread works.
+    """
     trace = placed.trace
     waits = np.array([bool(_WAITS.search(str(name))) for name in trace.names], np.bool_)
     if not waits.any():
@@ -37,7 +41,8 @@ def waiting(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
         others = work[
             (on_host | on_device) & (lane != thread) & (work["host"] == calls["host"].iloc[0])
         ]
-        # Work of no length keeps nothing busy: it must not split a wait into parts below the latency.
+        # Work of no length keeps nothing busy: it must not split a wait into parts below the
+        # latency.
         idle = Intervals.of_rows(others).rows_outside(calls)
         idle = idle[idle["end"] - idle["start"] > LATENCY_PS]
         parts += [calls, idle.assign(cls=np.int16(act.HOST_WAIT_DEVICE))]

@@ -1,7 +1,8 @@
 """Turns the Trace of an XSpace file (TensorFlow, JAX) into the activity tables.
 
-Two generations of files are read: that of TensorFlow 2.3/2.4 (`level 0` holds the op, copies are called `MemcpyH2D`, kernel details
-have `shm`) and today's. Rules follow TensorFlow Profiler; where today's XProf departs from the guide, the guide is followed.
+Two generations of files are read: that of TensorFlow 2.3/2.4 (`level 0` holds the op, copies are
+called `MemcpyH2D`, kernel details have `shm`) and today's. Rules follow TensorFlow Profiler; where
+today's XProf departs from the guide, the guide is followed.
 """
 
 from __future__ import annotations
@@ -73,11 +74,13 @@ _NO_STEPS_OF_TPU = (
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
+    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is
+    first asked for.
+    """
     _name_lanes(trace)
     activity = act.Activity(hosts=trace.hosts)
-    # The activity holds what makes its tables. Held by that in turn, it would stay in memory, and the trace with it, until Python
-    # looks for circles: for minutes.
+    # The activity holds what makes its tables. Held by that in turn, it would stay in memory, and
+    # the trace with it, until Python looks for circles: for minutes.
     out: act.Activity = weakref.proxy(activity)
     gpus = devices(trace, out)
     placed = Placed(trace, gpus)
@@ -224,7 +227,8 @@ def _name_lanes(trace: Trace) -> None:
 def _split(trace: Trace) -> None:
     """Moves the calls of Python that lead to the program to lanes of their own.
 
-    Adds to `trace.lanes`, where there are calls of Python: `side`, 1 for these, and `aside`, the lanes without a call of the program.
+    Adds to `trace.lanes`, where there are calls of Python: `side`, 1 for these, and `aside`, the
+    lanes without a call of the program.
     """
     python = starting(heads(trace.names), "$")
     if not python.any():
@@ -278,7 +282,9 @@ def _framework(placed: Placed) -> Framework:
 
 
 def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
-    """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""
+    """By name code: the step-time category whose colour a slice of that name takes in the trace (0:
+    none).
+    """
     index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
     out = np.zeros(len(trace.names), np.uint8)
     for code, name in enumerate(trace.names):
@@ -361,7 +367,9 @@ _LOST = (
 
 
 def _lost_kernels(placed: Placed) -> int:
-    """How many kernels and graphs were launched if nothing was recorded on a GPU; 0 if anything was."""
+    """How many kernels and graphs were launched if nothing was recorded on a GPU; 0 if anything
+    was.
+    """
     if placed.on_gpu.any():
         return 0
     launched = placed.named(*"ch")
@@ -380,7 +388,9 @@ def _traits(placed: Placed) -> set[str]:
 
 
 def launches(placed: Placed, out: act.Activity) -> Launches:
-    """Calls on a host that carry a correlation id, with the device event that has the same and the op around them."""
+    """Calls on a host that carry a correlation id, with the device event that has the same and the
+    op around them.
+    """
     trace, host = placed.trace, placed.host
     events = trace.events
     correlation = trace.arg("correlation_id", 0)

@@ -1,4 +1,6 @@
-"""Makes a `Trace` of the events of Chrome traces: lanes and their names, one clock, slices, flows, counters, args."""
+"""Makes a `Trace` of the events of Chrome traces: lanes and their names, one clock, slices, flows,
+counters, args.
+"""
 
 from __future__ import annotations
 
@@ -274,7 +276,9 @@ class Builder:
     def _chains(
         self, part: Part, good: np.ndarray, first: int, tracks: list[Track]
     ) -> tuple[list[tuple[int, ...]], dict[int, int]]:
-        """Async slices (row, track, time, duration, instant), each chain on a lane that it has for itself while it lasts."""
+        """Async slices (row, track, time, duration, instant), each chain on a lane that it has for
+        itself while it lasts.
+        """
         rows = np.flatnonzero(good & np.isin(part.phase, letters(*"benSFTp")))
         if not len(rows):
             return [], {}
@@ -339,7 +343,8 @@ class Builder:
         ids = part.top.get("id")
         ident = dense(ids, count)
         if ids is not None:
-            # Texts are numbered below -1, so that no text is taken for a correlation id; one of digits is the number that it says.
+            # Texts are numbered below -1, so that no text is taken for a correlation id; one of
+            # digits is the number that it says.
             texts = np.flatnonzero((ids.kind == TEXT) & np.isin(ids.event, rows))
             codes, which = np.unique(ids.value[texts], return_inverse=True)
             words = list(self.texts) if len(codes) else []

@@ -28,7 +28,8 @@ class Source:
     Attributes
     ----------
     trouble : str
-        Set when a packed file ends too early or is damaged: what could be unpacked was given out before.
+        Set when a packed file ends too early or is damaged: what could be unpacked was given out
+        before.
     read : int
         Bytes of text so far.
     """
@@ -102,7 +103,9 @@ class Source:
 
 
 def _salvaged(data: memoryview, given: int) -> Iterator[bytes]:
-    """What can be unpacked of a damaged member beyond the bytes that were given out before, in steps so small that little is lost."""
+    """What can be unpacked of a damaged member beyond the bytes that were given out before, in
+    steps so small that little is lost.
+    """
     unpack = zlib.decompressobj(31)
     feed: bytes | memoryview = data
     done = 0

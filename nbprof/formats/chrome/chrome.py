@@ -1,9 +1,10 @@
-"""Reads Chrome trace events in JSON into a `Trace`: PyTorch's (Kineto, all versions), JAX's and TensorFlow's `trace.json.gz`,
-Chrome's and Perfetto's own, Ascend's.
+"""Reads Chrome trace events in JSON into a `Trace`: PyTorch's (Kineto, all versions), JAX's and
+TensorFlow's `trace.json.gz`, Chrome's and Perfetto's own, Ascend's.
 
 Times are decimal text and stay exact; what is broken costs itself only, and stands in the receipt.
 
-Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace Event Format").
+Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace
+Event Format").
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def read(
     Raises
     ------
     ReadError
-        A file is no trace, holds none of its events, or unpacks to more than the limit; names the file and the byte.
+        A file is no trace, holds none of its events, or unpacks to more than the limit; names the
+        file and the byte.
     """
     receipt = Receipt()
     builder = Builder(receipt)
@@ -131,7 +133,9 @@ def _base(value: object) -> int:
 
 
 def _by_xla(document: Document) -> bool:
-    """Whether TensorFlow's or JAX's exporter wrote it: `displayTimeUnit` and `metadata` with `highres-ticks` stand before the events."""
+    """Whether TensorFlow's or JAX's exporter wrote it: `displayTimeUnit` and `metadata` with
+    `highres-ticks` stand before the events.
+    """
     facts = document.metadata.get("metadata")
     return isinstance(facts, dict) and "highres-ticks" in facts
 

@@ -1,6 +1,7 @@
 """Words, spaces and decimal numbers at many places of a text at once, eight bytes a step.
 
-A "word" is the eight bytes at a place as one little-endian uint64: the first character is the lowest byte.
+A "word" is the eight bytes at a place as one little-endian uint64: the first character is the
+lowest byte.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def _leading(high: Words) -> Int64s:
 
 
 def after_spaces(text: Bytes, word: Words, at: Int64s) -> Int64s:
-    """The first place from each on that holds no space (space, tab, line feed and whatever control characters there are)."""
+    """The first place from each on that holds no space (space, tab, line feed and whatever control
+    characters there are).
+    """
     out = at.copy()
     left = np.flatnonzero(text[out] <= 0x20)
     for _ in range(_MOST_STEPS):
@@ -75,7 +78,9 @@ def after_spaces(text: Bytes, word: Words, at: Int64s) -> Int64s:
 def gaps(
     text: Bytes, word: Words, start: Int64s, end: Int64s
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Whether nothing but spaces and at most one comma stands between two places, by pair of places; and whether the comma does."""
+    """Whether nothing but spaces and at most one comma stands between two places, by pair of
+    places; and whether the comma does.
+    """
     length = end - start
     w = word[start]
     # Set in the bytes that are over 0x20.
@@ -113,7 +118,9 @@ def digits(word: Words, at: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def run(word: Words, at: Int64s, most: int) -> tuple[Int64s, Int64s]:
-    """Value and number of the digits at each place; where there are more than `most` (at most 18) the number is over `most`."""
+    """Value and number of the digits at each place; where there are more than `most` (at most 18)
+    the number is over `most`.
+    """
     value, count = digits(word, at)
     left = np.flatnonzero(count == 8)
     done = 8
@@ -128,8 +135,9 @@ def run(word: Words, at: Int64s, most: int) -> tuple[Int64s, Int64s]:
 
 @dataclass
 class Decimals:
-    """Decimal numbers: `whole` and `part` (the digits behind the point, `decimals` of them), `negative`, where each ends, and whether it
-    could be read at all: not those with an exponent, or with more than 18 digits before or 16 behind the point.
+    """Decimal numbers: `whole` and `part` (the digits behind the point, `decimals` of them),
+    `negative`, where each ends, and whether it could be read at all: not those with an exponent, or
+    with more than 18 digits before or 16 behind the point.
     """
 
     whole: Int64s
@@ -181,16 +189,17 @@ def distinct(word: Words, start: Int64s, end: Int64s) -> tuple[Int32s, Int64s]:
         The index of the first stretch with each code.
 
     Notes
-    -----
-    Stretches count as equal where 64 bits of a hash and the length are; its seeds are random in every process, so that no file can be
-    made to have two that collide (by chance: about one in 10^9 files of 100,000 names).
+    ----- Stretches count as equal where 64 bits of a hash and the length are; its seeds are random
+    in every process, so that no file can be made to have two that collide (by chance: about one in
+    10^9 files of 100,000 names).
     """
     hashes = _hashes(word, start, end - start)
     count = len(start)
     if not count:
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
     index = np.arange(count, dtype=np.int32)
-    # Most stretches are of a few that come again and again, for which a table does that fits in the nearest cache.
+    # Most stretches are of a few that come again and again, for which a table does that fits in the
+    # nearest cache.
     owner = _owners(hashes, index, 12, 64)
     left = np.flatnonzero(hashes[owner] != hashes)
     bits, top = max(12, len(left).bit_length()), 64
@@ -231,7 +240,8 @@ def _hashes(word: Words, start: Int64s, length: Int64s) -> Words:
     long = longer[length[longer] > 16]
     if not len(long):
         return out
-    # The words behind the first of all long stretches in one row, each mixed with its number, then added up by stretch.
+    # The words behind the first of all long stretches in one row, each mixed with its number, then
+    # added up by stretch.
     rest = length[long] - 8
     count = (rest + 7) >> 3
     ends = np.cumsum(count)

@@ -1,6 +1,8 @@
-"""Walks a Chrome trace from its first byte to its last: the facts around the events, and the events stretch by stretch.
+"""Walks a Chrome trace from its first byte to its last: the facts around the events, and the events
+stretch by stretch.
 
-Only a window of the text is in memory at a time. Stretches are read in threads, while the next ones are unpacked.
+Only a window of the text is in memory at a time. Stretches are read in threads, while the next ones
+are unpacked.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from nbprof.formats.chrome.part import Part
 from nbprof.formats.chrome.stretch import Stretch, Trouble, read_stretch
 from nbprof.formats.chrome.values import text
 
-# Long enough that two threads seldom wait for one another, short enough that a few of them cost little memory.
+# Long enough that two threads seldom wait for one another, short enough that a few of them cost
+# little memory.
 STRETCH = 1 << 22
 # From here on any object is taken for an event when a place to cut is looked for.
 _LONG = 1 << 23
@@ -53,7 +56,9 @@ class Window:
         return len(self._data) - self._at
 
     def more(self, want: int = 0) -> bool:
-        """Reads on until the window has doubled, or `want` bytes have come; False at the end of the text."""
+        """Reads on until the window has doubled, or `want` bytes have come; False at the end of the
+        text.
+        """
         if self.ended:
             return False
         parts, size, want = [self.data], 0, want or max(len(self), 1)
@@ -87,7 +92,9 @@ class Window:
                 return b""
 
     def event_after(self, count: int) -> int:
-        """How many bytes it is to the first place behind `count` where an event seems to begin; -1 if there is none."""
+        """How many bytes it is to the first place behind `count` where an event seems to begin; -1
+        if there is none.
+        """
         if len(self) <= count:
             return -1
         at = loose.next_event(self._data, self._at + count, anything=count >= _LONG)
@@ -104,7 +111,8 @@ class Window:
 class Document:
     """What a trace holds: parts with its events, the metadata, and what could not be read.
 
-    `lists` counts its lists of events; `open_list` tells that only the closing bracket of the last is missing.
+    `lists` counts its lists of events; `open_list` tells that only the closing bracket of the last
+    is missing.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -251,7 +259,9 @@ def _events(window: Window, out: Document) -> None:
 
 
 def _next_stretch(window: Window, size: int) -> bytes:
-    """Takes at least so many bytes from the window, up to where an event seems to begin; all that is left at the end."""
+    """Takes at least so many bytes from the window, up to where an event seems to begin; all that
+    is left at the end.
+    """
     while True:
         # Spaces without end are no reason to fill the memory.
         window.skip_spaces(commas=True)

@@ -13,7 +13,8 @@ from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import PYTHON, PYTORCH, UNKNOWN
 
 _NO_TRACE = "nbprof reads traces whose top level is an event list or has the key traceEvents."
-# A key of JSON is followed by a colon; in a text that quotes one (a notebook), the closing quote has a backslash before it.
+# A key of JSON is followed by a colon; in a text that quotes one (a notebook), the closing quote
+# has a backslash before it.
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _PHASE = re.compile(rb'"ph"\s*:\s*"')
 _KINETO = re.compile(
@@ -23,7 +24,9 @@ _RANK = re.compile(rb'"rank"\s*:\s*(\d{1,9})\b')
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,17}(?:\.\d{1,6})?)\b')
 _FIRST_S, _LAST_S = 1.3e9, 4.1e9
-"""Of what a trace states as a time since 1970, from 2011 to 2099; the clock of a machine begins when it is started."""
+"""Of what a trace states as a time since 1970, from 2011 to 2099; the clock of a machine begins
+when it is started.
+"""
 _WORLD = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
 
 
@@ -78,7 +81,8 @@ def _list(text: bytes, head: Head) -> Kind:
 
 
 def _trace(text: bytes) -> Kind:
-    # "rank" is also a key of events' args, so it counts only behind distributedInfo and with the size of the world beside it.
+    # "rank" is also a key of events' args, so it counts only behind distributedInfo and with the
+    # size of the world beside it.
     rank = world = None
     at = text.find(b'"distributedInfo"')
     if at >= 0:
@@ -98,7 +102,9 @@ def _trace(text: bytes) -> Kind:
 
 
 def _clock(text: bytes) -> float | None:
-    """When the first events of a trace were recorded; None where their times are of no known clock."""
+    """When the first events of a trace were recorded; None where their times are of no known
+    clock.
+    """
     times = [float(found[1]) for found in _TIME.finditer(text)]
     if not times:
         return None

@@ -1,9 +1,11 @@
 """PyTorch's annotations of what was captured into CUDA graphs, in files that lie beside a trace.
 
-`torch.cuda.graph_annotations.mark_kernels` (up to PyTorch 2.13 `torch.cuda._graph_annotations`) notes for each node of a graph that is
-captured within it a text, or a dict such as `{"name": ..., "module_fqn": ...}`. PyTorch keeps them by the number that a replay states as
-`graph node id`, and programs save them with `pickle.dump(dict(get_kernel_annotations()), file)` as `kernel_annotations_rank0_*.pkl`, the
-name that `torch.cuda._annotate_cuda_graph_trace` looks for. Read as plain data: no code in the pickle runs.
+`torch.cuda.graph_annotations.mark_kernels` (up to PyTorch 2.13 `torch.cuda._graph_annotations`)
+notes for each node of a graph that is captured within it a text, or a dict such as `{"name": ...,
+"module_fqn": ...}`. PyTorch keeps them by the number that a replay states as `graph node id`, and
+programs save them with `pickle.dump(dict(get_kernel_annotations()), file)` as
+`kernel_annotations_rank0_*.pkl`, the name that `torch.cuda._annotate_cuda_graph_trace` looks for.
+Read as plain data: no code in the pickle runs.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _RANK = re.compile(rb'"distributedInfo"[^}]{0,4096}?"rank"\s*:\s*(\d{1,9})')
 _HEAD = 1 << 16
 _LARGEST = 256 << 20
 NAMES = ("annotation", "str", "name")
-"""The keys of an annotation's text in the versions of PyTorch: what it says of a node where that is no dict, of a text, and of a dict."""
+"""The keys of an annotation's text in the versions of PyTorch: what it says of a node where that is
+no dict, of a text, and of a dict.
+"""
 MODULES = ("module_fqn",)
 """The key of the nn.Module, as TorchTitan writes it."""
 
@@ -38,7 +42,9 @@ Annotations = Mapping[int, Mapping[int, Said]]
 
 
 def beside(files: RunFiles) -> tuple[SourceFile, ...]:
-    """The files of annotations in the folders of a run of Chrome traces; of many ranks those of its traces, where these state theirs."""
+    """The files of annotations in the folders of a run of Chrome traces; of many ranks those of its
+    traces, where these state theirs.
+    """
     out = runs.lying_beside(files, _FILE)
     if len(out) > len(files.files):
         # Read apart, each host would read the files of all.
@@ -101,7 +107,9 @@ def _nodes(piece: SourceFile) -> dict[int, Said]:
 
 
 def _said(notes: list[Any]) -> Said:
-    """What the notes of one node say together: of a key the last, as PyTorch's tool writes them into a trace."""
+    """What the notes of one node say together: of a key the last, as PyTorch's tool writes them
+    into a trace.
+    """
     known: dict[Any, str] = {}
     for note in notes:
         if isinstance(note, dict):

@@ -1,8 +1,10 @@
-"""What inductor, the compiler behind `torch.compile`, says of its kernels in files that lie beside a trace.
+"""What inductor, the compiler behind `torch.compile`, says of its kernels in files that lie beside
+a trace.
 
-Recorded with `INDUCTOR_PROVENANCE=1` it writes for each compiled graph which nodes of the graph went into each kernel, and the lines of
-code that these came of: `torch/_inductor/debug.py`. `TORCH_COMPILE_DEBUG=1` leaves the nodes as a file, tlparse both, a package of
-AOTInductor both as `kernel_information.json`; the log that `TORCH_TRACE` names has both as they were written.
+Recorded with `INDUCTOR_PROVENANCE=1` it writes for each compiled graph which nodes of the graph
+went into each kernel, and the lines of code that these came of: `torch/_inductor/debug.py`.
+`TORCH_COMPILE_DEBUG=1` leaves the nodes as a file, tlparse both, a package of AOTInductor both as
+`kernel_information.json`; the log that `TORCH_TRACE` names has both as they were written.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _COUNTED = re.compile(r"_\d+\Z")
 _NO_OP = re.compile(
     r"(?:primals|tangents|arg\d+|s\d+|getitem|\w+_rng_state|_tensor_constant\d+|_frozen_param\d+)\Z"
 )
-# A node that a pass of inductor puts in is named by its overload as well: `add_tensor` is aten.add.Tensor.
+# A node that a pass of inductor puts in is named by its overload as well: `add_tensor` is
+# aten.add.Tensor.
 _OVERLOAD = re.compile(
     r"(\w+?)_(?:default|tensor|scalar|tensor_scalar|tensor_tensor|int|self|dims?|dim_int_list|correction)\Z"
 )
@@ -44,7 +47,9 @@ _ALIKE = re.compile(
 
 
 class Kernel(NamedTuple):
-    """A call of a kernel in a compiled graph: its name, the ops (of ATen and prims) that it was made of, and their lines of code."""
+    """A call of a kernel in a compiled graph: its name, the ops (of ATen and prims) that it was
+    made of, and their lines of code.
+    """
 
     name: str
     ops: tuple[str, ...] = ()

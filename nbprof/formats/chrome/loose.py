@@ -1,7 +1,8 @@
 """Reads one JSON value at a time, tolerating the invalid JSON that profilers write.
 
-Quotes inside names, lone backslashes, `N/A`, `inf`, commas too many: what has one sensible reading gets it. It is the slow path
-for the few events that the columns of `scan` refuse, and for the metadata around the events.
+Quotes inside names, lone backslashes, `N/A`, `inf`, commas too many: what has one sensible reading
+gets it. It is the slow path for the few events that the columns of `scan` refuse, and for the
+metadata around the events.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Broken(Exception):  # noqa: N818 — never leaves the reader
 
 
 def quoted(data: bytes, at: int) -> tuple[bytes, int]:
-    """The content of a string that is the value of a key, and the byte behind it; quotes within are met by what follows."""
+    """The content of a string that is the value of a key, and the byte behind it; quotes within are
+    met by what follows.
+    """
     strict = _STRING.match(data, at)
     if strict and _GOES_ON.match(data, strict.end()):
         return strict[1], strict.end()
@@ -89,7 +92,9 @@ def skip(data: bytes, at: int) -> int:
 
 
 def value(data: bytes, at: int) -> tuple[Scalar | None, int]:
-    """The value of a key: (kind, value) or None for null, and the byte behind it. Lists and objects are their text as written."""
+    """The value of a key: (kind, value) or None for null, and the byte behind it. Lists and objects
+    are their text as written.
+    """
     if at >= len(data):
         raise Broken(at, cut=True)
     first = data[at]
@@ -240,7 +245,8 @@ def _time(data: bytes, pos: int, key: str, out: LooseEvent) -> int:
 
 
 def next_event(data: bytes, at: int, *, anything: bool = False) -> int:
-    """Where reading can go on behind a broken event: the next `{` of an event, or the `]` behind the last; -1 if neither.
+    """Where reading can go on behind a broken event: the next `{` of an event, or the `]` behind
+    the last; -1 if neither.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""The events of one stretch of a Chrome trace as columns, before they have lanes and a common clock."""
+"""The events of one stretch of a Chrome trace as columns, before they have lanes and a common
+clock.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ TEXT_FIELDS = ("name", "cat", "pid", "tid")
 
 @dataclass
 class Rows:
-    """The values of one key: `event` int32[k] ascending, `kind` uint8[k], `value` int64[k] (TEXT: a code into the part's texts).
+    """The values of one key: `event` int32[k] ascending, `kind` uint8[k], `value` int64[k] (TEXT: a
+    code into the part's texts).
 
     Where there are only texts and small integers, `value` may be int32.
     """

@@ -1,15 +1,19 @@
 """Which traces in a folder are ranks of one recording, and not successive recordings.
 
-- `torch.profiler.tensorboard_trace_handler` writes `<worker>.<time>.pt.trace.json[.gz]` at each cycle of its schedule. Two files of one
-  worker, or of one rank, are two runs. Files of several workers are ranks of one run if they say so (`distributedInfo` with the same world
-  size, or names that differ by the number of a rank) and were written within half an hour, and also without saying so within a minute.
-- Times are those in the names of files, else those that the traces state, else those of the last change of the files.
-- If every rank wrote the same number of files, the first of each are one run, the second of each the next, and so on.
+- `torch.profiler.tensorboard_trace_handler` writes `<worker>.<time>.pt.trace.json[.gz]` at each
+  cycle of its schedule. Two files of one worker, or of one rank, are two runs. Files of several
+  workers are ranks of one run if they say so (`distributedInfo` with the same world size, or names
+  that differ by the number of a rank) and were written within half an hour, and also without saying
+  so within a minute.
+- Times are those in the names of files, else those that the traces state, else those of the last
+  change of the files.
+- If every rank wrote the same number of files, the first of each are one run, the second of each
+  the next, and so on.
 - Folders that are called as ranks (`rank0`, `rank1`) hold the ranks of one run by the same rules.
 - In `plugins/profile/<run>/`, traces that state no time in their names are the hosts of that run.
 - Any other trace is a run of its own.
-- JSON that TensorFlow and JAX export beside an XSpace of the same host is the same recording, cut at a limit of events; it is left aside,
-  and a line of the receipt says so.
+- JSON that TensorFlow and JAX export beside an XSpace of the same host is the same recording, cut
+  at a limit of events; it is left aside, and a line of the receipt says so.
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ _RANK = re.compile(
     r"(?<![a-z])(rank|worker|gpu|proc|process|node|host|trainer)([-_.]?)(\d{1,4})(?!\d)",
     re.IGNORECASE,
 )
-# Engines that serve models name the place of a process along each axis of parallelism: `dp0_pp0_tp1_dcp0_ep1_rank1`, `17123-TP-1-DP-0`.
+# Engines that serve models name the place of a process along each axis of parallelism:
+# `dp0_pp0_tp1_dcp0_ep1_rank1`, `17123-TP-1-DP-0`.
 _AXIS = re.compile(
     r"(?<![a-z])(dp|ddp|fsdp|tp|pp|cp|dcp|pcp|ep|etp|sp|vp|mp)([-_.]?)(\d{1,4})(?![a-z\d])",
     re.IGNORECASE,
@@ -60,9 +65,13 @@ class _Rank:
     """Whether the name states the time."""
     time: float
     dated: bool
-    """Whether `time` is that of the recording, by its name or its clock; else it is that of the last change of the file."""
+    """Whether `time` is that of the recording, by its name or its clock; else it is that of the
+    last change of the file.
+    """
     weak: bool
-    """Whether `rank` is only a place along axes of parallelism, by which runs of different settings are called, too."""
+    """Whether `rank` is only a place along axes of parallelism, by which runs of different settings
+    are called, too.
+    """
 
     def joins(self, run: _Run) -> bool:
         """Whether this one was recorded together with those of a run."""
@@ -80,7 +89,9 @@ class _Rank:
 
 @dataclass
 class _Run:
-    """Traces that were recorded together, with their workers and ranks: a folder may hold very many."""
+    """Traces that were recorded together, with their workers and ranks: a folder may hold very
+    many.
+    """
 
     members: list[_Rank]
     workers: set[str] = field(init=False)
@@ -103,7 +114,9 @@ def is_copy(stem: str, hosts: set[str]) -> bool:
 
 
 def lacks(stem: str, run: Sequence[str]) -> bool:
-    """Whether a file that cannot be read is, by its name, a rank of a run that has no other file of that rank."""
+    """Whether a file that cannot be read is, by its name, a rank of a run that has no other file of
+    that rank.
+    """
     job, number, time = _parts(stem)
     if not number:
         return False
@@ -116,13 +129,17 @@ def lacks(stem: str, run: Sequence[str]) -> bool:
 
 
 def number_of(stem: str) -> int | None:
-    """The number of its rank or host in the name of a file; None where there is none, or not one alone."""
+    """The number of its rank or host in the name of a file; None where there is none, or not one
+    alone.
+    """
     number = _parts(stem)[1]
     return int(number) if number.isdigit() else None
 
 
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
-    """The runs of a folder: those that are there, of which some traces may be a copy, and those of the other traces."""
+    """The runs of a folder: those that are there, of which some traces may be a copy, and those of
+    the other traces.
+    """
     members = here.of(NAME)
     if not members:
         return before
@@ -173,9 +190,11 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
 
 
 def _without_doubles(ranks: list[_Rank]) -> tuple[list[_Rank], list[tuple[_Rank, _Rank]]]:
-    """The traces without those that have the bytes of another, but by their names are other ranks; and these, each with that other.
+    """The traces without those that have the bytes of another, but by their names are other ranks;
+    and these, each with that other.
 
-    Otherwise they would be a second run of that rank, and take ranks behind them away from the first.
+    Otherwise they would be a second run of that rank, and take ranks behind them away from the
+    first.
     """
     stating: dict[int, list[_Rank]] = {}
     for one in ranks:
@@ -229,7 +248,9 @@ def _by_rank(groups: list[list[_Rank]]) -> dict[int | str, list[_Placed]]:
 def _again(
     number: int, group: list[_Rank], by_rank: dict[int | str, list[_Placed]]
 ) -> tuple[str, ...]:
-    """Files beside a run that were recorded about with it and have the number of one of its ranks, so that they are runs of their own."""
+    """Files beside a run that were recorded about with it and have the number of one of its ranks,
+    so that they are runs of their own.
+    """
     found: dict[int, str] = {}
     for one in group:
         for other in by_rank[one.rank] if one.rank is not None else ():
@@ -268,9 +289,11 @@ def _split(stem: str) -> tuple[str, float | None]:
 
 
 def _parts(stem: str) -> tuple[str, str, float | None]:
-    """The name of a file's worker without the number of its rank, that number (empty where it has none), and the time it states.
+    """The name of a file's worker without the number of its rank, that number (empty where it has
+    none), and the time it states.
 
-    Where a name has only places along axes of parallelism, these are the number, with dots between them and one at the end.
+    Where a name has only places along axes of parallelism, these are the number, with dots between
+    them and one at the end.
     """
     worker, time = _split(stem)
     ranks, axes = ([match[3] for match in pattern.finditer(worker)] for pattern in (_RANK, _AXIS))
@@ -333,7 +356,9 @@ def _is_one_run(cycle: list[_Rank]) -> bool:
 
 
 def _apart(ranks: list[_Rank]) -> bool:
-    """Whether traces were recorded at such different times, by their own clocks, that they are not of one run."""
+    """Whether traces were recorded at such different times, by their own clocks, that they are not
+    of one run.
+    """
     times = [one.time for one in ranks if one.dated]
     return len(times) == len(ranks) and max(times) - min(times) > _TOGETHER_S
 
@@ -420,7 +445,9 @@ def _length(seconds: float) -> str:
 
 
 def lying_beside(files: RunFiles, name: re.Pattern[str]) -> list[SourceFile]:
-    """The files of this name in the folders of a run of Chrome traces; none of a run of another format."""
+    """The files of this name in the folders of a run of Chrome traces; none of a run of another
+    format.
+    """
     if files.format != NAME:
         return []
     out: list[SourceFile] = []

@@ -1,8 +1,9 @@
-"""Reads a stretch of events all at once: numpy finds the strings, brackets, keys and numbers of thousands of events together.
+"""Reads a stretch of events all at once: numpy finds the strings, brackets, keys and numbers of
+thousands of events together.
 
-The stretch is checked as it is read: what stands between two values, before a key and behind a number has to be what JSON has there.
-Events that fail are named, to be read one by one with repairs (`loose`); a stretch whose quotes or brackets don't pair up is
-refused as a whole.
+The stretch is checked as it is read: what stands between two values, before a key and behind a
+number has to be what JSON has there. Events that fail are named, to be read one by one with repairs
+(`loose`); a stretch whose quotes or brackets don't pair up is refused as a whole.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ _NO_VALUE = 0
 
 @dataclass
 class Scanned:
-    """A part, which of its events are to be read again by themselves, and where its events and its list end.
+    """A part, which of its events are to be read again by themselves, and where its events and its
+    list end.
 
-    `events` int64[n, 2] are the first byte of each event and the byte behind it; `end` is the byte behind the last one, or behind the
-    bracket that closes the list if `closed`.
+    `events` int64[n, 2] are the first byte of each event and the byte behind it; `end` is the byte
+    behind the last one, or behind the bracket that closes the list if `closed`.
     """
 
     part: Part
@@ -53,7 +55,8 @@ class Scanned:
 
 
 def scan(data: bytes, base: int = 0) -> Scanned:
-    """The events of a stretch that begins in the list of events, outside of any event, and ends there.
+    """The events of a stretch that begins in the list of events, outside of any event, and ends
+    there.
 
     Parameters
     ----------
@@ -165,7 +168,9 @@ class _Reader:
         )
 
     def _names(self) -> tuple[list[tuple[str, bool]], Int32s]:
-        """The keys there are, (name, whether of args), and the code into them by key; marks events that have one twice."""
+        """The keys there are, (name, whether of args), and the code into them by key; marks events
+        that have one twice.
+        """
         keys, found = self.keys, self.found
         start, end = found.at[keys.opens] + 1, found.at[keys.closes]
         code, first = distinct(found.word, start, end)
@@ -205,7 +210,9 @@ class _Reader:
         return is_string
 
     def _numbers(self, is_time: Bools) -> tuple[Int64s, Decimals]:
-        """Numbers, among them times that are written as strings: the keys that have one, and the numbers."""
+        """Numbers, among them times that are written as strings: the keys that have one, and the
+        numbers.
+        """
         keys, found = self.keys, self.found
         quoted = is_time & (keys.first == QUOTE)
         is_number = ((keys.first - np.uint8(0x30)) <= 9) | (keys.first == 0x2D)
@@ -397,7 +404,9 @@ class _Reader:
     def _groups(
         self, names: list[tuple[str, bool]], order: Int64s, edges: list[int]
     ) -> tuple[dict[str, Rows], dict[str, Rows]]:
-        """Rows by key; of the fields, those that have no column of their own. Events that have a key twice are marked."""
+        """Rows by key; of the fields, those that have no column of their own. Events that have a
+        key twice are marked.
+        """
         event = self.keys.event[order]
         twice = event[1:] == event[:-1]
         # There another key begins.

@@ -1,6 +1,8 @@
-"""Which slices the events of a Chrome trace make up: complete ones, begins with their ends, async chains, instants.
+"""Which slices the events of a Chrome trace make up: complete ones, begins with their ends, async
+chains, instants.
 
-Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace Event Format").
+Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace
+Event Format").
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ def letters(*phases: str) -> list[int]:
 
 @dataclass
 class Slices:
-    """Slices of one file: `row` of the event that begins each, `track` (its lane, as a number), `time` int64 ps after the file's first
-    moment, `duration` int64 ps, `instant` bool; `ends` maps rows of ending events to the slice's own row.
+    """Slices of one file: `row` of the event that begins each, `track` (its lane, as a number),
+    `time` int64 ps after the file's first moment, `duration` int64 ps, `instant` bool; `ends` maps
+    rows of ending events to the slice's own row.
     """
 
     row: Int64s
@@ -38,9 +41,11 @@ class Slices:
 
 
 def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarray]:
-    """The ns at which the file's events begin, and which of them lie in one stretch of time with the others.
+    """The ns at which the file's events begin, and which of them lie in one stretch of time with
+    the others.
 
-    Times are left out with a line in the receipt: zeros where all else is years later, and what lies over a week from the middle.
+    Times are left out with a line in the receipt: zeros where all else is years later, and what
+    lies over a week from the middle.
     """
     state = part.start.state
     good = used & (state == GOOD)

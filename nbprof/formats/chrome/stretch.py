@@ -1,4 +1,6 @@
-"""Reads a stretch of the list of events: all at once where it is sound, in ever smaller pieces and at last event by event where not."""
+"""Reads a stretch of the list of events: all at once where it is sound, in ever smaller pieces and
+at last event by event where not.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from nbprof.formats.chrome.tokens import Uneven
 _SMALL = 1 << 14
 # How far the end of a broken event is looked for.
 _LOOK_AHEAD = 1 << 26
-# What may follow the end of the list: the end of the text, of the object around it, or another of its keys.
+# What may follow the end of the list: the end of the text, of the object around it, or another of
+# its keys.
 _BEHIND_LIST = re.compile(
     rb'[ \t\r\n]*(?:$|\}[ \t\r\n]*$|,[ \t\r\n]*(?:$|"[^"\n]*(?:$|"[ \t\r\n]*(?::|$))))'
 )
@@ -24,7 +27,9 @@ _BEHIND_LIST = re.compile(
 
 @dataclass
 class Trouble:
-    """What could not be read: events that were skipped and entries that are none, with the byte of the first; where the text is cut."""
+    """What could not be read: events that were skipped and entries that are none, with the byte of
+    the first; where the text is cut.
+    """
 
     broken: int = 0
     broken_at: int = -1
@@ -47,7 +52,9 @@ class Trouble:
 
 @dataclass
 class Stretch:
-    """The events of a stretch, how many bytes of it were used, and whether the list was closed there."""
+    """The events of a stretch, how many bytes of it were used, and whether the list was closed
+    there.
+    """
 
     parts: list[Part] = field(default_factory=list)
     used: int = 0
@@ -108,7 +115,8 @@ def _mended(done: Scanned, data: bytes, base: int, trouble: Trouble) -> Part:
     Raises
     ------
     Uneven
-        One of them is not what it seemed: a quote too many in it, and another one far behind, hide whole events between them.
+        One of them is not what it seemed: a quote too many in it, and another one far behind, hide
+        whole events between them.
     """
     if not len(done.again):
         return done.part
@@ -145,7 +153,9 @@ def _one_by_one(data: bytes, base: int, out: Stretch, *, final: bool) -> None:
 def loose_events(
     data: bytes, base: int, trouble: Trouble, *, final: bool
 ) -> tuple[list[LooseEvent], int, bool]:
-    """Events one by one, with repairs: what was read, the byte behind it, and whether the list was closed there."""
+    """Events one by one, with repairs: what was read, the byte behind it, and whether the list was
+    closed there.
+    """
     found: list[LooseEvent] = []
     pos = 0
     while True:

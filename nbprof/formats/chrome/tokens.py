@@ -1,4 +1,6 @@
-"""The skeleton of a stretch of JSON as columns: its strings, brackets and keys, how deep they lie, and which bracket closes which."""
+"""The skeleton of a stretch of JSON as columns: its strings, brackets and keys, how deep they lie,
+and which bracket closes which.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Uneven(Exception):  # noqa: N818 — never leaves the reader
 
 @dataclass
 class Level:
-    """The containers that lie so many levels deep: the tokens that open and close them, and by token how many were opened so far."""
+    """The containers that lie so many levels deep: the tokens that open and close them, and by
+    token how many were opened so far.
+    """
 
     opens: Int64s
     closes: Int64s
@@ -36,10 +40,11 @@ class Level:
 
 @dataclass
 class Tokens:
-    """Quotes and brackets outside of strings, in order, but not those within the lists and objects that are args.
+    """Quotes and brackets outside of strings, in order, but not those within the lists and objects
+    that are args.
 
-    `at` int64 their places, `sign` uint8 the characters, `depth` int32 how many brackets are open behind each; `brackets` which of them
-    are brackets, and `opening` whether those open something.
+    `at` int64 their places, `sign` uint8 the characters, `depth` int32 how many brackets are open
+    behind each; `brackets` which of them are brackets, and `opening` whether those open something.
     """
 
     text: Bytes
@@ -82,7 +87,8 @@ def tokens(data: bytes) -> Tokens:
         at = at[~_escaped(text, at, sign)]
         sign = text[at]
     quotes = sign == QUOTE
-    # Outside of strings is what has an even number of quotes up to it, and the quotes themselves; a byte is enough to tell.
+    # Outside of strings is what has an even number of quotes up to it, and the quotes themselves; a
+    # byte is enough to tell.
     inside = (np.cumsum(quotes, dtype=np.uint8) & 1) > quotes
     if inside.any():
         outside = np.flatnonzero(~inside)
@@ -143,8 +149,9 @@ def _escaped(text: Bytes, at: Int64s, sign: npt.NDArray[np.uint8]) -> npt.NDArra
 class Keys:
     """The keys of a stretch, in order.
 
-    `opens` and `closes` are the tokens of their quotes, `event` the event they are in, `is_arg` tells which level, `at` is where the
-    value begins, `first` its first byte, `end` the byte behind the value, `after` the token that has to come next.
+    `opens` and `closes` are the tokens of their quotes, `event` the event they are in, `is_arg`
+    tells which level, `at` is where the value begins, `first` its first byte, `end` the byte behind
+    the value, `after` the token that has to come next.
     """
 
     opens: Int64s
@@ -158,7 +165,9 @@ class Keys:
 
 
 def keys_of(found: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level, Level]:
-    """The keys of events and of their args; marks events in which something else stands where a key should be."""
+    """The keys of events and of their args; marks events in which something else stands where a key
+    should be.
+    """
     inner, deep = found.level(2), found.level(3)
     quotes = np.flatnonzero(found.sign == QUOTE)
     opens, closes = quotes[0::2], quotes[1::2]
@@ -216,7 +225,9 @@ def keys_of(found: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level, Leve
 
 
 def _colons(found: Tokens, quote: Int64s) -> tuple[Bools, Int64s, npt.NDArray[np.uint8]]:
-    """By closing quote: whether a colon follows, where the value behind it begins, and its first byte."""
+    """By closing quote: whether a colon follows, where the value behind it begins, and its first
+    byte.
+    """
     next_ = found.text[quote + 1]
     is_key = next_ == COLON
     at = quote + 2

@@ -1,4 +1,6 @@
-"""Puts the files of a run on one clock, and their lanes, events and args in order: the last step from Chrome events to a `Trace`."""
+"""Puts the files of a run on one clock, and their lanes, events and args in order: the last step
+from Chrome events to a `Trace`.
+"""
 
 from __future__ import annotations
 
@@ -147,14 +149,17 @@ def _moved(flows: Flows, lanes: Int32s, shift: int) -> Flows:
 
 
 def _args(builder: Builder, place: Int32s) -> LazyArgs:
-    """Args by name; `place` is where each slice of the files, in their order, lies among the events."""
+    """Args by name; `place` is where each slice of the files, in their order, lies among the
+    events.
+    """
     rows: dict[str, list[tuple[Rows, Int32s]]] = {}
     offset, count = 0, len(place)
     text_i = builder.texts["i"]
     for file in builder.files:
         mine = place[offset : offset + len(file.cut.row)]
         offset += len(file.cut.row)
-        # Where the args of each event of the file go; those of events that make no slice go behind the last.
+        # Where the args of each event of the file go; those of events that make no slice go behind
+        # the last.
         at = np.full(len(file.part), count, np.int32)
         at[file.cut.row] = mine
         for end, begin in file.cut.ends.items():

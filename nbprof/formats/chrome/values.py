@@ -1,7 +1,7 @@
 """Single values of a Chrome trace in JSON: texts, numbers and times, exactly as they were written.
 
-Used for what the columns of `scan` meet rarely (exponents, NaN, very long numbers, escapes) and by `loose` for
-everything. Decimals never go through a float, unless a float is what the arg is.
+Used for what the columns of `scan` meet rarely (exponents, NaN, very long numbers, escapes) and by
+`loose` for everything. Decimals never go through a float, unless a float is what the arg is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ Scalar = tuple[int, int | str]
 
 
 def text(raw: bytes) -> str:
-    """The text of a JSON string, given without its quotes; what is not valid in it is kept as it stands, or as U+FFFD."""
+    """The text of a JSON string, given without its quotes; what is not valid in it is kept as it
+    stands, or as U+FFFD.
+    """
     if b"\\" not in raw:
         return raw.decode("utf-8", "replace")
     written = raw.decode("utf-8", "replace")
@@ -61,7 +63,9 @@ def bits(value: float) -> int:
 
 
 def scalar(raw: bytes) -> Scalar | None:
-    """Kind and value of an unquoted word: a number, a truth value; anything else is a text. None for null."""
+    """Kind and value of an unquoted word: a number, a truth value; anything else is a text. None
+    for null.
+    """
     if raw in _NOTHING:
         return None
     known = _WORDS.get(raw)
@@ -89,7 +93,9 @@ def _integer(raw: bytes) -> Scalar:
 
 
 def picoseconds(raw: bytes) -> tuple[int, bool] | None:
-    """A time in µs as text -> whole picoseconds, and whether digits below one had to be rounded; None where it is no time."""
+    """A time in µs as text -> whole picoseconds, and whether digits below one had to be rounded;
+    None where it is no time.
+    """
     try:
         value = Decimal(raw.decode("ascii").strip())
     except (InvalidOperation, UnicodeDecodeError):

@@ -1,4 +1,6 @@
-"""The JSON files that Ascend's tools write after they looked through a recording: communication and its matrix, and msprof's advice."""
+"""The JSON files that Ascend's tools write after they looked through a recording: communication and
+its matrix, and msprof's advice.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What the columns of Ascend's tables are called here, whatever version wrote them, and which table a header belongs to.
+"""What the columns of Ascend's tables are called here, whatever version wrote them, and which table
+a header belongs to.
 
-Names, units and their history: the exporter of CANN (msprof) and torch_npu. A unit that the header states is in the name here; moments are
-ps.
+Names, units and their history: the exporter of CANN (msprof) and torch_npu. A unit that the header
+states is in the name here; moments are ps.
 """
 
 from __future__ import annotations
@@ -255,7 +256,8 @@ _AS_THEY_ARE: tuple[tuple[str, str], ...] = (
     ("os_runtime_statistic", "process_id thread_id name time count avg max min"),
     ("dvpp", "dvpp_id engine_type engine_id all_time all_frame all_utilization"),
 )
-# The same words as a hybrid has them: kernels renamed by hand, with the columns of the other producer.
+# The same words as a hybrid has them: kernels renamed by hand, with the columns of the other
+# producer.
 _HYBRID = (
     {"op_name", "name"},
     {"task_type", "accelerator_core", "op_type"},
@@ -267,7 +269,9 @@ _PLACES = ("reduce_start", "reduce_duration")
 
 
 def words(header: str) -> tuple[str, str]:
-    """The words of a header cell as one name, and its unit in small letters, '' where it states none."""
+    """The words of a header cell as one name, and its unit in small letters, '' where it states
+    none.
+    """
     text = header.strip().strip('\ufeff"').strip()
     found = _UNIT.match(text)
     base, unit = (found["base"], found["unit"].lower()) if found else (text, "")

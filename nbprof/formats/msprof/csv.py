@@ -1,8 +1,9 @@
-"""Reads the CSV files of Ascend's profilers into typed columns: exact times, ids without placeholder numbers.
+"""Reads the CSV files of Ascend's profilers into typed columns: exact times, ids without
+placeholder numbers.
 
-What the exporters and the hands after them leave in such files is expected: times with a TAB behind or quotes around, lines that end in LF
-and CRLF in one file, rows shorter or longer than the header, texts where numbers are due, several headers in one file. Each is counted, and
-costs itself only.
+What the exporters and the hands after them leave in such files is expected: times with a TAB behind
+or quotes around, lines that end in LF and CRLF in one file, rows shorter or longer than the header,
+texts where numbers are due, several headers in one file. Each is counted, and costs itself only.
 """
 
 from __future__ import annotations
@@ -22,12 +23,18 @@ from nbprof.formats.chrome import digits as chrome_digits
 from nbprof.formats.msprof.columns import Column, columns, header_of, kind_of, words
 
 NONE_32, NONE_64 = 4294967295, 2**63 - 1
-"""What ids hold that mean none: 2^32 - 1, and all from 2^63 - 1 on (2^64 - 1, also after a round trip through a float)."""
+"""What ids hold that mean none: 2^32 - 1, and all from 2^63 - 1 on (2^64 - 1, also after a round
+trip through a float).
+"""
 _WRAP_US = Decimal(2**64) / 1000
-"""What a difference of -1 ns becomes, in µs, where it was unsigned: 18446744073709551.616 less it."""
+"""What a difference of -1 ns becomes, in µs, where it was unsigned: 18446744073709551.616 less
+it.
+"""
 _NA = ["N/A", "", "NA", "NaN", "nan", "null", "None", "n/a"]
 LONGEST_US = 2**61 // 10**6
-"""26 days. A moment, what is added to it for another begin, and a duration are ps that int64 holds together."""
+"""26 days. A moment, what is added to it for another begin, and a duration are ps that int64 holds
+together.
+"""
 MOST_BYTES = 2**53
 """What float64 counts exactly."""
 _MORE = 8
@@ -155,7 +162,8 @@ def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | N
         except pd.errors.EmptyDataError:
             return None
         except pd.errors.ParserError:
-            # A quote that is never closed takes the rest of the file; taken for a letter, it costs its own row.
+            # A quote that is never closed takes the rest of the file; taken for a letter, it costs
+            # its own row.
             said.append("a quote in it is never closed; quotes were read as ordinary characters.")
             raw = pd.read_csv(
                 io.BytesIO(body),
@@ -180,7 +188,9 @@ def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | N
 
 
 def _ragged(body: bytes, width: int, said: list[str]) -> None:
-    """Tells of rows that have more or fewer cells than the header, and of line ends of two kinds."""
+    """Tells of rows that have more or fewer cells than the header, and of line ends of two
+    kinds.
+    """
     data = np.frombuffer(body, np.uint8)
     odd = np.logical_xor.accumulate(data == 0x22) if len(data) else np.zeros(0, np.bool_)
     ends = np.flatnonzero((data == 0x0A) & ~odd)
@@ -289,7 +299,9 @@ def _ids(column: pd.Series, name: str, said: list[str]) -> pd.arrays.IntegerArra
 
 
 def _texts(column: pd.Series) -> pd.Categorical:
-    """Texts, each kept once, without the TABs and quotes around them that keep spreadsheets from reading them as numbers."""
+    """Texts, each kept once, without the TABs and quotes around them that keep spreadsheets from
+    reading them as numbers.
+    """
     coded = (
         column.array
         if isinstance(column.array, pd.Categorical)
@@ -305,7 +317,9 @@ def _texts(column: pd.Series) -> pd.Categorical:
 def _times(
     column: pd.Series, spec: Column, said: list[str]
 ) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
-    """Decimal µs as whole µs and ps behind them; float64 would keep no more than a quarter of a µs of a date."""
+    """Decimal µs as whole µs and ps behind them; float64 would keep no more than a quarter of a µs
+    of a date.
+    """
     count = len(column)
     values = column.astype(object).where(column.notna(), "").tolist()
     text = (

@@ -1,9 +1,12 @@
-"""The databases of Ascend's profilers as columns: numbers as the file has them, texts through its own tables of texts and enumerations.
+"""The databases of Ascend's profilers as columns: numbers as the file has them, texts through its
+own tables of texts and enumerations.
 
 Tables, columns and units: "Profile Data File Reference (DB)" of msprof,
-https://gitcode.com/Ascend/msprof/blob/master/docs/en/user_guide/profile_data_file_references_db.md, and "Data in
-ascend_pytorch_profiler_{Rank_ID}.db", https://www.hiascend.com/document/detail/en/canncommercial/850/devaids/profiling/atlasprofiling_16_1145.html:
-times are ns since 1970, memory is bytes, bandwidth bytes/s, frequency MHz. Versions differ in what tables and columns there are.
+https://gitcode.com/Ascend/msprof/blob/master/docs/en/user_guide/profile_data_file_references_db.md,
+and "Data in ascend_pytorch_profiler_{Rank_ID}.db",
+https://www.hiascend.com/document/detail/en/canncommercial/850/devaids/profiling/atlasprofiling_16_1145.html:
+times are ns since 1970, memory is bytes, bandwidth bytes/s, frequency MHz. Versions differ in what
+tables and columns there are.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ ABSENT = (NONE, -1, 0xFFFF_FFFF, 2**63 - 1)
 """What ids hold that mean none."""
 TASK = "startNs endNs deviceId connectionId globalTaskId taskType contextId streamId taskId modelId"
 CALLS = "startNs endNs type globalTid connectionId name"
-"""Columns of the longest tables, which rows and events are made of: all are taken out of the file at once."""
+"""Columns of the longest tables, which rows and events are made of: all are taken out of the file
+at once.
+"""
 _LATEST_NS = 1 << 62
 _LONGEST = 20
 # Ids are looked up in a table that has at most so many places for each, and so many more.
@@ -52,7 +57,9 @@ class Strings:
         self._ids, self._values = ids[order], values[order]
 
     def texts(self, ids: Int64s) -> list[str | None]:
-        """The text of each id; the id itself where the file has none for it, None where there is no id."""
+        """The text of each id; the id itself where the file has none for it, None where there is no
+        id.
+        """
         place = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
         found = self._ids[place] == ids if len(self._ids) else np.zeros(len(ids), np.bool_)
         values = self._values
@@ -63,12 +70,16 @@ class Strings:
         return out
 
     def category(self, ids: Int64s) -> pd.Categorical:
-        """The texts of ids, each kept once, without the quotes and blanks around them; N/A is none."""
+        """The texts of ids, each kept once, without the quotes and blanks around them; N/A is
+        none.
+        """
         used, which = used_of(ids)
         return category(self.texts(used), which)
 
     def codes(self, ids: Int64s, texts: Texts, otherwise: str | None = None) -> Int32s:
-        """The texts of ids as codes of `texts`; -1, or that of another text, where there is none."""
+        """The texts of ids as codes of `texts`; -1, or that of another text, where there is
+        none.
+        """
         used, which = used_of(ids)
         missing = -1 if otherwise is None else texts[otherwise]
         table = np.array(
@@ -115,7 +126,9 @@ class Database:
     def read(
         self, table: str, ints: str = "", floats: str = "", texts: str = ""
     ) -> dict[str, npt.NDArray[Any]]:
-        """Columns of a table, named with blanks between; what the table lacks has no values, and a damaged table has no rows."""
+        """Columns of a table, named with blanks between; what the table lacks has no values, and a
+        damaged table has no rows.
+        """
         wanted = {
             name: kind
             for kind, names in (("int", ints), ("float", floats), ("text", texts))
@@ -207,7 +220,9 @@ class Database:
 
     @cached_property
     def task_names(self) -> Int64s:
-        """What each task is called, as the id of a text: an operator, a part of a collective, else its type."""
+        """What each task is called, as the id of a text: an operator, a part of a collective, else
+        its type.
+        """
         task = self.read("TASK", TASK)
         schedule = self.read("COMMUNICATION_SCHEDULE_TASK_INFO", "name globalTaskId")
         info = self.read("COMPUTE_TASK_INFO", "name")
@@ -296,7 +311,9 @@ def _plainly(column: sqlite.Column) -> npt.NDArray[Any]:
 
 
 def used_of(values: Int64s) -> tuple[Int64s, Int64s]:
-    """The values that occur, in the order in which they come, and the place of each row's among them: by hashing, which sorts nothing."""
+    """The values that occur, in the order in which they come, and the place of each row's among
+    them: by hashing, which sorts nothing.
+    """
     codes, used = pd.factorize(values)
     return np.asarray(used, np.int64), codes.astype(np.int64)
 
@@ -341,7 +358,9 @@ def first_of(ids: Int64s, wanted: Int64s) -> Int64s:
 
 
 class _Places(NamedTuple):
-    """Where each id is first, in a table from the lowest on: ids that recorders count have few gaps."""
+    """Where each id is first, in a table from the lowest on: ids that recorders count have few
+    gaps.
+    """
 
     low: int
     first: Int32s
@@ -390,9 +409,11 @@ def among(values: Int64s, others: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def row_of(tasks: Mapping[str, Int64s], ids: Int64s, times: Int64s) -> tuple[Int64s, int]:
-    """The row of the task that each of some details is of, -1 where that is not known; and of how many it is not.
+    """The row of the task that each of some details is of, -1 where that is not known; and of how
+    many it is not.
 
-    A number of a task may be given out anew: then the time of the detail, which newer versions state, tells which task it is of.
+    A number of a task may be given out anew: then the time of the detail, which newer versions
+    state, tells which task it is of.
 
     Parameters
     ----------

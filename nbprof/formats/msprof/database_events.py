@@ -1,7 +1,9 @@
-"""The events of a database of Ascend's profilers, as their timeline in JSON has them: the same lanes, names, args and arrows.
+"""The events of a database of Ascend's profilers, as their timeline in JSON has them: the same
+lanes, names, args and arrows.
 
-Names of processes and threads, of calls (`Node@launch`) and of args (`Task Type`, `connection_id`) are those of `msprof_*.json` and
-`trace_view.json`, so that what reads those reads this. Counters are in the units of the database, which their names state.
+Names of processes and threads, of calls (`Node@launch`) and of args (`Task Type`, `connection_id`)
+are those of `msprof_*.json` and `trace_view.json`, so that what reads those reads this. Counters
+are in the units of the database, which their names state.
 """
 
 from __future__ import annotations
@@ -111,7 +113,9 @@ class Coded:
 
 
 class _Events:
-    """Collects the events of one database as parts of a Chrome trace, and the names of its processes and threads."""
+    """Collects the events of one database as parts of a Chrome trace, and the names of its
+    processes and threads.
+    """
 
     def __init__(self) -> None:
         self.texts = Texts()
@@ -138,7 +142,9 @@ class _Events:
         return number
 
     def threads(self, process: str, tids: Int64s) -> Int64s:
-        """Lanes of threads whose process and number are the halves of one: the high and the low 32 bits."""
+        """Lanes of threads whose process and number are the halves of one: the high and the low 32
+        bits.
+        """
         used, which = used_of(tids)
         several = len(set((used >> 32).tolist())) > 1
         made = []
@@ -481,7 +487,9 @@ class _Made:
             self.events.arrows(category, ids[on], lanes[on], times[on], end=end)
 
     def program(self) -> None:
-        """What the program did, as PyTorch tells it: ops, the queue to the device, Python functions; and its steps."""
+        """What the program did, as PyTorch tells it: ops, the queue to the device, Python
+        functions; and its steps.
+        """
         events, base = self.events, self.base
         found = base.read(
             "PYTORCH_API",
@@ -553,7 +561,9 @@ class _Made:
         queue: npt.NDArray[np.bool_],
         enter: npt.NDArray[np.bool_],
     ) -> None:
-        """Arrows from ops to device work, from the queue's begin to its end, and from forward to backward ops."""
+        """Arrows from ops to device work, from the queue's begin to its end, and from forward to
+        backward ops.
+        """
         links = self.base.read("CONNECTION_IDS", "id connectionId")
         place = np.flatnonzero(found["connectionId"] != NONE)
         order = place[np.argsort(found["connectionId"][place], kind="stable")]
@@ -613,7 +623,9 @@ class _Made:
         self.events.add("X", lane, name, found["startNs"], end, "mstx", args)
 
     def others(self) -> None:
-        """What the exporter derived, garbage collection, calls of the system, and tasks of other units."""
+        """What the exporter derived, garbage collection, calls of the system, and tasks of other
+        units.
+        """
         base, events = self.base, self.events
         found = base.read("OVERLAP_ANALYSIS", "deviceId startNs endNs type")
         pairs, which = tuples_of(np.maximum(found["deviceId"], 0), found["type"])

@@ -1,7 +1,9 @@
-"""The tables of a database of Ascend's profilers under the names, and in the units, of the same tables in CSV and JSON.
+"""The tables of a database of Ascend's profilers under the names, and in the units, of the same
+tables in CSV and JSON.
 
-What a table in CSV has that the database has not (`Task Wait Time`, `op_statistic`, the marks of iterations) is not made up. What is not
-documented is handed on under its own name: `p.ascend.table("HBM_X")`.
+What a table in CSV has that the database has not (`Task Wait Time`, `op_statistic`, the marks of
+iterations) is not made up. What is not documented is handed on under its own name:
+`p.ascend.table("HBM_X")`.
 """
 
 from __future__ import annotations
@@ -195,7 +197,9 @@ class _Made:
         none = np.full(more, NONE)
 
         def of_info(*found: str) -> Int64s:
-            """The first of some columns, which versions call differently, that the table has; none of communication."""
+            """The first of some columns, which versions call differently, that the table has; none
+            of communication.
+            """
             column = next(
                 (name for name in found if name in base.columns("COMPUTE_TASK_INFO")), found[0]
             )
@@ -369,7 +373,9 @@ class _Made:
         )
 
     def _graph_memory(self) -> None:
-        """Allocations and releases of operators of graphs (GE), which msprof writes one by one: each with its release."""
+        """Allocations and releases of operators of graphs (GE), which msprof writes one by one:
+        each with its release.
+        """
         strings = self.base.strings
         got = self.read(
             "NPU_OP_MEM",
@@ -423,7 +429,9 @@ class _Made:
     # What torch_npu and msprof analysed: in the units of the JSON and CSV of the same names.
 
     def analysed(self) -> None:
-        """`step_trace_time` (µs), `communication` (µs, ms), `communication_bandwidth` and `communication_matrix` (MB, ms, GB/s)."""
+        """`step_trace_time` (µs), `communication` (µs, ms), `communication_bandwidth` and
+        `communication_matrix` (MB, ms, GB/s).
+        """
         steps = self.read("StepTraceTime", "deviceId step", " ".join(_STEP_PARTS))
         frame: dict[str, Any] = (
             {"device_id": ids(steps["deviceId"])}
@@ -594,7 +602,9 @@ def _sound(name: str, column: Any) -> Any:
 
 
 def _devices(base: Database, stated: Int64s) -> Int64s:
-    """The devices of collectives, which old versions do not state: then that of the recording, if it has one alone."""
+    """The devices of collectives, which old versions do not state: then that of the recording, if
+    it has one alone.
+    """
     none = stated < 0
     return np.where(none, base.device, stated) if none.any() else stated
 

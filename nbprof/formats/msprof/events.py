@@ -1,4 +1,6 @@
-"""Links the rows of Ascend's tables to the events of the timeline, and makes events of what only the tables have."""
+"""Links the rows of Ascend's tables to the events of the timeline, and makes events of what only
+the tables have.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _WORK = re.compile(r"Ascend Hardware|HCCL|COMMUNICATION|Communication", re.IGNOR
 
 
 class _New:
-    """Lanes and events that are put behind those of the timeline, so that these keep their numbers."""
+    """Lanes and events that are put behind those of the timeline, so that these keep their
+    numbers.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -96,7 +100,9 @@ class _New:
 
 
 def add(trace: Trace, tables: dict[str, list[Table]]) -> None:
-    """Gives `op_summary`, `task_time` and `step_trace` the column `event`: the event of each row in `trace.events`, -1 for none."""
+    """Gives `op_summary`, `task_time` and `step_trace` the column `event`: the event of each row in
+    `trace.events`, -1 for none.
+    """
     new = _New(trace)
     work = _work(trace)
     for table in tables.get("op_summary", []):
@@ -201,7 +207,8 @@ def _make(
     unknown = pd.Series(pd.array([pd.NA] * len(frame), dtype="Int64"))
     stream = frame.get("stream_id", unknown).fillna(-1).to_numpy(np.int64)[lost]
     device = frame.get("device_id", unknown).fillna(0).to_numpy(np.int64)[lost]
-    # Communication runs on streams that the table does not name; at the lowest level it names none at all.
+    # Communication runs on streams that the table does not name; at the lowest level it names none
+    # at all.
     shared = np.array(
         [_SHARED.fullmatch(str(text)) is not None for text in other.categories] + [False], np.bool_
     )[other.codes][lost]
@@ -229,7 +236,9 @@ def _lane(stream: int, *, at_once: bool) -> tuple[str, str]:
 
 
 def _iterations(trace: Trace, new: _New, table: Table) -> None:
-    """A lane of iterations for each model and device, each from the end of the one before; of the first from its own begin."""
+    """A lane of iterations for each model and device, each from the end of the one before; of the
+    first from its own begin.
+    """
     frame = table.frame
     frame["event"] = np.full(len(frame), -1, np.int64)
     if not len(frame) or "iteration_end_ps" not in frame:

@@ -1,4 +1,6 @@
-"""Has raw recordings of msprof exported by the tool itself, where it is installed: their data is in a form of its own that changes."""
+"""Has raw recordings of msprof exported by the tool itself, where it is installed: their data is in
+a form of its own that changes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _LAST = 300
 def exported(
     find: Callable[[], RunFiles], progress: Callable[[str], None] | None = None
 ) -> RunFiles:
-    """What `find` finds; where that is raw recordings alone, what it finds once the tool, if it is on the PATH, has exported them.
+    """What `find` finds; where that is raw recordings alone, what it finds once the tool, if it is
+    on the PATH, has exported them.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""What Ascend's profilers (msprof, torch_npu, MindSpore) write, as a format: folders of tables in CSV, timelines in JSON, databases."""
+"""What Ascend's profilers (msprof, torch_npu, MindSpore) write, as a format: folders of tables in
+CSV, timelines in JSON, databases.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ _FOUND = re.compile(
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a table or a database; of a file that is named also whether it is another of theirs."""
+    """Whether it is a table or a database; of a file that is named also whether it is another of
+    theirs.
+    """
     if head.named and (told := _by_name(head)):
         return told
     if head.data.startswith(b"SQLite format 3\0"):
@@ -68,7 +72,9 @@ def sniff(head: Head) -> Kind | None:
 
 
 def _by_name(head: Head) -> Kind | None:
-    """A part of a timeline, which tells less of who wrote it than the whole; or what the tools found."""
+    """A part of a timeline, which tells less of who wrote it than the whole; or what the tools
+    found.
+    """
     use = use_of(head.name)
     if use not in ("partial", "analysed"):
         return None

@@ -12,9 +12,11 @@ STEPS = "Iterations"
 
 
 def spans(frame: pd.DataFrame) -> tuple[Int64s, Int64s]:
-    """Begin and end of each iteration (ps), a gap before it included: from the end of the one before of its device and model.
+    """Begin and end of each iteration (ps), a gap before it included: from the end of the one
+    before of its device and model.
 
-    The first of each begins at its own begin, else at its first forward op, else as long before its end as it states to have taken.
+    The first of each begins at its own begin, else at its first forward op, else as long before its
+    end as it states to have taken.
     """
     end = frame["iteration_end_ps"].fillna(-1).to_numpy(np.int64)
     own = end.copy()

@@ -1,7 +1,9 @@
-"""Reads what Ascend's profilers export into a `Trace`: timelines in JSON, tables in CSV, or both, of one process or of several ranks.
+"""Reads what Ascend's profilers export into a `Trace`: timelines in JSON, tables in CSV, or both,
+of one process or of several ranks.
 
-The events of a timeline and the rows of a table are the same work told twice: a row is linked to its event (column `event` of the table),
-and only a row that no timeline has becomes an event of its own.
+The events of a timeline and the rows of a table are the same work told twice: a row is linked to
+its event (column `event` of the table), and only a row that no timeline has becomes an event of its
+own.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from nbprof.formats.msprof import tables as msprof_tables
 from nbprof.formats.msprof.database import Database
 from nbprof.formats.msprof.recordings import rank_of, recording_of, use_of
 
-# Moments of a clock that counts from the start of the machine are below, dates above: a century of seconds in ns.
+# Moments of a clock that counts from the start of the machine are below, dates above: a century of
+# seconds in ns.
 _DATES_NS = 10**17
 _DEVICE = re.compile(r"device_(\d{1,4})$")
 # Databases of what tables and timelines tell as well.
@@ -52,7 +55,8 @@ class Recording:
     facts : list of dict
         What `info.json` and `profiler_info.json` hold.
     shift_ns : int
-        What has to be added to moments that count from the start of the machine; 0 where that is not known.
+        What has to be added to moments that count from the start of the machine; 0 where that is
+        not known.
     """
 
     path: str
@@ -219,7 +223,9 @@ def _facts(one: Recording, receipt: Receipt) -> None:
 
 
 def _named(found: list[Recording], receipt: Receipt) -> None:
-    """Names recordings by their ranks where they have some, else by their devices, else by their folders."""
+    """Names recordings by their ranks where they have some, else by their devices, else by their
+    folders.
+    """
     ranks = [one.rank for one in found]
     devices = [one.devices[0] if len(one.devices) == 1 else None for one in found]
     names = [printable(_PACKED.sub("", one.path.rpartition("/")[2])) or "host" for one in found]
@@ -248,7 +254,9 @@ def _timelines(
     progress: Callable[[str], None] | None,
     limit_bytes: int,
 ) -> None:
-    """Adds the timelines of a recording: one after the other those of a folder, which are slices or iterations of the same lanes."""
+    """Adds the timelines of a recording: one after the other those of a folder, which are slices or
+    iterations of the same lanes.
+    """
     folders: dict[str, list[SourceFile]] = {}
     for file in one.files:
         use = use_of(file.name)
@@ -256,7 +264,8 @@ def _timelines(
             folders.setdefault(file.label.rpartition("/")[0], []).append(file)
     for folder, files in folders.items():
         whole = [p for p in files if use_of(p.name) == "timeline"]
-        # The marks of iterations are a table of their own; where they are all there is, they are the timeline too.
+        # The marks of iterations are a table of their own; where they are all there is, they are
+        # the timeline too.
         alone = (
             files
             if all(use_of(p.name) in ("partial", "facts", "database") for p in one.files)
@@ -297,7 +306,9 @@ def _databases(
     receipt: Receipt,
     progress: Callable[[str], None] | None,
 ) -> dict[str, list[Table]]:
-    """What the databases of a recording have beside its other files: events are added where no timeline was, tables returned."""
+    """What the databases of a recording have beside its other files: events are added where no
+    timeline was, tables returned.
+    """
     kept, notes = msprof_tables.newest([p for p in one.files if _use(p) == "database"])
     for text in notes:
         receipt.info(text)
@@ -420,7 +431,9 @@ def _steps(
 
 
 def _is_number(value: object, digits: int = 6) -> bool:
-    """Whether a value that a file states is a whole number of at most so many digits, or such a text."""
+    """Whether a value that a file states is a whole number of at most so many digits, or such a
+    text.
+    """
     text = str(value) if isinstance(value, (int, str)) else ""
     return text.isascii() and text.isdecimal() and len(text) <= digits
 

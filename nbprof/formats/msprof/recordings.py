@@ -1,8 +1,11 @@
-"""Recordings of Ascend's profilers in a place: which there are, which of their files are read, and which are one run.
+"""Recordings of Ascend's profilers in a place: which there are, which of their files are read, and
+which are one run.
 
-A recording is a folder `PROF_*` of msprof, or `*_ascend_pt` (`*_ascend_ms`) of torch_npu and MindSpore, which may hold a `PROF_*` of its
-own; else the folder around `mindstudio_profiler_output`, `ASCEND_PROFILER_OUTPUT`, `summary` or `timeline`, or the one that the tables lie
-in. Each is of one process; those of different ranks or devices in one folder that began within a minute are one run.
+A recording is a folder `PROF_*` of msprof, or `*_ascend_pt` (`*_ascend_ms`) of torch_npu and
+MindSpore, which may hold a `PROF_*` of its own; else the folder around
+`mindstudio_profiler_output`, `ASCEND_PROFILER_OUTPUT`, `summary` or `timeline`, or the one that the
+tables lie in. Each is of one process; those of different ranks or devices in one folder that began
+within a minute are one run.
 
 The module is the `Recordings` of the format.
 """
@@ -44,8 +47,8 @@ _FACTS = re.compile(
     r"(info\.json(\.\d+)?|start_info(\.\d+)?|profiler_info(_\d+)?\.json|profiler_metadata\.json)$"
 )
 _ANALYSED = re.compile(r"(communication|communication_matrix)\.json$|prof_rule(_\d+)*\.json$")
-# What torch_npu and MindSpore, msprof, and their tools call theirs; the cache of a viewer is none. Some
-# tools keep them as .dat, with the same bytes.
+# What torch_npu and MindSpore, msprof, and their tools call theirs; the cache of a viewer is none.
+# Some tools keep them as .dat, with the same bytes.
 _DATABASE = re.compile(
     r"(ascend_(pytorch|mindspore)(_profiler)?(_(?P<rank>\d{1,6}))?|msprof(_\d+)?|analysis|communication_analyzer)\.(db|dat)",
     re.IGNORECASE,
@@ -64,12 +67,16 @@ def is_folder(at: str) -> bool:
 
 
 def is_private(folder: str) -> bool:
-    """Whether the tools keep files of their own in a folder of this name, which nothing here reads."""
+    """Whether the tools keep files of their own in a folder of this name, which nothing here
+    reads.
+    """
     return folder in _INNER or folder.startswith(".")
 
 
 def is_sign(name: str) -> bool:
-    """Whether it is a table or timeline wherever it lies: somebody may have taken it out of its folder."""
+    """Whether it is a table or timeline wherever it lies: somebody may have taken it out of its
+    folder.
+    """
     return _TABLE.fullmatch(name) is not None or _DATABASE.fullmatch(name) is not None
 
 
@@ -84,8 +91,8 @@ def is_read(name: str) -> bool:
 
 
 def use_of(name: str) -> str:
-    """What a file is for by its name: `table`, `timeline`, `partial` (a part of what a timeline has), `analysed`, `database`, `facts`, or
-    ''.
+    """What a file is for by its name: `table`, `timeline`, `partial` (a part of what a timeline
+    has), `analysed`, `database`, `facts`, or ''.
     """
     if name.endswith(".csv"):
         return "table"
@@ -111,11 +118,14 @@ def rank_of(name: str) -> int | None:
 
 
 def recording_of(parts: Sequence[str]) -> int:
-    """How many parts of the path of a file lead to its recording; `parts` are the folders that it is in."""
+    """How many parts of the path of a file lead to its recording; `parts` are the folders that it
+    is in.
+    """
     for i, part in enumerate(parts):
         # An archive may be called as the recording in it, and hold more than one.
         if _RECORDING.fullmatch(part) and not part.endswith("!"):
-            # A PROF_ may lie in a folder of torch_npu; the outer one is the recording, unless it is a PROF_ itself.
+            # A PROF_ may lie in a folder of torch_npu; the outer one is the recording, unless it is
+            # a PROF_ itself.
             return i + 1
     last = len(parts)
     while last and _OUTPUT.fullmatch(parts[last - 1]):
@@ -265,7 +275,8 @@ def listed(files: Iterable[str], devices: Iterable[str], *, inside: bool) -> lis
 def _finished(found: dict[str, Recording], loose: dict[str, list[str]]) -> list[Recording]:
     """Recordings with their ranks, each file that says something new, in the order of their paths.
 
-    `loose` are files, by folder, that no name of a folder says to be of a recording: of a renamed one, what states its device and clock.
+    `loose` are files, by folder, that no name of a folder says to be of a recording: of a renamed
+    one, what states its device and clock.
     """
     for folder, files in loose.items():
         parts = folder.split("/")
@@ -281,7 +292,9 @@ def _finished(found: dict[str, Recording], loose: dict[str, list[str]]) -> list[
 
 
 def _told_once(files: list[str]) -> list[str]:
-    """The files of a recording without those that say the same once more: of torch_npu's, those of the PROF_ inside."""
+    """The files of a recording without those that say the same once more: of torch_npu's, those of
+    the PROF_ inside.
+    """
     if any("ASCEND_PROFILER_OUTPUT/" in at for at in files):
         files = [
             at
@@ -294,7 +307,8 @@ def _told_once(files: list[str]) -> list[str]:
     out = []
     for inside in by_folder.values():
         whole = any(use_of(at.rpartition("/")[2]) == "timeline" for at in inside)
-        # A timeline has what these have; the marks of iterations are read from where they are whole.
+        # A timeline has what these have; the marks of iterations are read from where they are
+        # whole.
         out += [
             at
             for at in inside
@@ -310,7 +324,8 @@ def _told_once(files: list[str]) -> list[str]:
 def runs_in(
     folder: Path, *, near: bool = False, confinement: Confinement | None = None
 ) -> tuple[list[RunFiles], list[str]]:
-    """The runs of Ascend's profilers below a folder, newest first, and the paths of those that msprof has not exported.
+    """The runs of Ascend's profilers below a folder, newest first, and the paths of those that
+    msprof has not exported.
 
     With `near` only those that lie right in it.
     """
@@ -322,7 +337,9 @@ def runs_in(
 def runs_at(
     place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
 ) -> tuple[list[RunFiles], list[str]]:
-    """The same of a place that has been walked over: a folder of this machine, an archive, a URL."""
+    """The same of a place that has been walked over: a folder of this machine, an archive, a
+    URL.
+    """
     if isinstance(path := place.below(""), Path):
         return runs_in(path, confinement=getattr(place, "confinement", None))
     found = listed(claim.files, claim.folders, inside=bool(claim.within))
@@ -426,7 +443,8 @@ def _joins(one: Recording, group: list[Recording]) -> bool:
         apart = bool(one.devices) and all(
             other.devices and one.devices.isdisjoint(other.devices) for other in group
         )
-        # Each process of a job of torch_npu has a folder of its own; they tell the device nowhere in their names.
+        # Each process of a job of torch_npu has a folder of its own; they tell the device nowhere
+        # in their names.
         apart |= not one.devices and one.name.endswith(("_ascend_pt", "_ascend_ms"))
     if one.time is None or first.time is None:
         return apart and one.rank is not None and (one.time is None) == (first.time is None)
@@ -489,7 +507,9 @@ def not_yet(path: str) -> str:
 
 
 def nothing(place: Place, unread: Sequence[str]) -> ReadError:
-    """The error for output of Ascend's profilers in which there is nothing that can be read: how to get it."""
+    """The error for output of Ascend's profilers in which there is nothing that can be read: how to
+    get it.
+    """
     here = place.below("")
     if not unread:
         text = f"it has output of {_MSPROF}, but no table (CSV), timeline (JSON) or database (DB) that nbprof can read."

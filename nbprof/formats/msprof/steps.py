@@ -1,7 +1,9 @@
-"""The marks of iterations that Ascend's profilers write into JSON, as the table that newer versions write as CSV.
+"""The marks of iterations that Ascend's profilers write into JSON, as the table that newer versions
+write as CSV.
 
-An iteration of a graph: `Iteration n` from its begin to its end, `FP_BP Time n` from the first forward op to the last backward one,
-`Iteration Refresh n` behind it, `Reduce_n_k` the k-th all-reduce, `Data_aug Bound n` the wait for the next one.
+An iteration of a graph: `Iteration n` from its begin to its end, `FP_BP Time n` from the first
+forward op to the last backward one, `Iteration Refresh n` behind it, `Reduce_n_k` the k-th
+all-reduce, `Data_aug Bound n` the wait for the next one.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _ARGS = ("Iteration ID", "FP Start", "BP End", "Iteration End", "Data_aug Bound(
 
 @dataclass
 class _Mark:
-    """One event: its name, begin and length in µs as written, its args, and the model of its thread."""
+    """One event: its name, begin and length in µs as written, its args, and the model of its
+    thread.
+    """
 
     name: str
     start: object
@@ -68,7 +72,9 @@ def of_files(
     clock: tuple[int, int],
     receipt: Receipt,
 ) -> list[Table]:
-    """The tables that files `step_trace_*.json` hold. `clock` is the begin of the trace in ns since 1970, and what to add to theirs."""
+    """The tables that files `step_trace_*.json` hold. `clock` is the begin of the trace in ns since
+    1970, and what to add to theirs.
+    """
     by_device: dict[int | None, list[_Mark]] = {}
     for file in newest(files)[0]:
         found = next(

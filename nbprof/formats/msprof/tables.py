@@ -1,4 +1,6 @@
-"""The tables of Ascend's profilers: every CSV of a recording, known by its header, its slices joined, the newest of several exports."""
+"""The tables of Ascend's profilers: every CSV of a recording, known by its header, its slices
+joined, the newest of several exports.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _DEVICE = re.compile(r"^device_(\d{1,4})$")
 
 @dataclass(frozen=True)
 class Name:
-    """What the name of a file says: its module, the ids of device, model and iteration, which slice and of which export it is."""
+    """What the name of a file says: its module, the ids of device, model and iteration, which slice
+    and of which export it is.
+    """
 
     module: str
     ids: tuple[int, ...]
@@ -42,7 +46,9 @@ def parsed(name: str) -> Name:
 
 
 def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
-    """The files without those of earlier exports of the same, slices in their order; and a sentence for what was left aside."""
+    """The files without those of earlier exports of the same, slices in their order; and a sentence
+    for what was left aside.
+    """
     groups: dict[tuple[str, str, tuple[int, ...]], dict[str, list[SourceFile]]] = {}
     for file in files:
         name = parsed(file.name)
@@ -84,7 +90,8 @@ def tables(
         Which recording of the run it is.
     rank : int, optional
     device : int, optional
-        The device that files without a column for it are of, where their folder does not say it either.
+        The device that files without a column for it are of, where their folder does not say it
+        either.
     progress : callable, optional
 
     Raises
@@ -199,7 +206,9 @@ def joined(found: list[Table]) -> list[Table]:
 
 
 def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Frames of the same columns one below the other; categories are united, not turned into objects."""
+    """Frames of the same columns one below the other; categories are united, not turned into
+    objects.
+    """
     if len(frames) == 1:
         return frames[0]
     out = {}
@@ -213,7 +222,9 @@ def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def rebase(table: Table, epoch_ns: int) -> bool:
-    """Counts the moments of a table from another begin; False, and nothing is done, where int64 could not hold them."""
+    """Counts the moments of a table from another begin; False, and nothing is done, where int64
+    could not hold them.
+    """
     shift = table.base_ns - epoch_ns
     if not table.times or not len(table) or table.first_ns is None:
         table.base_ns = epoch_ns

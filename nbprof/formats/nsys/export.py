@@ -1,4 +1,6 @@
-"""Has reports of Nsight Systems exported by the tool itself, where it is installed: their form is its own and changes."""
+"""Has reports of Nsight Systems exported by the tool itself, where it is installed: their form is
+its own and changes.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ _TIMES = 10
 
 
 def export(error: RawError, progress: Callable[[str], None] | None = None) -> Path | None:
-    """The database of the report that an error tells of; None where it is another's, or the tool is not on the PATH.
+    """The database of the report that an error tells of; None where it is another's, or the tool is
+    not on the PATH.
 
-    One that lies beside the report and is newer is taken, as `nsys stats` leaves it there. Another is made in a temporary folder, which
-    goes when the process ends.
+    One that lies beside the report and is newer is taken, as `nsys stats` leaves it there. Another
+    is made in a temporary folder, which goes when the process ends.
 
     Parameters
     ----------

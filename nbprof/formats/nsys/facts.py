@@ -1,4 +1,6 @@
-"""What an export of Nsight Systems states about the session, its machine, processes, threads and devices."""
+"""What an export of Nsight Systems states about the session, its machine, processes, threads and
+devices.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _PROPERTIES = {
 
 
 class Message(NamedTuple):
-    """A sentence that the recorder logged, and the process that it is about; None where that is not stated."""
+    """A sentence that the recorder logged, and the process that it is about; None where that is not
+    stated.
+    """
 
     text: str
     pid: int | None

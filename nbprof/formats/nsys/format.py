@@ -14,7 +14,8 @@ NAME = "nsys"
 PARQUET = b"PAR1"
 FOLDER = re.compile(r"_(pqtdir|parqdir)$", re.IGNORECASE)
 
-# Tables that Nsight Systems alone writes: nvprof called its tables of kernels by the name of CUPTI's records, too.
+# Tables that Nsight Systems alone writes: nvprof called its tables of kernels by the name of
+# CUPTI's records, too.
 _OURS = re.compile(
     r"TARGET_INFO_\w+|META_DATA_(CAPTURE|EXPORT)|NVTX_EVENTS\w*|ENUM_NSYS_\w+|CUPTI_ACTIVITY_KIND_(KERNEL|RUNTIME)|ANALYSIS_DETAILS"
 )
@@ -27,7 +28,9 @@ _REPORT = re.compile(r"\.(nsys-rep|qdrep|qdstrm)$", re.IGNORECASE)
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a database with tables of Nsight Systems, one of its tables, or a report that has to be exported."""
+    """Whether it is a database with tables of Nsight Systems, one of its tables, or a report that
+    has to be exported.
+    """
     if head.data.startswith(MAGIC):
         return _database(head)
     if head.data.startswith(PARQUET):

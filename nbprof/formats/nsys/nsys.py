@@ -1,9 +1,12 @@
 """Reads exports of Nsight Systems into a `Trace`.
 
-Tables and columns are those of the Exporter's SQLite schema (https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema
-Reference"); times are ns from the start of the session. What Kineto's traces have too is named as there: CUPTI is the source of both.
+Tables and columns are those of the Exporter's SQLite schema
+(https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference"); times are
+ns from the start of the session. What Kineto's traces have too is named as there: CUPTI is the
+source of both.
 
-A process that used a GPU is a host of the trace, as a rank's file is: its ids of launches and ordinals of devices are its own.
+A process that used a GPU is a host of the trace, as a rank's file is: its ids of launches and
+ordinals of devices are its own.
 """
 
 from __future__ import annotations
@@ -89,7 +92,8 @@ def read(
     progress: Callable[[str], None] | None = None,
     limit_bytes: int = LIMIT_BYTES,
 ) -> Trace:
-    """The trace of one run: of a database, of the tables of a folder, or of several of these, one a node.
+    """The trace of one run: of a database, of the tables of a folder, or of several of these, one a
+    node.
 
     Parameters
     ----------
@@ -324,7 +328,9 @@ def _calls(report: Report) -> None:
 
 
 def _others(report: Report) -> None:
-    """Every other table of what threads did: calls of the operating system and of libraries, messages, the profiler's own work."""
+    """Every other table of what threads did: calls of the operating system and of libraries,
+    messages, the profiler's own work.
+    """
     for table in report.counts:
         columns = report.tables.columns(table)
         text = next((name for name in ("nameId", "textId") if name in columns), "")
@@ -402,7 +408,9 @@ def _say(report: Report, receipt: Receipt, prefix: str) -> None:
 
 
 def _message(message: facts.Message, report: Report) -> str:
-    """What Nsight Systems logged, with the process that it is about: what holds for one need not hold for another."""
+    """What Nsight Systems logged, with the process that it is about: what holds for one need not
+    hold for another.
+    """
     of = f" of {_process(message.pid, report)}" if message.pid is not None else ""
     text = f"Nsight Systems said{of}: {message.text}"
     for word, tables in (("NVTX", report.nvtx), ("CUDA", [KERNELS, CALLS])):

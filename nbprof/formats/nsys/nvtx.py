@@ -34,9 +34,11 @@ _PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value", "doubleVa
 
 
 def add(report: Report) -> None:
-    """Adds the ranges of a report: those of a thread to its lane; those that may begin and end anywhere to lanes of their own.
+    """Adds the ranges of a report: those of a thread to its lane; those that may begin and end
+    anywhere to lanes of their own.
 
-    Tables are known by their columns: versions of Nsight Systems may call them otherwise than `NVTX_EVENTS`.
+    Tables are known by their columns: versions of Nsight Systems may call them otherwise than
+    `NVTX_EVENTS`.
     """
     for table in report.counts:
         columns = set(report.tables.columns(table))

@@ -1,4 +1,6 @@
-"""One export of Nsight Systems on its way into the trace: its tables, texts, hosts, and the lanes of its threads and streams."""
+"""One export of Nsight Systems on its way into the trace: its tables, texts, hosts, and the lanes
+of its threads and streams.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class Report:
         )
 
     def host(self, pid: int) -> str:
-        """The host that a process is shown on: its own, or the first of the file for one without a GPU."""
+        """The host that a process is shown on: its own, or the first of the file for one without a
+        GPU.
+        """
         return self.hosts.get(pid) or next(iter(self.hosts.values()))
 
     def names(self, ids: Int64s) -> Int32s:

@@ -19,7 +19,9 @@ SAMPLES, STACKS, SCHEDULED = "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS", "SCHED_E
 SAMPLE, ON_CPU = "cpu_sample", "on_cpu"
 """Their categories: nobody else writes these."""
 MOST_CALLS = 32
-"""Calls that are kept of a stack, innermost first: the texts of deeper ones would be larger than the file."""
+"""Calls that are kept of a stack, innermost first: the texts of deeper ones would be larger than
+the file.
+"""
 _NO_STACK = "CPU sample"
 _CHAIN = ("id", "symbol", "module", "stackDepth", "unresolved", "specialEntry")
 
@@ -33,7 +35,8 @@ def add(report: Report) -> None:
 def _scheduled(report: Report) -> None:
     """When each thread was on a CPU: from where it was put on one to where it was taken off.
 
-    What the export says of a thread that is taken off is how it went on: the state and the reason of the row that ends a stretch.
+    What the export says of a thread that is taken off is how it went on: the state and the reason
+    of the row that ends a stretch.
     """
     rows = report.rows(
         SCHEDULED, "start", "cpu", "isSchedIn", "globalTid", "threadState", "threadBlock"
@@ -70,7 +73,8 @@ def _scheduled(report: Report) -> None:
         report.builder.add(
             lanes, name, start[pair] + report.facts.start_ns, start[pair + 1] - start[pair], args
         )
-    # The first row of a thread may end what began before the recording, its last may begin what ends after it.
+    # The first row of a thread may end what began before the recording, its last may begin what
+    # ends after it.
     first, last = (
         np.append(True, thread[1:] != thread[:-1]),
         np.append(thread[1:] != thread[:-1], True),
@@ -84,7 +88,9 @@ def _scheduled(report: Report) -> None:
 
 
 def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
-    """Codes of the labels of some values; -1 for one that has none, or says that it is not known."""
+    """Codes of the labels of some values; -1 for one that has none, or says that it is not
+    known.
+    """
     first, code = unique_rows(np.maximum(values, -1))
     texts = [labels.get(int(values[i]), "") for i in first.tolist()]
     return np.array(
@@ -95,7 +101,8 @@ def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
 def _samples(report: Report) -> None:
     rows = report.rows(SAMPLES, "id", "start", "cpu", "globalTid", "cpuCycles")
     rows = rows.only(~rows.null("start") & ~rows.null("globalTid"))
-    # What was taken at a switch of threads, not by the clock, states 0 cycles: it would tell where threads wait as where they work.
+    # What was taken at a switch of threads, not by the clock, states 0 cycles: it would tell where
+    # threads wait as where they work.
     switches = rows.ints("cpuCycles", 1) == 0
     by_switch = int(switches.sum())
     if by_switch:
@@ -141,7 +148,8 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
         rows.ints("unresolved", 0)[order] > 0,
         rows.ints("specialEntry", 0)[order] > 0,
     )
-    # An address that no symbol was found for tells no more than its module, and is different in each run.
+    # An address that no symbol was found for tells no more than its module, and is different in
+    # each run.
     first, frame = unique_rows(
         np.where(unresolved, -1, np.maximum(symbol, -1)), np.maximum(module, -1)
     )
@@ -172,7 +180,8 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     of_sample = code[depth[kept] == 0]
     tops, top = np.unique(of_sample, return_inverse=True)
     stack = builder.codes([stacks.text(one) for one in tops.tolist()])[top]
-    # What the recorder put in (`[Broken backtraces]`) is no function, and what called it is not what ran.
+    # What the recorder put in (`[Broken backtraces]`) is no function, and what called it is not
+    # what ran.
     inner = begin[~special[begin] & (rows.ints("stackDepth")[order[begin]] == 0)]
     place, there = _find(sample[begin], ids)
     found, known = _find(sample[inner], ids)
@@ -198,7 +207,9 @@ def _find(sorted_ids: Int64s, ids: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_
 
 
 def _call(report: Report, symbol: int, module: int, unresolved: bool) -> tuple[str, str]:
-    """A function and the file that it is in: `[libcuda.so.1]` for one that no symbol was found for."""
+    """A function and the file that it is in: `[libcuda.so.1]` for one that no symbol was found
+    for.
+    """
     path = report.strings.get(module, "")
     where = path if path.startswith("[") else ntpath.basename(posixpath.basename(path))
     function = "" if unresolved else report.strings.get(symbol, "")

@@ -1,4 +1,6 @@
-"""The tables of an export of Nsight Systems, wherever they are: in a database, or each in a file of Parquet."""
+"""The tables of an export of Nsight Systems, wherever they are: in a database, or each in a file of
+Parquet.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class Tables(Protocol):
 class Rows:
     """Some columns of one table; what the table lacks is NULL in each row.
 
-    Versions of Nsight Systems differ in what they write, so that a column that is not there is no error.
+    Versions of Nsight Systems differ in what they write, so that a column that is not there is no
+    error.
     """
 
     def __init__(self, tables: Tables, table: str, *columns: str) -> None:

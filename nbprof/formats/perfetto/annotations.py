@@ -1,4 +1,5 @@
-"""Debug annotations as args: a value by name, with dotted names for what is in a dict; arrays as the JSON text that Chrome traces have.
+"""Debug annotations as args: a value by name, with dotted names for what is in a dict; arrays as
+the JSON text that Chrome traces have.
 
 Format: https://perfetto.dev/docs/reference/trace-packet-proto (`DebugAnnotation`).
 """

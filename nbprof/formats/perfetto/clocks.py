@@ -1,4 +1,5 @@
-"""One clock for all packets: time stamps of other clocks are moved by the snapshots that show several clocks at one moment.
+"""One clock for all packets: time stamps of other clocks are moved by the snapshots that show
+several clocks at one moment.
 
 Format: https://perfetto.dev/docs/concepts/clock-sync
 """
@@ -97,7 +98,8 @@ class Clocks:
         key = ident.astype(np.int64) * (int(sequence.max(initial=0)) + 2) + np.where(
             of_sequence, sequence, -1
         )
-        # Where no snapshot relates any clock to another, the one that is used is the clock of the trace.
+        # Where no snapshot relates any clock to another, the one that is used is the clock of the
+        # trace.
         alone = not self._shots and len(used) == 1
         for at in rows_by_value(key):
             clock = self._clock(int(ident[at[0]]), int(sequence[at[0]]))
@@ -121,7 +123,9 @@ class Clocks:
     def _added(
         self, clock: Clock, steps: Int64s, rows: Int64s
     ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-        """Times of a clock of which packets state the time since the one before; each snapshot states the time itself."""
+        """Times of a clock of which packets state the time since the one before; each snapshot
+        states the time itself.
+        """
         shots = self._shots.get(clock, {})
         at = np.array([self._rows[i] for i in shots], np.int64)
         base = np.array(list(shots.values()), np.int64)
@@ -135,7 +139,9 @@ class Clocks:
         return total - before[which] + base[which], which >= 0
 
     def _way(self, start: Clock, target: Clock) -> list[Clock] | None:
-        """The clocks over which times of one are moved to another; each has a snapshot with the next. None where there is no way."""
+        """The clocks over which times of one are moved to another; each has a snapshot with the
+        next. None where there is no way.
+        """
         if (start, target) not in self._ways:
             self._ways[start, target] = self._search(start, target)
         return self._ways[start, target]
@@ -152,7 +158,8 @@ class Clocks:
                     way.append(before)
                 return way[::-1]
             for number in self._shots.get(here, {}):
-                # Each snapshot is looked at once; the clock that is wanted is in nearly all of them.
+                # Each snapshot is looked at once; the clock that is wanted is in nearly all of
+                # them.
                 if target in came or number in seen:
                     continue
                 seen.add(number)

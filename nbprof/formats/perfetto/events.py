@@ -1,6 +1,7 @@
 """Track events as slices, instants, counters and arrows.
 
-Format: https://perfetto.dev/docs/reference/trace-packet-proto (`TrackEvent`), https://perfetto.dev/docs/reference/synthetic-track-event
+Format: https://perfetto.dev/docs/reference/trace-packet-proto (`TrackEvent`),
+https://perfetto.dev/docs/reference/synthetic-track-event
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from nbprof.formats.perfetto.slices import Pairs, pair
 from nbprof.formats.perfetto.texts import Texts
 from nbprof.formats.perfetto.tracks import Place, Track, Tracks
 
-# Fields that are counted and not read: tasks, log messages, Chrome's own data, source locations, correlation ids, call stacks.
+# Fields that are counted and not read: tasks, log messages, Chrome's own data, source locations,
+# correlation ids, call stacks.
 _TYPED = (
     5,
     21,
@@ -68,8 +70,8 @@ _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 class Events:
     """The track events of one file on their way into a trace.
 
-    `usable` tells which packets are events that can be read, `time` is ns; `type` (0 for what is none), `track` (a number of `places`),
-    `name` and `category` (codes) are of all packets.
+    `usable` tells which packets are events that can be read, `time` is ns; `type` (0 for what is
+    none), `track` (a number of `places`), `name` and `category` (codes) are of all packets.
     """
 
     fields: Fields
@@ -227,7 +229,9 @@ class Events:
         self._counters(builder, host)
 
     def _lanes(self, builder: Builder, host: str, event: Int64s, duration: Int64s) -> Int32s:
-        """The lane of each slice. Tracks of one name beside each other share lanes where they don't overlap."""
+        """The lane of each slice. Tracks of one name beside each other share lanes where they don't
+        overlap.
+        """
         track, start = self.track[event], self.time[event]
         used = np.flatnonzero(np.bincount(track, minlength=len(self.places)))
         low = np.full(len(self.places), np.iinfo(np.int64).max)
@@ -272,7 +276,9 @@ class Events:
     def _args(
         self, builder: Builder, slice_of: _SliceOf, event: Int64s, marks: Int64s
     ) -> dict[str, Values]:
-        """Args by name: annotations, those of ends behind those of begins, then what an event states otherwise."""
+        """Args by name: annotations, those of ends behind those of begins, then what an event
+        states otherwise.
+        """
         out: dict[str, Values] = {}
         spans = self.fields.spans(EVENT, 4)
         wanted = slice_of[spans[0]] >= 0
@@ -313,7 +319,9 @@ class Events:
         )
 
     def _arrows(self, builder: Builder, slice_of: _SliceOf, lane: Int32s) -> None:
-        """Points of arrows: the first of an id begins, those that follow are steps, one that terminates it ends."""
+        """Points of arrows: the first of an id begins, those that follow are steps, one that
+        terminates it ends.
+        """
         rows: list[Int64s] = []
         idents: list[Int64s] = []
         last: list[npt.NDArray[np.bool_]] = []
@@ -435,7 +443,9 @@ class Events:
     def _extra(
         self, tracks: int, given: int, kind: int
     ) -> tuple[Int64s, Int64s, npt.NDArray[np.float64]]:
-        """Values of counters that events carry: track, event and value of each. The tracks are those of the event, or the default ones."""
+        """Values of counters that events carry: track, event and value of each. The tracks are
+        those of the event, or the default ones.
+        """
         row, value = self.fields.numbers(EVENT, given, kind=kind)
         more_row, more = self._packed(given, kind)
         row, value = np.concatenate([row, more_row]), np.concatenate([value, more])
@@ -478,7 +488,9 @@ class Events:
 
 
 class _SliceOf:
-    """The slice of packets, -1 for none; what ends one belongs to it. Made when it is first asked for: most traces have no args."""
+    """The slice of packets, -1 for none; what ends one belongs to it. Made when it is first asked
+    for: most traces have no args.
+    """
 
     def __init__(self, packets: int, event: Int64s, begin: Int64s, end: Int64s) -> None:
         self._packets = packets
@@ -513,7 +525,9 @@ def _nth(row: Int32s) -> Int64s:
 
 
 def _numbered(ident: Int64s) -> Int64s:
-    """Ids of arrows as numbers that are no text: those of 2^63 and more are numbered anew, below -1."""
+    """Ids of arrows as numbers that are no text: those of 2^63 and more are numbered anew, below
+    -1.
+    """
     large = ident < 0
     if not large.any():
         return ident

@@ -1,9 +1,10 @@
 """Fields of many messages of one type as columns, read along the layouts that the messages share.
 
-Messages of a trace have few layouts: the same fields in the same order, with numbers of as many bytes. One message is walked; all others
-of its length that have the same tags, lengths and continuation bits are read like it, each field by one numpy call at a place that is
-known. What shares its layout with few is read field by field in lockstep, and what is left of that one by one. A message that is not valid
-is told, and costs itself only.
+Messages of a trace have few layouts: the same fields in the same order, with numbers of as many
+bytes. One message is walked; all others of its length that have the same tags, lengths and
+continuation bits are read like it, each field by one numpy call at a place that is known. What
+shares its layout with few is read field by field in lockstep, and what is left of that one by one.
+A message that is not valid is told, and costs itself only.
 """
 
 from __future__ import annotations
@@ -34,19 +35,23 @@ from nbprof.core.wire import (
 )
 
 Spec = dict[int, "Spec | None"]
-"""The fields that are read, by number: None for a value or a span, a spec of its own for a message that there is at most once."""
+"""The fields that are read, by number: None for a value or a span, a spec of its own for a message
+that there is at most once.
+"""
 Path = tuple[int, ...]
 
 # A batch's columns fit the second-level cache.
 _BATCH = 1 << 16
 _THREADS = min(4, os.cpu_count() or 1)
-# Messages of at most so many bytes are held against layouts; so few of one layout are read in another way.
+# Messages of at most so many bytes are held against layouts; so few of one layout are read in
+# another way.
 _LONGEST, _FEW = 256, 64
 _MOST_LAYOUTS = 24
 # So few messages are walked one by one sooner than a round of numpy calls is done.
 _ALONE = 32
 _MOST_TAG = (1 << 32) - 1
-# Values that are numbered: how many are looked at first, and up to how many are held in a table of so many bits.
+# Values that are numbered: how many are looked at first, and up to how many are held in a table of
+# so many bits.
 _FIRST, _MOST_VALUES, _SLOT_BITS, _ROUNDS_OF_VALUES = 1 << 12, 1 << 9, 16, 8
 _FAR = 1 << 40
 
@@ -57,7 +62,9 @@ def _u(value: int) -> np.uint64:
 
 @dataclass
 class _Part:
-    """One field of some messages: their rows, and values (VARINT, FIXED) or the first byte and the one behind the last (LENGTH)."""
+    """One field of some messages: their rows, and values (VARINT, FIXED) or the first byte and the
+    one behind the last (LENGTH).
+    """
 
     row: Int32s
     value: Int64s | Bytes
@@ -88,7 +95,8 @@ class Fields:
     bad : bool[count]
         Which are not valid; nothing of them is in the columns.
     others : dict of int to int
-        Fields that were not asked for, by number: in how many messages, of those at the top, each is.
+        Fields that were not asked for, by number: in how many messages, of those at the top, each
+        is.
     """
 
     def __init__(self, count: int, batches: list[_Batch]) -> None:
@@ -122,21 +130,27 @@ class Fields:
         return out
 
     def number(self, *path: int, kind: int = VARINT) -> Int64s:
-        """int64[count]: a number (the bits of one that is fixed) of each message, 0 where it has none; of several the last."""
+        """int64[count]: a number (the bits of one that is fixed) of each message, 0 where it has
+        none; of several the last.
+        """
         out = np.zeros(self.count, np.int64)
         for part in self._rows(path, kind):
             out[part.row] = part.value
         return out
 
     def small(self, *path: int) -> Int32s:
-        """int32[count]: the same of a field of 32 bits; of a larger number the lower ones count, as protobuf has it."""
+        """int32[count]: the same of a field of 32 bits; of a larger number the lower ones count, as
+        protobuf has it.
+        """
         out = np.zeros(self.count, np.int32)
         for part in self._rows(path, VARINT):
             out[part.row] = part.value
         return out
 
     def numbers(self, *path: int, kind: int = VARINT) -> tuple[Int32s, Int64s]:
-        """Rows, ascending, and values of a field that there may be often; those of a message are in its order."""
+        """Rows, ascending, and values of a field that there may be often; those of a message are in
+        its order.
+        """
         row, value, _ = self._joined(path, kind)
         return row, value
 
@@ -158,7 +172,9 @@ class Fields:
 
 
 def numbered(values: Int64s) -> tuple[Int32s, list[int]]:
-    """A number for each different value, and the values by number. Quick where there are few of them."""
+    """A number for each different value, and the values by number. Quick where there are few of
+    them.
+    """
     known: Int64s = pd.unique(values[:_FIRST])
     for _ in range(_ROUNDS_OF_VALUES):
         slot = _slots(known)
@@ -251,7 +267,8 @@ def _read(
 
 @dataclass
 class _Layout:
-    """The layout of a message: what its words have in common, and at which byte of it each field has how many bytes.
+    """The layout of a message: what its words have in common, and at which byte of it each field
+    has how many bytes.
 
     `fields` are (path, kind, first byte, bytes); those of kind -1 are messages that are read into.
     """
@@ -262,7 +279,9 @@ class _Layout:
     others: set[int]
 
     def fits(self, columns: list[Words]) -> npt.NDArray[np.bool_]:
-        """Which of some messages of the same length, given as columns of eight bytes, have this layout."""
+        """Which of some messages of the same length, given as columns of eight bytes, have this
+        layout.
+        """
         out: npt.NDArray[np.bool_] = (columns[0] & self.mask[0]) == self.pattern[0]
         for column, mask, pattern in zip(columns[1:], self.mask[1:], self.pattern[1:], strict=True):
             if mask:

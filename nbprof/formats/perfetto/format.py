@@ -132,7 +132,9 @@ def _packets(data: bytes, seen: set[int]) -> bool:
 
 
 def _fits(data: bytes, at: int, end: int, shape: _Shape, seen: set[int] | None = None) -> bool:
-    """Whether the fields of a message have the types that they should; of one that runs over the end of the head, as far as it is there."""
+    """Whether the fields of a message have the types that they should; of one that runs over the
+    end of the head, as far as it is there.
+    """
     here = min(end, len(data))
     try:
         while at < here:
@@ -165,7 +167,9 @@ def _fits(data: bytes, at: int, end: int, shape: _Shape, seen: set[int] | None =
 
 
 def is_copy(stem: str, hosts: set[str]) -> bool:
-    """Whether a trace is the same recording as one of the hosts beside it, which XProf exports so."""
+    """Whether a trace is the same recording as one of the hosts beside it, which XProf exports
+    so.
+    """
     return stem in hosts
 
 

@@ -1,6 +1,7 @@
 """What drivers of GPUs record: stages of work on hardware queues, and counters.
 
-Format: https://perfetto.dev/docs/reference/trace-packet-proto (`GpuRenderStageEvent`, `GpuCounterEvent`)
+Format: https://perfetto.dev/docs/reference/trace-packet-proto (`GpuRenderStageEvent`,
+`GpuCounterEvent`)
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Gpu:
 
     def _stages(self, builder: Builder, host: str) -> None:
         f = self.fields
-        # A packet without the id of an event only lists queues and stages, as drivers wrote them before 2021.
+        # A packet without the id of an event only lists queues and stages, as drivers wrote them
+        # before 2021.
         row = np.flatnonzero(f.has(STAGE, 1) & self.usable).astype(np.int32)
         if not len(row):
             return
@@ -246,7 +248,8 @@ class Gpu:
             lane = builder.lane(host, device, "counters", labels=device, process_sort=-1, sort=1)
             turn = mine[np.argsort(self.time[row[mine]], kind="stable")]
             times = self.time[row[turn]]
-            # A sample tells of the time before it: it is drawn from the one before on. That of the first is of unknown length.
+            # A sample tells of the time before it: it is drawn from the one before on. That of the
+            # first is of unknown length.
             first += 1
             builder.counter(lane, names[number], times[:-1], value[turn][1:])
         self.receipt.skip("left out: samples of GPU counters that are not described.", unknown)

@@ -1,8 +1,11 @@
-"""Reads Perfetto's protobuf traces into a `Trace`: track events, the work of GPUs, counters, names of processes and threads.
+"""Reads Perfetto's protobuf traces into a `Trace`: track events, the work of GPUs, counters, names
+of processes and threads.
 
-What the kernel and Android record beside these (scheduling, samples of stacks, memory) is counted, not read.
+What the kernel and Android record beside these (scheduling, samples of stacks, memory) is counted,
+not read.
 
-Format: https://perfetto.dev/docs/reference/trace-packet-proto, https://perfetto.dev/docs/reference/synthetic-track-event
+Format: https://perfetto.dev/docs/reference/trace-packet-proto,
+https://perfetto.dev/docs/reference/synthetic-track-event
 """
 
 from __future__ import annotations
@@ -122,7 +125,8 @@ def read(
     Raises
     ------
     ReadError
-        A file has no packet that can be read, or unpacks to more than the limit; names the file and the byte.
+        A file has no packet that can be read, or unpacks to more than the limit; names the file and
+        the byte.
     """
     receipt = Receipt()
     builder = Builder(receipt)
@@ -232,7 +236,8 @@ class _File:
         end, fields = packets
         data = buffer.data
         blocks = list(zip(*(column.tolist() for column in fields.spans(_DEFLATED)), strict=True))
-        # Blocks are looked into one by one only where their packets are not sound one behind the other.
+        # Blocks are looked into one by one only where their packets are not sound one behind the
+        # other.
         for apart in (False, True):
             grown = Growing(file.label, allowed(buffer.size, limit_bytes))
             at = damaged = 0
@@ -338,7 +343,9 @@ class _File:
 
 
 def _inflate(data: memoryview, out: Growing, *, apart: bool) -> bool:
-    """Unpacks packets to the end of others; False where they are damaged: then those that are whole are kept, if they are told `apart`."""
+    """Unpacks packets to the end of others; False where they are damaged: then those that are whole
+    are kept, if they are told `apart`.
+    """
     unpacker = zlib.decompressobj()
     parts: list[bytes] = []
     count, sound, rest = 0, True, bytes(data)

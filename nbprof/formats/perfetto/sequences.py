@@ -1,6 +1,8 @@
-"""What packets of one writer have in common: interned data, defaults, and whether these were lost on the way.
+"""What packets of one writer have in common: interned data, defaults, and whether these were lost
+on the way.
 
-Format: https://perfetto.dev/docs/reference/trace-packet-proto (`trusted_packet_sequence_id`, `sequence_flags`).
+Format: https://perfetto.dev/docs/reference/trace-packet-proto (`trusted_packet_sequence_id`,
+`sequence_flags`).
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ CATEGORY, NAME, KEY, TEXT, QUEUE, GPU_COUNTERS = 1, 2, 3, 29, 24, 47
 """Tables of InternedData that are read, by field number."""
 _TABLES = frozenset({CATEGORY, NAME, KEY, TEXT, QUEUE, GPU_COUNTERS})
 _CLEARED, _NEEDS = 1, 2
-# A table of all ids of all states has at most so many rows; beyond that they are looked up by bisection.
+# A table of all ids of all states has at most so many rows; beyond that they are looked up by
+# bisection.
 _MOST = 1 << 24
 
 Message = dict[int, list[int | bytes]]
@@ -150,7 +153,9 @@ class Sequences:
         return out
 
     def latest(self, rows: Int32s) -> Int32s:
-        """For each packet which of some packets (ascending) is the last of its state up to it, as an index among them; -1 for none."""
+        """For each packet which of some packets (ascending) is the last of its state up to it, as
+        an index among them; -1 for none.
+        """
         out = np.full(len(self.code), -1, np.int32)
         if not len(rows):
             return out
@@ -203,7 +208,9 @@ class Sequences:
                 self.damaged += 1
 
     def entry(self, table: int, row: int, ident: int) -> bytes | None:
-        """What an id means to one packet: the text, or the whole message of tables that have more than that; None for an unknown id."""
+        """What an id means to one packet: the text, or the whole message of tables that have more
+        than that; None for an unknown id.
+        """
         return self.tables.get(table, {}).get((int(self.state[row]), ident))
 
     def lookup(

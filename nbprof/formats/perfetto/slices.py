@@ -1,4 +1,6 @@
-"""Which slices the begins and ends on the tracks make up: each end closes the last open begin of its track."""
+"""Which slices the begins and ends on the tracks make up: each end closes the last open begin of
+its track.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def pair(track: Int32s, time: Int64s, begins: npt.NDArray[np.bool_]) -> Pairs:
     level = _levels(change, first)
     lost = np.zeros(0, np.int64)
     if len(level) and int(level.min()) < 0:
-        # An end that goes below all before it on its track closes nothing. Each track has a range of numbers below that of the one before.
+        # An end that goes below all before it on its track closes nothing. Each track has a range
+        # of numbers below that of the one before.
         span = np.int64(len(of) + 2)
         number = np.cumsum(_marks(first, len(of)), dtype=np.int64) * span
         least = np.minimum.accumulate(np.minimum(level, 0) - number)

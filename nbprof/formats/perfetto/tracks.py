@@ -1,4 +1,5 @@
-"""The tracks that events are on: threads, counters and named rows of a process, a thread or another track.
+"""The tracks that events are on: threads, counters and named rows of a process, a thread or another
+track.
 
 Format: https://perfetto.dev/docs/reference/synthetic-track-event
 """
@@ -47,7 +48,9 @@ class Process:
 
 @dataclass
 class Place:
-    """Where a track is drawn. Those of one `key` are one row; those of one `group` share rows where they don't overlap."""
+    """Where a track is drawn. Those of one `key` are one row; those of one `group` share rows where
+    they don't overlap.
+    """
 
     key: Key
     process: str

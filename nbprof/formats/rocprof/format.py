@@ -1,4 +1,6 @@
-"""What AMD's rocprofv3 writes as a format: `*_results.json`, rocpd's `*_results.db`, and tables in CSV."""
+"""What AMD's rocprofv3 writes as a format: `*_results.json`, rocpd's `*_results.db`, and tables in
+CSV.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def _table(line: bytes) -> Kind | None:
 
 
 def _rank(file: SourceFile) -> int:
-    """How much a file says, in comparison with another one of the same recording: tables lack the bytes of copies."""
+    """How much a file says, in comparison with another one of the same recording: tables lack the
+    bytes of copies.
+    """
     return (
         ("csv", "json", "db").index(last)
         if (last := file.name.lower().rpartition(".")[2]) in ("csv", "json", "db")
@@ -67,7 +71,9 @@ def _rank(file: SourceFile) -> int:
 
 
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
-    """The processes in a folder are the ranks of one run, unless they were written at another time."""
+    """The processes in a folder are the ranks of one run, unless they were written at another
+    time.
+    """
     processes: dict[str, list[SourceFile]] = {}
     for member in here.of(NAME):
         processes.setdefault(prefix_of(member.file.name), []).append(member.file)

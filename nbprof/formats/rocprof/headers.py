@@ -55,7 +55,9 @@ TABLES: dict[str, tuple[frozenset[str], dict[str, str]]] = {
     "v1_stats": (frozenset({"Name", "Calls", "TotalDurationNs"}), {}),
     "v1": (frozenset({"KernelName", "gpu-id", "queue-id"}), {}),
 }
-"""By kind of table: columns that its header has, and what each column is called here. The first that fits is it."""
+"""By kind of table: columns that its header has, and what each column is called here. The first
+that fits is it.
+"""
 NOT_READ = ("stats", "v1_stats", "v1")
 """Kinds of tables that are known, and that nothing is read from."""
 _NAME = re.compile(
@@ -85,6 +87,8 @@ def cells(line: bytes) -> list[str]:
 
 
 def prefix_of(name: str) -> str:
-    """What the files of one process have in common: `717` of `717_kernel_trace.csv` and `717_results.json`."""
+    """What the files of one process have in common: `717` of `717_kernel_trace.csv` and
+    `717_results.json`.
+    """
     found = _NAME.fullmatch(name) or _RESULTS.fullmatch(name)
     return found[1] or "" if found else name.rpartition(".")[0] or name

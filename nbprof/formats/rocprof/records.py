@@ -1,7 +1,8 @@
 """What one process recorded, whichever of rocprofv3's files says it.
 
-Each kind of record is a frame with the columns that the file has: a number that it does not state is -1, a column that it does not have is
-missing. Times are ns of the machine's clock, which has no date.
+Each kind of record is a frame with the columns that the file has: a number that it does not state
+is -1, a column that it does not have is missing. Times are ns of the machine's clock, which has no
+date.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "allocations": ("domain", "name", *_SPAN, "device", "queue", "bytes"),
     "counters": ("dispatch", "name", "value"),
 }
-"""By kind; `grid` counts work-items, `lds` and `bytes` bytes, `scratch` bytes a work-item, and `device` numbers the GPUs."""
+"""By kind; `grid` counts work-items, `lds` and `bytes` bytes, `scratch` bytes a work-item, and
+`device` numbers the GPUs.
+"""
 
 
 @dataclass
@@ -83,7 +86,8 @@ class Recording:
     bad : int
         Records that could not be read.
     rounded_lds : bool
-        Whether LDS is that of the code object, rounded up to what the hardware hands out, and not that of each dispatch.
+        Whether LDS is that of the code object, rounded up to what the hardware hands out, and not
+        that of each dispatch.
     """
 
     pid: int = -1
@@ -129,7 +133,9 @@ def labels(keys: Int64s, agents: Sequence[Agent]) -> pd.Categorical:
 
 
 def ends(source: Int64s, target: Int64s, agents: Sequence[Agent]) -> dict[str, Any]:
-    """The columns of copies that say where they go, `device` being the GPU that they go to, else the one that they come from."""
+    """The columns of copies that say where they go, `device` being the GPU that they go to, else
+    the one that they come from.
+    """
     to, of = devices(target, agents), devices(source, agents)
     return {
         "device": np.where(to >= 0, to, of),

@@ -1,9 +1,12 @@
-"""Reads `*_results.json` of rocprofv3: one object a process, whose long lists go to columns as they are read.
+"""Reads `*_results.json` of rocprofv3: one object a process, whose long lists go to columns as they
+are read.
 
-The file is walked by hand as far as those lists, and `json` decodes one record at a time: a million kernels never are a million dicts.
+The file is walked by hand as far as those lists, and `json` decodes one record at a time: a million
+kernels never are a million dicts.
 
-Format: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html ("Output formats"), and the structures
-`rocprofiler_buffer_tracing_*_record_t` of the API reference, whose field names the records have.
+Format: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html
+("Output formats"), and the structures `rocprofiler_buffer_tracing_*_record_t` of the API reference,
+whose field names the records have.
 """
 
 from __future__ import annotations
@@ -105,7 +108,9 @@ class _Rows:
         self.bad = 0
 
     def add(self, records: list[Any]) -> None:
-        """Moves records into columns: all at once, or record by record where one lacks something."""
+        """Moves records into columns: all at once, or record by record where one lacks
+        something.
+        """
         columns = {name: _column(path, records) for name, path in self.paths.items()}
         if lost := [name for name, column in columns.items() if column is None and name in _NEEDED]:
             kept = [
@@ -161,7 +166,9 @@ class _Process:
         self.values: list[pd.DataFrame] = []
 
     def count(self, records: list[Any]) -> None:
-        """Takes in the counters of some dispatches; each instance of a counter is a value of its own."""
+        """Takes in the counters of some dispatches; each instance of a counter is a value of its
+        own.
+        """
         self.counted.add(records)
         dispatch = [_number(_COUNTED["dispatch"], record) for record in records]
         found = [
@@ -188,7 +195,9 @@ class _Process:
 
 
 def _value(record: Any) -> float:
-    """The value of a counter, NaN where there is none; versions before ROCm 6.3 call it otherwise."""
+    """The value of a counter, NaN where there is none; versions before ROCm 6.3 call it
+    otherwise.
+    """
     value = record.get("value", record.get("counter_value")) if isinstance(record, dict) else None
     return float(value) if isinstance(value, (int, float)) and abs(value) < _HUGE else math.nan
 
@@ -221,7 +230,9 @@ class _Walk:
         return value
 
     def members(self, handlers: dict[str, Callable[[], None]]) -> dict[str, Any]:
-        """The object here: members that have a handler are read by it, those of the others are returned."""
+        """The object here: members that have a handler are read by it, those of the others are
+        returned.
+        """
         out: dict[str, Any] = {}
         if self.peek() != "{":
             return {"": self.value()}
@@ -326,7 +337,8 @@ def read(file: SourceFile) -> list[Recording]:
         # What was read before a cut stays.
         _members_into(walk, more, one.facts)
 
-    # Dicts that live for a moment and are in no circle: the collector would look through all that is kept again and again.
+    # Dicts that live for a moment and are in no circle: the collector would look through all that
+    # is kept again and again.
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,9 +1,11 @@
-"""Reads rocpd's databases (`*_results.db`), what rocprofv3 writes by default since ROCm 7: for each process tables `rocpd_<name>_<guid>`.
+"""Reads rocpd's databases (`*_results.db`), what rocprofv3 writes by default since ROCm 7: for each
+process tables `rocpd_<name>_<guid>`.
 
-The views (`kernels`, `regions`, ...) join what is joined here. Of schema 3 each row has its times and its place; later ones keep moments
-in `rocpd_timestamp` and places in `rocpd_track`.
+The views (`kernels`, `regions`, ...) join what is joined here. Of schema 3 each row has its times
+and its place; later ones keep moments in `rocpd_timestamp` and places in `rocpd_track`.
 
-Format: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocpd-output-format.html
+Format:
+https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocpd-output-format.html
 """
 
 from __future__ import annotations
@@ -179,7 +181,9 @@ class _Set:
     def _titles(
         self, rows: dict[str, npt.NDArray[Any]], columns: Sequence[str], what: str, wanted: Int64s
     ) -> pd.Categorical:
-        """What rows are called by their ids, the first of some columns that has a text; by the id itself where there is none."""
+        """What rows are called by their ids, the first of some columns that has a text; by the id
+        itself where there is none.
+        """
         idents = _ints(rows, "id")
         texts = zip(*(_texts(rows, column, len(idents)) for column in columns), strict=True)
         named = [
@@ -398,7 +402,8 @@ class _Set:
             "device": device,
         }
         size = _ints(rows, "size", count)
-        # What a record does not have is written as 0: the size of scratch memory, the queue of other memory.
+        # What a record does not have is written as 0: the size of scratch memory, the queue of
+        # other memory.
         size[[str(level) == "SCRATCH" for level, _ in kinds] & (size == 0)] = -1
         if "queue" in columns:
             columns["queue"] = np.where(columns["queue"] > 0, columns["queue"], -1)
@@ -438,7 +443,9 @@ def _texts(rows: dict[str, npt.NDArray[Any]], name: str, count: int) -> list[Any
 
 
 def _joined(idents: Int64s, values: Int64s, wanted: Int64s) -> Int64s:
-    """The values of rows by their ids, -1 for an id that there is not, and where there is no such column."""
+    """The values of rows by their ids, -1 for an id that there is not, and where there is no such
+    column.
+    """
     if not len(idents) or len(values) != len(idents):
         return np.full(len(wanted), -1, np.int64)
     if len(idents) > 1 and (np.diff(idents) <= 0).any():

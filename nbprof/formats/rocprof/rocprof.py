@@ -1,11 +1,13 @@
-"""Reads recordings of AMD's rocprofv3 into a `Trace`: kernels, copies, calls of HIP and HSA, ROCTx ranges, counters, of any number of
-processes.
+"""Reads recordings of AMD's rocprofv3 into a `Trace`: kernels, copies, calls of HIP and HSA, ROCTx
+ranges, counters, of any number of processes.
 
-Args are called as PyTorch's traces call them where they are the same thing: `correlation`, `device`, `stream`, `grid`, `block`, `bytes`.
-A grid is stated in work-items; here it counts workgroups, as the last of them may be partly filled rounded up. Counters are args of their
-kernels under their own names, the sum over their instances.
+Args are called as PyTorch's traces call them where they are the same thing: `correlation`,
+`device`, `stream`, `grid`, `block`, `bytes`. A grid is stated in work-items; here it counts
+workgroups, as the last of them may be partly filled rounded up. Counters are args of their kernels
+under their own names, the sum over their instances.
 
-Times are ns since the machine began. They have no date, and those of different machines have nothing in common.
+Times are ns since the machine began. They have no date, and those of different machines have
+nothing in common.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
 def _recordings(
     files: Sequence[SourceFile], progress: Callable[[str], None] | None
 ) -> list[tuple[str, Recording]]:
-    """What is in the files, each with what its name says of the process; the tables of one process are read together."""
+    """What is in the files, each with what its name says of the process; the tables of one process
+    are read together.
+    """
     out: list[tuple[str, Recording]] = []
     apart: dict[tuple[str, str], list[SourceFile]] = {}
     for file in files:
@@ -118,7 +122,9 @@ def _hosts(found: Sequence[tuple[str, Recording]]) -> list[str]:
 
 
 def _metadata(found: Sequence[Recording], hosts: Sequence[str]) -> dict[str, object]:
-    """What is stated of the GPUs, as PyTorch's traces state it: of the first process, and of each other by its host."""
+    """What is stated of the GPUs, as PyTorch's traces state it: of the first process, and of each
+    other by its host.
+    """
     facts: list[dict[str, object]] = []
     for one in found:
         listed = []
@@ -205,7 +211,9 @@ class _Adding:
         return Coded(np.append(codes, np.int32(-1))[column.cat.codes.to_numpy()])
 
     def _names(self, column: pd.Series, start: str = "") -> npt.NDArray[np.int32]:
-        """Codes of the names of events; of copies of older versions what newer ones write in front."""
+        """Codes of the names of events; of copies of older versions what newer ones write in
+        front.
+        """
         names = [str(name) for name in column.cat.categories]
         codes = self.builder.codes(
             [name if name.startswith(start) else start + name for name in names]
@@ -232,7 +240,9 @@ class _Adding:
         )
 
     def _on_threads(self, frame: pd.DataFrame, args: Mapping[str, Values]) -> None:
-        """Events of the host, on the lanes of their threads; of allocations the tables do not state it."""
+        """Events of the host, on the lanes of their threads; of allocations the tables do not state
+        it.
+        """
         if not len(frame):
             return
         threads = (
@@ -253,7 +263,9 @@ class _Adding:
     def _device_lanes(
         self, device: Int64s, number: Int64s, what: Sequence[str]
     ) -> npt.NDArray[np.int32]:
-        """The lane of each event of a GPU: by stream or queue, what the number is of being said by row."""
+        """The lane of each event of a GPU: by stream or queue, what the number is of being said by
+        row.
+        """
         kinds = list(dict.fromkeys(what))
         kind = np.array([kinds.index(one) for one in what], np.int64)
         first, place = unique_rows(device, kind, number)
@@ -431,7 +443,9 @@ class _Adding:
 
 
 def _category(domain: str) -> str:
-    """`hip_runtime` for HIP_COMPILER_API: the runtime of a library, as PyTorch's traces call that of CUDA."""
+    """`hip_runtime` for HIP_COMPILER_API: the runtime of a library, as PyTorch's traces call that
+    of CUDA.
+    """
     low = domain.lower()
     return f"{'roctx' if low.startswith('marker') else low.partition('_')[0]}_runtime"
 

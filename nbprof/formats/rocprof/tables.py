@@ -1,10 +1,11 @@
-"""Reads the tables (CSV) that rocprofv3 writes of one process; each is known by its header, whatever the file is called.
+"""Reads the tables (CSV) that rocprofv3 writes of one process; each is known by its header,
+whatever the file is called.
 
-Versions call their columns alike and add some (Stream_Id, the registers of kernels). What a table lacks is unknown. `*_stats.csv` sum the
-traces up and are not read.
+Versions call their columns alike and add some (Stream_Id, the registers of kernels). What a table
+lacks is unknown. `*_stats.csv` sum the traces up and are not read.
 
-Format: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html ("Application tracing", "Kernel counter
-collection", "Agent info").
+Format: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html
+("Application tracing", "Kernel counter collection", "Agent info").
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _REAL = frozenset({"value"})
 _NUMBER = re.compile(r"\d{1,18}")
 _NAMED = re.compile(r"(\D*?)[ -]?(\d{1,18})")
 _CALL = re.compile(r"roctx[A-Z]\w+")
-"""Functions of ROCTx that are listed among its ranges: what a program calls a range does not look like that."""
+"""Functions of ROCTx that are listed among its ranges: what a program calls a range does not look
+like that.
+"""
 
 
 def read(files: Sequence[SourceFile], label: str) -> Recording:
@@ -93,7 +96,9 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
 
 
 def _ranges(calls: pd.DataFrame) -> pd.Series:
-    """Which calls are ranges and marks of ROCTx, by their domain; a function of it is called by its own name."""
+    """Which calls are ranges and marks of ROCTx, by their domain; a function of it is called by its
+    own name.
+    """
     core = [
         str(domain)
         for domain in calls["domain"].cat.categories
@@ -143,7 +148,9 @@ def _table(data: bytes, kind: str, out: Recording) -> pd.DataFrame:
 
 
 def _rows(data: bytes, at: dict[str, int], types: dict[str, str]) -> pd.DataFrame:
-    """The rows behind the header as pandas reads them; cells behind the last column are left out."""
+    """The rows behind the header as pandas reads them; cells behind the last column are left
+    out.
+    """
     names = {place: name for name, place in at.items()}
     body = io.BytesIO(data[data.find(b"\n") + 1 :] if b"\n" in data else b"")
     options: dict[str, Any] = {
@@ -159,7 +166,8 @@ def _rows(data: bytes, at: dict[str, int], types: dict[str, str]) -> pd.DataFram
             {place: pd.Series([], dtype=types.get(name, "int64")) for place, name in names.items()}
         )
     except (pd.errors.ParserError, IndexError):
-        # A quote that is never closed, which taken for a letter costs its own row; or no row is as long as the header.
+        # A quote that is never closed, which taken for a letter costs its own row; or no row is as
+        # long as the header.
         body.seek(0)
         raw = pd.read_csv(body, **options, quoting=csv.QUOTE_NONE)
     return raw[list(names)].rename(columns=names)
@@ -173,7 +181,8 @@ def _whole(column: pd.Series) -> Int64s:
 class _Keys:
     """What the texts that name agents mean: `Agent 1`, `GPU 0`, or a number alone.
 
-    The number is the logical one, unless the profiler was told otherwise (ROCPROF_AGENT_INDEX): then kernels ran on what is no GPU by it.
+    The number is the logical one, unless the profiler was told otherwise (ROCPROF_AGENT_INDEX):
+    then kernels ran on what is no GPU by it.
     """
 
     def __init__(self, tables: dict[str, pd.DataFrame], agents: Sequence[Agent]) -> None:

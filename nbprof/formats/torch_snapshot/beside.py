@@ -14,7 +14,8 @@ _SUFFIX = re.compile(r"(\.memory_snapshot|_snapshot|-snapshot)?\.(pickle|pkl)$",
 
 
 def beside(files: RunFiles) -> tuple[SourceFile, ...]:
-    """The snapshots of a run: its files, where they are that, or those that lie beside a trace of PyTorch under its name.
+    """The snapshots of a run: its files, where they are that, or those that lie beside a trace of
+    PyTorch under its name.
 
     In a folder with one trace, any `*.pickle` whose name says that it is a snapshot counts.
     """

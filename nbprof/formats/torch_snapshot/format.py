@@ -1,4 +1,6 @@
-"""Snapshots of PyTorch's caching allocator as a format: pickles of `torch.cuda.memory._dump_snapshot`."""
+"""Snapshots of PyTorch's caching allocator as a format: pickles of
+`torch.cuda.memory._dump_snapshot`.
+"""
 
 from __future__ import annotations
 

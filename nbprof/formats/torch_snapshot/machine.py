@@ -1,4 +1,6 @@
-"""Puts the entries, blocks, frames and stacks of an allocator snapshot into columns while its pickle is read."""
+"""Puts the entries, blocks, frames and stacks of an allocator snapshot into columns while its
+pickle is read.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Reads snapshots of PyTorch's caching allocator (`torch.cuda.memory._dump_snapshot`) into columns, beside a trace or as a profile alone.
+"""Reads snapshots of PyTorch's caching allocator (`torch.cuda.memory._dump_snapshot`) into columns,
+beside a trace or as a profile alone.
 
-The pickle is read by a machine that knows plain data only (`plain_pickle`); what it puts into lists goes to columns at once, so a file
-with millions of entries never is millions of dicts. Frames and stacks are kept once each.
+The pickle is read by a machine that knows plain data only (`plain_pickle`); what it puts into lists
+goes to columns at once, so a file with millions of entries never is millions of dicts. Frames and
+stacks are kept once each.
 
-Format: torch/cuda/memory.py and torch/csrc/cuda/Module.cpp of PyTorch. Files of PyTorch before 2.0 hold only the list of segments, and
-blocks have `history` in place of `frames`.
+Format: torch/cuda/memory.py and torch/csrc/cuda/Module.cpp of PyTorch. Files of PyTorch before 2.0
+hold only the list of segments, and blocks have `history` in place of `frames`.
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
 
 
 def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot], list[str]]:
-    """The snapshots of a run, and a sentence about each file beside its trace that could not be read.
+    """The snapshots of a run, and a sentence about each file beside its trace that could not be
+    read.
 
     Raises
     ------
@@ -101,7 +104,8 @@ def snapshot_in(file: SourceFile) -> Snapshot:
     Raises
     ------
     ReadError
-        It is no snapshot, is damaged, or asks for something that is no plain data; names the file and the byte.
+        It is no snapshot, is damaged, or asks for something that is no plain data; names the file
+        and the byte.
     """
     with file.open() as opened:
         machine = Machine(opened.read)
@@ -118,7 +122,9 @@ def snapshot_in(file: SourceFile) -> Snapshot:
 
 
 def result(machine: Machine, top: Any, *, cut: bool = False) -> Snapshot:
-    """What was put away while the pickle was read, and what it says beside; `top` is its outermost container."""
+    """What was put away while the pickle was read, and what it says beside; `top` is its outermost
+    container.
+    """
     return _Result(machine).snapshot(top, cut=cut)
 
 
@@ -247,7 +253,9 @@ class _Result:
     def _placed(
         self, segments: dict[str, Int64s], blocks: dict[str, Int64s]
     ) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
-        """With the address of each block, which old files state only of the segment, and sizes that are sizes."""
+        """With the address of each block, which old files state only of the segment, and sizes that
+        are sizes.
+        """
         bad = (
             (segments["size"] < 0)
             | (segments["address"] < 0)
@@ -275,7 +283,8 @@ class _Result:
         if outside:
             self._warnings.append(f"Blocks outside their segment were left out: {outside:,}.")
         asked = blocks["requested"]
-        # Free blocks state 0; old files state nothing, and a block holds what was asked for and its rounding.
+        # Free blocks state 0; old files state nothing, and a block holds what was asked for and its
+        # rounding.
         known = (asked >= 0) & (asked <= blocks["size"])
         blocks["requested"] = np.where(
             blocks["state"] == INACTIVE, 0, np.where(known, asked, blocks["size"])

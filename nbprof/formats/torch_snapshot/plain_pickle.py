@@ -1,11 +1,13 @@
-"""Reads pickles that hold plain data only: dicts, lists, tuples, texts, bytes, numbers, booleans, None.
+"""Reads pickles that hold plain data only: dicts, lists, tuples, texts, bytes, numbers, booleans,
+None.
 
-A pickle is a program for a small machine, and some of its instructions import modules and call what is in them. This machine has none of
-these: whatever asks for something that is no plain data is an error that names what it asked for, and where. Nothing is looked up,
-imported or called. What a file may make this machine hold is bounded by the length of the file.
+A pickle is a program for a small machine, and some of its instructions import modules and call what
+is in them. This machine has none of these: whatever asks for something that is no plain data is an
+error that names what it asked for, and where. Nothing is looked up, imported or called. What a file
+may make this machine hold is bounded by the length of the file.
 
-The file is read front to back, a part at a time, in all protocols from 0 to 5. Who subclasses it may take what is put into lists out of
-memory as it comes.
+The file is read front to back, a part at a time, in all protocols from 0 to 5. Who subclasses it
+may take what is put into lists out of memory as it comes.
 
 Format: Lib/pickletools.py of Python, which describes each opcode.
 """
@@ -21,7 +23,9 @@ from nbprof.core.errors import ReadError
 
 PART = 1 << 20
 _AHEAD = 1 << 16
-"""Bytes that are there when an opcode begins, unless the file ends: enough for a whole record, so that it can be matched at once."""
+"""Bytes that are there when an opcode begins, unless the file ends: enough for a whole record, so
+that it can be matched at once.
+"""
 MOST_MARKS = 1_000
 MOST_STACK = 1 << 20
 LONGEST_TEXT = 1 << 24

@@ -1,7 +1,9 @@
-"""Records of a pickle, matched whole: dicts whose keys were all written before, and whose values are numbers, texts and lists of frames.
+"""Records of a pickle, matched whole: dicts whose keys were all written before, and whose values
+are numbers, texts and lists of frames.
 
-PyTorch writes a million such dicts one behind the other. The opcodes of one tell what those of the next ones look like; only numbers and
-slots of the memo differ. Each shape becomes one regular expression, which reads a record some thirty times as fast as opcode by opcode.
+PyTorch writes a million such dicts one behind the other. The opcodes of one tell what those of the
+next ones look like; only numbers and slots of the memo differ. Each shape becomes one regular
+expression, which reads a record some thirty times as fast as opcode by opcode.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_FRAMES = 512
-"""Frames of a stack that are kept, the innermost; a deeper stack has none of interest further out."""
+"""Frames of a stack that are kept, the innermost; a deeper stack has none of interest further
+out.
+"""
 _MOST_KEYS = 24
 _INT = rb"K.|M..|J.{4}|\x8a\x05.{5}|\x8a\x06.{6}|\x8a\x07.{7}|\x8a\x08.{8}|\x8a\x09.{9}"
 _SCALAR = rb"(" + _INT + rb"|h.|j.{4}|N|\x88|\x89)"
@@ -50,7 +54,8 @@ class Shape:
     kinds : tuple of int
         What each value is.
     remembered : tuple of int
-        The values that go into the memo, in their order; the record itself goes before them where `itself`.
+        The values that go into the memo, in their order; the record itself goes before them where
+        `itself`.
     """
 
     def __init__(
@@ -73,7 +78,9 @@ class Shape:
 
 
 def learn(data: bytes, at: int, memo: Sequence[Any]) -> tuple[bytes, Shape] | None:
-    """The shape of the record that begins at a byte with an empty dict, and its pattern; None where it is of another kind."""
+    """The shape of the record that begins at a byte with an empty dict, and its pattern; None where
+    it is of another kind.
+    """
     start = at
     at += 1
     itself = data[at : at + 1] == b"\x94"
@@ -125,7 +132,9 @@ def learn(data: bytes, at: int, memo: Sequence[Any]) -> tuple[bytes, Shape] | No
 
 
 def _value(data: bytes, at: int) -> tuple[int, int] | None:
-    """What begins at a byte, and where it ends; of a list of frames only the opcode that makes it."""
+    """What begins at a byte, and where it ends; of a list of frames only the opcode that makes
+    it.
+    """
     if at + 12 > len(data):
         return None
     op = data[at]
@@ -190,9 +199,11 @@ class Values(dict[bytes, Any]):
 
 
 def numbers(column: Sequence[bytes]) -> npt.NDArray[np.int64] | None:
-    """A column of matched scalars all of which are numbers of the same 5 to 8 bytes, as addresses and times are; None of any other.
+    """A column of matched scalars all of which are numbers of the same 5 to 8 bytes, as addresses
+    and times are; None of any other.
 
-    The values are decoded together: nearly each is another one, so that to remember them helps little.
+    The values are decoded together: nearly each is another one, so that to remember them helps
+    little.
     """
     size = len(column[0])
     width = size - 2
@@ -202,7 +213,8 @@ def numbers(column: Sequence[bytes]) -> npt.NDArray[np.int64] | None:
     if len(joined) != size * len(column):
         return None
     rows = np.frombuffer(joined, np.uint8).reshape(len(column), size)
-    # That the first begins as such a number, and is as long, tells where the second one begins; and so on.
+    # That the first begins as such a number, and is as long, tells where the second one begins; and
+    # so on.
     if (rows[:, 0] != 0x8A).any() or (rows[:, 1] != width).any():
         return None
     out = np.empty((len(column), 8), np.uint8)

@@ -50,12 +50,14 @@ class Snapshot:
     Attributes
     ----------
     segments : dict of str to int64[n]
-        `device address size allocated active requested stream large pool pool_b expandable stack first blocks`: `first` and `blocks` are
-        the rows of its blocks. `large` is 0, 1, or -1 where the file does not say.
+        `device address size allocated active requested stream large pool pool_b expandable stack
+        first blocks`: `first` and `blocks` are the rows of its blocks. `large` is 0, 1, or -1 where
+        the file does not say.
     blocks : dict of str to int64[n]
         `address size requested state category stack`, by segment, in the order of their addresses.
     entries : dict of str to int64[n]
-        `device action address size stream time_us device_free pool pool_b category stack`, by device, oldest first.
+        `device action address size stream time_us device_free pool pool_b category stack`, by
+        device, oldest first.
     frames : list of (str, str, int)
         Function, file and line.
     stacks : list of tuple of int

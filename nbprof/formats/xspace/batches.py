@@ -1,4 +1,6 @@
-"""Batches of events on their way from bytes to columns: decoded on several threads, then completed by what had no common shape."""
+"""Batches of events on their way from bytes to columns: decoded on several threads, then completed
+by what had no common shape.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from nbprof.formats.xspace.split import spans
 # Rows of a batch are numbered by 16 bits, and its columns fit the second-level cache.
 MOST_EVENTS = 1 << 16
 _FEWEST_EVENTS = 1 << 14
-# What has no common shape is decoded together for so many events: it costs a fixed time, and memory until then.
+# What has no common shape is decoded together for so many events: it costs a fixed time, and memory
+# until then.
 _WINDOW = 1 << 21
 # Times of 2^62 ps (53 days) from the start or more were never measured.
 MOST_PS = 1 << 62
@@ -56,8 +59,9 @@ class Values:
 class Batch:
     """Up to 2^16 events in a row of one plane.
 
-    `starts` are the bytes of their tags, `lines` how many of them lie on which line (index into the plane's lines), `bases` what is added
-    to their offsets, in ps (None: a line whose time cannot be). The rest is filled by `run`.
+    `starts` are the bytes of their tags, `lines` how many of them lie on which line (index into the
+    plane's lines), `bases` what is added to their offsets, in ps (None: a line whose time cannot
+    be). The rest is filled by `run`.
     """
 
     plane: PlaneMessage
@@ -80,7 +84,9 @@ class Batch:
     """Ids of the events whose `name` is -1."""
     valueless: int = 0
     hidden: list[bytes] = field(default_factory=list)
-    """Texts that do not count: another value of their stat comes behind them, or their event is left out."""
+    """Texts that do not count: another value of their stat comes behind them, or their event is
+    left out.
+    """
     wild: int = 0
     negative: int = 0
     aggregated: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -123,7 +129,8 @@ def run(buffer: Buffer, work: Sequence[Batch]) -> None:
         A field of an event or of a stat does not fit its message.
     """
     reader = _Reader(buffer)
-    # A pool of threads costs more than it saves where there is little, and many hosts are read side by side.
+    # A pool of threads costs more than it saves where there is little, and many hosts are read side
+    # by side.
     if _THREADS < 2 or sum(len(batch.starts) for batch in work) < MOST_EVENTS:
         _run(reader, work, map)
         return
@@ -156,7 +163,9 @@ def _run(
 
 @dataclass
 class _Rest:
-    """What `general` made of the events that a batch left: their rows in the batch, and which stats are theirs."""
+    """What `general` made of the events that a batch left: their rows in the batch, and which stats
+    are theirs.
+    """
 
     events: xspace_general.EventRows
     first: int
@@ -215,7 +224,9 @@ class _Reader:
         return out
 
     def finish(self, item: tuple[Batch, _Rest | None]) -> None:
-        """Adds what was left, puts times in place, takes out what is no event, and orders the stats."""
+        """Adds what was left, puts times in place, takes out what is no event, and orders the
+        stats.
+        """
         batch, rest = item
         keep: npt.NDArray[np.bool_] | None = None
         if rest is not None:
@@ -354,7 +365,9 @@ def _drop(batch: Batch, keep: npt.NDArray[np.bool_]) -> None:
 
 
 def _ordered(values: list[Values], count: int) -> list[Values]:
-    """One entry for each stat and type, its rows ascending; rows of one event stay in the order of the file."""
+    """One entry for each stat and type, its rows ascending; rows of one event stay in the order of
+    the file.
+    """
     groups: dict[tuple[int, int], list[Values]] = {}
     for item in values:
         groups.setdefault((item.ident, item.tag), []).append(item)

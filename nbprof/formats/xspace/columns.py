@@ -1,4 +1,6 @@
-"""Columns over all events from batches: in the order of a Trace, each arg put together when it is first asked for."""
+"""Columns over all events from batches: in the order of a Trace, each arg put together when it is
+first asked for.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _MANY_LANES = 1000
 
 @dataclass
 class _Part:
-    """One stat of one batch: rows count from `first`; texts and refs are looked up in `codes` by `known`, or by value."""
+    """One stat of one batch: rows count from `first`; texts and refs are looked up in `codes` by
+    `known`, or by value.
+    """
 
     first: int
     kind: int
@@ -61,7 +65,9 @@ class LazyArgs(Mapping[str, ArgColumn]):
         self._columns: dict[str, ArgColumn] = {}
         self._lock = threading.Lock()
         self.place: Int32s | None = None
-        """Where each event of the file is among the sorted ones; None where they are sorted already."""
+        """Where each event of the file is among the sorted ones; None where they are sorted
+        already.
+        """
 
     def __getitem__(self, name: str) -> ArgColumn:
         with self._lock:
@@ -177,7 +183,9 @@ def sorted_order(lane: Int32s, start: Int64s, duration: Int64s) -> Int64s | None
 
 
 def _by_time(start: Int64s, duration: Int64s) -> Int64s:
-    """The order by (start, -duration) of one lane: a stable sort by start, then only what starts together."""
+    """The order by (start, -duration) of one lane: a stable sort by start, then only what starts
+    together.
+    """
     order = np.argsort(start, kind="stable")
     start, duration = start[order], duration[order]
     tied = np.zeros(len(start), np.bool_)

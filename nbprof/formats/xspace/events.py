@@ -1,9 +1,11 @@
 """Events and their stats, decoded in lockstep along the shapes that they share.
 
-The events of a plane have few shapes: the sequence of fields, and which stat each carries. All events of a batch set out together; at
-each field they are held against the shape of the first of them (tag, stat id and type in one 64-bit comparison), and those of another
-shape go on as a group of their own. Within a group the same numpy call reads the same field of every event. What has no common shape,
-or does not fit it to the byte, is left to `general`, which knows everything the format allows.
+The events of a plane have few shapes: the sequence of fields, and which stat each carries. All
+events of a batch set out together; at each field they are held against the shape of the first of
+them (tag, stat id and type in one 64-bit comparison), and those of another shape go on as a group
+of their own. Within a group the same numpy call reads the same field of every event. What has no
+common shape, or does not fit it to the byte, is left to `general`, which knows everything the
+format allows.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import numpy as np
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.core.wire import Words, word_varints
 
-# Groups smaller than this cost more in numpy calls than they take as part of everything that is left over.
+# Groups smaller than this cost more in numpy calls than they take as part of everything that is
+# left over.
 FEW = 96
 _MOST_SHAPES = 48
 
@@ -39,8 +42,8 @@ _FAR = _u(1 << 40)
 class Stats:
     """One stat of many events: its id and type, the events (rows of the batch) and the values.
 
-    `value` is the number, the bits of a double, the id that a ref points to, or for texts and bytes where the content starts; then
-    `length` is its length in bytes.
+    `value` is the number, the bits of a double, the id that a ref points to, or for texts and bytes
+    where the content starts; then `length` is its length in bytes.
     """
 
     ident: int
@@ -52,7 +55,9 @@ class Stats:
 
 @dataclass
 class Decoded:
-    """The events of a batch. Those whose row is in `left` are not decoded, and no stat of theirs is in `stats`."""
+    """The events of a batch. Those whose row is in `left` are not decoded, and no stat of theirs is
+    in `stats`.
+    """
 
     meta: Int64s
     offset: Int64s
@@ -80,7 +85,8 @@ def decode(words: Words, start: Int64s, stop: Int64s) -> Decoded:
         rows, pos, end = groups.pop()
         unread = pos < end
         if not unread.all():
-            # Only here an event is held against its end: one that ran over it read its neighbour's bytes, and is left.
+            # Only here an event is held against its end: one that ran over it read its neighbour's
+            # bytes, and is left.
             over = pos > end
             if over.any():
                 left.append(rows[over])
@@ -117,7 +123,9 @@ def decode(words: Words, start: Int64s, stop: Int64s) -> Decoded:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What the first eight bytes of a field have in common. `skip` is where its value begins; 0 for none that is known here."""
+    """What the first eight bytes of a field have in common. `skip` is where its value begins; 0 for
+    none that is known here.
+    """
 
     mask: np.uint64
     pattern: np.uint64
@@ -158,7 +166,9 @@ def _field(
     places: tuple[Int64s, Int64s, Int64s],
     stats: list[Stats],
 ) -> tuple[Int32s, Int64s, Int64s, Int32s]:
-    """Reads one field of events of one shape; returns the rows behind it, and those that did not fit."""
+    """Reads one field of events of one shape; returns the rows behind it, and those that did not
+    fit.
+    """
     length: Int64s | None = None
     if shape.tag == DOUBLE_TAG:
         value, after = words[pos + shape.skip], pos + (shape.skip + 8)
@@ -190,7 +200,8 @@ def _field(
 
 
 def _varints_in(word: Words, skip: int, pos: Int64s) -> tuple[Words, Int64s] | None:
-    """Varints from the byte `skip` on of words that are read already; None where one of them may go on behind its word.
+    """Varints from the byte `skip` on of words that are read already; None where one of them may go
+    on behind its word.
 
     Nearly all values of stats are below 128, or 16384 at least.
     """

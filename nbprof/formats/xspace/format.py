@@ -1,8 +1,9 @@
 """XSpace as a format: `*.xplane.pb` of TensorFlow, JAX and PyTorch/XLA.
 
-All such files of a folder are the hosts of one run, which is named after the folder. This is how the profilers write:
-`<logdir>/plugins/profile/<run>/<host>.xplane.pb`. A profile of over 2 GiB, more than protobuf can write as one message, is
-`<host>.xplane.riegeli` where it was recorded in parts, and else an empty `<host>.xplane.pb`.
+All such files of a folder are the hosts of one run, which is named after the folder. This is how
+the profilers write: `<logdir>/plugins/profile/<run>/<host>.xplane.pb`. A profile of over 2 GiB,
+more than protobuf can write as one message, is `<host>.xplane.riegeli` where it was recorded in
+parts, and else an empty `<host>.xplane.pb`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def sniff(head: Head) -> Kind | None:
         # A file of records may hold anything.
         return Kind(_NAME, "an XSpace profile" if told else "a Riegeli file", sure=told)
     if not head.json:
-        # By its name it is one: where it is damaged, the reader says. Nothing is walked in the files of a thousand hosts.
+        # By its name it is one: where it is damaged, the reader says. Nothing is walked in the
+        # files of a thousand hosts.
         named = head.named and ".xplane.pb" in head.name and head.data[0] in _TAGS
         sure = False if named else begins(head.data)
         # A quote begins a field, too, whose end a short text does not have.
@@ -94,10 +96,12 @@ _SPACE: _Shape = {1: _PLANE, 2: _TEXT, 3: _TEXT, 4: _TEXT}
 
 
 def begins(head: bytes) -> bool | None:
-    """Whether an XSpace begins here: True if it must be one, False if nothing is against it, None if it is none.
+    """Whether an XSpace begins here: True if it must be one, False if nothing is against it, None
+    if it is none.
 
-    The fields in the head are walked down to lines and stats. Other protobuf files (graphs, SavedModels, compiled programs, tables of
-    TensorBoard) have a field of another type in one of these places.
+    The fields in the head are walked down to lines and stats. Other protobuf files (graphs,
+    SavedModels, compiled programs, tables of TensorBoard) have a field of another type in one of
+    these places.
     """
     if head[0] not in _TAGS:
         return None
@@ -109,7 +113,9 @@ def begins(head: bytes) -> bool | None:
 
 
 def _fits(data: bytes, at: int, end: int, shape: _Shape, planes: list[int]) -> bool:
-    """Whether the fields from `at` to `end` have the types of a message; one that runs over the end of the head is walked that far."""
+    """Whether the fields from `at` to `end` have the types of a message; one that runs over the end
+    of the head is walked that far.
+    """
     cut = end == len(data)
     try:
         while at < end:
@@ -184,7 +190,9 @@ def _started(run: str) -> float | None:
 
 
 def _is_left(member: Member, in_parts: dict[str, str]) -> bool:
-    """Whether a file is what is left of one host's profile that was too large for it, and that is there in parts."""
+    """Whether a file is what is left of one host's profile that was too large for it, and that is
+    there in parts.
+    """
     return in_parts.get(member.stem, member.file.name) != member.file.name and member.file.size == 0
 
 

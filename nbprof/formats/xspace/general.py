@@ -1,7 +1,9 @@
-"""Events, stats and names in whatever shape the format allows: fields in any order, repeated, unknown, missing.
+"""Events, stats and names in whatever shape the format allows: fields in any order, repeated,
+unknown, missing.
 
-For what `events` has no common shape for, and for the messages that are few. Where a field comes twice the last one counts,
-and of the fields that exclude each other (protobuf's oneof) the last one, too.
+For what `events` has no common shape for, and for the messages that are few. Where a field comes
+twice the last one counts, and of the fields that exclude each other (protobuf's oneof) the last
+one, too.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ EVENT_DEPTH, STAT_DEPTH = 3, 4
 
 @dataclass
 class StatRows:
-    """Stats in the order of the file: the message that holds each, its id, the tag of its value (0: none) and the value.
+    """Stats in the order of the file: the message that holds each, its id, the tag of its value (0:
+    none) and the value.
 
-    `value` is the number, the bits of a double, the id that a ref points to, or where a text or bytes begin; `end` is where they end.
-    `hidden` are the spans of texts that do not count because another value comes behind them.
+    `value` is the number, the bits of a double, the id that a ref points to, or where a text or
+    bytes begin; `end` is where they end. `hidden` are the spans of texts that do not count because
+    another value comes behind them.
     """
 
     owner: Int64s
@@ -37,7 +41,9 @@ class StatRows:
 
 @dataclass
 class EventRows:
-    """Events as columns; `occurrences` is -1 for an event that has a place in time (an event that has a count has none)."""
+    """Events as columns; `occurrences` is -1 for an event that has a place in time (an event that
+    has a count has none).
+    """
 
     meta: Int64s
     offset: Int64s
@@ -112,7 +118,8 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
         if which == 0x08:
             ident[column.message] = column.value
         elif which in (DOUBLE_TAG, 0x18, 0x20, TEXT_TAG, BYTES_TAG, 0x38):
-            # Within a column later fields of a message come later, and numpy keeps the last of several assignments.
+            # Within a column later fields of a message come later, and numpy keeps the last of
+            # several assignments.
             last = np.zeros(count, np.int64)
             last[column.message] = column.end
             rows = np.flatnonzero(
@@ -135,7 +142,9 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
 
 
 def last_of(column: wire.Field, count: int) -> tuple[Int64s, Int64s]:
-    """Start and end of the last content of a field, for each of `count` messages; 0 and 0 where it has none."""
+    """Start and end of the last content of a field, for each of `count` messages; 0 and 0 where it
+    has none.
+    """
     order = np.argsort(column.value, kind="stable")
     start, end = np.zeros(count, np.int64), np.zeros(count, np.int64)
     start[column.message[order]] = column.value[order]

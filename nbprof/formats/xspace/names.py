@@ -1,6 +1,8 @@
-"""What the planes of an XSpace file state once for many events: names of events and stats by id, and constants of a name.
+"""What the planes of an XSpace file state once for many events: names of events and stats by id,
+and constants of a name.
 
-The entries of the two maps of all planes are read in lockstep. As in every protobuf map, of entries with one key the last counts.
+The entries of the two maps of all planes are read in lockstep. As in every protobuf map, of entries
+with one key the last counts.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class StatNames:
 
 @dataclass
 class EventNames:
-    """Names of the events of one plane: lists of equal length, and by place in them what only some have."""
+    """Names of the events of one plane: lists of equal length, and by place in them what only some
+    have.
+    """
 
     keys: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     names: list[str] = field(default_factory=list)
@@ -83,7 +87,9 @@ class EventNames:
 
 @dataclass
 class _Map:
-    """The entries of one map of all planes: plane and key of each, and the fields of the values by entry."""
+    """The entries of one map of all planes: plane and key of each, and the fields of the values by
+    entry.
+    """
 
     plane: list[int]
     key: Int64s
@@ -102,12 +108,14 @@ class _Map:
 
 
 def program_idents(programs: Iterable[tuple[str, int, object]]) -> list[int]:
-    """The idents of the compiled programs of a plane, given the name of each, its key in the map and its stat `program_id`.
+    """The idents of the compiled programs of a plane, given the name of each, its key in the map
+    and its stat `program_id`.
 
-    An ident is what `program_id` states, as of JAX 0.11, which only counts the keys; of programs that state the same number, none has it.
-    Where nothing is stated, it is the key, and stands behind the name, too: `jit_step(17342868964687645945)`. Some recorders only count
-    the keys there, too. Then events state what stands behind the name: a fingerprint of 64 bits, or on CPUs a small number that is not
-    always unique.
+    An ident is what `program_id` states, as of JAX 0.11, which only counts the keys; of programs
+    that state the same number, none has it. Where nothing is stated, it is the key, and stands
+    behind the name, too: `jit_step(17342868964687645945)`. Some recorders only count the keys
+    there, too. Then events state what stands behind the name: a fingerprint of 64 bits, or on CPUs
+    a small number that is not always unique.
     """
     known = list(programs)
     times = Counter(stated for _, _, stated in known if isinstance(stated, int))
@@ -168,7 +176,8 @@ def event_names(
     entries = _entries(buf, spans)
     names, displays = entries.texts(buf, 2, strings), entries.texts(buf, 4, strings)
     out: list[EventNames] = []
-    # By entry its place in the lists of its plane, -1 where a later one replaces it: plain numbers, nothing for the garbage collector.
+    # By entry its place in the lists of its plane, -1 where a later one replaces it: plain numbers,
+    # nothing for the garbage collector.
     place = [-1] * len(names)
     first = 0
     for each in spans:
@@ -223,7 +232,9 @@ def _extras(
 
 
 def _children(data: memoryview, fields: list[Field]) -> list[tuple[int, int, list[int]]]:
-    """Ids of children as (entry, byte, ids): protobuf writes them one by one, or packed into one field."""
+    """Ids of children as (entry, byte, ids): protobuf writes them one by one, or packed into one
+    field.
+    """
     out: list[tuple[int, int, list[int]]] = []
     for column in fields:
         if column.number != 6 or column.kind not in (VARINT, LENGTH):
@@ -243,7 +254,9 @@ def _children(data: memoryview, fields: list[Field]) -> list[tuple[int, int, lis
 
 
 def _entries(buf: wire.Bytes, spans: Spans) -> _Map:
-    """The entries of all planes. Several values of one entry are read as one, as protobuf merges messages."""
+    """The entries of all planes. Several values of one entry are read as one, as protobuf merges
+    messages.
+    """
     plane = [i for i, each in enumerate(spans) for _ in each]
     flat = np.array([span for each in spans for span in each], np.int64).reshape(-1, 2)
     key = np.zeros(len(plane), np.int64)

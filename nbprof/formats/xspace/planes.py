@@ -1,7 +1,7 @@
 """The outer messages of an XSpace file: planes, lines and facts. Events stay undecoded.
 
-Planes and lines are few and walked one by one; names may be many, and `names` reads those of all planes in lockstep.
-Field numbers follow xplane.proto of the OpenXLA project.
+Planes and lines are few and walked one by one; names may be many, and `names` reads those of all
+planes in lockstep. Field numbers follow xplane.proto of the OpenXLA project.
 """
 
 from __future__ import annotations
@@ -64,9 +64,11 @@ class Space:
 
 @dataclass
 class Fields:
-    """The fields of one message: where the contents of each are by number, and the last number of each.
+    """The fields of one message: where the contents of each are by number, and the last number of
+    each.
 
-    `stopped` is the byte of the last field that was not among the plainest; where reading failed, of the one that it failed in.
+    `stopped` is the byte of the last field that was not among the plainest; where reading failed,
+    of the one that it failed in.
     """
 
     contents: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -90,7 +92,8 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
     Raises
     ------
     ReadError
-        A field does not fit its message; a `CutError` when the file ends before its first plane does.
+        A field does not fit its message; a `CutError` when the file ends before its first plane
+        does.
     """
     data = buf.data
     top = Fields()
@@ -136,7 +139,8 @@ def _walk(data: memoryview, pos: int, end: int, depth: int, out: Fields) -> Fiel
     while pos < end:
         tag = data[pos]
         after = pos + 2 + data[pos + 1]
-        # Nearly every field is an entry: one byte of tag, one of length, or two where it has 128 bytes and more.
+        # Nearly every field is an entry: one byte of tag, one of length, or two where it has 128
+        # bytes and more.
         if tag & 0x87 == LENGTH and tag > 7:
             begin = pos + 2
             if data[pos + 1] >= 0x80:

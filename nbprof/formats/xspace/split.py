@@ -1,9 +1,11 @@
 """Where the events of a line begin: the chain of lengths, followed from many places at once.
 
-Each event says only how long it is, so its place follows from all events before it. Lines are therefore cut into segments; in each,
-a place that looks like an event is guessed, and all chains of the file are followed in lockstep. A guess is believed only when the
-chain of the segment before it arrives on the chain that the guess began, so the result is exactly that of a walk from the front.
-That works out nearly always: events and their stats carry the same tag, and a chain of stats runs into the chain of events.
+Each event says only how long it is, so its place follows from all events before it. Lines are
+therefore cut into segments; in each, a place that looks like an event is guessed, and all chains of
+the file are followed in lockstep. A guess is believed only when the chain of the segment before it
+arrives on the chain that the guess began, so the result is exactly that of a walk from the front.
+That works out nearly always: events and their stats carry the same tag, and a chain of stats runs
+into the chain of events.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from nbprof.core.trace import Int64s
 EVENT_TAG = 0x22
 # A line lies in a plane of a space.
 _DEPTH = 2
-# Shorter lines are walked, and all lines of a file that is no longer: a Python loop is faster than the calls of a lockstep.
+# Shorter lines are walked, and all lines of a file that is no longer: a Python loop is faster than
+# the calls of a lockstep.
 _ALONE = 1 << 11
 _TOGETHER = 1 << 22
 _SEGMENT = 1 << 12
@@ -36,7 +39,8 @@ def event_starts(
     tag: int = EVENT_TAG,
     first: int | None = 0x08,
 ) -> tuple[list[Int64s], list[list[Other]]]:
-    """The byte of the tag of every event (field 4) of each line, in order, and the fields that are no event.
+    """The byte of the tag of every event (field 4) of each line, in order, and the fields that are
+    no event.
 
     Parameters
     ----------
@@ -50,7 +54,8 @@ def event_starts(
     Returns
     -------
     starts : int64[events] for each line
-    others : for each line its other fields: (number, wire type, value or start, end), as `wire.fields` gives them
+    others : for each line its other fields: (number, wire type, value or start, end), as
+    `wire.fields` gives them
 
     Raises
     ------
@@ -116,7 +121,9 @@ def _walk(data: bytes, base: int, others: list[Other], tag: int = EVENT_TAG) -> 
 
 
 class _Chains:
-    """The chains of lengths of many lines from guessed places; `stitch` puts together those that are true."""
+    """The chains of lengths of many lines from guessed places; `stitch` puts together those that
+    are true.
+    """
 
     def __init__(
         self,
@@ -136,7 +143,9 @@ class _Chains:
         self._follow()
 
     def _guess(self, near: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
-        """A likely event tag at or soon after each place: two fields in a row look like one that begins with an id."""
+        """A likely event tag at or soon after each place: two fields in a row look like one that
+        begins with an id.
+        """
         # The field behind the last place looked at begins at most 257 bytes further on.
         safe = len(self.buf) - _WINDOW - 260
         keep = (near < stop - _WINDOW) & (near < safe)
@@ -152,7 +161,9 @@ class _Chains:
         return at[first], stop[row[first]]
 
     def _follow(self) -> None:
-        """Fills `chain` (event places, chain by chain), `first` (where each chain begins in it) and `ends` (where each stopped)."""
+        """Fills `chain` (event places, chain by chain), `first` (where each chain begins in it) and
+        `ends` (where each stopped).
+        """
         buf, pairs = self.buf, self.pairs
         count = len(self.guesses)
         limit = np.minimum(np.append(self.guesses[1:], len(buf)), self.stops)
@@ -167,7 +178,8 @@ class _Chains:
             after = pos + (pair >> 8)
             after += 2
             if not plain.all():
-                # Two bytes of length; anything else ends the chain, and is looked at when the chain is known to be true.
+                # Two bytes of length; anything else ends the chain, and is looked at when the chain
+                # is known to be true.
                 odd = np.flatnonzero(~plain)
                 second = buf[pos[odd] + 2].astype(np.int64)
                 medium = ((pair[odd] & 0xFF) == self.tag) & (second < 0x80)
@@ -184,7 +196,8 @@ class _Chains:
             which, pos, limit = which[on], after[on], limit[on]
         first = np.zeros(count + 1, np.int64)
         np.cumsum(lengths, out=first[1:])
-        # One place more: the last, wrong step of a chain lands where the next chain begins and is overwritten by it.
+        # One place more: the last, wrong step of a chain lands where the next chain begins and is
+        # overwritten by it.
         chain = np.empty(int(first[-1]) + 1, np.int64)
         for turn, (who, places) in enumerate(rounds):
             keep = (
@@ -196,7 +209,9 @@ class _Chains:
         self.chain, self.first, self.ends = chain[:-1], first, ends
 
     def stitch(self, start: int, stop: int, others: list[Other]) -> Int64s:
-        """The events of one line: from true chain to true chain, and step by step where there is none."""
+        """The events of one line: from true chain to true chain, and step by step where there is
+        none.
+        """
         parts: list[Int64s] = []
         loose: list[int] = []
         pos = start

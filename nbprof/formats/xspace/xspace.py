@@ -1,11 +1,14 @@
-"""Reads `*.xplane.pb` (a serialised `tensorflow.profiler.XSpace`) into a `Trace`, event by event and exactly.
+"""Reads `*.xplane.pb` (a serialised `tensorflow.profiler.XSpace`) into a `Trace`, event by event
+and exactly.
 
-Planes, lines and names come first (`planes`), then the events in batches (`batches`); here names, lanes and strings are
-numbered across files, and what was odd goes into the receipt. Field numbers follow xplane.proto of the OpenXLA project.
+Planes, lines and names come first (`planes`), then the events in batches (`batches`); here names,
+lanes and strings are numbered across files, and what was odd goes into the receipt. Field numbers
+follow xplane.proto of the OpenXLA project.
 
-An XSpace that is too large for one message comes in parts, as the records of `*.xplane.riegeli`. Each has the planes that its events need,
-with all their names once more, and is let go of before the next is read. They are put together as XProf does (`MergeXSpace` in
-xla/tsl/profiler): planes of one name are one, in them lines of one id; what is stated once more counts once.
+An XSpace that is too large for one message comes in parts, as the records of `*.xplane.riegeli`.
+Each has the planes that its events need, with all their names once more, and is let go of before
+the next is read. They are put together as XProf does (`MergeXSpace` in xla/tsl/profiler): planes of
+one name are one, in them lines of one id; what is stated once more counts once.
 """
 
 from __future__ import annotations
@@ -34,9 +37,11 @@ from nbprof.formats.xspace.riegeli.chunks import Damage
 from nbprof.formats.xspace.riegeli.records import records
 from nbprof.formats.xspace.texts import Strings
 
-# A line's time stamp from here on is nanoseconds since 1970 (the year 2001); below it is relative to the start of the profile.
+# A line's time stamp from here on is nanoseconds since 1970 (the year 2001); below it is relative
+# to the start of the profile.
 EPOCH_NS = 10**18
-# One above this cannot be relative to the start of a profile (46 days); it is the time since the machine was started.
+# One above this cannot be relative to the start of a profile (46 days); it is the time since the
+# machine was started.
 _UPTIME_NS = 4 * 10**15
 # Records of something else are given up on after so many.
 _MOST_STRANGE = 16
@@ -61,7 +66,8 @@ _LANE_COLUMNS = [
     "events",
     "order",
 ]
-# What the file says of a line beside these; a thread is shown by its display name, where it has one.
+# What the file says of a line beside these; a thread is shown by its display name, where it has
+# one.
 _LINE_COLUMNS = ["line", "display_id", "duration"]
 
 
@@ -72,8 +78,9 @@ def read(
 ) -> Trace:
     """The events of one run, which may be several files, one a host.
 
-    Of a file that was cut off, the planes before the cut are kept and the receipt says so; all other damage is an error. Of a file of
-    records those that are damaged are left out, and named in the receipt.
+    Of a file that was cut off, the planes before the cut are kept and the receipt says so; all
+    other damage is an error. Of a file of records those that are damaged are left out, and named in
+    the receipt.
 
     Parameters
     ----------
@@ -87,7 +94,8 @@ def read(
     Raises
     ------
     ReadError
-        The file is no XSpace, was cut off before the end of its first plane, or went through a text codec; names the file and the byte.
+        The file is no XSpace, was cut off before the end of its first plane, or went through a text
+        codec; names the file and the byte.
     """
     builder = _Builder(limit_bytes)
     for file in files:
@@ -132,7 +140,9 @@ class _Part:
 
 @dataclass
 class _Known:
-    """A plane as far as it has been read: what comes once more in a later record is not taken once more."""
+    """A plane as far as it has been read: what comes once more in a later record is not taken once
+    more.
+    """
 
     at: int
     lanes: dict[int, int] = field(default_factory=dict)
@@ -248,7 +258,9 @@ class _Builder:
             )
 
     def _space(self, buffer: Buffer, what: str) -> None:
-        """Reads an XSpace, or one of the records that it comes in. What raises an error has left nothing behind."""
+        """Reads an XSpace, or one of the records that it comes in. What raises an error has left
+        nothing behind.
+        """
         file = self.file
         space = read_space(buffer.array, buffer.size, self.strings)
         clock = self._clock(space.planes)
@@ -292,7 +304,9 @@ class _Builder:
             self._batch(batch, codes[at], clock)
 
     def _clock(self, planes: Sequence[PlaneMessage]) -> _Clock:
-        """What times of a record count from until all are read: as in those before it, unless only this one has absolute ones."""
+        """What times of a record count from until all are read: as in those before it, unless only
+        this one has absolute ones.
+        """
         own, before = (
             _clock_of(
                 {line.timestamp_ns for plane in planes for line in plane.lines if len(line.starts)}
@@ -354,7 +368,9 @@ class _Builder:
         return host
 
     def _plane(self, plane: PlaneMessage, known: _Known | None) -> Int32s:
-        """Numbers the names and lanes of a plane, of which some may be known; returns its name codes by place, and -1 behind them."""
+        """Numbers the names and lanes of a plane, of which some may be known; returns its name
+        codes by place, and -1 behind them.
+        """
         if known is None:
             known = _Known(len(self.planes))
             self.planes.append(Plane("", plane.name, dict(plane.facts), plane.ident))
@@ -548,7 +564,9 @@ class _Builder:
             part.segments = [(place[lane], count, stamp) for lane, count, stamp in part.segments]
 
     def _one_clock(self) -> tuple[int, list[int]]:
-        """Moves files with absolute times onto the earliest one's clock; returns its zero, ns, and how many ps later each begins."""
+        """Moves files with absolute times onto the earliest one's clock; returns its zero, ns, and
+        how many ps later each begins.
+        """
         epochs = [epoch if absolute >= EPOCH_NS else 0 for epoch, absolute in self.clocks]
         epoch = min((e for e in epochs if e), default=0)
         lates = [max(one - epoch, 0) * 1000 for one in epochs]
@@ -570,7 +588,9 @@ class _Builder:
         return first[0], [(late if late < MOST_PS else 0) - first[1] for late in lates]
 
     def _from_first(self, epoch: int) -> tuple[int, int]:
-        """Where an event began before the clock did, times count from that event; returns the zero, ns, and by how many ps it moved."""
+        """Where an event began before the clock did, times count from that event; returns the zero,
+        ns, and by how many ps it moved.
+        """
         starts = [part.start for part in self.parts if len(part.start)]
         low = min((int(start.min()) for start in starts), default=0)
         if low >= 0 or max(int(start.max()) for start in starts) - low >= MOST_PS:
@@ -621,7 +641,9 @@ class _Builder:
 
 
 def _clock_of(stamps: set[int]) -> _Clock:
-    """The clock of the lines that have these time stamps; its zero is 0 when the collector already made times relative."""
+    """The clock of the lines that have these time stamps; its zero is 0 when the collector already
+    made times relative.
+    """
     absolute = EPOCH_NS if max(stamps, default=0) >= EPOCH_NS else _UPTIME_NS
     return min((stamp for stamp in stamps if stamp >= absolute), default=0), absolute
 

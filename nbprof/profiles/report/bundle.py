@@ -1,4 +1,6 @@
-"""The built front end, read once: nbprof/static/dashboard.js, and beside it usual.js, which lacks the tabs that most outputs lack."""
+"""The built front end, read once: nbprof/static/dashboard.js, and beside it usual.js, which lacks
+the tabs that most outputs lack.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ class Module(NamedTuple):
     Parameters
     ----------
     kind : str
-        Empty for the one that draws every tab. Outputs of one version and kind on a page share a running copy.
+        Empty for the one that draws every tab. Outputs of one version and kind on a page share a
+        running copy.
     text : str
         The gzipped module as `codec.to_text` writes it.
     """
@@ -49,7 +52,9 @@ class Module(NamedTuple):
 
 
 def module(tabs: Collection[str] | None = None) -> Module | None:
-    """The smallest module that draws these tabs, or all; None where it was never built, so that a report is static and not impossible."""
+    """The smallest module that draws these tabs, or all; None where it was never built, so that a
+    report is static and not impossible.
+    """
     for kind in [""] if tabs is None or RARE.intersection(tabs) else ["usual", ""]:
         path = PATH.with_name(f"{kind}.js") if kind else PATH
         with contextlib.suppress(FileNotFoundError):

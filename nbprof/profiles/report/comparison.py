@@ -85,7 +85,9 @@ def _tab(payload: Payload) -> Compare:
 
 
 def static_html(part: Compare, picture: bytes | None = None) -> str:
-    """The first pair as plain HTML: verdict, evidence, picture, figures, categories, ops and kernels, the next step."""
+    """The first pair as plain HTML: verdict, evidence, picture, figures, categories, ops and
+    kernels, the next step.
+    """
     pair = part.pairs[0]
     before, after = part.runs[pair.before], part.runs[pair.after]
     runs = f"{markup.text(before.label)} → {markup.text(after.label)}"

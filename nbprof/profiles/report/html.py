@@ -1,4 +1,6 @@
-"""The report as HTML: a static part that every viewer shows, and a module script that swaps in the live view where it may run."""
+"""The report as HTML: a static part that every viewer shows, and a module script that swaps in the
+live view where it may run.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +161,8 @@ def fragment(
         ("OPTIONS", _js(options)),
     ):
         script = script.replace(name, value, 1)
-    # From the last place to the first: data that hold one of the words must not be taken for the place.
+    # From the last place to the first: data that hold one of the words must not be taken for the
+    # place.
     script = script.replace("DATA", codec.to_text(packed), 1).replace("CODE", module.text, 1)
     return f'<div data-nbprof="{key}">{inner}<script type="module">{script}</script></div>'
 

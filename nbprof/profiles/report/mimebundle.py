@@ -1,4 +1,6 @@
-"""The output of a profiled cell: one output in four mime types, each front end takes the best it can show."""
+"""The output of a profiled cell: one output in four mime types, each front end takes the best it
+can show.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,13 @@ MIME = "application/vnd.nbprof.v1+json"
 def saved(
     run: Run | None, packed: bytes, html: str, version: str, height: int | None
 ) -> dict[str, Any]:
-    """What JupyterLab draws of. The data stand in the HTML of the same output, where it finds them, so that a notebook holds them once."""
+    """What JupyterLab draws of. The data stand in the HTML of the same output, where it finds them,
+    so that a notebook holds them once.
+    """
     # Without a front end that was built there is no script in the HTML.
     own = {} if codec.to_text(packed) in html else {"data": base64.b64encode(packed).decode()}
-    # What an output needs to have every event again: of the files only what lies below the notebook.
+    # What an output needs to have every event again: of the files only what lies below the
+    # notebook.
     more = {} if run is None else {"key": registry.show(run), "files": files(run)}
     return {"v": 1, "version": version, **own, **({"height": height} if height else {}), **more}
 
@@ -55,13 +60,15 @@ def mimebundle(
     height : int, optional
         Height of the live view in px.
     live : bool
-        False: HTML without script and data, picture and text only; a tenth of the size, and nothing to click.
+        False: HTML without script and data, picture and text only; a tenth of the size, and nothing
+        to click.
     drawn : bool
         False: without the picture, which is of the steps, where the output is about something else.
     """
     if views:
         payload = select(payload, views)
-    # Drawing and packing compress for most of their time, which needs no interpreter: side by side, on one thread that fonts are used by.
+    # Drawing and packing compress for most of their time, which needs no interpreter: side by side,
+    # on one thread that fonts are used by.
     with ThreadPoolExecutor(1, "nbprof-picture") as aside:
         chart, picture = (
             aside.submit(draw, payload) if drawn else None
@@ -82,7 +89,8 @@ def mimebundle(
 
 
 def early(payload: Payload, height: int | None) -> dict[str, Any]:
-    """An output that the one of `mimebundle` takes the place of: for front ends that draw it, and as HTML without script.
+    """An output that the one of `mimebundle` takes the place of: for front ends that draw it, and
+    as HTML without script.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""The part of a report that needs nothing: what stands around what each tool writes as plain HTML."""
+"""The part of a report that needs nothing: what stands around what each tool writes as plain
+HTML.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Writes to the cache in the background, on one thread: once a run is idle for a moment, or as the process ends."""
+"""Writes to the cache in the background, on one thread: once a run is idle for a moment, or as the
+process ends.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Flushable(Protocol):
 
 
 def _recording() -> bool:
-    """Whether a cell is being recorded: what is written meanwhile would be part of what it measures."""
+    """Whether a cell is being recorded: what is written meanwhile would be part of what it
+    measures.
+    """
     session = sys.modules.get("nbprof.capture.session")
     return session is not None and session.active() is not None
 

@@ -1,4 +1,6 @@
-"""Frames, series and indexes, beside what `nbprof.run.cache.values` stores: dtypes, missing values, categories and attrs stay exact."""
+"""Frames, series and indexes, beside what `nbprof.run.cache.values` stores: dtypes, missing values,
+categories and attrs stay exact.
+"""
 
 from __future__ import annotations
 
@@ -152,8 +154,8 @@ def _masked(array: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     return array.to_numpy(dtype=kind, na_value=kind.type(0)), mask
 
 
-# Columns of texts: few distinct ones in long columns (ops, hosts, types), so each is stored once where that pays. What is missing is
-# a kind of its own: None, NaN and NA are not the same.
+# Columns of texts: few distinct ones in long columns (ops, hosts, types), so each is stored once
+# where that pays. What is missing is a kind of its own: None, NaN and NA are not the same.
 
 _MISSING: list[Any] = [None, float("nan"), pd.NA]
 

@@ -4,11 +4,13 @@
     <folder>/places/<digest of the labels>.json         which entry belongs to which files, see `nbprof.run.cache.identity`
     <folder>/new/                                       files that are being written
 
-Files are written under a name of their own and renamed when they are whole; nothing is ever changed in place, so several kernels need no
-lock. Every failure of the disk means only that something is not kept.
+Files are written under a name of their own and renamed when they are whole; nothing is ever changed
+in place, so several kernels need no lock. Every failure of the disk means only that something is
+not kept.
 
-Whoever writes an entry decides what is said of a profile. So nothing is read, by root either, unless this user owns the file and the
-folders of the cache that it is in, and others may not write to them.
+Whoever writes an entry decides what is said of a profile. So nothing is read, by root either,
+unless this user owns the file and the folders of the cache that it is in, and others may not write
+to them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass
 class Entry:
-    """What is kept of one run: its folder, its bytes, and when it was last used (seconds since 1970)."""
+    """What is kept of one run: its folder, its bytes, and when it was last used (seconds since
+    1970).
+    """
 
     path: Path
     bytes: int
@@ -72,7 +76,9 @@ class Folder:
         self.path = path
 
     def limit(self) -> int:
-        """How many bytes it may hold: `NBPROF_CACHE_SIZE` (bytes, or 500M, 2G), else 4 GiB or 5 % of the free disk, whichever is less."""
+        """How many bytes it may hold: `NBPROF_CACHE_SIZE` (bytes, or 500M, 2G), else 4 GiB or 5 %
+        of the free disk, whichever is less.
+        """
         text = (
             os.environ.get("NBPROF_CACHE_SIZE", "")
             .strip()
@@ -113,7 +119,9 @@ class Folder:
         return found
 
     def has_size(self, size: int) -> bool:
-        """Whether there is an entry of a run of that many bytes; without one, the run need not be read to know that it is not there."""
+        """Whether there is an entry of a run of that many bytes; without one, the run need not be
+        read to know that it is not there.
+        """
         return any(path.name.startswith(f"{size:x}-") for path in _inside(self.path / "entries"))
 
     def add(self, key: str, name: str, write: Callable[[IO[bytes]], None]) -> Path:
@@ -128,7 +136,8 @@ class Folder:
         with self._new() as (file, temporary):
             write(file)
             file.close()
-            # Only now: an entry of nothing would have each file of that size hashed when it is opened.
+            # Only now: an entry of nothing would have each file of that size hashed when it is
+            # opened.
             self._make(entry)
             temporary.replace(entry / f"{name}{SUFFIX}")
         self._tidy(entry)
@@ -160,14 +169,18 @@ class Folder:
             return None
 
     def clear(self) -> int:
-        """Removes everything, and returns how many bytes that were. Other kernels keep what they have open."""
+        """Removes everything, and returns how many bytes that were. Other kernels keep what they
+        have open.
+        """
         before = sum(entry.bytes for entry in self.entries())
         for name in ("entries", "places", "new"):
             _remove(self.path / name)
         return before - sum(entry.bytes for entry in self.entries())
 
     def owned(self) -> bool:
-        """Whether it is this user's alone, or not there yet; what others may have put there is not read."""
+        """Whether it is this user's alone, or not there yet; what others may have put there is not
+        read.
+        """
         try:
             # The folder itself may be a link, to a larger disk.
             if not is_private(self.path.stat()):
@@ -197,7 +210,9 @@ class Folder:
                 temporary.unlink(missing_ok=True)
 
     def _tidy(self, just_written: Path) -> None:
-        """Removes what was longest unused beyond the limit, never the entry just written; and what killed writers left."""
+        """Removes what was longest unused beyond the limit, never the entry just written; and what
+        killed writers left.
+        """
         entries = self.entries()
         total, limit = sum(e.bytes for e in entries), self.limit()
         count = len(entries)
@@ -277,5 +292,7 @@ def _inside(path: Path) -> list[Path]:
 
 
 def _remove(path: Path) -> None:
-    """Removes a folder and what is in it, as far as that is allowed (Windows keeps files that are open)."""
+    """Removes a folder and what is in it, as far as that is allowed (Windows keeps files that are
+    open).
+    """
     shutil.rmtree(path, ignore_errors=True)

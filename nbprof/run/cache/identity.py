@@ -1,10 +1,12 @@
-"""Which entry of the cache belongs to which files: by what is in them, whatever they are called and wherever they lie.
+"""Which entry of the cache belongs to which files: by what is in them, whatever they are called and
+wherever they lie.
 
-The key of an entry is a digest of the bytes of all files of the run, of their base names (a host may be named after its file), of the
-options that change what is read, and of nbprof itself. Reading and hashing a file again only to find that it is still the same would take
-most of the time that the cache saves, so a place remembers the key beside what the file system says of each file (device, inode, size,
-times). That is trusted only if the files were last changed clearly before they were looked at: a change within the same tick of the
-clock would not show.
+The key of an entry is a digest of the bytes of all files of the run, of their base names (a host
+may be named after its file), of the options that change what is read, and of nbprof itself. Reading
+and hashing a file again only to find that it is still the same would take most of the time that the
+cache saves, so a place remembers the key beside what the file system says of each file (device,
+inode, size, times). That is trusted only if the files were last changed clearly before they were
+looked at: a change within the same tick of the clock would not show.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ _THREADS = 4
 
 
 def stamp(piece: SourceFile) -> Stamp | None:
-    """The stamp of a piece; None for one of which nothing is known but its bytes, or that cannot be looked at."""
+    """The stamp of a piece; None for one of which nothing is known but its bytes, or that cannot be
+    looked at.
+    """
     state = getattr(piece, "stamp", None)
     try:
         said = state() if state is not None else None
@@ -58,7 +62,9 @@ def stamp(piece: SourceFile) -> Stamp | None:
 
 
 def digest(buffer: Buffer) -> str:
-    """The digest of a file's bytes: SHA-256 over the SHA-256 of each 8 MiB, so that several threads can work on it."""
+    """The digest of a file's bytes: SHA-256 over the SHA-256 of each 8 MiB, so that several threads
+    can work on it.
+    """
     data = buffer.data
 
     def one(at: int) -> bytes:
@@ -70,7 +76,8 @@ def digest(buffer: Buffer) -> str:
 def digest_of_file(file: LocalFile, stop: Callable[[], bool] | None = None) -> str | None:
     """The same of a file on a disk, without the memory that its bytes would take.
 
-    With `stop`, which gives up where it says so (None), on one thread alone: nobody waits then, and a process that ends starts no threads.
+    With `stop`, which gives up where it says so (None), on one thread alone: nobody waits then, and
+    a process that ends starts no threads.
 
     Raises
     ------
@@ -113,7 +120,9 @@ def _of_all(parts: list[bytes]) -> str:
 
 
 def watched(piece: SourceFile) -> tuple[Watched, SourceFile]:
-    """What keeps the digest of a piece, and the piece to be read instead of it. Of one that lies packed, the packed bytes are hashed."""
+    """What keeps the digest of a piece, and the piece to be read instead of it. Of one that lies
+    packed, the packed bytes are hashed.
+    """
     if isinstance(piece, Unpacked):
         outer = Watched(piece.packed)
         return outer, replace(piece, packed=outer)
@@ -131,7 +140,8 @@ class Watched:
     settled : bool
         Whether any change since then shows in its stamp.
     digest : str or None
-        None while it is not known: a file on a disk that is settled is hashed by `complete`, when nobody waits for it.
+        None while it is not known: a file on a disk that is settled is hashed by `complete`, when
+        nobody waits for it.
     """
 
     def __init__(self, piece: SourceFile) -> None:
@@ -188,7 +198,8 @@ class Watched:
         return buffer
 
     def look(self, *, hold: bool) -> None:
-        """Makes the digest known before anything is read; with `hold`, bytes that had to be brought into memory stay for the next `read`.
+        """Makes the digest known before anything is read; with `hold`, bytes that had to be brought
+        into memory stay for the next `read`.
 
         Raises
         ------
@@ -203,7 +214,9 @@ class Watched:
         self._held = buffer if hold else None
 
     def forget(self) -> None:
-        """Lets go of what `look` held, and of the digest: what is read next may be something else."""
+        """Lets go of what `look` held, and of the digest: what is read next may be something
+        else.
+        """
         self._held = self.digest = None
 
     @property
@@ -217,7 +230,8 @@ class Watched:
         self._later = False
 
     def complete(self, stop: Callable[[], bool]) -> bool:
-        """Makes the digest of what was read, if it is not known yet; False if the file has changed since, or `stop` says so.
+        """Makes the digest of what was read, if it is not known yet; False if the file has changed
+        since, or `stop` says so.
 
         Raises
         ------
@@ -234,9 +248,11 @@ class Watched:
 
 @cache
 def software() -> str:
-    """A digest of all that decides what is made of the same bytes: nbprof's modules, and the libraries whose types are stored.
+    """A digest of all that decides what is made of the same bytes: nbprof's modules, and the
+    libraries whose types are stored.
 
-    Sizes and times of nbprof's own modules are in it, so that who works on nbprof never meets the results of yesterday's code.
+    Sizes and times of nbprof's own modules are in it, so that who works on nbprof never meets the
+    results of yesterday's code.
     """
     root = Path(__file__).parents[2]
     modules: list[tuple[str, int, int]] = []
@@ -263,7 +279,8 @@ def key(pieces: Sequence[Watched], options: dict[str, Any]) -> str | None:
 
 
 class Place:
-    """The files of a run as they lie somewhere, and the entry that they had when they were last read.
+    """The files of a run as they lie somewhere, and the entry that they had when they were last
+    read.
 
     Parameters
     ----------
@@ -297,6 +314,8 @@ class Place:
         return known if isinstance(known, str) and _KEY.fullmatch(known) else None
 
     def note(self, key: str) -> None:
-        """Remembers the entry, where the files had been left alone for long enough when they were looked at."""
+        """Remembers the entry, where the files had been left alone for long enough when they were
+        looked at.
+        """
         if self._settled:
             self._folder.note(self._name, {"stamps": self._stamps, "key": key})

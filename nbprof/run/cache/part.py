@@ -1,12 +1,15 @@
 """One file of the cache: named values in checksummed blocks, written once and never changed.
 
-A part is: 8 bytes that say what it is, blocks (each aligned to 64 bytes), a table of contents in JSON, and 24 bytes that say where
-that table begins, how long it is and what its CRC-32 is. The table comes last so that a part is written in one go, column by
-column; a part whose writer was killed has no table and is no part. Each value has a block of JSON that describes it (see
-`nbprof.run.cache.values`) and the blocks that this JSON refers to; a block is checked when it is read.
+A part is: 8 bytes that say what it is, blocks (each aligned to 64 bytes), a table of contents in
+JSON, and 24 bytes that say where that table begins, how long it is and what its CRC-32 is. The
+table comes last so that a part is written in one go, column by column; a part whose writer was
+killed has no table and is no part. Each value has a block of JSON that describes it (see
+`nbprof.run.cache.values`) and the blocks that this JSON refers to; a block is checked when it is
+read.
 
-Columns are read, not mapped: a mapped file that is cut short under its reader, or that another machine removes from a network disk,
-would end the kernel; and the checksum has to see every byte anyway.
+Columns are read, not mapped: a mapped file that is cut short under its reader, or that another
+machine removes from a network disk, would end the kernel; and the checksum has to see every byte
+anyway.
 """
 
 from __future__ import annotations
@@ -61,7 +64,8 @@ class Writer:
         Raises
         ------
         Unstorable
-            The value holds something that cannot be stored exactly; what was written of it is only lost room.
+            The value holds something that cannot be stored exactly; what was written of it is only
+            lost room.
         OSError
             The disk is full or gone.
         """
@@ -86,7 +90,8 @@ class Writer:
         self._at += padding
         view = data.data
         crc = 0
-        # In pieces, so that a column is still in the processor's cache when it is written after its checksum.
+        # In pieces, so that a column is still in the processor's cache when it is written after its
+        # checksum.
         for first in range(0, len(view), _CHUNK):
             piece = view[first : first + _CHUNK]
             crc = zlib.crc32(piece, crc)
@@ -114,7 +119,8 @@ class Part:
         self._lock = threading.Lock()
         descriptor = open_private(path)
         self._file = io.FileIO(descriptor, closefd=False)
-        # Closed with the last profile that reads from it, without the complaint of a file that nobody closed.
+        # Closed with the last profile that reads from it, without the complaint of a file that
+        # nobody closed.
         self.close = weakref.finalize(self, os.close, descriptor)
         """Gives the file back; values that were read stay."""
         try:
@@ -148,7 +154,8 @@ class Part:
         except Damaged:
             raise
         except Exception as error:
-            # The checksum fits, but this installation cannot make the value again (a dtype of a library that is gone).
+            # The checksum fits, but this installation cannot make the value again (a dtype of a
+            # library that is gone).
             raise Damaged(f"{self.path}: {name}: {error}") from error
 
     def _table(self) -> Any:

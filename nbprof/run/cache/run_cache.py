@@ -1,7 +1,8 @@
-"""What the cache has of one run, and what it is given: the one thing that a `Run` knows of the cache.
+"""What the cache has of one run, and what it is given: the one thing that a `Run` knows of the
+cache.
 
-Nothing here ever raises because of the cache: without a disk to write to, with a damaged entry, with another kernel at work on the same
-entry, things are computed as if there were no cache.
+Nothing here ever raises because of the cache: without a disk to write to, with a damaged entry,
+with another kernel at work on the same entry, things are computed as if there were no cache.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class RunCache:
     def value(
         self, name: str, compute: Callable[[], T], sound: Callable[[], bool] = lambda: True
     ) -> T:  # noqa: ARG002
-        """A value that follows from the files alone; `compute` makes it, and `sound` tells afterwards whether it may be kept."""
+        """A value that follows from the files alone; `compute` makes it, and `sound` tells
+        afterwards whether it may be kept.
+        """
         return compute()
 
 
@@ -328,14 +331,16 @@ def open_run_cache(
     ----------
     files : RunFiles
     options : dict, optional
-        Plain values that change what is read, beside the format and the limits that the files come with.
+        Plain values that change what is read, beside the format and the limits that the files come
+        with.
     keep : bool
         False for files that nobody will open again.
     write : bool
         False to use what there is, and to add nothing.
     """
     if keep and enabled():
-        # No home, a package that changes while it is looked at: whatever it is, a profile opens without a cache too.
+        # No home, a package that changes while it is looked at: whatever it is, a profile opens
+        # without a cache too.
         with contextlib.suppress(OSError, RuntimeError):
             folder = Folder(location())
             options = {"format": files.format, "limit_bytes": files.limit_bytes, **(options or {})}

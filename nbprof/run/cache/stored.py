@@ -42,14 +42,16 @@ Load = Callable[[str], Any]
 
 
 class TraceToStore:
-    """What of a trace is to be kept, taken before a dialect makes lanes and events of its own of it.
+    """What of a trace is to be kept, taken before a dialect makes lanes and events of its own of
+    it.
 
     Parameters
     ----------
     trace : Trace
         As the reader of the format made it.
     labels : list of str
-        What the receipt may call its files; the same files may lie elsewhere when they are opened again.
+        What the receipt may call its files; the same files may lie elsewhere when they are opened
+        again.
     """
 
     def __init__(self, trace: Trace, labels: list[str]) -> None:
@@ -88,7 +90,9 @@ class TraceToStore:
             yield f"trace.{name}", getattr(trace, name)
 
     def columns(self) -> Iterator[tuple[str, object]]:
-        """Names and values of what is large. An arg that nobody has asked for, and that the reader has not decoded, is left out."""
+        """Names and values of what is large. An arg that nobody has asked for, and that the reader
+        has not decoded, is left out.
+        """
         trace = self._trace
         for name in _COLUMNS:
             yield f"events.{name}", getattr(self._events, name)
@@ -249,7 +253,9 @@ class _StoredModule(Module):
 
 
 def _packed(strings: Sequence[str]) -> object:
-    """Texts as one block of UTF-8 in which a zero byte follows each; as a list where one holds such a byte."""
+    """Texts as one block of UTF-8 in which a zero byte follows each; as a list where one holds such
+    a byte.
+    """
     joined = "".join(f"{text}\0" for text in strings)
     if joined.count("\0") != len(strings):
         return list(strings)
@@ -257,7 +263,8 @@ def _packed(strings: Sequence[str]) -> object:
 
 
 class Texts(Sequence[str]):
-    """Texts by code, out of one block of UTF-8 in which a zero byte follows each. One is made when it is looked up; a million are not.
+    """Texts by code, out of one block of UTF-8 in which a zero byte follows each. One is made when
+    it is looked up; a million are not.
 
     Parameters
     ----------

@@ -1,9 +1,12 @@
-"""Values as JSON and blocks of bytes, and back exactly: numbers, texts, arrays, frames, and lists, tuples and dicts of them.
+"""Values as JSON and blocks of bytes, and back exactly: numbers, texts, arrays, frames, and lists,
+tuples and dicts of them.
 
-No pickle: what lies on a disk may have been put there by somebody else, and must not be able to run anything. What the JSON says only ever
-becomes data of the types below. A value of any other type is `Unstorable`, and is then computed again each time.
+No pickle: what lies on a disk may have been put there by somebody else, and must not be able to run
+anything. What the JSON says only ever becomes data of the types below. A value of any other type is
+`Unstorable`, and is then computed again each time.
 
-In the JSON, null, true, false, integers, finite floats and texts stand for themselves; everything else is an object with its type in "t".
+In the JSON, null, true, false, integers, finite floats and texts stand for themselves; everything
+else is an object with its type in "t".
 """
 
 from __future__ import annotations
@@ -88,11 +91,14 @@ def encode(value: Any, put: Put) -> Any:
 
 
 def decode(tree: Any, get: Get) -> Any:
-    """The value that `encode` described; `get` gives the bytes of a block, which become the array's own."""
+    """The value that `encode` described; `get` gives the bytes of a block, which become the array's
+    own.
+    """
     return _READERS[tree["t"]](tree, get) if type(tree) is dict else tree
 
 
-# Lists and dicts. A long list of one type is a block; one that JSON can hold as it is, is left as it is.
+# Lists and dicts. A long list of one type is a block; one that JSON can hold as it is, is left as
+# it is.
 
 
 def _list(value: list[Any], put: Put) -> Any:
@@ -140,7 +146,9 @@ def _plain(value: Any) -> bool:
 
 
 def texts(values: Sequence[str], put: Put) -> dict[str, Any]:
-    """Texts as one block of UTF-8 with a zero byte between each two, or with their lengths where a text holds such a byte."""
+    """Texts as one block of UTF-8 with a zero byte between each two, or with their lengths where a
+    text holds such a byte.
+    """
     joined = "\0".join(values)
     data = joined.encode("utf-8", "surrogatepass")
     out: dict[str, Any] = {"n": len(values), "b": put(np.frombuffer(data, np.uint8))}

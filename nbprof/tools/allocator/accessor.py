@@ -1,4 +1,6 @@
-"""`p.allocator`: what PyTorch's caching allocator held, what was stranded in it, and why memory ran out."""
+"""`p.allocator`: what PyTorch's caching allocator held, what was stranded in it, and why memory ran
+out.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,19 @@ if TYPE_CHECKING:
 class Allocator(View):
     """PyTorch's caching allocator, from a snapshot (`torch.cuda.memory._dump_snapshot`).
 
-    A snapshot is a separate profile (`nbprof.load("snapshot.pickle")`), or is next to a trace of the same run, as nbprof's recordings with
-    allocations create it. None of the pickle is run: nbprof's reader only accepts plain data.
+    A snapshot is a separate profile (`nbprof.load("snapshot.pickle")`), or is next to a trace of
+    the same run, as nbprof's recordings with allocations create it. None of the pickle is run:
+    nbprof's reader only accepts plain data.
 
-    - reserved = allocated + pending + free: all segments; blocks in use; blocks that were freed while another stream used them.
-    - stranded: free memory whose release is blocked by blocks in use, in their segments, or in their pages of expandable segments;
-      PyTorch's `inactive_split_bytes`. Fragmentation is stranded divided by reserved.
-    - The history has the requested sizes; the snapshot also the rounded-up sizes of blocks. The timeline uses the former.
-    - A past state is replayed: entries are undone, starting from the snapshot. Sizes are rounded as the allocator does.
+    - reserved = allocated + pending + free: all segments; blocks in use; blocks that were freed
+      while another stream used them.
+    - stranded: free memory whose release is blocked by blocks in use, in their segments, or in
+      their pages of expandable segments; PyTorch's `inactive_split_bytes`. Fragmentation is
+      stranded divided by reserved.
+    - The history has the requested sizes; the snapshot also the rounded-up sizes of blocks. The
+      timeline uses the former.
+    - A past state is replayed: entries are undone, starting from the snapshot. Sizes are rounded as
+      the allocator does.
 
     Sources: c10/cuda/CUDACachingAllocator.cpp and torch.cuda.memory_stats of PyTorch 2.x.
     """
@@ -39,44 +46,58 @@ class Allocator(View):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row per device: reserved, allocated, free, stranded, fragmentation at the snapshot, and the peaks of the history."""
+        """One row per device: reserved, allocated, free, stranded, fragmentation at the snapshot,
+        and the peaks of the history.
+        """
         return self._frame("summary")
 
     @property
     def segments(self) -> pd.DataFrame:
-        """One row per segment of the snapshot: its blocks in use, pending and free, which add up to its size, and its stranded part."""
+        """One row per segment of the snapshot: its blocks in use, pending and free, which add up to
+        its size, and its stranded part.
+        """
         return self._frame("segments")
 
     @property
     def blocks(self) -> pd.DataFrame:
-        """One row per block of the snapshot, including free ones; the blocks of a segment fill it."""
+        """One row per block of the snapshot, including free ones; the blocks of a segment fill
+        it.
+        """
         return self._frame("blocks")
 
     @property
     def timeline(self) -> pd.DataFrame:
-        """One row per entry of the history, with the bytes reserved, allocated and active after it; it ends with the state of the
-        snapshot.
+        """One row per entry of the history, with the bytes reserved, allocated and active after it;
+        it ends with the state of the snapshot.
         """
         return self._frame("timeline")
 
     @property
     def stranded(self) -> pd.DataFrame:
-        """Which blocks prevent the release of free memory, by the stack that allocated them; most first."""
+        """Which blocks prevent the release of free memory, by the stack that allocated them; most
+        first.
+        """
         return self._frame("stranded")
 
     @property
     def holders(self) -> pd.DataFrame:
-        """Blocks in use by the line of the program that allocated them, the innermost of your own code; most bytes first."""
+        """Blocks in use by the line of the program that allocated them, the innermost of your own
+        code; most bytes first.
+        """
         return self._frame("holders")
 
     @property
     def oom(self) -> pd.DataFrame:
-        """One row for each time the memory ran out: the figures at that moment, what happened, and what to do."""
+        """One row for each time the memory ran out: the figures at that moment, what happened, and
+        what to do.
+        """
         return self._frame("oom")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of the allocator (PYTORCH_CUDA_ALLOC_CONF and what follows from it), as the snapshot states them."""
+        """The settings of the allocator (PYTORCH_CUDA_ALLOC_CONF and what follows from it), as the
+        snapshot states them.
+        """
         shown = self._profile.run.allocator.snapshot
         return dict(shown.settings) if shown is not None else {}
 
@@ -126,7 +147,9 @@ class Allocator(View):
         return allocator.blocks(state, replay.device, run.allocator.stacks, shown.categories)
 
     def text(self) -> str:
-        """A few lines: the figures of each device, what strands free memory, and why memory ran out."""
+        """A few lines: the figures of each device, what strands free memory, and why memory ran
+        out.
+        """
         from nbprof.tools.allocator import payload as drawn
 
         return drawn.text(self._profile.run)

@@ -50,7 +50,9 @@ class AllocatorDevice(Part):
     ooms: list[Oom]
     """The last first."""
     entries: int
-    """Entries of the history, of which the highest and lowest of each interval are in the columns."""
+    """Entries of the history, of which the highest and lowest of each interval are in the
+    columns.
+    """
     timed: bool
     """Whether `x` is in ms; else it is the number of the entry."""
     x: Numbers

@@ -1,4 +1,6 @@
-"""PyTorch's allocator: why memory ran out, its levels over time, and a map of its segments with what is stranded in them."""
+"""PyTorch's allocator: why memory ran out, its levels over time, and a map of its segments with
+what is stranded in them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 ALONE = "allocator snapshot"
 """What a profile is called that has nothing else."""
 MOST_BLOCKS, MOST_SEGMENTS = 6_000, 300
-"""What the map of a device holds: segments with the most stranded memory first, then the largest."""
+"""What the map of a device holds: segments with the most stranded memory first, then the
+largest.
+"""
 MOST_ROWS, MOST_OOMS, MOST_DEVICES, MOST_STACKS = 100, 5, 16, 300
 _BOXES = 350
 _LONGEST = 400
@@ -65,12 +69,16 @@ def nothing(empty: Empty | None = None) -> Allocator:
 
 
 def has(run: Run) -> bool:
-    """Whether there is a snapshot that says something, if only that it is empty because there is nothing else."""
+    """Whether there is a snapshot that says something, if only that it is empty because there is
+    nothing else.
+    """
     return bool(run.snapshot_pieces) and (bool(run.allocator.replays) or alone(run))
 
 
 def alone(run: Run) -> bool:
-    """Whether the profile is a snapshot and nothing else: then no other view has anything to show."""
+    """Whether the profile is a snapshot and nothing else: then no other view has anything to
+    show.
+    """
     return bool(run.snapshot_pieces) and not len(run.trace.lanes) and not len(run.trace.events)
 
 
@@ -230,7 +238,9 @@ class _Levels(NamedTuple):
 
 
 def _levels(run: Run, replay: Replay) -> _Levels:
-    """Levels over time: the highest and the lowest of each interval, the peaks, and where memory ran out."""
+    """Levels over time: the highest and the lowest of each interval, the peaks, and where memory
+    ran out.
+    """
     levels, entries = replay.levels(), replay.entries
     count = replay.count
     time = (entries["time_us"] - allocator.start_us(run.allocator.replays)) / 1e3

@@ -25,7 +25,8 @@ def _text(whole: Payload, most: int) -> list[str]:
 
 
 TOOL = Tool(
-    # A snapshot beside a trace is no file of the run, by which the cache would know whether it is still the same.
+    # A snapshot beside a trace is no file of the run, by which the cache would know whether it is
+    # still the same.
     payload=lambda run, _events: payload.payload(run),
     nothing=payload.nothing,
     has=payload.has,

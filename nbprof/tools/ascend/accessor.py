@@ -58,20 +58,25 @@ class Part(Helped):
 
 
 class Iterations(Part):
-    """Where the time of each iteration of a graph goes: the iteration trace of TensorFlow and MindSpore.
+    """Where the time of each iteration of a graph goes: the iteration trace of TensorFlow and
+    MindSpore.
 
-    `frame` has one row per iteration, by recording, device, model and time. An iteration lasts from the end of the previous one to its own
-    end:
+    `frame` has one row per iteration, by recording, device, model and time. An iteration lasts from
+    the end of the previous one to its own end:
 
         iteration_ms = data_aug_ms + fp_to_bp_ms + grad_refresh_ms,   grad_refresh_ms = all_reduce_ms + update_ms
 
-    of the first one from its start. All are computed from the marks (FP Start, BP End, Iteration End). `reported_iteration_ms` is what the
-    file calls `Iteration Time`, of which `summary` says in `convention` what it counts: "end to end" (with Data Aug Bound), "own start" (a
-    mark before FP Start), "from FP Start", or '' for something else.
+    of the first one from its start. All are computed from the marks (FP Start, BP End, Iteration
+    End). `reported_iteration_ms` is what the file calls `Iteration Time`, of which `summary` says
+    in `convention` what it counts: "end to end" (with Data Aug Bound), "own start" (a mark before
+    FP Start), "from FP Start", or '' for something else.
 
-    - `data_aug_ms` is missing for the first iteration, and where an iteration begins before the previous one has ended.
-    - `all_reduce_ms`: all-reduces of gradients after BP End, each moment once; `hidden_all_reduce_ms`: those behind the backward pass.
-    - Averages exclude the first two of four or more iterations, the first of two or three (`warmup`).
+    - `data_aug_ms` is missing for the first iteration, and where an iteration begins before the
+      previous one has ended.
+    - `all_reduce_ms`: all-reduces of gradients after BP End, each moment once;
+      `hidden_all_reduce_ms`: those behind the backward pass.
+    - Averages exclude the first two of four or more iterations, the first of two or three
+      (`warmup`).
     - `main`: of the model that most iterations of the device are of. Others initialise or validate.
     """
 
@@ -103,22 +108,30 @@ class Iterations(Part):
 
 
 class OpTypes(Part):
-    """Time by op type and kind of core, most first, without communication: from op_statistic, else aggregated from op_summary."""
+    """Time by op type and kind of core, most first, without communication: from op_statistic, else
+    aggregated from op_summary.
+    """
 
     @property
     def cores(self) -> pd.DataFrame:
-        """Time by kind of core: `busy_us` with at least one of its tasks, `alone_us` with no task of another kind."""
+        """Time by kind of core: `busy_us` with at least one of its tasks, `alone_us` with no task
+        of another kind.
+        """
         return self._profile.run.ascend.cores.copy()
 
     def figure(self, most: int = 15, **options: Any) -> Model:
-        """A Bokeh bar chart of the types that take the most time, in the colour of the kind of core."""
+        """A Bokeh bar chart of the types that take the most time, in the colour of the kind of
+        core.
+        """
         from nbprof.tools.ascend import figures as ascend_figures
 
         return displayed(ascend_figures.op_types(self._profile.run, most, **options), self)
 
 
 class Ops(Part):
-    """Tasks of the devices: op_summary, or kernel_details of PyTorch. `wait_us` counts on the task's own stream."""
+    """Tasks of the devices: op_summary, or kernel_details of PyTorch. `wait_us` counts on the
+    task's own stream.
+    """
 
     def by(self, column: str = "op_type") -> pd.DataFrame:
         """Tasks grouped by a column, most time first.
@@ -126,8 +139,8 @@ class Ops(Part):
         Parameters
         ----------
         column : str
-            "op", "op_type", "task_type", "core", "stream", "iteration", "op_state", or "scope": the first two parts of a name with slashes,
-            which are layers of a TensorFlow graph.
+            "op", "op_type", "task_type", "core", "stream", "iteration", "op_state", or "scope": the
+            first two parts of a name with slashes, which are layers of a TensorFlow graph.
 
         Raises
         ------
@@ -153,18 +166,23 @@ class Ops(Part):
 class Pmu(Part):
     """Hardware counters of the cores by task: which pipe an op keeps busy, and what it waits for.
 
-    The columns depend on the recorded group (`aic_metrics`), see `groups`. For ops on both kinds of cores, each pipe has the larger value.
-    `bound_by` is the busiest pipe; the op is bound by it where `bound_fraction` is above 0.8.
+    The columns depend on the recorded group (`aic_metrics`), see `groups`. For ops on both kinds of
+    cores, each pipe has the larger value. `bound_by` is the busiest pipe; the op is bound by it
+    where `bound_fraction` is above 0.8.
     """
 
     @property
     def groups(self) -> list[str]:
-        """The recorded groups of counters, by the names of `aic_metrics`: PipeUtilization, Memory, L2Cache …; [] if there are none."""
+        """The recorded groups of counters, by the names of `aic_metrics`: PipeUtilization, Memory,
+        L2Cache …; [] if there are none.
+        """
         return list(self._profile.run.ascend.pmu_groups)
 
     @property
     def types(self) -> pd.DataFrame:
-        """By type of op and kind of core, most time first: means over the tasks, weighted by their duration."""
+        """By type of op and kind of core, most time first: means over the tasks, weighted by their
+        duration.
+        """
         return self._profile.run.ascend.pmu_types.copy()
 
     def figure(self, most: int = 12, **options: Any) -> Model:
@@ -175,26 +193,32 @@ class Pmu(Part):
 
 
 class Waits(Part):
-    """Idle time of streams between their tasks: one row per stream, and one for all streams of a device (`stream` missing).
+    """Idle time of streams between their tasks: one row per stream, and one for all streams of a
+    device (`stream` missing).
 
-    `wait_us` is the time between the first and the last task in which none ran; `input_wait_us` its part within a Data Aug Bound.
-    Communication has no stream, and keeps the device busy.
+    `wait_us` is the time between the first and the last task in which none ran; `input_wait_us` its
+    part within a Data Aug Bound. Communication has no stream, and keeps the device busy.
     """
 
 
 class Fusion(Part):
-    """Ops of the compiled graph, with the ops that each was fused from, most first; their tasks are found by name."""
+    """Ops of the compiled graph, with the ops that each was fused from, most first; their tasks are
+    found by name.
+    """
 
 
 class Api(Part):
-    """Host calls by software layer, summed up. Layers are nested: `fraction` is of the layer's own calls."""
+    """Host calls by software layer, summed up. Layers are nested: `fraction` is of the layer's own
+    calls.
+    """
 
 
 class Rules(Part):
     """The rules of Ascend's own tools, each with its result, findings first.
 
-    `state` is "found", "not found", or "not known" if what the rule needs was not recorded; `evidence` then says so. Limits are those
-    of msprof, msprof-analyze and msadvisor. `source` is "prof_rule" for what msprof itself wrote until 2024.
+    `state` is "found", "not found", or "not known" if what the rule needs was not recorded;
+    `evidence` then says so. Limits are those of msprof, msprof-analyze and msadvisor. `source` is
+    "prof_rule" for what msprof itself wrote until 2024.
     """
 
     @property
@@ -205,10 +229,11 @@ class Rules(Part):
 
 
 class Ascend(View):
-    """What Ascend's profiler (msprof, torch_npu, MindSpore) measured on an NPU; in a notebook it displays as the tab "Ascend".
+    """What Ascend's profiler (msprof, torch_npu, MindSpore) measured on an NPU; in a notebook it
+    displays as the tab "Ascend".
 
-    Each part has a `frame`, and says in `missing` why there is none. Graphs of TensorFlow and MindSpore have `iterations` and `fusion`;
-    PyTorch's single ops have neither.
+    Each part has a `frame`, and says in `missing` why there is none. Graphs of TensorFlow and
+    MindSpore have `iterations` and `fusion`; PyTorch's single ops have neither.
     """
 
     def __init__(self, profile: Shown) -> None:
@@ -218,7 +243,8 @@ class Ascend(View):
         return bool(self.kinds)
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        # Tables tell the iterations where no script runs; a picture of steps would double the size of the notebook.
+        # Tables tell the iterations where no script runs; a picture of steps would double the size
+        # of the notebook.
         return self._profile.mimebundle(views=["ascend"], drawn=False)
 
     @accessor
@@ -263,12 +289,16 @@ class Ascend(View):
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """What limits the iterations: `bound`, `verdict`, `text`, `detail`; without iterations, whether the device was idle."""
+        """What limits the iterations: `bound`, `verdict`, `text`, `detail`; without iterations,
+        whether the device was idle.
+        """
         return dict(self._profile.run.ascend.verdict)
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds of tables in the profile: op_summary, step_trace …; [] if no Ascend profiler wrote it."""
+        """Kinds of tables in the profile: op_summary, step_trace …; [] if no Ascend profiler wrote
+        it.
+        """
         return list(self._profile.run.ascend.kinds)
 
     def table(self, kind: str) -> pd.DataFrame:

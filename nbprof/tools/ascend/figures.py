@@ -1,4 +1,6 @@
-"""Bokeh figures of an Ascend profile: iterations by their parts, types of ops by core, pipes of the cores."""
+"""Bokeh figures of an Ascend profile: iterations by their parts, types of ops by core, pipes of the
+cores.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def iterations(
     height: int = 280,
     **options: Any,
 ) -> Figure:
-    """A bar an iteration, stacked by its parts in ms; the line is the Iteration Time that the file states.
+    """A bar an iteration, stacked by its parts in ms; the line is the Iteration Time that the file
+    states.
 
     Parameters
     ----------
@@ -186,7 +189,8 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
 
 
 def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure:
-    """Types of ops by pipe: a cell is the stronger, the larger the part of its cycles that the pipe is busy.
+    """Types of ops by pipe: a cell is the stronger, the larger the part of its cycles that the pipe
+    is busy.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""Parts of `p.ascend` as HTML without script: what a notebook shows of them where no widget runs."""
+"""Parts of `p.ascend` as HTML without script: what a notebook shows of them where no widget
+runs.
+"""
 
 from __future__ import annotations
 

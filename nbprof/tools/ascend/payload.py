@@ -1,4 +1,6 @@
-"""The tab "Ascend": the iteration trace with its verdict, rules, ops by type and core, counters, waits, fusion and calls of the host."""
+"""The tab "Ascend": the iteration trace with its verdict, rules, ops by type and core, counters,
+waits, fusion and calls of the host.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +181,9 @@ def has(run: Run) -> bool:
 
 
 def only(run: Run) -> list[str]:
-    """The tabs of a profile that is nothing but tables without moments of tasks or iterations; [] of others, which have more."""
+    """The tabs of a profile that is nothing but tables without moments of tasks or iterations; []
+    of others, which have more.
+    """
     if not run.ascend.kinds or len(run.trace.events):
         return []
     tabs = ["ascend"] if has(run) else []
@@ -187,7 +191,9 @@ def only(run: Run) -> list[str]:
 
 
 def figures(run: Run) -> list[Figure]:
-    """The key figures: the mean iteration and its parts, or the busy and waiting time of the device."""
+    """The key figures: the mean iteration and its parts, or the busy and waiting time of the
+    device.
+    """
     summary = run.ascend.iterations_summary
     rows = summary[summary["main"].astype(bool) & summary["iteration_ms"].notna()]
     if len(rows):
@@ -277,7 +283,9 @@ def _share(label: str, row: Any, name: str, category: str) -> Figure:
 
 
 def iterations(run: Run) -> list[Iterations]:
-    """Iterations by device and model as steps, main models first; `noun` and `labels` say what they are."""
+    """Iterations by device and model as steps, main models first; `noun` and `labels` say what they
+    are.
+    """
     frame, summary = run.ascend.iterations, run.ascend.iterations_summary
     several = frame["host"].nunique() > 1
     ordered = summary.sort_values("main", ascending=False, kind="stable").head(MOST_GROUPS)
@@ -396,14 +404,18 @@ def _rows(run: Run, name: str) -> pd.DataFrame:
 
 
 def longest(run: Run) -> pd.DataFrame:
-    """The tasks of the devices, the longest first; communication is in the tables of collectives."""
+    """The tasks of the devices, the longest first; communication is in the tables of
+    collectives.
+    """
     ops = run.ascend.ops
     tasks = ops[(ops["core"] != COMMUNICATION) & ops["duration_us"].notna()]
     return tasks.sort_values("duration_us", ascending=False, kind="stable", ignore_index=True)
 
 
 def by_op(run: Run) -> pd.DataFrame:
-    """Tasks put together by op, type and task type, most time first, with what counters say of them."""
+    """Tasks put together by op, type and task type, most time first, with what counters say of
+    them.
+    """
     ops = run.ascend.ops
     if ops.empty:
         return ops.assign(tasks=0, bound_by="")
@@ -471,7 +483,9 @@ def frame_name(table: str) -> str:
 
 
 def _table(name: str, rows: pd.DataFrame) -> Table:
-    """The `Table` of a frame: fractions in percent, rates in GB/s; columns that say nothing are left out."""
+    """The `Table` of a frame: fractions in percent, rates in GB/s; columns that say nothing are
+    left out.
+    """
     keys = [key for key in COLUMNS[name] if _says(name, key, rows)]
     heads, data = [], {}
     for key in keys:
@@ -490,7 +504,9 @@ def _table(name: str, rows: pd.DataFrame) -> Table:
 
 
 def _says(name: str, key: str, rows: pd.DataFrame) -> bool:
-    """Whether a column has something: counters of groups that were not recorded, and a device where there is one, have not."""
+    """Whether a column has something: counters of groups that were not recorded, and a device where
+    there is one, have not.
+    """
     if key not in rows.columns:
         return False
     if key in ("host", "device", "model") and name not in ("ops",):

@@ -1,4 +1,6 @@
-"""What Ascend's profiler measured, in plain HTML: the mean iteration, what to do, and the types of ops."""
+"""What Ascend's profiler measured, in plain HTML: the mean iteration, what to do, and the types of
+ops.
+"""
 
 from __future__ import annotations
 

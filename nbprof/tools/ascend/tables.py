@@ -1,4 +1,6 @@
-"""The tables of Ascend's profilers that no other view is made of, as the files have them: steps of PyTorch, caches, links, the machine."""
+"""The tables of Ascend's profilers that no other view is made of, as the files have them: steps of
+PyTorch, caches, links, the machine.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _LONGEST = 300
 
 
 class About(NamedTuple):
-    """One kind of table: its heading, what a row of it is, and the column whose largest (or with "-" smallest) values come first."""
+    """One kind of table: its heading, what a row of it is, and the column whose largest (or with
+    "-" smallest) values come first.
+    """
 
     title: str
     row: str
@@ -151,7 +155,9 @@ def _table(run: Run, kind: str, rows: pd.DataFrame) -> Table:
 
 
 def _peaks(frame: pd.DataFrame) -> pd.DataFrame:
-    """The row of each module at which it holds the most. -1 is what the exporter writes where it saw memory given back alone."""
+    """The row of each module at which it holds the most. -1 is what the exporter writes where it
+    saw memory given back alone.
+    """
     frame = frame.assign(reserved_bytes=frame["reserved_bytes"].where(frame["reserved_bytes"] >= 0))
     keys = [key for key in ("host", "device", "component") if key in frame.columns]
     most = frame.sort_values("reserved_bytes", ascending=False, kind="stable", na_position="last")
@@ -165,7 +171,9 @@ def _says(rows: pd.DataFrame, name: str) -> bool:
 
 
 def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
-    """How a column is shown, and its values: moments in ms since the begin, numbers in the unit of their name."""
+    """How a column is shown, and its values: moments in ms since the begin, numbers in the unit of
+    their name.
+    """
     bare = words(cell)[0].replace("_", " ") if cell else name
     told = f"{wording.one_line(cell.strip())}, as in the file." if cell else "As in the file."
     if name.endswith("_ps"):

@@ -175,7 +175,9 @@ def _category(row: dict[Any, Any]) -> ComparedCategory:
 
 
 def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> ComparedFigure:
-    """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second run."""
+    """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second
+    run.
+    """
     a, b = wording.real(row["before"]), wording.real(row["after"])
     name = str(row["figure"])
     unit, decimals, scale = {"ms": ("ms", digits, 1.0), "percent": ("%", 1, 1.0)}.get(
@@ -218,7 +220,9 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> Compared
 
 
 def small(frame: pd.DataFrame) -> float:
-    """The change in µs below which a row is not shown at first: 1, 2 or 5 × 10ⁿ, at most a 500th of the largest; 0 where none changed."""
+    """The change in µs below which a row is not shown at first: 1, 2 or 5 × 10ⁿ, at most a 500th of
+    the largest; 0 where none changed.
+    """
     largest = float(frame["change_us"].abs().max()) if len(frame) else 0.0
     if not largest > 0:
         return 0.0
@@ -229,7 +233,9 @@ def small(frame: pd.DataFrame) -> float:
 
 
 def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
-    """The rows that changed most; `_category` is the place of the category among all, which no head names."""
+    """The rows that changed most; `_category` is the place of the category among all, which no head
+    names.
+    """
     rows = frame.head(MOST_ROWS)
     heads = [_head(name, key) for key in keys]
     data = {each.key: column(rows, each.key, each.kind) for each in heads}

@@ -1,4 +1,6 @@
-"""A comparison as one picture: the answer, figures, step times as dots, both average steps, categories."""
+"""A comparison as one picture: the answer, figures, step times as dots, both average steps,
+categories.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ _OPS_MARKDOWN = 10
 
 
 def plain(part: Compare) -> str:
-    """The first pair as plain text: the answer, the evidence, figures, categories, the ops that changed most."""
+    """The first pair as plain text: the answer, the evidence, figures, categories, the ops that
+    changed most.
+    """
     pair = part.pairs[0]
     lines = [
         f"nbprof compare · {part.runs[pair.before].label} → {part.runs[pair.after].label}",
@@ -114,7 +116,9 @@ def values(figure: ComparedFigure) -> str:
 
 
 def by_change(pair: Pair) -> list[ComparedCategory]:
-    """The categories of which anything is known, largest before or after first, without the step itself."""
+    """The categories of which anything is known, largest before or after first, without the step
+    itself.
+    """
     rows = [
         row
         for row in pair.categories

@@ -1,4 +1,6 @@
-"""The time of devices: what they did, what they waited for, and what the step could not have been shorter without."""
+"""The time of devices: what they did, what they waited for, and what the step could not have been
+shorter without.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_DEVICES, MOST_STEPS = 64, 60
-"""Devices that are drawn, those with the most idle time where there are more, and steps to choose from."""
+"""Devices that are drawn, those with the most idle time where there are more, and steps to choose
+from.
+"""
 MOST_ROWS, MOST_STREAMS, BINS = 50, 5, 250
 _MOST_OF = {
     "device_idle_causes": "idle_ms",
@@ -264,7 +268,9 @@ def _name(row: Any, hosts: int) -> str:
 
 
 class _DeviceParts(NamedTuple):
-    """The time of devices by window, device and part, in one column; `keys` are host and number of each device."""
+    """The time of devices by window, device and part, in one column; `keys` are host and number of
+    each device.
+    """
 
     devices: list[str]
     keys: list[tuple[Any, Any]]
@@ -291,7 +297,8 @@ def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
     steps = steps[: MOST_STEPS if len(whole) * len(steps) > 4000 else 4000]
     if len(steps) > 1000:
         steps = steps[:1000]
-    # Row of each device, window of each step; what is in no window or of no device shown stands in neither.
+    # Row of each device, window of each step; what is in no window or of no device shown stands in
+    # neither.
     device_of = {key: i for i, key in enumerate(zip(whole["host"], whole["device"], strict=True))}
     row = np.array(
         [device_of.get(key, -1) for key in zip(frame["host"], frame["device"], strict=True)],
@@ -515,7 +522,9 @@ def _rates(run: Run) -> list[DeviceSeries]:
 def _line(
     label: str, unit: str, time: npt.NDArray[np.float64], value: npt.NDArray[np.float64]
 ) -> DeviceSeries:
-    """A step function as the largest value of each of so many boxes of its time, so that no peak is lost."""
+    """A step function as the largest value of each of so many boxes of its time, so that no peak is
+    lost.
+    """
     first, last = float(time[0]), float(time[-1])
     edges = np.linspace(first, last, BINS + 1)
     # What holds as a box begins, and what comes in it.

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _UNKNOWN = "#C9CCD0"
 _SCALE = ("#D7EAE3", "#B0D5C7", "#86BFAB", "#5CA98F", "#33947A", "#0E6B50")
-"""Utilization from 0 to 1 in one hue, pale where it is low: readable without telling red from green."""
+"""Utilization from 0 to 1 in one hue, pale where it is low: readable without telling red from
+green.
+"""
 _ROOF = "#6B6B6B"
 _DECADES = 0.5
 

@@ -32,8 +32,8 @@ class Hlo(Tab):
 
     figures: list[Figure]
     table: Table
-    """Without a head: `_intensity`, `_flops` and `_bytes` (of main memory, per second), and `_hue`, an index into
-    CATEGORIES."""
+    """Without a head: `_intensity`, `_flops` and `_bytes` (of main memory, per second), and `_hue`,
+    an index into CATEGORIES."""
     left_out: str
     donuts: list[TitledRing]
     peak_flops: float | None

@@ -1,4 +1,6 @@
-"""Ops under the roof of the device, with the table of all that is known of them: the tab "HLO & roofline", of PyTorch "Roofline"."""
+"""Ops under the roof of the device, with the table of all that is known of them: the tab "HLO &
+roofline", of PyTorch "Roofline".
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ _HUES = (
     (("outfeed",), "output"),
     (("copy-start", "copy-done", "send", "recv"), "device_to_device"),
 )
-"""What of a step the categories of XLA are, by how they begin; everything else is device compute."""
+"""What of a step the categories of XLA are, by how they begin; everything else is device
+compute.
+"""
 _OF_PYTORCH = {
     "communication": "device_collectives",
     "host transfer": "input",
@@ -197,7 +201,8 @@ def hue(category: str, expression: str = "") -> str:
     """The step-time category that an op counts as: its colour."""
     key = next((key for starts, key in _HUES if category.startswith(starts)), "device_compute")
     if key == "device_to_device" and _HOST_MEMORY in expression:
-        # The first layout is that of the result: what lies with the host is output, what is only read there is input.
+        # The first layout is that of the result: what lies with the host is output, what is only
+        # read there is input.
         return "output" if _HOST_MEMORY in expression.partition("}")[0] else "input"
     return key
 
@@ -375,7 +380,9 @@ def _within(resource: str) -> str:
 def _rate(
     key: str, label: str, value: float, peak: float, unit: str, memory: str, more: str = ""
 ) -> Figure:
-    """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on the CPU over the time of its ops."""
+    """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on
+    the CPU over the time of its ops.
+    """
     by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
     # Of the threads of a CPU it is not known when they could have run an op and did not.
     when = "over op time" if memory == ops.HOST_MEMORY else "idle time included"

@@ -18,32 +18,39 @@ if TYPE_CHECKING:
 
 
 class Roofline(Framed):
-    """How near each op of the compiled programs, or of PyTorch, comes to what the device can do: the roofline model.
+    """How near each op of the compiled programs, or of PyTorch, comes to what the device can do:
+    the roofline model.
 
-    `frame` has one row per op, most self time first. `operational_intensity` is FLOPs (of XLA 8-bit ones as half, 4-bit ones as a
-    quarter) divided by bytes of main memory; the roof at an intensity is the lower of the peak FLOP/s and the intensity times the peak
-    bytes a second. `roof_fraction` is how close the op comes to it, by the resource that it uses best, `bound_by`. An op is
-    bound by that resource only near its peak: `bound` is the same from 60 % of the peak on, and "Latency" below it, as in Nsight Compute.
-    Such an op waits: for its launch, for what it depends on, for enough parallel work, or for a link to the host or to other devices, which
-    the roofline does not have. Caches let an op exceed the roof.
+    `frame` has one row per op, most self time first. `operational_intensity` is FLOPs (of XLA 8-bit
+    ones as half, 4-bit ones as a quarter) divided by bytes of main memory; the roof at an intensity
+    is the lower of the peak FLOP/s and the intensity times the peak bytes a second. `roof_fraction`
+    is how close the op comes to it, by the resource that it uses best, `bound_by`. An op is bound
+    by that resource only near its peak: `bound` is the same from 60 % of the peak on, and "Latency"
+    below it, as in Nsight Compute. Such an op waits: for its launch, for what it depends on, for
+    enough parallel work, or for a link to the host or to other devices, which the roofline does not
+    have. Caches let an op exceed the roof.
 
-    The peaks are those of the profile: a TPU states them, a GPU's follow from its architecture, units and clock. Where they are not known,
-    or for other ones: `p.roofline(peak_flops=312e12, peak_bytes=2.0e12)`, or `nbprof.load(path, peaks={...})` for all views. Of memories on
-    the chip a TPU states its peaks (VMEM, CMEM) and how many bytes an op reads from and writes to each, and an op may be bound by one of
-    them; of a GPU's shared memory only the peak is known.
+    The peaks are those of the profile: a TPU states them, a GPU's follow from its architecture,
+    units and clock. Where they are not known, or for other ones: `p.roofline(peak_flops=312e12,
+    peak_bytes=2.0e12)`, or `nbprof.load(path, peaks={...})` for all views. Of memories on the chip
+    a TPU states its peaks (VMEM, CMEM) and how many bytes an op reads from and writes to each, and
+    an op may be bound by one of them; of a GPU's shared memory only the peak is known.
 
-    Of PyTorch a row is an op with the shapes of its inputs, recorded with record_shapes=True, where it launched its work; without a
-    device its self time on the host is that work. FLOPs of matrix products, convolutions and attention are those of
-    `torch.utils.flop_counter`, causal attention as full (of a convolution in groups the weight gradient is a g-th of what is counted
-    there); of elementwise ops and reductions one per element, as in XLA's cost analysis; of norms and softmax those of their
-    definition. Bytes are its inputs and outputs, each once. What has no formula (kernels of torch.compile, Triton and custom ops, fused
-    optimizers, collectives, copies to and from the host) is missing: it counts as unknown, and as no waste. `precision` decides the
-    peak: that of the data sheet where the device is known by its name; float32 products whose kernel runs on Tensor Cores count by
-    TF32's. A peak that is given is one for all.
+    Of PyTorch a row is an op with the shapes of its inputs, recorded with record_shapes=True, where
+    it launched its work; without a device its self time on the host is that work. FLOPs of matrix
+    products, convolutions and attention are those of `torch.utils.flop_counter`, causal attention
+    as full (of a convolution in groups the weight gradient is a g-th of what is counted there); of
+    elementwise ops and reductions one per element, as in XLA's cost analysis; of norms and softmax
+    those of their definition. Bytes are its inputs and outputs, each once. What has no formula
+    (kernels of torch.compile, Triton and custom ops, fused optimizers, collectives, copies to and
+    from the host) is missing: it counts as unknown, and as no waste. `precision` decides the peak:
+    that of the data sheet where the device is known by its name; float32 products whose kernel runs
+    on Tensor Cores count by TF32's. A peak that is given is one for all.
 
-    XProf 2.24.2 draws the same; its bandwidths are in GiB, its ridge point of a TPU is of GB. It takes NVIDIA's shared memory to move 256
-    bytes a clock and multiprocessor, where from Maxwell on there are 32 banks of 4 bytes: its peak is twice that of `p.devices`. It leaves
-    a TPU's VMEM out unless that is one with CMEM (`has_merged_vmem`). `p.hlo` says how its counts differ.
+    XProf 2.24.2 draws the same; its bandwidths are in GiB, its ridge point of a TPU is of GB. It
+    takes NVIDIA's shared memory to move 256 bytes a clock and multiprocessor, where from Maxwell on
+    there are 32 banks of 4 bytes: its peak is twice that of `p.devices`. It leaves a TPU's VMEM out
+    unless that is one with CMEM (`has_merged_vmem`). `p.hlo` says how its counts differ.
     """
 
     def __init__(
@@ -69,7 +76,8 @@ class Roofline(Framed):
         Parameters
         ----------
         peak_flops, peak_bytes : float, optional
-            Operations and bytes of main memory in a second that one device can do at most; the profile's where left out.
+            Operations and bytes of main memory in a second that one device can do at most; the
+            profile's where left out.
         transfers : bool
             Whether infeed and outfeed count.
 
@@ -89,31 +97,39 @@ class Roofline(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The ops under the roof, most self time first; the columns are those of `nbprof.frames.SCHEMA["roofline"]`."""
+        """The ops under the roof, most self time first; the columns are those of
+        `nbprof.frames.SCHEMA["roofline"]`.
+        """
         return self._made()[0].copy()
 
     @property
     def total(self) -> dict[str, float | str]:
         """All ops as one, over the whole time of the devices, idle included: XProf's row "Program".
 
-        `time_us`, `idle_us`, `flops_per_second`, `bytes_per_second`, `operational_intensity`, `bound_by`, `roof_fraction`,
-        `compute_fraction`, `bandwidth_fraction`; what runs other ops (`while`, `conditional`, `call`) adds no FLOPs and bytes to theirs.
-        `unknown_fraction` is the part of op time in ops of which neither FLOPs nor bytes are known; their time is left out, of PyTorch as
-        far as the device did nothing else in it. Of PyTorch also `model_flops` and `recomputed_flops`, as in `steps`.
+        `time_us`, `idle_us`, `flops_per_second`, `bytes_per_second`, `operational_intensity`,
+        `bound_by`, `roof_fraction`, `compute_fraction`, `bandwidth_fraction`; what runs other ops
+        (`while`, `conditional`, `call`) adds no FLOPs and bytes to theirs. `unknown_fraction` is
+        the part of op time in ops of which neither FLOPs nor bytes are known; their time is left
+        out, of PyTorch as far as the device did nothing else in it. Of PyTorch also `model_flops`
+        and `recomputed_flops`, as in `steps`.
         """
         return dict(self._made()[1])
 
     @property
     def steps(self) -> pd.DataFrame:
-        """The ops of each step as one, over the time of the step: one row per step of a host, empty where there are no steps.
+        """The ops of each step as one, over the time of the step: one row per step of a host, empty
+        where there are no steps.
 
-        A run of an op belongs to the step in which it begins on the device. Rates are of one device, over the whole step; what one run
-        computes and moves is the mean of all runs of the op. XProf has such rows for TPUs whose file ties ops to steps.
+        A run of an op belongs to the step in which it begins on the device. Rates are of one
+        device, over the whole step; what one run computes and moves is the mean of all runs of the
+        op. XProf has such rows for TPUs whose file ties ops to steps.
 
-        Of PyTorch `mfu_fraction` is the model FLOPs utilization: FLOPs of matrix products, convolutions and attention by the peak of their
-        precision, over the step time on all devices of the host. Those of `unknown_fraction` are not in it. What ran again for the backward
-        pass (activation checkpointing) is in `recomputed_flops` alone: products that autograd recorded while the backward pass ran, which
-        those of a gradient of a gradient are, too. It is missing without a peak, or if every product is of unknown cost.
+        Of PyTorch `mfu_fraction` is the model FLOPs utilization: FLOPs of matrix products,
+        convolutions and attention by the peak of their precision, over the step time on all devices
+        of the host. Those of `unknown_fraction` are not in it. What ran again for the backward pass
+        (activation checkpointing) is in `recomputed_flops` alone: products that autograd recorded
+        while the backward pass ran, which those of a gradient of a gradient are, too. It is missing
+        without a peak, or if every product is of unknown cost.
         """
         run = self._profile.run
         if self._given == (None, None):
@@ -122,12 +138,16 @@ class Roofline(Framed):
 
     @property
     def peaks(self) -> roofline.Peaks:
-        """What the device can do: `device`, `flops_per_second`, `bytes_per_second`, `ridge_point`; `missing` says what is not known."""
+        """What the device can do: `device`, `flops_per_second`, `bytes_per_second`, `ridge_point`;
+        `missing` says what is not known.
+        """
         return roofline.peaks(self._profile.run.activity, *self._given)
 
     @property
     def missing(self) -> str:
-        """What is missing and what to do, in a sentence: the ops, or a peak of the device; '' where nothing is."""
+        """What is missing and what to do, in a sentence: the ops, or a peak of the device; '' where
+        nothing is.
+        """
         return self._profile.run.programs.roofline_missing or self.peaks.missing
 
     def _there(self) -> bool:
@@ -145,7 +165,9 @@ class Roofline(Framed):
         )
 
     def figure(self, **options: Any) -> Model:
-        """A Bokeh scatter of the ops under the roof, both axes logarithmic; a point is as large as the op's time."""
+        """A Bokeh scatter of the ops under the roof, both axes logarithmic; a point is as large as
+        the op's time.
+        """
         from nbprof.tools.hlo import figures as hlo_figures
 
         return displayed(

@@ -14,7 +14,9 @@ _ROWS = 10
 
 
 def html(payload: Payload) -> str:
-    """Ops of compiled programs, and how near each comes to the roof; where the tab was asked for and is empty, why."""
+    """Ops of compiled programs, and how near each comes to the roof; where the tab was asked for
+    and is empty, why.
+    """
     part = payload.hlo
     table = part.table
     if part.empty:

@@ -1,4 +1,6 @@
-"""The tab HLO & roofline: ops of compiled programs, and how close each comes to what the device can do."""
+"""The tab HLO & roofline: ops of compiled programs, and how close each comes to what the device can
+do.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ from nbprof.tools.steps.parts import ServingTables
 
 
 class InputCategory(Part):
-    """A kind of input work; `per_step_ms` and `percent` are scaled where part of the step is enqueuing."""
+    """A kind of input work; `per_step_ms` and `percent` are scaled where part of the step is
+    enqueuing.
+    """
 
     key: str
     label: str

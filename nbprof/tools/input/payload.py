@@ -93,7 +93,9 @@ def payload(run: Run) -> Input:
 
 
 def _evaluates(run: Run) -> bool:
-    """Whether batches were also made for evaluations, which are no steps: then what a step takes of the input work is not known."""
+    """Whether batches were also made for evaluations, which are no steps: then what a step takes of
+    the input work is not known.
+    """
     return run.capture is not None and any(
         each["kind"] == "evaluation" for each in run.capture.boundaries
     )
@@ -166,7 +168,9 @@ def _empty(run: Run) -> Empty:
 
 
 class _InputShare(NamedTuple):
-    """How much of the steps is input: the sentence, what to do next, and the figures that prove it."""
+    """How much of the steps is input: the sentence, what to do next, and the figures that prove
+    it.
+    """
 
     statement: str
     next_step: str
@@ -197,7 +201,9 @@ def _input_share(run: Run) -> _InputShare:
 
 
 def _share(known: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
-    """The figure of the overview; what single steps have, and XProf's mean of them, stands beside it as what it is."""
+    """The figure of the overview; what single steps have, and XProf's mean of them, stands beside
+    it as what it is.
+    """
     value, spread = wording.real(known.get("input_percent")), wording.real(known.get("sd_percent"))
     mean, low, high = (
         wording.number(wording.real(known.get(f"{key}_percent")), 1)
@@ -218,7 +224,9 @@ def _share(known: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
 
 
 def _categories(run: Run) -> list[InputCategory]:
-    """The kinds of work: self time as recorded, and what a step takes of each, scaled where the host is enqueuing."""
+    """The kinds of work: self time as recorded, and what a step takes of each, scaled where the
+    host is enqueuing.
+    """
     found = run.input_summary.get("breakdown")
     rows = (
         found.set_index("category").to_dict("index")
@@ -317,7 +325,9 @@ def pipelines(run: Run) -> list[Pipeline]:
 
 
 def _excused(pipeline: Pipeline, why: str) -> Pipeline:
-    """A pipeline that nobody waits for: none of its iterators is a bottleneck, and nothing of it needs a change."""
+    """A pipeline that nobody waits for: none of its iterators is a bottleneck, and nothing of it
+    needs a change.
+    """
     nodes = [replace(node, bottleneck=False) for node in pipeline.nodes]
     return replace(pipeline, advice=why, fix=[], nodes=nodes)
 
@@ -341,7 +351,9 @@ _Rows = dict[tuple[Any, ...], list[dict[Any, Any]]]
 
 
 def _rows(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> _Rows:
-    """The rows of the pipelines that are shown by some columns: to look for those of each in the frame costs more than all the rest."""
+    """The rows of the pipelines that are shown by some columns: to look for those of each in the
+    frame costs more than all the rest.
+    """
     out: _Rows = {}
     if not len(frame) or not len(shown):
         return out

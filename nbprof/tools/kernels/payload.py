@@ -125,7 +125,9 @@ def _top(names: pd.DataFrame) -> Ring:
 
 
 def _of_npu(head: Column) -> Column:
-    """The head of a column by the words of an NPU, whose unit for products of matrices is the Cube."""
+    """The head of a column by the words of an NPU, whose unit for products of matrices is the
+    Cube.
+    """
     label, text = _NPU_WORDS.get(head.key, (head.label, head.help))
     return replace(head, label=label, help=text)
 
@@ -144,7 +146,8 @@ def figures(run: Run) -> list[Figure]:
     # A kernel of which it is not known is in neither part.
     known = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
     opless = _part(time, kernels["op_tensor_core_eligible"].isna().to_numpy(np.bool_))
-    # Without ops of the program only few kernels tell what they are, as those that communicate: their part is none of the whole.
+    # Without ops of the program only few kernels tell what they are, as those that communicate:
+    # their part is none of the whole.
     told = run.activity.has_host_ops or not opless
     unused = (
         None
@@ -264,7 +267,9 @@ def _eligible_note(unused: float | None, opless: float | None, recorded: bool) -
 
 
 def _occupancy_note(kernels: pd.DataFrame) -> str:
-    """How the mean was made: how much time has no occupancy, and how much of the rest one that was computed rather than recorded."""
+    """How the mean was made: how much time has no occupancy, and how much of the rest one that was
+    computed rather than recorded.
+    """
     time = floats(kernels["total_us"])
     absent = kernels["occupancy_percent"].isna().to_numpy(np.bool_)
     computed = (

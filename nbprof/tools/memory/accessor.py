@@ -19,18 +19,22 @@ if TYPE_CHECKING:
 class Memory(View):
     """Memory by allocator, as in the memory profile of the TensorFlow guide.
 
-    Sources: the events MemoryAllocation and MemoryDeallocation that the allocators of TensorFlow, JAX and XLA write, and `[memory]` of
-    PyTorch. Each states the allocator after it: stack (reserved) and heap bytes in use, bytes free, and fragmentation, which is the part
-    of the free bytes outside the largest free block. What an allocator does not report is NA, never 0; XProf shows 0 there. If the bytes
-    in use are not stated (PyTorch before 1.11), they are summed from the blocks, from the smallest start that never goes below 0.
+    Sources: the events MemoryAllocation and MemoryDeallocation that the allocators of TensorFlow,
+    JAX and XLA write, and `[memory]` of PyTorch. Each states the allocator after it: stack
+    (reserved) and heap bytes in use, bytes free, and fragmentation, which is the part of the free
+    bytes outside the largest free block. What an allocator does not report is NA, never 0; XProf
+    shows 0 there. If the bytes in use are not stated (PyTorch before 1.11), they are summed from
+    the blocks, from the smallest start that never goes below 0.
 
-    - In use is stack and heap together. The peak is its maximum; the last one of equal maxima, as in XProf.
-    - A deallocation has the op, region, type and shape of the block at its address. A second allocation at a live address does not change
-      whose block it is.
-    - `step` is the number that `p.steps` has; XProf shows the recorder's id of the step. An event outside any step gets the
-      step after the last one that its allocator saw, as in XProf; NA if no such step is listed.
-    - The lifetime peak is the largest that was stated or seen. XProf takes the last that was stated, in the order of the file, which can
-      be below the peak in the profile.
+    - In use is stack and heap together. The peak is its maximum; the last one of equal maxima, as
+      in XProf.
+    - A deallocation has the op, region, type and shape of the block at its address. A second
+      allocation at a live address does not change whose block it is.
+    - `step` is the number that `p.steps` has; XProf shows the recorder's id of the step. An event
+      outside any step gets the step after the last one that its allocator saw, as in XProf; NA if
+      no such step is listed.
+    - The lifetime peak is the largest that was stated or seen. XProf takes the last that was
+      stated, in the order of the file, which can be below the peak in the profile.
     - Times count from the start of the profile; XProf's from the start of the host's lines.
     """
 
@@ -42,7 +46,9 @@ class Memory(View):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row per allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, the peak in parts."""
+        """One row per allocator, largest peak first: counts, capacity (in use and free at the
+        peak), lifetime peak, the peak in parts.
+        """
         from nbprof.analysis.memory import memory
 
         run = self._profile.run
@@ -64,23 +70,28 @@ class Memory(View):
 
     @property
     def peak(self) -> pd.DataFrame:
-        """Blocks alive at the peak of each allocator, largest first; equal ones are one row with their number.
+        """Blocks alive at the peak of each allocator, largest first; equal ones are one row with
+        their number.
 
-        Blocks of the step of the peak are listed one by one, as in the guide; the rest of the heap is one row,
-        `unused preallocated device memory` (what TensorFlow holds from earlier: weights, and what it set aside). The rows add up to the
-        bytes in use. PyTorch's blocks are followed from the begin of the recording; there the rest is `allocated before the recording`.
-        A block that an event of another step freed is not alive; XProf looks at the step's own events, so that its rows can add up to less.
-        Of equal peaks XProf shows the time of one and the blocks of another's step; here both are of one moment.
+        Blocks of the step of the peak are listed one by one, as in the guide; the rest of the heap
+        is one row, `unused preallocated device memory` (what TensorFlow holds from earlier:
+        weights, and what it set aside). The rows add up to the bytes in use. PyTorch's blocks are
+        followed from the begin of the recording; there the rest is `allocated before the
+        recording`. A block that an event of another step freed is not alive; XProf looks at the
+        step's own events, so that its rows can add up to less. Of equal peaks XProf shows the time
+        of one and the blocks of another's step; here both are of one moment.
         """
         peak: pd.DataFrame = self._profile.run.memory_peak
         return peak.copy()
 
     @property
     def ops(self) -> pd.DataFrame:
-        """Bytes that each op itself allocated and freed, largest increase first; events in no op are a row with an empty op.
+        """Bytes that each op itself allocated and freed, largest increase first; events in no op
+        are a row with an empty op.
 
-        An event counts for the innermost op around it, a deallocation too. The increase is what PyTorch's `key_averages()` calls self
-        memory usage, and its TensorBoard plugin self size increase.
+        An event counts for the innermost op around it, a deallocation too. The increase is what
+        PyTorch's `key_averages()` calls self memory usage, and its TensorBoard plugin self size
+        increase.
         """
         ops: pd.DataFrame = self._profile.run.memory_ops
         return ops.copy()
@@ -94,11 +105,13 @@ class Memory(View):
         Parameters
         ----------
         time_ms : float
-            After the start of the profile, as in `timeline`. Before an allocator's first event nothing is known about it: it has no rows.
+            After the start of the profile, as in `timeline`. Before an allocator's first event
+            nothing is known about it: it has no rows.
         memory_id : str, optional
             Only this allocator; by default all, ordered by name.
         whole : bool
-            Blocks of earlier steps one by one as well, as far as the recording goes back; the guide has them in the row of unused memory.
+            Blocks of earlier steps one by one as well, as far as the recording goes back; the guide
+            has them in the row of unused memory.
 
         Raises
         ------
@@ -129,7 +142,9 @@ class Memory(View):
 
 
 def _with_na(rows: pd.DataFrame, frame: str) -> pd.DataFrame:
-    """The rows with those types of the schema that can say NA: what one allocator states another may not."""
+    """The rows with those types of the schema that can say NA: what one allocator states another
+    may not.
+    """
     return rows.astype(
         {name: kind for name, kind in frames.dtypes(frame).items() if kind == "Int64"}
     )

@@ -30,7 +30,8 @@ def memory(
     height: int = 320,
     **options: Any,
 ) -> Figure:
-    """Stack, heap and free bytes over time in MiB, with fragmentation in % on a second axis and a hover card of ten fields.
+    """Stack, heap and free bytes over time in MiB, with fragmentation in % on a second axis and a
+    hover card of ten fields.
 
     Parameters
     ----------

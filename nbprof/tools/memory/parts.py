@@ -18,7 +18,9 @@ class Moments(Part):
     blocks: Table
     """Kinds of blocks."""
     moment: Delta
-    """At this moment (ascending) `change` more or fewer of the row `block` of `blocks` are live than at the one before."""
+    """At this moment (ascending) `change` more or fewer of the row `block` of `blocks` are live
+    than at the one before.
+    """
     block: Numbers
     change: Numbers
     smaller_bytes: Numbers

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 MOST_POINTS = 1000
 MOST_ALIVE = 1000
 MOST_BLOCKS = 8000
-"""Blocks in the tables of all moments, for all allocators together; they add up to a fifth to the size of the tab."""
+"""Blocks in the tables of all moments, for all allocators together; they add up to a fifth to the
+size of the tab.
+"""
 _BLOCK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes")
 _OPS = ("op", "allocations", "allocated_bytes", "deallocations", "freed_bytes", "increase_bytes")
 MOST_PEAKS = 200
@@ -81,7 +83,9 @@ def payload(run: Run) -> Memory:
 
 
 def _in_order(summary: pd.DataFrame) -> pd.DataFrame:
-    """Allocators, the largest peak first; those whose peaks read alike in the order of their names, 2 before 10."""
+    """Allocators, the largest peak first; those whose peaks read alike in the order of their names,
+    2 before 10.
+    """
     ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
     shown = ordered["peak_bytes"].map(wording.size)
     level = (shown != shown.shift()).cumsum()
@@ -111,7 +115,8 @@ def _of_largest(run: Run, allocators: int) -> str:
 
 
 def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
-    """The rows to keep of a timeline: of each of `most` boxes the first row with the largest use, so that every maximum stays.
+    """The rows to keep of a timeline: of each of `most` boxes the first row with the largest use,
+    so that every maximum stays.
 
     The boxes are those of XProf: `c` of `n // most` rows, then the rest of one more.
     """
@@ -179,7 +184,9 @@ def _one(
 
 
 def _alive(rows: pd.DataFrame) -> Table:
-    """What was alive at the peak; the page has the same table for other moments. Bytes and share are those of all blocks of a row."""
+    """What was alive at the peak; the page has the same table for other moments. Bytes and share
+    are those of all blocks of a row.
+    """
     blocks = table(rows, "memory.peak", _PEAK)
     blocks.head("percent").label = "% in use"
     blocks.head("percent").help = "Share of all memory in use at that moment."
@@ -189,7 +196,9 @@ def _alive(rows: pd.DataFrame) -> Table:
 
 
 def _most(ops: pd.DataFrame) -> pd.DataFrame:
-    """The ops that a view lists: where there are too many, those that took most; largest increase first as in the frame."""
+    """The ops that a view lists: where there are too many, those that took most; largest increase
+    first as in the frame.
+    """
     if len(ops) <= MOST_OPS:
         return ops
     return ops.loc[
@@ -212,12 +221,14 @@ def _ops_left_out(count: int) -> str | None:
 def _moments(
     rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int
 ) -> Moments | None:
-    """What was alive at each drawn point, so that its table can be shown where a user clicks; None where blocks cannot be told apart.
+    """What was alive at each drawn point, so that its table can be shown where a user clicks; None
+    where blocks cannot be told apart.
 
-    `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a moment are the sums of `change` up to
-    and with that moment, by `block`, which is a row of `blocks`: count 2 of a row is two such blocks. What the point has in use in its
-    heap beyond these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row more, called `rest`; its
-    stack, where it has one, another.
+    `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a
+    moment are the sums of `change` up to and with that moment, by `block`, which is a row of
+    `blocks`: count 2 of a row is two such blocks. What the point has in use in its heap beyond
+    these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row
+    more, called `rest`; its stack, where it has one, another.
     """
     found = memory_alive.moments(rows, kept, most, mine)
     if found is None:
@@ -235,7 +246,9 @@ def _moments(
 
 
 def _in_unit(run: Run, step: int | None) -> str:
-    """The unit in which something was, as ", step 3"; "" where it is unknown or the recording itself."""
+    """The unit in which something was, as ", step 3"; "" where it is unknown or the recording
+    itself.
+    """
     unit = run.activity.unit
     return "" if step is None or unit.whole else f", {unit.noun} {step}"
 
@@ -288,7 +301,9 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[Figu
 
 
 def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
-    """The figures of PyTorch's allocators, which state no stack, no fragmentation and nothing of the time before the recording."""
+    """The figures of PyTorch's allocators, which state no stack, no fragmentation and nothing of
+    the time before the recording.
+    """
     capacity, peak, free = (
         wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes")
     )
@@ -359,7 +374,9 @@ def _shares(alive: pd.DataFrame, peak: float) -> pd.DataFrame:
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    """With no data type where TensorFlow has "INVALID" for one that it does not know, as of a stack and of what no step asked for."""
+    """With no data type where TensorFlow has "INVALID" for one that it does not know, as of a stack
+    and of what no step asked for.
+    """
     return frame.assign(
         data_type=["" if text == DATA_TYPES[0] else text for text in frame["data_type"]]
     )

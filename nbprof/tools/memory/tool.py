@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def _has(run: Run) -> bool:
-    """Not where nothing can be asked for that records it: of the CPU only PyTorch has memory events that are left out unless asked for."""
+    """Not where nothing can be asked for that records it: of the CPU only PyTorch has memory events
+    that are left out unless asked for.
+    """
     return (
         by_torch(run) or not run.devices.empty or not run.memory_summary.empty or out_of_memory(run)
     )

@@ -28,9 +28,11 @@ _TOLD = 8
 
 
 class ModuleMemory:
-    """The memory of one compiled program in one memory space; get one from `p.memory_viewer[module]`.
+    """The memory of one compiled program in one memory space; get one from
+    `p.memory_viewer[module]`.
 
-    In a notebook it displays as the tab of the dashboard, with this program and memory space chosen.
+    In a notebook it displays as the tab of the dashboard, with this program and memory space
+    chosen.
 
     Attributes
     ----------
@@ -54,7 +56,9 @@ class ModuleMemory:
 
     @property
     def spaces(self) -> list[int]:
-        """The memory spaces that the program uses; 0 is the device's main memory and comes first."""
+        """The memory spaces that the program uses; 0 is the device's main memory and comes
+        first.
+        """
         return memory_viewer.spaces(self._assignment)
 
     def in_space(self, space: int) -> ModuleMemory:
@@ -73,20 +77,25 @@ class ModuleMemory:
 
     @property
     def timeline(self) -> pd.DataFrame:
-        """The working set: a row a program point, and a last one for what is left at the end; empty where the program has no heap."""
+        """The working set: a row a program point, and a last one for what is left at the end; empty
+        where the program has no heap.
+        """
         return self._view.timeline.copy()
 
     @property
     def at_peak(self) -> pd.DataFrame:
-        """Buffers alive at the peak: those that live throughout first, then the temporary ones in program order. Sizes in bytes."""
+        """Buffers alive at the peak: those that live throughout first, then the temporary ones in
+        program order. Sizes in bytes.
+        """
         return self._view.at_peak.copy()
 
     @property
     def summary(self) -> dict[str, Any]:
         """Its figures, in bytes but for `peak_position`, a program point (-1 where it has no heap).
 
-        `peak_bytes`, `peak_unpadded_bytes`, `peak_position`, `parameter_bytes`, `output_bytes`, `throughout_bytes`, `not_reusable_bytes`
-        (of single threads and tuples), `total_bytes` (all but that of single threads).
+        `peak_bytes`, `peak_unpadded_bytes`, `peak_position`, `parameter_bytes`, `output_bytes`,
+        `throughout_bytes`, `not_reusable_bytes` (of single threads and tuples), `total_bytes` (all
+        but that of single threads).
         """
         keys = (
             "peak_bytes",
@@ -102,7 +111,9 @@ class ModuleMemory:
 
     @property
     def notes(self) -> list[str]:
-        """What could not be followed in the program, one sentence each; empty if everything could."""
+        """What could not be followed in the program, one sentence each; empty if everything
+        could.
+        """
         return list(self._view.notes)
 
     @property
@@ -122,7 +133,9 @@ class ModuleMemory:
         return drawn.text(self.module, self._view, _TOLD)
 
     def figure(self, **options: Any) -> Model:
-        """A Bokeh figure: the working set over program points, and below it the lifetimes of the largest buffers of the peak."""
+        """A Bokeh figure: the working set over program points, and below it the lifetimes of the
+        largest buffers of the peak.
+        """
         from nbprof.tools.memory_viewer import figure as memory_viewer_figure
 
         return displayed(memory_viewer_figure.figure(self.module, self._view, **options), self)
@@ -142,24 +155,28 @@ class ModuleMemory:
 
 
 class MemoryViewer(View, Mapping[str, ModuleMemory]):
-    """Memory of the compiled XLA programs, as XProf's memory viewer shows it: a mapping from a program's name to its memory.
+    """Memory of the compiled XLA programs, as XProf's memory viewer shows it: a mapping from a
+    program's name to its memory.
 
-    XLA plans the memory of a program when it compiles it, and the profile has the plan: which buffers there are, and in which order its
-    heap gives them out and takes them back. The plan is played back. What lives as long as the program runs (parameters, results,
-    constants) is always there; the temporary buffers come and go from instruction to instruction.
+    XLA plans the memory of a program when it compiles it, and the profile has the plan: which
+    buffers there are, and in which order its heap gives them out and takes them back. The plan is
+    played back. What lives as long as the program runs (parameters, results, constants) is always
+    there; the temporary buffers come and go from instruction to instruction.
 
-    - A program goes by its name with its ident, as XProf writes it: `p.memory_viewer["jit_step(8)"]`. Without the ident it is found where
-      only one has that name.
-    - The timeline has one row per program point: the memory before the event of the heap, and the instruction at which it happens.
-    - The peak is the largest of these, the first of equal ones. `at_peak` lists what is alive then. The event that makes it is
-      `peak_position`; the timeline shows it in the row after that one.
-    - Unpadded is what the values take: elements by bytes of an element, 8 bytes a part for a tuple's table of its parts. Padding is what
-      their layout adds: on a TPU dimensions are rounded up to tiles, such as 8 by 128. `padding_ratio` is the one by the other.
+    - A program goes by its name with its ident, as XProf writes it:
+      `p.memory_viewer["jit_step(8)"]`. Without the ident it is found where only one has that name.
+    - The timeline has one row per program point: the memory before the event of the heap, and the
+      instruction at which it happens.
+    - The peak is the largest of these, the first of equal ones. `at_peak` lists what is alive then.
+      The event that makes it is `peak_position`; the timeline shows it in the row after that one.
+    - Unpadded is what the values take: elements by bytes of an element, 8 bytes a part for a
+      tuple's table of its parts. Padding is what their layout adds: on a TPU dimensions are rounded
+      up to tiles, such as 8 by 128. `padding_ratio` is the one by the other.
     - Buffers that share memory count once, from the first of them to the last.
     - The memory of single threads is not in it.
 
-    Sources: the buffer assignment and heap simulator trace in the HLO protos of the profile; rules of XProf 2.24.2, whose numbers these
-    are; https://openxla.org/xla/tiled_layout.
+    Sources: the buffer assignment and heap simulator trace in the HLO protos of the profile; rules
+    of XProf 2.24.2, whose numbers these are; https://openxla.org/xla/tiled_layout.
     """
 
     def __init__(self, profile: Shown) -> None:
@@ -167,10 +184,12 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
 
     @property
     def modules(self) -> pd.DataFrame:
-        """One row per compiled program, the largest peak first. One with unknown memory is listed, too, and says why (`note`).
+        """One row per compiled program, the largest peak first. One with unknown memory is listed,
+        too, and says why (`note`).
 
-        A program that several machines recorded is one row; different ones with the same name are distinguished by their machine.
-        `time_ms` is the self time of its ops on all devices together.
+        A program that several machines recorded is one row; different ones with the same name are
+        distinguished by their machine. `time_ms` is the self time of its ops on all devices
+        together.
         """
         frame: pd.DataFrame = self._profile.run.programs.memory_modules
         return frame.copy()
@@ -181,7 +200,8 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
         Raises
         ------
         NbprofError
-            There is no such program (a KeyError too), or the file has no buffer assignment of it, or that is damaged, or it was not read.
+            There is no such program (a KeyError too), or the file has no buffer assignment of it,
+            or that is damaged, or it was not read.
         """
         programs = self._profile.run.programs.compiled
         name = memory_modules.choose(module, programs)

@@ -23,7 +23,8 @@ _MIB = 2.0**20
 def figure(
     module: str, seen: View, *, width: int = 900, height: int = 280, most: int = 20, **options: Any
 ) -> GridPlot:
-    """The working set over program points with its padding and its peak; below it the lifetimes of the largest buffers of the peak.
+    """The working set over program points with its padding and its peak; below it the lifetimes of
+    the largest buffers of the peak.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ def figure(
     Raises
     ------
     NbprofError
-        Bokeh is not installed, or the program has no temporary buffers, so that there is nothing to draw over its points.
+        Bokeh is not installed, or the program has no temporary buffers, so that there is nothing to
+        draw over its points.
     """
     plotting, models = bokeh()
     if seen.timeline.empty:

@@ -22,7 +22,9 @@ class ProgramSpace(Part):
     peak: int
     """Program point at which the peak is reached, -1 without a heap."""
     points: int
-    """Program points, of which `rows` are in the columns: the largest and the least of each interval, and the peak."""
+    """Program points, of which `rows` are in the columns: the largest and the least of each
+    interval, and the peak.
+    """
     rows: int
     position: Delta
     instruction: Coded

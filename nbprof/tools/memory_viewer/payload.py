@@ -1,4 +1,6 @@
-"""Memory of the compiled programs: the working set from program point to program point, and what is alive at its peak."""
+"""Memory of the compiled programs: the working set from program point to program point, and what is
+alive at its peak.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ _BUFFER = (
 
 
 def payload(run: Run) -> MemoryViewer:
-    """The program with the largest peak first, opened at the largest that ran while it was recorded."""
+    """The program with the largest peak first, opened at the largest that ran while it was
+    recorded.
+    """
     frame = run.programs.memory_modules
     known = frame[frame["peak_bytes"].notna()]
     if known.empty:
@@ -59,7 +63,8 @@ def payload(run: Run) -> MemoryViewer:
 
 
 def opened_at(run: Run, part: MemoryViewer, module: str, space: int) -> MemoryViewer:
-    """The part with a program and a memory space chosen; a program that the budget left out is put at its end.
+    """The part with a program and a memory space chosen; a program that the budget left out is put
+    at its end.
 
     Parameters
     ----------
@@ -160,7 +165,9 @@ def _module(row: dict[Any, Any], named: Named, run: Run) -> ProgramMemory:
 
 
 def _only_host(named: Named, run: Run) -> str:
-    """The one host of several that recorded a program, where its name does not say it; '' of others."""
+    """The one host of several that recorded a program, where its name does not say it; '' of
+    others.
+    """
     if len(named.hosts) != 1 or len(run.hosts) < 2 or f" on {named.hosts[0]}" in named.name:
         return ""
     return _cut(wording.one_line(named.hosts[0]))

@@ -18,22 +18,30 @@ if TYPE_CHECKING:
 class OpProfile(OfPrograms):
     """Where the time of compiled programs goes, as a tree: XProf's op profile.
 
-    `frame` has one row per node, before its children, most time first: all programs, a program, a category, ops that the compiler made of
-    the same code ("… and its duplicate(s)"), an op, and the ops inside a fusion (`kind`). Idle is left out; see `tree`.
+    `frame` has one row per node, before its children, most time first: all programs, a program, a
+    category, ops that the compiler made of the same code ("… and its duplicate(s)"), an op, and the
+    ops inside a fusion (`kind`). Idle is left out; see `tree`.
 
     - `time_us`: self time of the node's ops on all devices; `time_fraction`: of the root's.
-    - `flops_utilization`, `bandwidth_utilization`: FLOP/s (8-bit ones as half, 4-bit ones as a quarter) and bytes of main memory a second
-      by the device's peaks. A cache may make more than 1 of the second.
-    - `unknown_fraction`: the part of the node's time in ops of which neither FLOPs nor bytes are known, as of most custom calls.
-      Utilization and waste are those of the other ops, over their time.
-    - `wasted_us`: the time times one less the better of the two, which is 1 at most: what would be saved at the peak. Of a node with
-      several ops the two are those of all of them together (as in XProf), so that it is not the sum of its children's: it is more where
-      some compute and others move bytes, and less where one is above a peak, which the sums have and its own figure leaves out.
-    - Ops inside a fusion have no time of their own; their FLOPs are counted from the program. A fusion has at most 100 of them here.
+    - `flops_utilization`, `bandwidth_utilization`: FLOP/s (8-bit ones as half, 4-bit ones as a
+      quarter) and bytes of main memory a second by the device's peaks. A cache may make more than 1
+      of the second.
+    - `unknown_fraction`: the part of the node's time in ops of which neither FLOPs nor bytes are
+      known, as of most custom calls. Utilization and waste are those of the other ops, over their
+      time.
+    - `wasted_us`: the time times one less the better of the two, which is 1 at most: what would be
+      saved at the peak. Of a node with several ops the two are those of all of them together (as in
+      XProf), so that it is not the sum of its children's: it is more where some compute and others
+      move bytes, and less where one is above a peak, which the sums have and its own figure leaves
+      out.
+    - Ops inside a fusion have no time of their own; their FLOPs are counted from the program. A
+      fusion has at most 100 of them here.
 
-    On the CPU (programs that XLA compiled for it) the time is that of its threads, and its peak rates are unknown.
+    On the CPU (programs that XLA compiled for it) the time is that of its threads, and its peak
+    rates are unknown.
 
-    XProf 2.24.2 has nothing for the CPU, shows at most 100 children of a node, by default without idle too, and cuts utilization at 1.
+    XProf 2.24.2 has nothing for the CPU, shows at most 100 children of a node, by default without
+    idle too, and cuts utilization at 1.
     """
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
@@ -50,8 +58,8 @@ class OpProfile(OfPrograms):
         Parameters
         ----------
         by : str
-            "program"; "category": the same categories, groups and ops, of all programs together; or "provenance": the names of the
-            framework's ops, scope in scope.
+            "program"; "category": the same categories, groups and ops, of all programs together; or
+            "provenance": the names of the framework's ops, scope in scope.
         idle : bool
             Whether the time in which devices ran nothing is a node.
 
@@ -95,7 +103,9 @@ class OpProfile(OfPrograms):
         )
 
     def figure(self, by: str = "program", **options: Any) -> Model:
-        """A Bokeh figure of the upper levels of the tree: one bar per node, as long as its time, with the wasted part pale."""
+        """A Bokeh figure of the upper levels of the tree: one bar per node, as long as its time,
+        with the wasted part pale.
+        """
         from nbprof.tools.op_profile import figure as op_profile_figure
 
         return displayed(op_profile_figure.op_profile(self.tree(by), **options), self)

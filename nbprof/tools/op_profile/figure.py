@@ -27,7 +27,8 @@ def op_profile(
     height: int = 0,
     **options: Any,
 ) -> Figure:
-    """The upper levels of an op profile: a bar a node, as long as its time, the part that is wasted pale.
+    """The upper levels of an op profile: a bar a node, as long as its time, the part that is wasted
+    pale.
 
     Parameters
     ----------

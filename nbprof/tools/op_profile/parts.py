@@ -27,7 +27,9 @@ class ProfiledOps(Part):
     trace_op: Coded
     """The name of the runs in the trace."""
     time_us: Numbers
-    """Sums over all runs. FLOPs of 8 bits count half, of 4 bits a quarter; bytes are those of main memory."""
+    """Sums over all runs. FLOPs of 8 bits count half, of 4 bits a quarter; bytes are those of main
+    memory.
+    """
     unknown_us: Numbers
     """The part of the time whose FLOPs and bytes are unknown."""
     flops: Numbers
@@ -44,12 +46,16 @@ class ProfiledOps(Part):
 
 
 class OtherOps(Part):
-    """All others, summed by program and category ('' of the last row where there are too many pairs)."""
+    """All others, summed by program and category ('' of the last row where there are too many
+    pairs).
+    """
 
     program: Coded
     category: Coded
     time_us: Numbers
-    """Sums over all runs. FLOPs of 8 bits count half, of 4 bits a quarter; bytes are those of main memory."""
+    """Sums over all runs. FLOPs of 8 bits count half, of 4 bits a quarter; bytes are those of main
+    memory.
+    """
     unknown_us: Numbers
     """The part of the time whose FLOPs and bytes are unknown."""
     flops: Numbers

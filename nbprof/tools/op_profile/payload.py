@@ -1,4 +1,6 @@
-"""The op profile: the ops of compiled programs with what each takes and uses, of which the page makes its trees."""
+"""The op profile: the ops of compiled programs with what each takes and uses, of which the page
+makes its trees.
+"""
 
 from __future__ import annotations
 
@@ -206,7 +208,9 @@ class CategorySums(NamedTuple):
 
 
 def by_category(part: OpProfile, most: int) -> list[CategorySums]:
-    """The categories of a part for a table without script, most time first; the last row sums up those beyond `most`."""
+    """The categories of a part for a table without script, most time first; the last row sums up
+    those beyond `most`.
+    """
     tables = []
     for table, many in ((part.ops, 1), (part.rest, part.rest.ops if part.rest else 0)):
         if table is not None and table.rows:
@@ -399,7 +403,9 @@ def _texts(frame: pd.DataFrame, key: str) -> Coded:
 
 
 def _heads(peaks: roofline.Peaks) -> list[Column]:
-    """The columns of the tree, by what the page sorts them by: rates in place of parts where a peak is not known."""
+    """The columns of the tree, by what the page sorts them by: rates in place of parts where a peak
+    is not known.
+    """
     flops, moved = math.isfinite(peaks.flops_per_second), math.isfinite(peaks.bytes_per_second)
     columns = {
         "name": _NAME,

@@ -15,32 +15,41 @@ if TYPE_CHECKING:
 
 
 class Ops(Framed):
-    """Time by framework op, on the device and on the host: the TensorFlow stats of the TensorFlow guide.
+    """Time by framework op, on the device and on the host: the TensorFlow stats of the TensorFlow
+    guide.
 
-    `frame` has one row per op of each side, device first, most self time first (equal ones by name):
+    `frame` has one row per op of each side, device first, most self time first (equal ones by
+    name):
 
-    - `occurrences`: runs. On a device the runs of the op's most frequent kernel (or op of a compiled program), as an op launches several;
-      those of all hosts add up.
-    - `total_us`: duration of all runs. `self_us`: less that of the ops inside. On a thread each instant is that of the op that began last
-      of those that are open, so that self times add up to the time in which any ran, also where ops overlap partly or end together; on a
-      GPU it is the same as the total. `avg_us`, `avg_self_us`: divided by `occurrences`.
-    - `self_fraction`: share of all self time of its side; `cumulative_fraction`: the same with the rows above it.
+    - `occurrences`: runs. On a device the runs of the op's most frequent kernel (or op of a
+      compiled program), as an op launches several; those of all hosts add up.
+    - `total_us`: duration of all runs. `self_us`: less that of the ops inside. On a thread each
+      instant is that of the op that began last of those that are open, so that self times add up to
+      the time in which any ran, also where ops overlap partly or end together; on a GPU it is the
+      same as the total. `avg_us`, `avg_self_us`: divided by `occurrences`.
+    - `self_fraction`: share of all self time of its side; `cumulative_fraction`: the same with the
+      rows above it.
     - `eager`: whether any run was outside a function.
-    - If known, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
-      `operational_intensity`: operations per byte; `bound_by`: Compute or main memory (HBM, or Device memory if it is not HBM; XProf
-      always says HBM), whichever is closer to the device's peak, however far it is: what bounds an op is in `p.roofline.frame`. TPUs
-      record it; for GPUs it is counted from the compiled XLA programs in the file.
-    - `tensor_core_fraction`: share of the op's kernel time on Tensor Cores, over the kernels whose names tell.
+    - If known, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over
+      `total_us`; `operational_intensity`: operations per byte; `bound_by`: Compute or main memory
+      (HBM, or Device memory if it is not HBM; XProf always says HBM), whichever is closer to the
+      device's peak, however far it is: what bounds an op is in `p.roofline.frame`. TPUs record it;
+      for GPUs it is counted from the compiled XLA programs in the file.
+    - `tensor_core_fraction`: share of the op's kernel time on Tensor Cores, over the kernels whose
+      names tell.
 
-    Which op a kernel belongs to: for XLA the framework's op that the compiler noted for the kernel's HLO op, which is looked up in the
-    compiled program in the file; else what the event states, else the op around the call that launched it. PyTorch: the innermost op
-    around the launch.
+    Which op a kernel belongs to: for XLA the framework's op that the compiler noted for the
+    kernel's HLO op, which is looked up in the compiled program in the file; else what the event
+    states, else the op around the call that launched it. PyTorch: the innermost op around the
+    launch.
 
-    Sources: the TensorFlow guide, what TensorFlow 2.3/2.4 wrote beside real profiles, and XProf 2.24.2. Where XProf differs, which
-    `as_xprof()` shows: ops of a program that is not in the file are left out and counted as idle there, here they go by their HLO name;
-    allocator and driver events that state an op are ops of the host there, here they are not; files of TensorFlow 2.3/2.4 have no device
-    ops there; a side is cut at 500 rows there; an op that only begins a copy (`copy-start` of a TPU) has a bandwidth there, millions of
-    times what memory can do, here it has none; an op still open when one around it ends (they overlap partly, or end together) is left
+    Sources: the TensorFlow guide, what TensorFlow 2.3/2.4 wrote beside real profiles, and XProf
+    2.24.2. Where XProf differs, which `as_xprof()` shows: ops of a program that is not in the file
+    are left out and counted as idle there, here they go by their HLO name; allocator and driver
+    events that state an op are ops of the host there, here they are not; files of TensorFlow
+    2.3/2.4 have no device ops there; a side is cut at 500 rows there; an op that only begins a copy
+    (`copy-start` of a TPU) has a bandwidth there, millions of times what memory can do, here it has
+    none; an op still open when one around it ends (they overlap partly, or end together) is left
     out there, and what lies in it can count twice.
     """
 
@@ -48,9 +57,11 @@ class Ops(Framed):
     def with_idle(self) -> pd.DataFrame:
         """The ops with the IDLE row of each side, which shares then include.
 
-        Idle is, by host thread, the time from the begin of its first op to the end of its last less all self time; by device, from the
-        first event to the last less all ops. It is at least 0: ops that run at once on several streams of a device are each taken off.
-        (The TensorFlow of the guide had an overflow here where a GPU ran nothing; that is 0.) PyTorch: each instant counts once.
+        Idle is, by host thread, the time from the begin of its first op to the end of its last less
+        all self time; by device, from the first event to the last less all ops. It is at least 0:
+        ops that run at once on several streams of a device are each taken off. (The TensorFlow of
+        the guide had an overflow here where a GPU ran nothing; that is 0.) PyTorch: each instant
+        counts once.
         """
         return self._profile.run.ops_with_idle.copy()
 
@@ -61,13 +72,14 @@ class Ops(Framed):
     def by_scope(self, level: int | None = 1) -> pd.DataFrame:
         """Ops summed up by name scope, with their number. Idle is excluded.
 
-        The scope of `encoder/layer_0/MatMul` is `encoder/layer_0`, of a tf.data iterator `Iterator::Root::Map` it is `Iterator::Root`, of
-        an op without one ''.
+        The scope of `encoder/layer_0/MatMul` is `encoder/layer_0`, of a tf.data iterator
+        `Iterator::Root::Map` it is `Iterator::Root`, of an op without one ''.
 
         Parameters
         ----------
         level : int, optional
-            How many components of the scope to tell apart; None for all, which is the table's By layer.
+            How many components of the scope to tell apart; None for all, which is the table's By
+            layer.
 
         Raises
         ------
@@ -79,7 +91,8 @@ class Ops(Framed):
         return ops.by_scope(self._profile.run.ops, level)
 
     def distribution(self, where: str, by: str = "type", idle: bool = False) -> pd.DataFrame:
-        """How the self time of a side is distributed, largest part first: `type` or `op`, `self_us` `self_fraction` `cumulative_fraction`.
+        """How the self time of a side is distributed, largest part first: `type` or `op`, `self_us`
+        `self_fraction` `cumulative_fraction`.
 
         Parameters
         ----------
@@ -105,8 +118,8 @@ class Ops(Framed):
     def as_xprof(self, with_idle: bool = False) -> pd.DataFrame:
         """The exact rows of XProf 2.24.2, for comparison: its table without idle, or with.
 
-        Columns are those of `frame`; what XProf does not know is 0, or "Unknown". A side has 500 rows at most, the idle one among them.
-        Empty for files that XProf cannot read.
+        Columns are those of `frame`; what XProf does not know is 0, or "Unknown". A side has 500
+        rows at most, the idle one among them. Empty for files that XProf cannot read.
         """
         return self._profile.run.xprof_ops[int(with_idle)].copy()
 

@@ -9,7 +9,9 @@ from nbprof.tools.parts import Ring, RingPart, Tab, Table
 
 
 class OpTotals(Part):
-    """Self time of each side without idle, and its idle time; missing where the side was not recorded."""
+    """Self time of each side without idle, and its idle time; missing where the side was not
+    recorded.
+    """
 
     device_us: float | None
     device_idle_us: float | None

@@ -46,7 +46,9 @@ MOST_PARTS = 5
 
 
 def payload(run: Run) -> Ops:
-    """3,000 rows of each side (the ones with most self time), the totals over all, PyTorch's modules and shapes."""
+    """3,000 rows of each side (the ones with most self time), the totals over all, PyTorch's
+    modules and shapes.
+    """
     frame = without_idle(run.ops)
     sums = totals(frame, run.ops_with_idle)
     return Ops(
@@ -65,7 +67,9 @@ def payload(run: Run) -> Ops:
 
 
 def has(run: Run) -> bool:
-    """Not where compiled programs on the CPU are all that ran: Op profile and HLO & roofline have their ops."""
+    """Not where compiled programs on the CPU are all that ran: Op profile and HLO & roofline have
+    their ops.
+    """
     return not _in_programs(run) or not of_framework(run.ops).empty
 
 
@@ -100,7 +104,9 @@ def _ring(
     where: Literal["device", "host"],
     by: Literal["op", "type"],
 ) -> OpRing:
-    """Self time of a side by op or by type, as `p.ops.distribution` has it: without idle time, and with it."""
+    """Self time of a side by op or by type, as `p.ops.distribution` has it: without idle time, and
+    with it.
+    """
     sums = analysis.distribution(ops, where, by)
     times = pd.Series(floats(sums["self_us"]), sums[by].to_numpy(object))
     work = float(times.sum())
@@ -139,7 +145,9 @@ def left_out(run: Run) -> int:
 
 
 def totals(ops: pd.DataFrame, with_idle: pd.DataFrame) -> OpTotals:
-    """Self time of each side without idle, and its idle time; None where the side was not recorded."""
+    """Self time of each side without idle, and its idle time; None where the side was not
+    recorded.
+    """
     idle = with_idle[with_idle["type"] == "IDLE"] if len(with_idle) else with_idle
     return OpTotals(
         device_us=_sum(ops, "device"),

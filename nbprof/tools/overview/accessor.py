@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 class Overview(dict[str, Any]):
-    """A dict that a notebook shows as the tab *Overview*. Copies of it, and what a pickle holds, are ordinary dicts."""
+    """A dict that a notebook shows as the tab *Overview*. Copies of it, and what a pickle holds,
+    are ordinary dicts.
+    """
 
     def __init__(self, values: dict[str, Any], profile: Shown) -> None:
         super().__init__(values)
@@ -31,7 +33,8 @@ class Overview(dict[str, Any]):
 
 
 class Advice(pd.DataFrame):
-    """A `DataFrame` that a notebook shows as findings: text, evidence, and the code with a button that copies it.
+    """A `DataFrame` that a notebook shows as findings: text, evidence, and the code with a button
+    that copies it.
 
     What is selected from it, or copied, is an ordinary frame, as is what a pickle of it holds.
     """

@@ -37,22 +37,28 @@ _REMEDY = "%%nbprof --stacks records which line of a cell runs when, for TensorF
 
 
 class LineView(Framed):
-    """Time by line of the notebook's cells, for TensorFlow, JAX and PyTorch alike; exact with ``--stacks`` or ``--python``.
+    """Time by line of the notebook's cells, for TensorFlow, JAX and PyTorch alike; exact with
+    ``--stacks`` or ``--python``.
 
-    Without these `host_us` is an estimate from sampled Python stacks (`p.python`), and calls and device time are not known.
+    Without these `host_us` is an estimate from sampled Python stacks (`p.python`), and calls and
+    device time are not known.
 
-    `frame` has one row per line that ran or that a program was compiled from, the recorded cell first:
+    `frame` has one row per line that ran or that a program was compiled from, the recorded cell
+    first:
 
-    - `host_us`: what passed while the line ran, on the thread of the cell, with all that it called. A function of a cell has lines of its
-      own, so that the time of a call stands with the lines that it ran: each moment counts once.
-    - `device_us`: time of the kernels, copies and fills that were launched while the line ran, by this thread or another, as autograd has
-      one. A framework that launches later than it is called launches in a later line.
-    - `program_us`: self time of the ops of compiled XLA programs by the line that they were traced from: one of a jitted function, not of
-      its call. It needs no stacks.
+    - `host_us`: what passed while the line ran, on the thread of the cell, with all that it called.
+      A function of a cell has lines of its own, so that the time of a call stands with the lines
+      that it ran: each moment counts once.
+    - `device_us`: time of the kernels, copies and fills that were launched while the line ran, by
+      this thread or another, as autograd has one. A framework that launches later than it is called
+      launches in a later line.
+    - `program_us`: self time of the ops of compiled XLA programs by the line that they were traced
+      from: one of a jitted function, not of its call. It needs no stacks.
 
-    In other recordings of PyTorch with stacks the row is that of a function, and its line the one in the stack: since PyTorch 1.11 the
-    first one of the function. Then `host_us` is the time in the function and in library code that it called, `device_us` what their ops
-    launched, also by the backward pass. Person's code is that of cells and of files that lie in no package.
+    In other recordings of PyTorch with stacks the row is that of a function, and its line the one
+    in the stack: since PyTorch 1.11 the first one of the function. Then `host_us` is the time in
+    the function and in library code that it called, `device_us` what their ops launched, also by
+    the backward pass. Person's code is that of cells and of files that lie in no package.
 
     What belongs to no line is `unattributed`, and in no row.
     """
@@ -63,7 +69,9 @@ class LineView(Framed):
 
     @property
     def unattributed(self) -> dict[str, float]:
-        """Time of the whole in µs that belongs to no line, by column of the frame; NaN where the whole is not known."""
+        """Time of the whole in µs that belongs to no line, by column of the frame; NaN where the
+        whole is not known.
+        """
         return dict(self._profile.run.lines.unattributed)
 
     def _nothing(self) -> str:
@@ -99,10 +107,13 @@ def payload(run: Run) -> Code | None:
 
 
 def offer(run: Run) -> str:
-    """How to see the lines that the step waits for, where Python code bounds it and nothing recorded which; "" elsewhere."""
+    """How to see the lines that the step waits for, where Python code bounds it and nothing
+    recorded which; "" elsewhere.
+    """
     capture = run.capture
     facts = run.first_answer
-    # Only what nbprof records in this process has lines, and samples of the Python stack name them already.
+    # Only what nbprof records in this process has lines, and samples of the Python stack name them
+    # already.
     if (
         capture is None
         or not _has_lines(capture.backend)

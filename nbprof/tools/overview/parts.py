@@ -86,7 +86,9 @@ class RangeGroup(Part):
 
 
 class Ranges(Part):
-    """Ranges that the program names: those of the main thread, of other threads, and scopes of ops."""
+    """Ranges that the program names: those of the main thread, of other threads, and scopes of
+    ops.
+    """
 
     step_ms: float
     """The time of a unit."""

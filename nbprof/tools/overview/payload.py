@@ -104,7 +104,9 @@ def _findings(run: Run) -> tuple[list[Advice], str]:
 
 
 def early(run: Run) -> Overview:
-    """The same as far as it follows from the steps alone: the ops, what is advised, and the tabs that it leads to, take longer."""
+    """The same as far as it follows from the steps alone: the ops, what is advised, and the tabs
+    that it leads to, take longer.
+    """
     facts = run.first_answer
     bound, probe = facts.get("bound"), facts.get("probe")
     return Overview(
@@ -194,7 +196,9 @@ def _checks(run: Run, checks: Any) -> list[CheckResult]:
 
 
 def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the run ran on: as the run states it, with what the recording itself knows of devices, versions and time."""
+    """What the run ran on: as the run states it, with what the recording itself knows of devices,
+    versions and time.
+    """
     known = facts.get("environment") or {}
     stated = {str(label): str(value) for label, value in facts.get("run_facts") or []}
     if devices := [_device(group) for group in known.get("devices") or []]:
@@ -250,7 +254,9 @@ def _device(group: Mapping[str, Any]) -> str:
 
 
 def figures(run: Run) -> list[Figure]:
-    """The six key figures; with no device recorded, host figures take the place of those that need one."""
+    """The six key figures; with no device recorded, host figures take the place of those that need
+    one.
+    """
     facts = run.answer
     on_device = has_device(run)
     of_tpu = (
@@ -347,7 +353,9 @@ def _that_worked(used: int, devices: int) -> str:
 
 
 def _flops(run: Run) -> Figure:
-    """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many bits, says little.)"""
+    """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many
+    bits, says little.)
+    """
     rate, peak = (
         wording.real(value)
         for value in (
@@ -497,7 +505,8 @@ def _memory(run: Run) -> Figure:
     return bytes_figure("peak_memory", "Peak memory", peak, note)
 
 
-# What shows the evidence of a rule in the trace: the copy to the device that took longest, or where the device was idle.
+# What shows the evidence of a rule in the trace: the copy to the device that took longest, or where
+# the device was idle.
 _COPIES = ("pinned_memory", "input_ahead", "input_copies", "copies_exposed")
 _IDLE = ("waits", "other", "between_steps", "host_bound")
 # Rules whose evidence is calls of one kind, by how their names begin.
@@ -507,7 +516,9 @@ _COPY = "MemcpyH2D"
 
 
 def _target(run: Run, rule: str) -> TraceTarget | None:
-    """Where in the trace the evidence of a rule is; None where that is all of it, or in the trace of a host that was read separately."""
+    """Where in the trace the evidence of a rule is; None where that is all of it, or in the trace
+    of a host that was read separately.
+    """
     if run.parts is not None:
         return None
     if rule in _IDLE:
@@ -526,7 +537,9 @@ def _target(run: Run, rule: str) -> TraceTarget | None:
 
 
 def _place(run: Run, view: str) -> str:
-    """A tab, or the one that shows the same where the dashboard of this run lacks it or has nothing on it."""
+    """A tab, or the one that shows the same where the dashboard of this run lacks it or has nothing
+    on it.
+    """
 
     def shows(tab: str) -> bool:
         return (

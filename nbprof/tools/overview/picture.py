@@ -40,7 +40,8 @@ def png(payload: Payload) -> bytes:
     y = _header(sheet, payload.meta, 32)
     y = _verdict(sheet, overview, y)
     if overview.plain:
-        # Nothing is known of steps and ops: what the file is and holds stands in the place of figures without values, as on screen.
+        # Nothing is known of steps and ops: what the file is and holds stands in the place of
+        # figures without values, as on screen.
         return sheet.png(_footer(sheet, payload.meta, _facts(sheet, overview.run, y + 24) + 28))
     parts = breakdown(payload)
     if parts:
@@ -188,13 +189,17 @@ def _clauses(sheet: Canvas, note: str, room: float) -> str:
 
 
 def _middle(figure: Figure) -> list[str]:
-    """What the note of the average says of the median and p95, with their unit unless it is that of the axis."""
+    """What the note of the average says of the median and p95, with their unit unless it is that of
+    the axis.
+    """
     parts = [part for part in figure.note.split(", ") if part.startswith(("median", "p95"))]
     return parts if figure.unit == "ms" else [f"{part} {figure.unit}" for part in parts]
 
 
 def _borders(sheet: Canvas, steps: Steps, area: tuple[float, float, float]) -> str:
-    """Dashed lines where something else than the next step begins; what they are, as the end of the caption."""
+    """Dashed lines where something else than the next step begins; what they are, as the end of the
+    caption.
+    """
     left, top, right = area
     borders = steps.boundaries or []
     for border in borders:
@@ -255,7 +260,8 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
 def scale(times: list[float]) -> tuple[float, bool]:
     """The top of the axis (1, 2, 4, 5, 8 x 10^n) and whether steps reach beyond it.
 
-    Where one step is over four times the median (the first one, which compiles), the axis follows the 95th percentile.
+    Where one step is over four times the median (the first one, which compiles), the axis follows
+    the 95th percentile.
     """
     ordered = sorted(times)
     top = ordered[-1]

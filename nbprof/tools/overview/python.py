@@ -23,15 +23,20 @@ _COLOURS = ("#E8A33D", "#DD7F3B", "#D9A066", "#C96F4A", "#E3B778", "#B9784E")
 
 
 class PythonView(View):
-    """Python time by function, line, module and thread, from the stacks of all threads, sampled up to 100 times a second.
+    """Python time by function, line, module and thread, from the stacks of all threads, sampled up
+    to 100 times a second.
 
-    - Times are wall time on the thread of the recorded cell, waiting included, and CPU time on other threads, where the system tells it
-      (Linux). `cpu_ms` less than `self_ms` is waiting: for files, locks, devices or the GIL.
-    - Time in a C function is that of the line that calls it, and `call` names the function, from Python 3.11 on.
-    - A thread can be seen only where the interpreter lets others run: inside calls that release the GIL, after calls of C functions, at
-      the end of a pass of a loop and where a function begins. A short function without any of these counts for the line that calls it;
-      a pass of a loop counts for its last call, or for the line of the loop.
-    - `self` and `total` are estimates from samples: what takes less than some tens of milliseconds may be missing.
+    - Times are wall time on the thread of the recorded cell, waiting included, and CPU time on
+      other threads, where the system tells it (Linux). `cpu_ms` less than `self_ms` is waiting: for
+      files, locks, devices or the GIL.
+    - Time in a C function is that of the line that calls it, and `call` names the function, from
+      Python 3.11 on.
+    - A thread can be seen only where the interpreter lets others run: inside calls that release the
+      GIL, after calls of C functions, at the end of a pass of a loop and where a function begins. A
+      short function without any of these counts for the line that calls it; a pass of a loop counts
+      for its last call, or for the line of the loop.
+    - `self` and `total` are estimates from samples: what takes less than some tens of milliseconds
+      may be missing.
 
     Threads of the notebook's kernel and of nbprof are left out.
     """
@@ -41,27 +46,37 @@ class PythonView(View):
 
     @property
     def functions(self) -> pd.DataFrame:
-        """Time by function, that of C code with the function that called it; most self time first."""
+        """Time by function, that of C code with the function that called it; most self time
+        first.
+        """
         return self._frame("functions")
 
     @property
     def lines(self) -> pd.DataFrame:
-        """Time by line, of cells and of all other files, with the function that each called; most self time first."""
+        """Time by line, of cells and of all other files, with the function that each called; most
+        self time first.
+        """
         return self._frame("lines")
 
     @property
     def modules(self) -> pd.DataFrame:
-        """Time by top-level package: the self time of its functions, and the total time of the calls into it."""
+        """Time by top-level package: the self time of its functions, and the total time of the
+        calls into it.
+        """
         return self._frame("modules")
 
     @property
     def threads(self) -> pd.DataFrame:
-        """CPU time by thread, as the system counts it: the thread of the cell first, then the busiest ones."""
+        """CPU time by thread, as the system counts it: the thread of the cell first, then the
+        busiest ones.
+        """
         return self._frame("threads")
 
     @property
     def tree(self) -> pd.DataFrame:
-        """Calls as a tree of functions: a row for each function and its callers, which come before it."""
+        """Calls as a tree of functions: a row for each function and its callers, which come before
+        it.
+        """
         return self._frame("tree")
 
     def figure(self, **options: Any) -> Model:

@@ -29,20 +29,24 @@ _TITLES = {MAIN: "Main thread", OTHER: "Other threads", PROGRAM: SCOPES_TITLE}
 
 
 class RangeView(Framed):
-    """Time by range that the program names: `record_function`, NVTX and ROCTx, `TraceAnnotation`, mstx; `named_scope`, `tf.name_scope`.
+    """Time by range that the program names: `record_function`, NVTX and ROCTx, `TraceAnnotation`,
+    mstx; `named_scope`, `tf.name_scope`.
 
-    `frame` has a row for each range and the ranges around it, as a tree: first those of the thread that marks the steps, then
-    those of other threads, then scopes, which are in the names of ops. All figures are per step, of the steps in the averages.
+    `frame` has a row for each range and the ranges around it, as a tree: first those of the thread
+    that marks the steps, then those of other threads, then scopes, which are in the names of ops.
+    All figures are per step, of the steps in the averages.
 
-    - Device time is that of what was launched in the range, whenever it ran. What a thread of autograd launches counts for the
-      range that the thread which called `backward()` is in.
-    - `backward_host_ms_per_step` and `backward_device_ms_per_step` are the time of the backward pass of what ran in the range:
-      PyTorch numbers ops of both passes alike, JAX and TensorFlow name them after the scope. That time is also in the range
-      around `backward()`.
-    - `wait_ms_per_step` is the time of calls that wait for a device, such as `cudaStreamSynchronize`.
+    - Device time is that of what was launched in the range, whenever it ran. What a thread of
+      autograd launches counts for the range that the thread which called `backward()` is in.
+    - `backward_host_ms_per_step` and `backward_device_ms_per_step` are the time of the backward
+      pass of what ran in the range: PyTorch numbers ops of both passes alike, JAX and TensorFlow
+      name them after the scope. That time is also in the range around `backward()`.
+    - `wait_ms_per_step` is the time of calls that wait for a device, such as
+      `cudaStreamSynchronize`.
 
-    Ranges that frameworks set (steps, DataLoader, compiled regions, collectives) are not listed, but `Optimizer.step#…`, which
-    PyTorch sets, is where there are others. `outside` is the time that is in no range.
+    Ranges that frameworks set (steps, DataLoader, compiled regions, collectives) are not listed,
+    but `Optimizer.step#…`, which PyTorch sets, is where there are others. `outside` is the time
+    that is in no range.
     """
 
     def __init__(self, profile: Shown) -> None:
@@ -50,7 +54,9 @@ class RangeView(Framed):
 
     @property
     def outside(self) -> dict[str, float]:
-        """Time per step in ms that is in no range: on the thread that marks the steps, and of device work; NaN where not known."""
+        """Time per step in ms that is in no range: on the thread that marks the steps, and of
+        device work; NaN where not known.
+        """
         return dict(self._profile.run.outside_ranges)
 
     def _nothing(self) -> str:
@@ -129,7 +135,9 @@ def _above(depth: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _table(rows: pd.DataFrame) -> Table:
-    """Name, times per step, host, share, device and backward pass where known, and the op with the most time."""
+    """Name, times per step, host, share, device and backward pass where known, and the op with the
+    most time.
+    """
     on_device = rows["device_ms_per_step"].notna().any()
     backward = "backward_device_ms_per_step" if on_device else "backward_host_ms_per_step"
     top = _top(rows)

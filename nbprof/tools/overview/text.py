@@ -1,4 +1,6 @@
-"""The answer in a few lines of plain text: verdict, average step with its largest parts, top op, figures, the first advice."""
+"""The answer in a few lines of plain text: verdict, average step with its largest parts, top op,
+figures, the first advice.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ class Row(NamedTuple):
 
 
 def breakdown(payload: Payload) -> list[Row]:
-    """The categories, largest first, each followed by the parts of the host's time in it that are known."""
+    """The categories, largest first, each followed by the parts of the host's time in it that are
+    known.
+    """
     labels = payload.steps.labels or {}
     rows = []
     for category, ms, percent in means(payload):

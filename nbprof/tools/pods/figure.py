@@ -36,7 +36,8 @@ def pods(
     height: int = 0,
     **options: Any,
 ) -> Figure:
-    """A bar a worker for one step, stacked by category in ms; or a heat map of all workers and steps. Both with a hover card.
+    """A bar a worker for one step, stacked by category in ms; or a heat map of all workers and
+    steps. Both with a hover card.
 
     Parameters
     ----------
@@ -44,8 +45,9 @@ def pods(
     step : int, optional
         Step number; the step whose workers differ most when left out.
     heat : str
-        "step_time" or a category, such as "input": a row a worker, the slowest at the top, a column a step, coloured by the distance from
-        the median worker in percent of the step time. Long runs have several steps in a column, of which a cell is the slowest.
+        "step_time" or a category, such as "input": a row a worker, the slowest at the top, a column
+        a step, coloured by the distance from the median worker in percent of the step time. Long
+        runs have several steps in a column, of which a cell is the slowest.
     width, height : int
         Pixels; 0 for a height that suits the number of workers.
     **options

@@ -114,7 +114,9 @@ def sentences(run: Run) -> list[str]:
 def _barely_slow(
     ranks: pd.DataFrame, measured: float | None, several: bool, unit: Unit
 ) -> list[str]:
-    """The rank that differs from the others by more than chance explains, but too little to be a straggler."""
+    """The rank that differs from the others by more than chance explains, but too little to be a
+    straggler.
+    """
     if measured is None:
         return []
     beyond_chance = ranks[(ranks["chance"] <= LEVEL) & (ranks["excess_ms"] <= LATE * measured)]
@@ -211,7 +213,9 @@ def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> l
 
 
 def _group(members: str, groups: pd.DataFrame) -> str:
-    """Of whom collectives are: by the program's word for the group, too, where that is the only one for these ranks."""
+    """Of whom collectives are: by the program's word for the group, too, where that is the only one
+    for these ranks.
+    """
     ranks = wording.one_line(members)
     words = set(
         groups.loc[groups["slow"].astype(bool) & (groups["members"] == members), "description"]

@@ -98,7 +98,8 @@ class Grid:
         return every if every.any() else ~every
 
     def cause(self) -> tuple[npt.NDArray[np.uint8], Floats]:
-        """By step: in which category the slowest worker lies furthest over the median of all, and by how many ms.
+        """By step: in which category the slowest worker lies furthest over the median of all, and
+        by how many ms.
 
         The category is an index into CATEGORIES + 1; 0 where it is over the median in none.
         """
@@ -125,7 +126,9 @@ class Grid:
     def bars(
         self, steps: npt.NDArray[np.int64], most: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Rows of the frame to draw, by step and then by worker, and where the rows of each step begin and the last ones end."""
+        """Rows of the frame to draw, by step and then by worker, and where the rows of each step
+        begin and the last ones end.
+        """
         position = np.full(len(self.steps), -1)
         position[steps] = np.arange(len(steps))
         rows = np.flatnonzero(position[self.row] >= 0)

@@ -1,8 +1,9 @@
 """The heat map of the tab: every worker by every step, small enough for a report.
 
-What is drawn is how far a worker is from the median worker of the same step, of the step time and of each category that tells workers
-apart. A value is a whole multiple of about a four-hundredth of the median step time, which compresses to less than a byte a cell;
-`p.pods.frame` has the exact ones.
+What is drawn is how far a worker is from the median worker of the same step, of the step time and
+of each category that tells workers apart. A value is a whole multiple of about a four-hundredth of
+the median step time, which compresses to less than a byte a cell; `p.pods.frame` has the exact
+ones.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ MOST_LAYERS = 5
 MISSING = 65535
 _PARTS = 400
 _LEAST_PERCENT = 5.0
-"""Of the median step time: colours end there at the earliest, so that noise does not look like a difference."""
+"""Of the median step time: colours end there at the earliest, so that noise does not look like a
+difference.
+"""
 _TELLING_PERCENT = 2.0
 """A worker that is so far from the median on average is slow."""
 
@@ -62,13 +65,17 @@ class Heat:
         return int(self.last[0] - self.first[0]) + 1
 
     def values(self, category: int | None) -> Floats:
-        """Ms of the step time, or of a category as the grid counts them; NaN where the worker did not record the step."""
+        """Ms of the step time, or of a category as the grid counts them; NaN where the worker did
+        not record the step.
+        """
         if category is None:
             return self.time
         return np.where(np.isfinite(self.time), np.nan_to_num(self.parts[:, :, category]), np.nan)
 
     def over(self, category: int | None) -> Floats:
-        """How far each cell is from the median of its column, in percent of the median step time."""
+        """How far each cell is from the median of its column, in percent of the median step
+        time.
+        """
         values = self.values(category)
         with np.errstate(invalid="ignore", divide="ignore"):
             return 100 * (values - median(values)) / median(self.time)
@@ -79,7 +86,9 @@ class Heat:
 
 
 def binned(grid: Grid, most_cells: int = MOST_CELLS, most_rows: int = MOST_ROWS) -> Heat:
-    """The grid with as few steps in a column as the number of cells allows, and the slowest workers where there are too many."""
+    """The grid with as few steps in a column as the number of cells allows, and the slowest workers
+    where there are too many.
+    """
     time = grid.time
     rows = np.arange(len(grid.workers))
     if len(rows) > most_rows:
@@ -161,7 +170,8 @@ def median(values: Floats) -> Floats:
 
 
 def limit(heat: Heat, over: Floats) -> float:
-    """Where the colours of a layer end: at what one cell in a hundred exceeds, or the farthest worker on average.
+    """Where the colours of a layer end: at what one cell in a hundred exceeds, or the farthest
+    worker on average.
 
     A single slow cell is then as dark as it gets, and does not bleach all others.
     """
@@ -177,7 +187,9 @@ def limit(heat: Heat, over: Floats) -> float:
 
 
 def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> parts.HeatLayer:
-    """One quantity of all cells; one cell in two hundred is below `low_ms`, and as many are above `high_ms`."""
+    """One quantity of all cells; one cell in two hundred is below `low_ms`, and as many are above
+    `high_ms`.
+    """
     values, over = heat.values(category), heat.over(category)
     counted = values[:, heat.counted]
     counted = counted[np.isfinite(counted)]
@@ -195,7 +207,9 @@ def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> parts.He
 
 
 def _telling(layers: list[parts.HeatLayer]) -> str:
-    """What is shown first: the step time, unless workers hardly differ in it (they wait for each other) and one is slow in a category."""
+    """What is shown first: the step time, unless workers hardly differ in it (they wait for each
+    other) and one is slow in a category.
+    """
     most = [float(np.nanmax(layer.mean_percent, initial=0.0)) for layer in layers]
     if most[0] >= _TELLING_PERCENT or max(most) < max(_TELLING_PERCENT, 3 * most[0]):
         return layers[0].key

@@ -22,7 +22,9 @@ class HeatLayer(Part):
     median_ms: npt.NDArray[np.float32]
     """By column: of the median worker."""
     mean_percent: npt.NDArray[np.float32]
-    """By row: distance from the median worker, in percent of the median step time, mean over the columns that count."""
+    """By row: distance from the median worker, in percent of the median step time, mean over the
+    columns that count.
+    """
     limit_percent: float
     """Where the colours end."""
     low_ms: float
@@ -44,7 +46,9 @@ class Heat(Part):
     """The layer that is shown first."""
     note: str
     at: Codes | None = None
-    """By cell: the step that it shows, from the first of its column; absent where a column is one step."""
+    """By cell: the step that it shows, from the first of its column; absent where a column is one
+    step.
+    """
     warmup: npt.NDArray[np.uint8] | None = None
     """By column: 1 where no step counts in averages."""
 
@@ -59,7 +63,9 @@ class Cores(Part):
     table: Table
     """worker (the core), chip, mean_step_ms and the mean of each kind."""
     first: npt.NDArray[np.uint32]
-    """The rows of step i of `Pods.step` are first[i] … first[i + 1]; empty where the report has the means alone."""
+    """The rows of step i of `Pods.step` are first[i] … first[i + 1]; empty where the report has the
+    means alone.
+    """
     core: Codes
     """Row of `table`."""
     time_ms: npt.NDArray[np.float32]
@@ -93,7 +99,9 @@ class Pods(Tab):
     start_ms: npt.NDArray[np.float64]
     """Begin of the step on the slowest worker."""
     cause: npt.NDArray[np.uint8]
-    """1 + index into CATEGORIES of the category in which the slowest is furthest over the median; 0: none."""
+    """1 + index into CATEGORIES of the category in which the slowest is furthest over the median;
+    0: none.
+    """
     cause_ms: npt.NDArray[np.float64]
     first: npt.NDArray[np.uint32]
     """The bars of step i are first[i] … first[i + 1] of the following columns."""

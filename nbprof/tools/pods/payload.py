@@ -95,7 +95,9 @@ def has(run: Run) -> bool:
 
 
 def _of_hosts(run: Run, row: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """Which step each step of a host is: ``host group at``; empty where the frame does not say or no step is drawn."""
+    """Which step each step of a host is: ``host group at``; empty where the frame does not say or
+    no step is drawn.
+    """
     if not {"host", "group"} <= set(run.pods.columns) or len(row) != len(run.pods):
         return pd.DataFrame(
             {
@@ -108,7 +110,9 @@ def _of_hosts(run: Run, row: npt.NDArray[np.int64]) -> pd.DataFrame:
 
 
 def _with_waiting(run: Run) -> bool:
-    """Whether another sentence says who is slow at its own part of a step, as workers wait for each other in the rest."""
+    """Whether another sentence says who is slow at its own part of a step, as workers wait for each
+    other in the rest.
+    """
     ranks = run.pod_frames.stragglers
     return len(ranks) > 0 and bool(
         (ranks["straggler"].astype(bool) & (ranks["by"] == COLLECTIVES)).any()
@@ -158,7 +162,9 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
 
 
 def _of_recordings(grid: Grid) -> str:
-    """How long each worker recorded, where nothing divides the recordings: that is no measure of who is slow."""
+    """How long each worker recorded, where nothing divides the recordings: that is no measure of
+    who is slow.
+    """
     longest, shortest = float(np.nanmax(grid.time)), float(np.nanmin(grid.time))
     return (
         f"The recordings of **{len(grid.workers):,}** workers take **{wording.millis_two(shortest, longest, ' to ')}** from their first to "

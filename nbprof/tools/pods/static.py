@@ -46,7 +46,9 @@ def _workers(pods: Pods) -> str:
 
 
 def _over(pods: Pods, row: int) -> str:
-    """The category in which a worker is farthest over the median one, with a swatch; a dash where that is less than 1% of the step."""
+    """The category in which a worker is farthest over the median one, with a swatch; a dash where
+    that is less than 1% of the step.
+    """
     typical = pods.typical or {}
     over = {
         c: pods.table.cell(c.column, row) - typical[c.column]

@@ -10,7 +10,9 @@ from nbprof.tools.parts import Tab, Table
 
 
 class Boundary(Part):
-    """Where an epoch, another loop or steps of another kind begin, or an evaluation ran: before the step of a row."""
+    """Where an epoch, another loop or steps of another kind begin, or an evaluation ran: before the
+    step of a row.
+    """
 
     row: int
     text: str
@@ -46,7 +48,9 @@ class Steps(Tab):
 
 
 class ServingTables(Part):
-    """Iterations of an inference engine by kind, and kernel time by part of the model, a column a kind."""
+    """Iterations of an inference engine by kind, and kernel time by part of the model, a column a
+    kind.
+    """
 
     kinds: Table
     parts: Table

@@ -118,9 +118,11 @@ def nothing(title: str, text: str) -> Steps:
 
 
 def _over_hosts(steps: pd.DataFrame) -> pd.DataFrame:
-    """One row per step of the job: the mean of its hosts, of those where it counts if it counts on any.
+    """One row per step of the job: the mean of its hosts, of those where it counts if it counts on
+    any.
 
-    Numbers are labels and may repeat on a host: the first, second … step of a number on each host are one step.
+    Numbers are labels and may repeat on a host: the first, second … step of a number on each host
+    are one step.
     """
     keys = ["turn", "step"]
     steps = steps.assign(turn=turns(steps))
@@ -135,7 +137,9 @@ def _over_hosts(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _typical(steps: pd.DataFrame) -> int | None:
-    """The row of a step of median length among those that count; of an even number the shorter of the two. None of fewer than three."""
+    """The row of a step of median length among those that count; of an even number the shorter of
+    the two. None of fewer than three.
+    """
     rows = np.flatnonzero(steps["counted"].to_numpy(bool))
     if len(rows) < _FEWEST:
         return None
@@ -149,7 +153,9 @@ def recorded(steps: pd.DataFrame) -> list[Any]:
 
 
 def prefix(names: list[str]) -> str:
-    """What all step names have in front of their number: "train" for "train 500", "train 501"; else the empty text."""
+    """What all step names have in front of their number: "train" for "train 500", "train 501"; else
+    the empty text.
+    """
     heads = {
         match.group(1) if (match := re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL)) else ""
         for name in names

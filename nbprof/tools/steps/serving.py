@@ -33,16 +33,21 @@ _SHOWN = (
 
 
 class Serving(Framed):
-    """Iterations of an inference engine, as vLLM and SGLang annotate them in traces of torch.profiler.
+    """Iterations of an inference engine, as vLLM and SGLang annotate them in traces of
+    torch.profiler.
 
-    `frame` has a row per annotation, and these are the steps of `p.steps`. An annotation states how many sequences and tokens the iteration
-    has, for prefill and decode apart, from which its kind follows: `execute_context_2(40)_generation_3(3)` and, of vLLM, its longer and
-    older forms; `step[DECODE bs=64]` of SGLang, or its `run_batch`. What it does not state is NA: SGLang has the tokens of mixed batches
-    in roofline annotations alone, vLLM's `execute_new_1_cached_3` tells new requests from others, but not those that decode.
+    `frame` has a row per annotation, and these are the steps of `p.steps`. An annotation states how
+    many sequences and tokens the iteration has, for prefill and decode apart, from which its kind
+    follows: `execute_context_2(40)_generation_3(3)` and, of vLLM, its longer and older forms;
+    `step[DECODE bs=64]` of SGLang, or its `run_batch`. What it does not state is NA: SGLang has the
+    tokens of mixed batches in roofline annotations alone, vLLM's `execute_new_1_cached_3` tells new
+    requests from others, but not those that decode.
 
-    What the host launched from an annotation to the next, as it does to sample, is part of the iteration before; what SGLang launches
-    after the longest pause between them prepares the next. Device work belongs to the iteration that launched it, so that with overlap
-    scheduling, where the host runs ahead, an iteration lasts from the end of the work of the previous one to that of its own.
+    What the host launched from an annotation to the next, as it does to sample, is part of the
+    iteration before; what SGLang launches after the longest pause between them prepares the next.
+    Device work belongs to the iteration that launched it, so that with overlap scheduling, where
+    the host runs ahead, an iteration lasts from the end of the work of the previous one to that of
+    its own.
 
     Traces of a trainer that generates with an engine have the steps of the trainer.
     """
@@ -54,20 +59,25 @@ class Serving(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per iteration, host by host in time order; times of parts of the model are NA without a device."""
+        """One row per iteration, host by host in time order; times of parts of the model are NA
+        without a device.
+        """
         return super().frame
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row per kind of iteration: how long it takes, its batch, the rate and latency of tokens, and idle time before it."""
+        """One row per kind of iteration: how long it takes, its batch, the rate and latency of
+        tokens, and idle time before it.
+        """
         return serving.summary(self._profile.run.serving)
 
     @property
     def parts(self) -> pd.DataFrame:
         """Kernel time by kind of iteration and part of the model; empty without a device.
 
-        Parts are told by the names of kernels and, where these say nothing, of the ops that launched them: a fused kernel whose name
-        tells no part is in `other`. Kernels may overlap, so the parts add up to more than the busy time where they do.
+        Parts are told by the names of kernels and, where these say nothing, of the ops that
+        launched them: a fused kernel whose name tells no part is in `other`. Kernels may overlap,
+        so the parts add up to more than the busy time where they do.
         """
         return serving.parts(self._profile.run.serving)
 

@@ -1,4 +1,6 @@
-"""PyTorch's ops by nn.Module and by the shapes of their inputs, as the view Ops shows them; None where that was not recorded."""
+"""PyTorch's ops by nn.Module and by the shapes of their inputs, as the view Ops shows them; None
+where that was not recorded.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,11 @@ _SUMS = (*_PARTS, "calls", "device_self_us", "host_self_us")
 
 
 def modules(run: Run) -> Table | None:
-    """The tree of modules, each below the one around it, in the order of their first calls; `_depth` is behind the columns.
+    """The tree of modules, each below the one around it, in the order of their first calls;
+    `_depth` is behind the columns.
 
-    Percent is of the time of all modules, forward and backward: on devices where there are any, else on the host.
+    Percent is of the time of all modules, forward and backward: on devices where there are any,
+    else on the host.
     """
     frame = run.torch_modules
     if not len(frame):
@@ -67,7 +71,9 @@ def _percent(table: str, *, device: bool) -> Col:
 
 
 def largest_modules(frame: pd.DataFrame, most: int = MOST_MODULES) -> pd.DataFrame:
-    """The modules with the most time and those around them; below each module the sum of those in it that are left out, in a row."""
+    """The modules with the most time and those around them; below each module the sum of those in
+    it that are left out, in a row.
+    """
     if len(frame) <= most:
         return frame
     time = _time(frame, device=bool(frame["device_total_us"].notna().any()))
@@ -128,7 +134,9 @@ def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.f
 
 
 def shapes(run: Run) -> Table | None:
-    """The ops apart by the shapes of their inputs, most self time first; the last row is the sum of those that are left out."""
+    """The ops apart by the shapes of their inputs, most self time first; the last row is the sum of
+    those that are left out.
+    """
     frame = by_shapes(run)
     if not len(frame):
         return None
@@ -165,7 +173,9 @@ def shapes(run: Run) -> Table | None:
 
 
 def by_shapes(run: Run) -> pd.DataFrame:
-    """The rows of ops, without annotations and runtime calls, which have no inputs; none where no op has shapes."""
+    """The rows of ops, without annotations and runtime calls, which have no inputs; none where no
+    op has shapes.
+    """
     frame = run.torch_ops_by("shapes")
     frame = frame[frame["kind"] == "op"] if len(frame) else frame
     known = len(frame) and frame["input_shapes"].notna().any()

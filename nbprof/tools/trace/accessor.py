@@ -27,13 +27,17 @@ class TraceView(View):
 
     @property
     def lanes(self) -> pd.DataFrame:
-        """One row per recorded lane, in the order of the file, with the number of its events; `tracks` has those that are drawn."""
+        """One row per recorded lane, in the order of the file, with the number of its events;
+        `tracks` has those that are drawn.
+        """
         lanes = self._profile.run.trace.lanes
         return lanes[["lane", "host", "process", "thread", "kind", "device", "events"]].copy()
 
     @property
     def tracks(self) -> pd.DataFrame:
-        """One row per lane as the timeline draws them, in its order: recorded ones with events, derived ones, and counters."""
+        """One row per lane as the timeline draws them, in its order: recorded ones with events,
+        derived ones, and counters.
+        """
         rows = [
             (t.id, t.host, t.process, t.name, t.kind, t.events, t.derived)
             for t in self._profile.run.timeline.tracks.lanes
@@ -56,10 +60,12 @@ class TraceView(View):
         Parameters
         ----------
         lane : int, str, pattern, or several of these, optional
-            Number of a lane, a text that its name holds, a text `/regular expression/`, or a compiled expression. All recorded lanes when
-            left out; derived ones are there by number, see `tracks`.
+            Number of a lane, a text that its name holds, a text `/regular expression/`, or a
+            compiled expression. All recorded lanes when left out; derived ones are there by number,
+            see `tracks`.
         name : str or pattern, optional
-            A text that the event's name holds, full or as it is drawn; or an expression, as for `lane`.
+            A text that the event's name holds, full or as it is drawn; or an expression, as for
+            `lane`.
         between : (float, float), optional
             Only events that touch this range, in ms after the start of the profile.
         args : sequence of str
@@ -70,9 +76,9 @@ class TraceView(View):
         Returns
         -------
         DataFrame
-            One row per event: `host` `process` `lane` `name` (in full), `start_us` after the start of the profile, `duration_us`,
-            `depth` (how many events of its lane it lies in), `self_us` (without what lies in it), `event` (its number in the
-            profile), and the args.
+            One row per event: `host` `process` `lane` `name` (in full), `start_us` after the start
+            of the profile, `duration_us`, `depth` (how many events of its lane it lies in),
+            `self_us` (without what lies in it), `event` (its number in the profile), and the args.
 
         Raises
         ------
@@ -93,12 +99,14 @@ class TraceView(View):
         )
 
     def find(self, text: str) -> pd.DataFrame:
-        """The events that a search in the timeline finds, in time order, with the columns of `events`.
+        """The events that a search in the timeline finds, in time order, with the columns of
+        `events`.
 
         Parameters
         ----------
         text : str
-            A part of a name or of a text among the args, in any case; a `/regular expression/`; an integer also finds args equal to it.
+            A part of a name or of a text among the args, in any case; a `/regular expression/`; an
+            integer also finds args equal to it.
 
         Raises
         ------
@@ -119,22 +127,26 @@ class TraceView(View):
     def range(
         self, from_ms: float, to_ms: float, lanes: select_events.Lanes | None = None
     ) -> pd.DataFrame:
-        """What took the time between two moments, by name, most self time first. Times are in µs, and only what lies in the range.
+        """What took the time between two moments, by name, most self time first. Times are in µs,
+        and only what lies in the range.
 
-        `on` is the kind of lane: a launch on the host may have the name of its kernel on the device; it is a separate row.
+        `on` is the kind of lane: a launch on the host may have the name of its kernel on the
+        device; it is a separate row.
 
         Parameters
         ----------
         from_ms, to_ms : float
             After the start of the profile.
         lanes : int, str, pattern, or several of these, optional
-            As `lane` of `events`; when left out all lanes that hold work themselves, those of devices that say it again left out.
+            As `lane` of `events`; when left out all lanes that hold work themselves, those of
+            devices that say it again left out.
 
         Returns
         -------
         DataFrame
-            One row per name and side: `name`, `on` (host or device), `count`, `self_us`, `total_us` (with what lies in it), `percent`
-            (`self_us` of the range; lanes run at the same time, so the sum may pass 100).
+            One row per name and side: `name`, `on` (host or device), `count`, `self_us`, `total_us`
+            (with what lies in it), `percent` (`self_us` of the range; lanes run at the same time,
+            so the sum may pass 100).
 
         Examples
         --------
@@ -171,8 +183,8 @@ class TraceView(View):
         )
 
     def gaps(self, most: int = gaps.MOST) -> pd.DataFrame:
-        """The longest times in which a device ran nothing, longest first, and what the host did meanwhile. `start_ms` is after the start of
-        the profile, durations are in µs.
+        """The longest times in which a device ran nothing, longest first, and what the host did
+        meanwhile. `start_ms` is after the start of the profile, durations are in µs.
 
         Parameters
         ----------
@@ -190,10 +202,11 @@ class TraceView(View):
         lanes: select_events.Lanes | None = None,
         counters: bool = True,
     ) -> Path:
-        """Writes a Chrome trace in JSON, which Perfetto and chrome://tracing open: every event, arg, counter and flow arrow.
+        """Writes a Chrome trace in JSON, which Perfetto and chrome://tracing open: every event,
+        arg, counter and flow arrow.
 
-        Times keep their picoseconds. Events that overlap only partly are placed on further threads, `name (2)` and so on, as Perfetto
-        drops them otherwise. A file of that name is replaced.
+        Times keep their picoseconds. Events that overlap only partly are placed on further threads,
+        `name (2)` and so on, as Perfetto drops them otherwise. A file of that name is replaced.
 
         Parameters
         ----------

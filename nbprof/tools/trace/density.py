@@ -1,4 +1,6 @@
-"""What a saved timeline tells of the events that it leaves out: how densely they lie, by lane and level."""
+"""What a saved timeline tells of the events that it leaves out: how densely they lie, by lane and
+level.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ Levels = npt.NDArray[np.uint16]
 def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> Rest:
     """How busy the events that were left out keep each lane and level.
 
-    The stretch from the first to the last event that was left out is cut into equal parts, fewer where there are many rows. Of too many
-    rows the outer levels are told: what is in them covers what is inside.
+    The stretch from the first to the last event that was left out is cut into equal parts, fewer
+    where there are many rows. Of too many rows the outer levels are told: what is in them covers
+    what is inside.
 
     Parameters
     ----------
@@ -64,7 +67,8 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     level = np.arange(len(count)) - base[lane]
     told = _outermost(count, level)
     bins = int(np.clip(MOST_BYTES // len(told), _FEWEST_BINS, _MOST_BINS))
-    # What is kept, or not told of, goes to a row behind the others: to take it out of every column first would cost more.
+    # What is kept, or not told of, goes to a row behind the others: to take it out of every column
+    # first would cost more.
     place = np.full(len(count), len(told), np.int64)
     place[told] = np.arange(len(told))
     density = Density(len(told) + 1, bins, first, last)
@@ -100,7 +104,9 @@ class _Left:
         self.depths = deepest(events, level)
 
     def blocks(self) -> Iterator[tuple[slice, Int64s]]:
-        """Stretches of events with something left out, and where in each those are that are kept."""
+        """Stretches of events with something left out, and where in each those are that are
+        kept.
+        """
         for at in range(0, len(self.events), _BLOCK):
             stop = min(at + _BLOCK, len(self.events))
             first, last = np.searchsorted(self._kept, [at, stop])

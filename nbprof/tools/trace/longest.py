@@ -14,11 +14,13 @@ Ints = npt.NDArray[np.int64]
 def longest(
     lanes: Sequence[tuple[npt.NDArray[np.int32], Ints]], always: set[int], most: int
 ) -> list[Ints]:
-    """Indices of the events to keep, ascending: all of the lanes in `always`, of the others the longest of each.
+    """Indices of the events to keep, ascending: all of the lanes in `always`, of the others the
+    longest of each.
 
-    Each lane may keep the same number; what a short lane does not need goes to the long ones. Of equally long events the first stays,
-    which is the parent: so the parents of all that stay, stay too, and no slice hangs in the air. Where the lanes in `always` alone
-    would take more than half of the budget, they are thinned too.
+    Each lane may keep the same number; what a short lane does not need goes to the long ones. Of
+    equally long events the first stays, which is the parent: so the parents of all that stay, stay
+    too, and no slice hangs in the air. Where the lanes in `always` alone would take more than half
+    of the budget, they are thinned too.
 
     Parameters
     ----------
@@ -43,7 +45,9 @@ def longest(
 
 
 def _of(edges: npt.NDArray[np.intp], duration: Ints, quota: Ints) -> Ints:
-    """The `quota[lane]` longest of each lane. A lane is partitioned around its threshold, never sorted."""
+    """The `quota[lane]` longest of each lane. A lane is partitioned around its threshold, never
+    sorted.
+    """
     # Of thousands of lanes each keeps one event: all of these at once.
     one = np.flatnonzero((quota == 1) & (np.diff(edges) > 1))
     kept: list[Ints] = [_longest_of(edges, one, duration)]
@@ -75,7 +79,9 @@ def _longest_of(edges: npt.NDArray[np.intp], lanes: Ints, duration: Ints) -> Int
 
 
 def share(counts: npt.NDArray[Any], budget: int) -> Ints:
-    """How many each lane keeps so that the sum is at most the budget and every lane keeps at least one."""
+    """How many each lane keeps so that the sum is at most the budget and every lane keeps at least
+    one.
+    """
     if counts.sum() <= budget:
         return counts.astype(np.int64)
     low, high = 1, max(int(counts.max()), 1)

@@ -16,7 +16,9 @@ Rising = Annotated[Delta | npt.NDArray[Any], "Uint32Array"]
 
 
 class Lane(Part):
-    """A track of the trace: slices sorted by start. Ticks are `Trace.tick_ns` nanoseconds since the origin of the profile."""
+    """A track of the trace: slices sorted by start. Ticks are `Trace.tick_ns` nanoseconds since the
+    origin of the profile.
+    """
 
     id: int
     """The same in the saved report and in a live source."""
@@ -54,7 +56,9 @@ class Lane(Part):
 
 
 class Rest(Part):
-    """How busy the events that were left out keep a row: a row per lane and level with such events."""
+    """How busy the events that were left out keep a row: a row per lane and level with such
+    events.
+    """
 
     bins: int
     """Equal parts of `from_`…`to`."""
@@ -66,7 +70,9 @@ class Rest(Part):
     depth: npt.NDArray[np.uint16]
     count: npt.NDArray[np.uint32]
     busy: npt.NDArray[np.uint8]
-    """Share of part b of row r that they take, 0…255, at r × bins + b; at least 1 where there is any."""
+    """Share of part b of row r that they take, 0…255, at r × bins + b; at least 1 where there is
+    any.
+    """
 
 
 class Strip(Part):
@@ -93,13 +99,17 @@ class Links(Part):
     """Which slices belong together, by the numbers of their events."""
 
     kind: npt.NDArray[np.uint8]
-    """By arrow: 0 launch to work, 1 producer to consumer, 2 forward to backward, 3 any other of the file; both ends are here."""
+    """By arrow: 0 launch to work, 1 producer to consumer, 2 forward to backward, 3 any other of the
+    file; both ends are here.
+    """
     from_: Rising
     to: Rising
     left_out: int
     """Arrows that were too many."""
     work: Rising
-    """Work on a device whose launch is not here: the lane of the launch, and by how many ticks the work began later."""
+    """Work on a device whose launch is not here: the lane of the launch, and by how many ticks the
+    work began later.
+    """
     on: Codes
     delay: npt.NDArray[np.int32]
 
@@ -111,7 +121,9 @@ class Trace(Tab):
     """The name of this profile for a kernel or server; "" where none can be asked."""
     tick_ns: int
     origin_ns: float
-    """Where the time of the trace begins on the clock of the other views: 0, or less where an event is before the profile."""
+    """Where the time of the trace begins on the clock of the other views: 0, or less where an event
+    is before the profile.
+    """
     end: int
     """Length of the profile in ticks."""
     names: list[str]

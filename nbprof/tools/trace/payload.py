@@ -32,7 +32,8 @@ _PS = 1000
 
 
 def payload(run: Run, most: int = MOST_EVENTS) -> parts.Trace:
-    """All lanes and step markers, of the other events the longest of each lane, and the density of the rest.
+    """All lanes and step markers, of the other events the longest of each lane, and the density of
+    the rest.
 
     Parameters
     ----------
@@ -44,7 +45,8 @@ def payload(run: Run, most: int = MOST_EVENTS) -> parts.Trace:
     made = timeline.tracks
     if not len(made.events) and not len(made.extra) and not made.counters:
         return nothing()
-    # Times count from the start of the profile, as in every frame; an event before it moves the origin.
+    # Times count from the start of the profile, as in every frame; an event before it moves the
+    # origin.
     tick = tick_ns(made.end - made.origin)
     always = {lane.id for lane in made.lanes if lane.kind == "steps"}
     tables = (made.events, made.extra)
@@ -147,7 +149,9 @@ class _Columns:
         self._has_op = self._op != 0
 
     def _ops(self, texts: list[str], op: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
-        """The op of each event as 1 + its place among the names, 0 where none is known; ops that no slice is called by follow the names."""
+        """The op of each event as 1 + its place among the names, 0 where none is known; ops that no
+        slice is called by follow the names.
+        """
         place = {name: i for i, name in reversed(list(enumerate(self.names, 1)))}
         codes = [0]
         for text in texts:
@@ -184,7 +188,8 @@ class _Columns:
             depths=depths,
             start=Delta(self._start[part]),
             duration=self._length[part],
-            # Of most events nothing, so that it packs better than self times, which mostly repeat the durations.
+            # Of most events nothing, so that it packs better than self times, which mostly repeat
+            # the durations.
             inside=smallest(self._inside[part]),
             name_code=self._names[part],
             depth=_levels(self._level[part]),
@@ -203,10 +208,12 @@ def _levels(level: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8 | np.uint16]:
 def _samples(
     counter: Counter, origin: int
 ) -> tuple[Delta | npt.NDArray[np.float64], npt.NDArray[Any]]:
-    """A counter's samples; of too many, the lowest, the highest and the last of equally long runs of them.
+    """A counter's samples; of too many, the lowest, the highest and the last of equally long runs
+    of them.
 
-    The last is there because a sample holds until the next, however long that is. Of a share of time it is the mean of equal parts of the
-    time: what it is at a moment says nothing of the time around it.
+    The last is there because a sample holds until the next, however long that is. Of a share of
+    time it is the mean of equal parts of the time: what it is at a moment says nothing of the time
+    around it.
     """
     time, value = counter.samples
     if len(time) > MOST_SAMPLES and counter.unit == "percent":
@@ -224,7 +231,9 @@ def _samples(
 
 
 def _whole(time: Ints) -> Delta | npt.NDArray[np.float64]:
-    """Times as nanoseconds: in whole ones, as the slices beside them begin, where 31 bits hold them."""
+    """Times as nanoseconds: in whole ones, as the slices beside them begin, where 31 bits hold
+    them.
+    """
     ns = time // _PS
     return Delta(ns) if len(ns) and ns.min() >= 0 and ns.max() < 2**31 else short(time / _PS)
 
@@ -242,7 +251,9 @@ def _means(
 def _first_of(
     wanted: npt.NDArray[np.float64], values: npt.NDArray[np.float64], edges: Ints
 ) -> Ints:
-    """By run of values, the place of the first that is wanted there; NaN is what is found where there is one."""
+    """By run of values, the place of the first that is wanted there; NaN is what is found where
+    there is one.
+    """
     same = values == np.repeat(wanted, np.diff(edges))
     at = np.flatnonzero(same | np.isnan(values))
     return at[np.searchsorted(at, edges[:-1])]

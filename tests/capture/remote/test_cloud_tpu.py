@@ -1,4 +1,6 @@
-"""A TPU by its name: its workers as the Cloud TPU API lists them, asked with what the metadata server has. Both stand in here."""
+"""A TPU by its name: its workers as the Cloud TPU API lists them, asked with what the metadata
+server has. Both stand in here.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ NODE = "/v2/projects/proj-1/locations/us-east5-b/nodes/pod"
 
 
 class Cloud(ThreadingHTTPServer):
-    """Answers by path: a text, or the code of an error; remembers what was asked, and with which token."""
+    """Answers by path: a text, or the code of an error; remembers what was asked, and with which
+    token.
+    """
 
     def __init__(self, **nodes: object) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

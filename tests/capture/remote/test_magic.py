@@ -1,4 +1,6 @@
-"""`%nbprof capture` in a real kernel, which has no framework; the workers are stand-ins in this process."""
+"""`%nbprof capture` in a real kernel, which has no framework; the workers are stand-ins in this
+process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Our encoder and decoder against the protobuf library, with the service's messages built by hand."""
+"""Our encoder and decoder against the protobuf library, with the service's messages built by
+hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""TensorFlow and JAX in processes of their own, which train; sampled together, in turn, idle, stopped and killed."""
+"""TensorFlow and JAX in processes of their own, which train; sampled together, in turn, idle,
+stopped and killed.
+"""
 
 from __future__ import annotations
 

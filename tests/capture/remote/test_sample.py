@@ -1,4 +1,6 @@
-"""Sampling servers that behave as they are told: late, busy, idle, broken, old, or no profilers at all."""
+"""Sampling servers that behave as they are told: late, busy, idle, broken, old, or no profilers at
+all.
+"""
 
 from __future__ import annotations
 
@@ -247,7 +249,8 @@ def test_a_web_server_is_no_profiler():
     with listener:
         with pytest.raises(CaptureError, match="does not speak gRPC"):
             sample(f"localhost:{listener.getsockname()[1]}")
-        # Before it is closed: the thread would go on to accept what connects to the next socket with this number, in another test.
+        # Before it is closed: the thread would go on to accept what connects to the next socket
+        # with this number, in another test.
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
 

@@ -1,8 +1,10 @@
-"""The chunks of a Riegeli file from front to back, across the headers of its 64 KiB blocks, and how to go on where they are damaged.
+"""The chunks of a Riegeli file from front to back, across the headers of its 64 KiB blocks, and how
+to go on where they are damaged.
 
-The format is described at https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md. Its checksums (HighwayHash)
-are not verified. A damaged header is found because its sizes are impossible or contradict the block headers; damaged content when it is
-decompressed and decoded.
+The format is described at
+https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md. Its checksums
+(HighwayHash) are not verified. A damaged header is found because its sizes are impossible or
+contradict the block headers; damaged content when it is decompressed and decoded.
 """
 
 from __future__ import annotations
@@ -129,7 +131,8 @@ class Chunks:
         begin = self._begin
         end = self._end = max(_behind(begin, _CHUNK_HEADER + size), _boundary(begin + records))
         if kind not in (RECORDS, TRANSPOSED):
-            # Signature, metadata and padding have no records; unknown types are damage only if they have some.
+            # Signature, metadata and padding have no records; unknown types are damage only if they
+            # have some.
             self._pass_to(end)
             is_unknown = records and kind != _FILE_METADATA
             return Damage(begin, end, f"its type, {kind}, is unknown") if is_unknown else None
@@ -145,7 +148,8 @@ class Chunks:
 
     def _data(self, size: int) -> memoryview:
         try:
-            # Its pages are set aside when they are written to: a header may claim what is not there.
+            # Its pages are set aside when they are written to: a header may claim what is not
+            # there.
             buffer = Buffer(size)
         except (OSError, MemoryError, OverflowError):
             raise ReadError(
@@ -177,7 +181,9 @@ class Chunks:
                 self._skip(min(end - self._offset, BLOCK - in_block))
 
     def _block_header(self) -> None:
-        """Reads a block header; one that contradicts the chunk says that the chunk is damaged or was never completed."""
+        """Reads a block header; one that contradicts the chunk says that the chunk is damaged or
+        was never completed.
+        """
         if self._offset == self._begin:
             self._skip(_BLOCK_HEADER)
             return
@@ -211,7 +217,8 @@ class Chunks:
                     continue
                 if block.begin == block.offset:
                     return True
-                # The last of the block headers inside a chunk points to its end; a damaged one may point anywhere.
+                # The last of the block headers inside a chunk points to its end; a damaged one may
+                # point anywhere.
                 resume = _near(block)
                 if resume is not None:
                     return self._skip_to(resume)
@@ -219,7 +226,9 @@ class Chunks:
             return False
 
     def _skip_to(self, offset: int) -> bool:
-        """Goes on to a byte, False where the file ends before; one in front of the block header that was just read counts as reached."""
+        """Goes on to a byte, False where the file ends before; one in front of the block header
+        that was just read counts as reached.
+        """
         try:
             self._skip(max(offset - self._offset, 0))
         except _Missing:

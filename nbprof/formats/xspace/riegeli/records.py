@@ -1,4 +1,5 @@
-"""The records of a Riegeli file, chunk by chunk: no more of it is in memory than one chunk, packed and unpacked.
+"""The records of a Riegeli file, chunk by chunk: no more of it is in memory than one chunk, packed
+and unpacked.
 
 Brotli, Zstandard and Snappy are decompressed by `cramjam`, which is installed on request.
 """
@@ -53,7 +54,8 @@ def records(file: BinaryIO, label: str, limit: int = LIMIT_BYTES) -> Iterator[Re
     Raises
     ------
     ReadError
-        It is larger than that, its records are transposed, or they are packed with what is not installed.
+        It is larger than that, its records are transposed, or they are packed with what is not
+        installed.
     """
     done = 0
     for chunk in Chunks(file, limit):
