@@ -86,7 +86,8 @@ def measure(what: str, run: Callable[[], int], megabytes: float, repeats: int) -
     middle = statistics.median(times)
     spread = f"{middle:.2f} s ({min(times):.2f}–{max(times):.2f})"
     print(
-        f"| {what} | {count:,} | {spread} | {megabytes / middle:,.0f} | {count / middle / 1e6:.2f} |"
+        f"| {what} | {count:,} | {spread} | {megabytes / middle:,.0f} |"
+        f" {count / middle / 1e6:.2f} |"
     )
 
 
@@ -103,7 +104,8 @@ def main() -> None:
         make(path, given.events)
         size = path.stat().st_size / 1e6
         print(
-            f"{size:.1f} MB\n\n| read by | events | CPU time | MB/s | million events/s |\n|---|---|---|---|---|"
+            f"{size:.1f} MB\n\n| read by | events | CPU time | MB/s | million events/s"
+            " |\n|---|---|---|---|---|"
         )
         measure(
             "nbprof, to the trace",

@@ -134,7 +134,8 @@ def main() -> None:
         # The first one also imports, and asks the system for memory.
         walls, processors = walls[1:], processors[1:]
         print(
-            f"{given.slices:,} slices, {len(parts):,} packets, {size:,.1f} MB ({path.stat().st_size / 1e6:,.1f} MB on the disk)"
+            f"{given.slices:,} slices, {len(parts):,} packets, {size:,.1f} MB"
+            f" ({path.stat().st_size / 1e6:,.1f} MB on the disk)"
         )
         print(f"{spread(walls)} s, of the processor {spread(processors)} s")
         print(f"{size / statistics.median(walls):,.0f} MB/s ({size / min(walls):,.0f} at best)")

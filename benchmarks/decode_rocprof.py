@@ -51,7 +51,8 @@ def main() -> None:
                 best = min(best, time.process_time() - began)
         rate, pace = size / 1e6 / best, events / best / 1e6
         print(
-            f"{name:20} {size / 1e6:8.1f} MB {events:10,} events {best:7.2f} s {rate:7.1f} MB/s {pace:6.2f} M events/s"
+            f"{name:20} {size / 1e6:8.1f} MB {events:10,} events {best:7.2f} s {rate:7.1f} MB/s"
+            f" {pace:6.2f} M events/s"
         )
 
 

@@ -88,7 +88,8 @@ def real(options: argparse.Namespace) -> None:
             print(f"{number + 1} runs, {time.perf_counter() - began:.0f} s", flush=True)
     total = options.repeats * (len(runs) + len(planted))
     print(
-        f"{total} repeats; {busy} more were disturbed by other processes, {sum(not run for run in runs + planted)} runs wholly"
+        f"{total} repeats; {busy} more were disturbed by other processes,"
+        f" {sum(not run for run in runs + planted)} runs wholly"
     )
     print("percent of runs: those drawn from the whole time as the baseline, then the first ones")
     heading()
@@ -115,7 +116,8 @@ def real(options: argparse.Namespace) -> None:
         )
     within, between, session = scatter([run for run in runs if len(run) > 1])
     print(
-        f"typical step: within a recording {within:.2f} %, between repeats {between:.2f} %, between runs {session:.2f} %"
+        f"typical step: within a recording {within:.2f} %, between repeats {between:.2f} %, between"
+        f" runs {session:.2f} %"
     )
 
 
@@ -136,7 +138,8 @@ def verdict(base: list[list[Repeat]], mine: list[Repeat], options: argparse.Name
 
 def heading() -> None:
     print(
-        f"baseline   runs | unchanged: {'  '.join(f'{kind:>7}' for kind in KINDS)} | planted: {'  '.join(f'{kind:>7}' for kind in KINDS)}"
+        f"baseline   runs | unchanged: {'  '.join(f'{kind:>7}' for kind in KINDS)} | planted:"
+        f" {'  '.join(f'{kind:>7}' for kind in KINDS)}"
     )
 
 
@@ -218,7 +221,8 @@ def scatter(runs: list[list[Repeat]]) -> tuple[float, float, float]:
 def simulated(options: argparse.Namespace) -> None:
     rng = np.random.default_rng(1)
     print(
-        f"within a recording {options.within} %, between repeats {options.between_repeats} %, between runs {options.between_runs} %"
+        f"within a recording {options.within} %, between repeats {options.between_repeats} %,"
+        f" between runs {options.between_runs} %"
     )
     heading()
 

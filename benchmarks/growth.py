@@ -163,7 +163,10 @@ def measured(form: str, size: dict[str, int], folder: Path, repeats: int) -> dic
     """The figures of a profile, made for it."""
     path = folder / f"run{SUFFIX[form]}"
     # In a process of its own: what it takes would count as the peak of those that it starts.
-    make = f"import synthetic, pathlib; synthetic.write_{form}(pathlib.Path({str(path)!r}), **{size!r})"
+    make = (
+        f"import synthetic, pathlib; synthetic.write_{form}(pathlib.Path({str(path)!r}),"
+        f" **{size!r})"
+    )
     subprocess.run([sys.executable, "-c", make], check=True, cwd=Path(__file__).parent)
     runs = []
     for _ in range(repeats):
@@ -224,7 +227,10 @@ def table(axis: str, points: list[tuple[int, dict[str, Any]]]) -> list[str]:
     fixed = ", ".join(f"{value:,} {name}" for name, value in BASE.items() if name != axis)
     out = [f"#### {axis.capitalize()}, with {fixed}", ""]
     out += [
-        f"| {axis} | load | first picture | complete output | exponents | peak memory, MB | takes most | grows fastest |"
+        (
+            f"| {axis} | load | first picture | complete output | exponents | peak memory, MB | takes"
+            " most | grows fastest |"
+        )
     ]
     out += ["|---:|---:|---:|---:|---|---:|---|---|"]
     for at, point in enumerate(points):

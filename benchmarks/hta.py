@@ -83,11 +83,13 @@ def main() -> None:
     ):
         seconds = [row[0] for row in rows]
         print(
-            f"{name:<8} {statistics.median(seconds):7.2f} s ({min(seconds):.2f}–{max(seconds):.2f}), {rows[0][1]:,} events kept"
+            f"{name:<8} {statistics.median(seconds):7.2f} s"
+            f" ({min(seconds):.2f}–{max(seconds):.2f}), {rows[0][1]:,} events kept"
         )
     ratio = [theirs[0] / ours[0] for ours, theirs in pairs]
     print(
-        f"HTA takes {statistics.median(ratio):.1f} times as long ({min(ratio):.1f}–{max(ratio):.1f}); {pairs[0][0][2]:,.0f} works"
+        f"HTA takes {statistics.median(ratio):.1f} times as long"
+        f" ({min(ratio):.1f}–{max(ratio):.1f}); {pairs[0][0][2]:,.0f} works"
     )
 
 

@@ -541,7 +541,8 @@ def record(out: Path, package: Path, quick: bool, only: str, jobs: int) -> None:
 
     if not (package / "nbprof" / "static" / "dashboard.js").exists():
         raise SystemExit(
-            f"{package}: the front end is not built, so no report is whole; npm run build, or copy nbprof/static here"
+            f"{package}: the front end is not built, so no report is whole; npm run build, or copy"
+            " nbprof/static here"
         )
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)

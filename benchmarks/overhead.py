@@ -452,7 +452,8 @@ def of_own_code(cell, turns, whole):
     begun, ended, step = (statistics.median(part[i] for part in parts) for i in range(3))
     shares = [(a + b + cell.steps * c) / whole for a, b, c in parts]
     print(
-        f"nbprof's own code, CPU: {1e3 * begun:.1f} ms at the begin, {1e6 * step:.1f} us a step, {1e3 * ended:.1f} ms at the end"
+        f"nbprof's own code, CPU: {1e3 * begun:.1f} ms at the begin, {1e6 * step:.1f} us a step,"
+        f" {1e3 * ended:.1f} ms at the end"
     )
     told("of the cell, 1 + ", [1 + share for share in shares], 0.02)
 
@@ -575,7 +576,8 @@ def short_cells(cell, minutes, series=4000):
     first, ours, second = np.array(turns).transpose(1, 2, 0)
     drawn = rng.integers(len(turns), size=(series, len(turns)))
     print(
-        f"CPU time that nbprof adds to the framework's profiler, {len(turns)} turns of {cell.steps} steps; mean of the middle [95 %]:"
+        f"CPU time that nbprof adds to the framework's profiler, {len(turns)} turns of {cell.steps}"
+        " steps; mean of the middle [95 %]:"
     )
 
     def added(more, base, seconds, rows):
@@ -591,7 +593,8 @@ def short_cells(cell, minutes, series=4000):
     for i, label, unit in ((0, "begin and end, ms", 1e3), (1, "a step, us", 1e6)):
         least = [unit * value for value in bounds(lambda rows, i=i: middle((ours - base)[i][rows]))]
         print(
-            f"  {label:<22} {least[0]:8.2f}  [{least[1]:.2f}, {least[2]:.2f}] of {unit * middle(base[i]):.2f}"
+            f"  {label:<22} {least[0]:8.2f}  [{least[1]:.2f}, {least[2]:.2f}] of"
+            f" {unit * middle(base[i]):.2f}"
         )
     for seconds in (1, 10):
         for label, more, less in (
@@ -616,7 +619,8 @@ def recorded(cell, turns):
         + ", ".join(f"{w.__name__} {statistics.median(t[4] for t in times[w]):.3f}" for w in times)
     )
     print(
-        f"the thread of the strip: median {statistics.median(strip_cpu):.3%} of a core, max {max(strip_cpu):.3%}"
+        f"the thread of the strip: median {statistics.median(strip_cpu):.3%} of a core, max"
+        f" {max(strip_cpu):.3%}"
     )
 
 
@@ -755,7 +759,8 @@ def idle(cell, turns, step_ms, when):
         (f"nbprof.steps left in the code, over {step_ms:g} ms", of_steps_left_in(), step_ms / 1e3),
     ):
         print(
-            f"  CPU, {label}: {1e6 * middle:.1f} us [{1e6 * low:.1f}, {1e6 * high:.1f}], {middle / whole:.4%} [{high / whole:.4%}]"
+            f"  CPU, {label}: {1e6 * middle:.1f} us [{1e6 * low:.1f}, {1e6 * high:.1f}],"
+            f" {middle / whole:.4%} [{high / whole:.4%}]"
         )
     return times[plain]
 
@@ -794,7 +799,8 @@ def main():
     cell = CELLS[given.framework](given.step_ms, steps)
     where = "all cores" if given.all_cores else "one core, one thread"
     print(
-        f"{given.framework}: {steps} steps of {given.step_ms:g} ms ({cell.size}), {given.turns} turns, {where}; median [95 %]"
+        f"{given.framework}: {steps} steps of {given.step_ms:g} ms ({cell.size}), {given.turns}"
+        f" turns, {where}; median [95 %]"
     )
     # Turns in which nothing is recorded have less scatter to average, and a smaller bound to
     # resolve.

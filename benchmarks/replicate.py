@@ -84,7 +84,8 @@ def record(framework: str, folder: Path, python: str = sys.executable) -> Path:
     done = subprocess.run([python, "-c", code, str(folder)], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(
-            f"No seed could be recorded with {framework}: {done.stderr.strip().splitlines()[-1]} (--python names another one)"
+            f"No seed could be recorded with {framework}: {done.stderr.strip().splitlines()[-1]}"
+            " (--python names another one)"
         )
     return next(folder.rglob(pattern))
 

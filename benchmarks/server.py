@@ -207,7 +207,10 @@ async def measured(server: Server, work: Any) -> tuple[Any, Beside]:
 
 
 def line(told: list[float]) -> str:
-    return f"median {statistics.median(told):,.0f}, 95 % within {percentile(told, 95):,.0f}, longest {max(told):,.0f} ms"
+    return (
+        f"median {statistics.median(told):,.0f}, 95 % within {percentile(told, 95):,.0f}, longest"
+        f" {max(told):,.0f} ms"
+    )
 
 
 def sizes(found: list[int]) -> str:
@@ -290,10 +293,16 @@ async def all_of_it(
         else "none ended beside all clients"
     )
     return [
-        f"{name}: {int(told['total']):,} events, {len(rows)} rows in {given.width} px, {given.think:g} s between requests",
+        (
+            f"{name}: {int(told['total']):,} events, {len(rows)} rows in {given.width} px,"
+            f" {given.think:g} s between requests"
+        ),
         f"  one client alone, {len(alone)} requests: {line(alone)}",
         f"  {len(many)} clients, {len(flat):,} requests in {took:.1f} s: {line(flat)}",
-        f"    {more} and {worst} of one alone; 95th percentiles of single clients from {min(each):,.0f} to {max(each):,.0f} ms",
+        (
+            f"    {more} and {worst} of one alone; 95th percentiles of single clients from"
+            f" {min(each):,.0f} to {max(each):,.0f} ms"
+        ),
         f"  an opening: {first_s:.1f} s alone, {beside}",
         f"  /api/status at rest: {line(rest.pings)}",
         f"    with one client: {line(beside_one.pings)}",

@@ -92,7 +92,8 @@ def stages(path: Path) -> None:
     spent["the rest"] = done - began - sum(spent.values())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     print(
-        f"{path.name}: {profile.receipt.events:,} events, {rows:,} rows, {done - began:.2f} s, peak {peak:,.0f} MB"
+        f"{path.name}: {profile.receipt.events:,} events, {rows:,} rows, {done - began:.2f} s, peak"
+        f" {peak:,.0f} MB"
     )
     print("  " + ", ".join(f"{label} {seconds:.3f}" for label, seconds in spent.items()))
     if absent:

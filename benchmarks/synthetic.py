@@ -128,9 +128,11 @@ class Kind:
         parts.append(
             number(
                 3,
-                self.duration * 1000
-                if isinstance(self.duration, int)
-                else self.duration[at] * 1000,
+                (
+                    self.duration * 1000
+                    if isinstance(self.duration, int)
+                    else self.duration[at] * 1000
+                ),
                 n,
             )
         )
@@ -367,17 +369,26 @@ def write_kineto(path: Path, events: int, names: int, lanes: int, steps: int) ->
     begin = w.step_start / 1e3
     op, kernel = w.op_start / 1e3, w.kernel_start / 1e3
     main = 100 + w.threads
-    head = '{"ph": "X", "cat": "%s", "name": %s, "pid": %s, "tid": %s, "ts": %s, "dur": %s, "args": {%s}}'
+    head = (
+        '{"ph": "X", "cat": "%s", "name": %s, "pid": %s, "tid": %s, "ts": %s, "dur": %s, "args":'
+        " {%s}}"
+    )
 
     def event(cat: str, name: str, dur: float, args: str, pid: str = "100", tid: str = "%d") -> str:
         return head % (cat, f'"{name}"', pid, tid, "%.3f", f"{dur / 1e3:.3f}", args)
 
     def arrow(ph: str, pid: str) -> str:
-        return f'{{"ph": "{ph}", "cat": "ac2g", "name": "ac2g", "id": %d, "pid": {pid}, "tid": %d, "ts": %.3f, "bp": "e"}}'
+        return (
+            f'{{"ph": "{ph}", "cat": "ac2g", "name": "ac2g", "id": %d, "pid": {pid}, "tid": %d,'
+            ' "ts": %.3f, "bp": "e"}'
+        )
 
     external = '"External id": %d'
     call = f'"cbid": 211, "correlation": %d, {external}'
-    block = '"Total Reserved": 1048576, "Total Allocated": %d, "Bytes": %d, "Addr": %d, "Device Id": 0, "Device Type": 1, "Ev Idx": %d'
+    block = (
+        '"Total Reserved": 1048576, "Total Allocated": %d, "Bytes": %d, "Addr": %d, "Device Id": 0,'
+        ' "Device Type": 1, "Ev Idx": %d'
+    )
     gemm = event(
         "kernel", "void gemm_%d<float>(float const*, float*)", w.kernel_ns, f'"device": 0, "context": 1, "stream": %d, "correlation": %d, '
         f'{external}, "grid": [64, 1, 1], "block": [128, 1, 1], "registers per thread": 32, "est. achieved occupancy %%": 75', "0",
@@ -388,7 +399,10 @@ def write_kineto(path: Path, events: int, names: int, lanes: int, steps: int) ->
         arrow("s", "100"),
         gemm,
         arrow("f", "0"),
-        f'{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 100, "tid": %d, "ts": %.3f, "args": {{{block}}}}}',
+        (
+            '{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 100,'
+            f' "tid": %d, "ts": %.3f, "args": {{{block}}}}}'
+        ),
     ]
     of_unit = [
         (w.name, w.thread + 100, op, w.unit + 1, w.unit),
@@ -403,13 +417,16 @@ def write_kineto(path: Path, events: int, names: int, lanes: int, steps: int) ->
     )
     with gzip.open(path, "wt", compresslevel=1) as file:
         file.write(
-            '{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 17179869184,'
+            '{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA A100",'
+            ' "totalGlobalMem": 17179869184,'
         )
         file.write(
-            ' "computeMajor": 8, "computeMinor": 0, "warpSize": 32, "numSms": 108}],\n"traceEvents": [\n'
+            ' "computeMajor": 8, "computeMinor": 0, "warpSize": 32, "numSms":'
+            ' 108}],\n"traceEvents": [\n'
         )
         file.write(
-            '{"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "ts": 0, "args": {"name": "python"}}'
+            '{"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "ts": 0, "args": {"name":'
+            ' "python"}}'
         )
         texts = ",\n" + ",\n".join(a_unit)
         for first in range(0, w.units, BLOCK):

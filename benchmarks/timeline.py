@@ -87,7 +87,8 @@ def every_event_once(index: Index, tracks: Tracks) -> None:
         )
     if total != len(tracks.events) + len(tracks.extra):
         raise SystemExit(
-            f"The tiles have {total:,} events, the profile has {len(tracks.events) + len(tracks.extra):,}."
+            f"The tiles have {total:,} events, the profile has"
+            f" {len(tracks.events) + len(tracks.extra):,}."
         )
 
 
@@ -186,15 +187,23 @@ def report(path: str, runs: list[dict[str, Any]]) -> str:
             "  s       "
             + ", ".join(f"{name} {seconds:.3f}" for name, seconds in steps.items())
             + f"; load to first tiles {first:.3f}",
-            f"  memory  {one['bytes']:.1f} B an event for rows and blocks, {one['nesting_bytes']:.1f} for parents and depths",
             (
-                f"  tiles   {len(took):,} requests: median {median * 1e3:.1f} ms, p95 {percentile(took, 95) * 1e3:.1f}, "
-                f"p99 {percentile(took, 99) * 1e3:.1f}, longest {max(took) * 1e3:.1f}; "
-                f"of the processor p95 {percentile(processor, 95) * 1e3:.1f}, longest {max(processor) * 1e3:.1f}; "
-                f"packing p95 {percentile(packing, 95) * 1e3:.1f}; "
-                f"size median {statistics.median(one['sizes']) / 1e3:.0f} kB, largest {max(one['sizes']) / 1e3:.0f}"
+                f"  memory  {one['bytes']:.1f} B an event for rows and blocks,"
+                f" {one['nesting_bytes']:.1f} for parents and depths"
             ),
-            f"  ratio   a mask over all events takes {masked_s * 1e3:.1f} ms, {masked_s / median:.0f} times the median",
+            (
+                f"  tiles   {len(took):,} requests: median {median * 1e3:.1f} ms, p95"
+                f" {percentile(took, 95) * 1e3:.1f}, p99 {percentile(took, 99) * 1e3:.1f}, longest"
+                f" {max(took) * 1e3:.1f}; of the processor p95"
+                f" {percentile(processor, 95) * 1e3:.1f}, longest {max(processor) * 1e3:.1f};"
+                f" packing p95 {percentile(packing, 95) * 1e3:.1f}; size median"
+                f" {statistics.median(one['sizes']) / 1e3:.0f} kB, largest"
+                f" {max(one['sizes']) / 1e3:.0f}"
+            ),
+            (
+                f"  ratio   a mask over all events takes {masked_s * 1e3:.1f} ms,"
+                f" {masked_s / median:.0f} times the median"
+            ),
         ]
     )
 

@@ -75,11 +75,10 @@ def fresh(code: str, *args: str) -> list[float]:
 def record(folder: Path) -> Path:
     """A small Keras run, recorded by nbprof."""
     code = (
-        "import numpy as np, keras, nbprof, sys\n"
-        "m = keras.Sequential([keras.layers.Dense(64, activation='relu'), keras.layers.Dense(1)]); m.compile('adam', 'mse')\n"
-        "x, y = np.random.rand(32 * 40, 64), np.random.rand(32 * 40)\n"
-        "with nbprof.profile(logdir=sys.argv[1]) as run:\n"
-        "    m.fit(x, y, verbose=0)\n"
+        "import numpy as np, keras, nbprof, sys\nm = keras.Sequential([keras.layers.Dense(64,"
+        " activation='relu'), keras.layers.Dense(1)]); m.compile('adam', 'mse')\nx, y ="
+        " np.random.rand(32 * 40, 64), np.random.rand(32 * 40)\nwith"
+        " nbprof.profile(logdir=sys.argv[1]) as run:\n    m.fit(x, y, verbose=0)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True, capture_output=True)
     return next(folder.rglob("*.xplane.pb"))
@@ -121,10 +120,12 @@ def draw(path: Path, folder: Path) -> float | None:
             began = time.perf_counter()
             page.goto(page_path.as_uri())
             page.wait_for_function(
-                "() => [...document.querySelectorAll('*')].some(e => e.shadowRoot?.querySelector('.nbp [role=tab]'))"
+                "() => [...document.querySelectorAll('*')].some(e =>"
+                " e.shadowRoot?.querySelector('.nbp [role=tab]'))"
             )
             page.evaluate(
-                "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+                "() => new Promise(done => requestAnimationFrame(() =>"
+                " requestAnimationFrame(done)))"
             )
             times.append(time.perf_counter() - began)
         browser.close()

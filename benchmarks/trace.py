@@ -155,7 +155,10 @@ FRAMES = """
 }
 """
 # The line below the trace says that what it shows is drawn from all events.
-DRAWN = "() => [...document.querySelectorAll('*')].some(e => e.shadowRoot?.querySelector('.source[data-drawn=all]'))"
+DRAWN = (
+    "() => [...document.querySelectorAll('*')].some(e =>"
+    " e.shadowRoot?.querySelector('.source[data-drawn=all]'))"
+)
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -356,31 +359,43 @@ def xprof(peer: str, path: Path) -> dict[str, float] | None:
 def table(path: Path, mine: dict[str, float], theirs: dict[str, float] | None) -> Iterator[str]:
     """Lines that tell one file."""
     m = mine
-    yield f"{path.name}: {m['events']:,.0f} events, loaded in {m['load_s']:.2f} s ({m['loaded_mb']:,.0f} MB)"
-    yield f"  the rest of the dashboard's payload: {m['payload_s']:.2f} s (+{m['payload_mb']:,.0f} MB)"
+    yield (
+        f"{path.name}: {m['events']:,.0f} events, loaded in {m['load_s']:.2f} s"
+        f" ({m['loaded_mb']:,.0f} MB)"
+    )
+    yield (
+        f"  the rest of the dashboard's payload: {m['payload_s']:.2f} s"
+        f" (+{m['payload_mb']:,.0f} MB)"
+    )
     yield f"  first picture of all events: {m['first_ms']:,.0f} ms after the page asked for it"
     yield (
-        f"  {m['tiles']:.0f} requests of tiles: median {m['tile_p50_ms']:.0f}, 95 % within {m['tile_p95_ms']:.0f}, "
-        f"longest {m['tile_max_ms']:.0f} ms "
-        f"(in nbprof {m['python_p50_ms']:.0f} and {m['python_p95_ms']:.0f} ms); median size {m['tile_kb']:,.0f} kB"
+        f"  {m['tiles']:.0f} requests of tiles: median {m['tile_p50_ms']:.0f}, 95 % within"
+        f" {m['tile_p95_ms']:.0f}, longest {m['tile_max_ms']:.0f} ms (in nbprof"
+        f" {m['python_p50_ms']:.0f} and {m['python_p95_ms']:.0f} ms); median size"
+        f" {m['tile_kb']:,.0f} kB"
     )
     yield (
-        f"  {m['frames']:.0f} frames while moving: median {m['frame_p50_ms']:.1f}, 99 % within {m['frame_p99_ms']:.1f}, "
-        f"longest {m['frame_max_ms']:.1f} ms; {m['over_32']:.0f} over 32 ms"
+        f"  {m['frames']:.0f} frames while moving: median {m['frame_p50_ms']:.1f}, 99 % within"
+        f" {m['frame_p99_ms']:.1f}, longest {m['frame_max_ms']:.1f} ms; {m['over_32']:.0f} over"
+        " 32 ms"
     )
-    yield f"  memory: page {m['renderer_mb']:,.0f} MB more ({m['heap_mb']:,.0f} heap), process {m['trace_mb']:,.0f} MB more for the trace"
+    yield (
+        f"  memory: page {m['renderer_mb']:,.0f} MB more ({m['heap_mb']:,.0f} heap), process"
+        f" {m['trace_mb']:,.0f} MB more for the trace"
+    )
     if theirs is None:
         yield "  XProf is not installed."
         return
     t = theirs
     yield (
-        f"  XProf trace_viewer@: first answer {t['first_s']:.1f} s; windows: median {t['p50_ms']:.0f}, 95 % within {t['p95_ms']:.0f}, "
-        f"longest {t['max_ms']:.0f} ms, median size {t['kb']:,.0f} kB; peak {t['peak_mb']:,.0f} MB"
+        f"  XProf trace_viewer@: first answer {t['first_s']:.1f} s; windows: median"
+        f" {t['p50_ms']:.0f}, 95 % within {t['p95_ms']:.0f}, longest {t['max_ms']:.0f} ms, median"
+        f" size {t['kb']:,.0f} kB; peak {t['peak_mb']:,.0f} MB"
     )
     whole = m["load_s"] + m["first_ms"] / 1000
     yield (
-        f"  from the file: XProf takes {t['first_s'] / whole:.1f} times as long to its first answer "
-        f"as nbprof to its first picture ({whole:.1f} s)"
+        f"  from the file: XProf takes {t['first_s'] / whole:.1f} times as long to its first answer"
+        f" as nbprof to its first picture ({whole:.1f} s)"
     )
 
 

@@ -47,7 +47,10 @@ class Info:
     def __str__(self) -> str:
         off = "" if self.enabled else "; it is turned off (NBPROF_CACHE)"
         runs = f"{self.runs:,} {'run' if self.runs == 1 else 'runs'}"
-        return f"{runs}, {size_text(self.bytes)} of at most {size_text(self.limit)}, in {self.folder}{off}"
+        return (
+            f"{runs}, {size_text(self.bytes)} of at most {size_text(self.limit)}, in"
+            f" {self.folder}{off}"
+        )
 
     def __repr__(self) -> str:
         return f"<nbprof cache: {self}>"

@@ -83,7 +83,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         for each in declared(Options):
             if each.option.not_in_callback and each.name in options:
                 raise CaptureError(
-                    f"nbprof.keras.Callback has no option {each.name!r}: {each.option.not_in_callback}"
+                    f"nbprof.keras.Callback has no option {each.name!r}:"
+                    f" {each.option.not_in_callback}"
                 )
         if batches is None:
             raise CaptureError(
@@ -211,7 +212,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
             self._say(f"nbprof: {which} of {loop.name} are recorded in {where}{ended}{failed}")
         except Exception as fault:
             self._say(
-                f"nbprof: the recording of {loop.name} could not be finished ({type(fault).__name__}: {fault})"
+                f"nbprof: the recording of {loop.name} could not be finished"
+                f" ({type(fault).__name__}: {fault})"
             )
 
 

@@ -70,7 +70,8 @@ def schedule(
         least = 1 if name == "active" else 0
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise CaptureError(
-                f"{name} must be a number of {'cycles' if name == 'repeat' else 'steps'} of at least {least}, not {value!r}"
+                f"{name} must be a number of {'cycles' if name == 'repeat' else 'steps'} of at"
+                f" least {least}, not {value!r}"
             )
     import torch.profiler
 
@@ -146,6 +147,7 @@ def trace_handler(logdir: str | os.PathLike[str], *, worker: str = "") -> TraceH
     """
     if any(sign in str(worker) for sign in "/\\:\0"):
         raise CaptureError(
-            f"a worker's name is part of a file name, so it cannot contain / \\ or :, as in {worker!r}"
+            "a worker's name is part of a file name, so it cannot contain / \\ or :, as in"
+            f" {worker!r}"
         )
     return TraceHandler(logdir, str(worker))

@@ -177,7 +177,10 @@ seconds = perf_counter() - began
     COMPUTE,
     (
         TORCH,
-        "critic = nn.Sequential(nn.Linear(10, 2048), nn.ReLU(), nn.Linear(2048, 512), nn.Linear(512, 1))",
+        (
+            "critic = nn.Sequential(nn.Linear(10, 2048), nn.ReLU(), nn.Linear(2048, 512),"
+            " nn.Linear(512, 1))"
+        ),
     ),
 )
 add(

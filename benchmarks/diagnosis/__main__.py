@@ -71,12 +71,14 @@ def main() -> None:
             step = f"{one['step_ms']:.2f}" if one["step_ms"] else "no"
             said = [finding["rule"] for finding in one["found"]]
             print(
-                f"{key}: {one['steps']} steps of {step} ms (clock {one['clock_ms']:.2f}); {one['verdict']}; {said}",
+                f"{key}: {one['steps']} steps of {step} ms (clock {one['clock_ms']:.2f});"
+                f" {one['verdict']}; {said}",
                 flush=True,
             )
     figures = score(programs, measured)
     print(
-        f"\nnbprof {nbprof.__version__}, {len({p.name for p in programs.values()})} programs\n\n{table(figures)}"
+        f"\nnbprof {nbprof.__version__}, {len({p.name for p in programs.values()})}"
+        f" programs\n\n{table(figures)}"
     )
     for key, value in figures.items():
         if isinstance(value, Share) and value.bad:

@@ -372,8 +372,10 @@ def _(mended: bool) -> Loop:
 
     def step(params: Any, x: jax.Array, y: jax.Array) -> Any:
         params, value = update(params, x, y)
-        return params, value if mended else jax.pure_callback(
-            slow, jax.ShapeDtypeStruct((), jnp.float32), value
+        return params, (
+            value
+            if mended
+            else jax.pure_callback(slow, jax.ShapeDtypeStruct((), jnp.float32), value)
         )
 
     some = ready(128, 256)

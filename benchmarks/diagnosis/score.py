@@ -69,7 +69,10 @@ class _Gain:
         )
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.kind} {self.said:.2f} ms, realised {self.real:.2f} ± {self.noise:.2f}"
+        return (
+            f"{self.name}: {self.kind} {self.said:.2f} ms, realised {self.real:.2f} ±"
+            f" {self.noise:.2f}"
+        )
 
 
 def share(items: Iterable[tuple[str, bool]]) -> Share:
@@ -220,7 +223,10 @@ WORDS = {
     "at_least": "… at least as large, for *at least*",
     "close": f"… within a factor of {CLOSE:g}, where it says *about*",
     "realised_over_predicted": "Realised over predicted gain for *about*, median",
-    "applied_half": "The first advice, applied: without a recording, the step gains at least half of what it says",
+    "applied_half": (
+        "The first advice, applied: without a recording, the step gains at least half of what it"
+        " says"
+    ),
     "applied_not_slower": "… gets no slower",
     "steps": "Steps found exactly",
     "step_time": f"Step time within {100 * NEAR:.0f} % of the program's clock",
@@ -234,6 +240,7 @@ def table(figures: Mapping[str, Share | float | None]) -> str:
     for key, words in WORDS.items():
         value = figures[key]
         lines.append(
-            f"| {words} | {value if isinstance(value, Share) else '–' if value is None else f'{value:.2f}'} |"
+            f"| {words} |"
+            f" {value if isinstance(value, Share) else '–' if value is None else f'{value:.2f}'} |"
         )
     return "\n".join(lines)

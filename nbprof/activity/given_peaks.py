@@ -26,7 +26,10 @@ KEYS = {
 }
 """The columns of `activity.devices`, by the names that users give."""
 _FACTOR = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_HOW = 'as in peaks={"flops": 312e12, "bytes": 2.0e12}, operations and main memory bytes per second of one device'
+_HOW = (
+    'as in peaks={"flops": 312e12, "bytes": 2.0e12}, operations and main memory bytes per second of'
+    " one device"
+)
 
 
 def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:

@@ -75,7 +75,8 @@ class DeviceOps(Spans):
     own = int64("Duration without the runs in it, ps.")
     part = int32("Row of `OpParts`.")
     tensor_core = int8(
-        "Whether the kernel uses Tensor Cores: 1, 0, or -1 if it is no kernel or its name does not tell."
+        "Whether the kernel uses Tensor Cores: 1, 0, or -1 if it is no kernel or its name does not"
+        " tell."
     )
 
 
@@ -209,7 +210,8 @@ class TorchOps(Spans):
     types = int32("Code into `Activity.texts`: types of the inputs; -1 if unknown.")
     stack = int32("Code into `Activity.torch_stacks`; -1 for none.")
     forward = int64(
-        "Row of the op of the forward pass that this one of the backward pass belongs to; -1 for none."
+        "Row of the op of the forward pass that this one of the backward pass belongs to; -1 for"
+        " none."
     )
     numbered = boolean("Autograd numbered it, which it does while gradients are enabled.")
     source = int32("Code into `Activity.texts`: line of code; -1 if unknown.", optional=True)
@@ -303,7 +305,8 @@ class Launches(Columns):
     target = int64("The device event; -1 if none was recorded.")
     op = int64("Event of the op that called; -1 for none.")
     came_of = int64(
-        "Event of the op that the device event comes of: that of a node, not the one that launched its graph.",
+        "Event of the op that the device event comes of: that of a node, not the one that launched"
+        " its graph.",
         optional=True,
     )
 
@@ -313,7 +316,8 @@ class Calls(Spans):
 
     group = int64("Number of the step on its host; -1 for none.")
     kind = int32(
-        "Code into `Activity.texts`: launch, graph, copy, copy H2D, copy D2H, fill, sync, allocate, captured (into a graph) or other."
+        "Code into `Activity.texts`: launch, graph, copy, copy H2D, copy D2H, fill, sync, allocate,"
+        " captured (into a graph) or other."
     )
     name = int32("Code into `Activity.texts`.")
 
@@ -331,8 +335,8 @@ class Ranges(Spans):
     parent = int64("Row of the range around it; -1 for none.")
     name = int32("Code into `Activity.texts`.")
     kind = int32(
-        "Code into `Activity.texts`, what set it: record_function, NVTX, ROCTx, TraceAnnotation or mstx; `optimizer` is set by PyTorch "
-        "itself, and listed where there are others."
+        "Code into `Activity.texts`, what set it: record_function, NVTX, ROCTx, TraceAnnotation or"
+        " mstx; `optimizer` is set by PyTorch itself, and listed where there are others."
     )
 
 

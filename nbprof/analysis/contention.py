@@ -51,7 +51,10 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = 
     if waited < WAITED_PERCENT:
         return ""
     ready = f"{waited:.0f}% of its runnable time"
-    return f"{used}, and this process waited for a free core {ready}; expect {faster} on an idle machine."
+    return (
+        f"{used}, and this process waited for a free core {ready}; expect {faster} on an idle"
+        " machine."
+    )
 
 
 def full(measured: Mapping[str, float]) -> bool:

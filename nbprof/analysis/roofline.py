@@ -94,9 +94,10 @@ class Peaks:
         verb = "is" if len(self.lacking) == 1 else "are"
         unnamed = "the CPU" if self.memory == ops.HOST_MEMORY else "this device"
         return (
-            f"The peak {' and '.join(self.lacking)} of {self.device or unnamed} {verb} unknown: pass the device's peaks to "
-            "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes per second, or for all views when loading the profile: "
-            'nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12}).'
+            f"The peak {' and '.join(self.lacking)} of {self.device or unnamed} {verb} unknown:"
+            " pass the device's peaks to p.roofline(peak_flops=..., peak_bytes=...), in operations"
+            " and bytes per second, or for all views when loading the profile: nbprof.load(path,"
+            ' peaks={"flops": 312e12, "bytes": 2.0e12}).'
         )
 
 

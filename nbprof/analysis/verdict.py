@@ -323,12 +323,18 @@ def verdict(found: Breakdown) -> Verdict:
         fact = "no kernel was recorded, so what the device did is unknown"
         return Verdict(None, "Kernels not recorded", fact, activity.missing["kernels"])
     if is_unrecorded(found):
-        fact = f"the framework worked on a thread that was not recorded, so what takes up {found.unit.time} is unknown"
+        fact = (
+            "the framework worked on a thread that was not recorded, so what takes up"
+            f" {found.unit.time} is unknown"
+        )
         return Verdict(None, "Ops not recorded", fact, found.unrecorded)
     if not len(found.steps):
         return _without_work(activity)
     if (lost := mostly_lost(found.steps)) is not None:
-        fact = f"{lost[0]:,} of {lost[1]:,} {found.unit.plural} lost device work, so what most of them wait for is unknown"
+        fact = (
+            f"{lost[0]:,} of {lost[1]:,} {found.unit.plural} lost device work, so what most of them"
+            " wait for is unknown"
+        )
         return Verdict(
             None,
             "Device work not recorded",
@@ -346,7 +352,10 @@ def verdict(found: Breakdown) -> Verdict:
     if bound == "other" and not recorded and ITERATIONS not in activity.traits:
         if found.unit.whole:
             return _without_work(activity)
-        fact = f"neither host ops nor device work was recorded, so what takes up the {found.unit.plural} is unknown"
+        fact = (
+            "neither host ops nor device work was recorded, so what takes up the"
+            f" {found.unit.plural} is unknown"
+        )
         return Verdict(
             None,
             "Host not recorded",
@@ -371,7 +380,10 @@ def is_unrecorded(found: Breakdown) -> bool:
 
 def _plain(activity: Activity) -> Verdict:
     if EMPTY in activity.traits:
-        detail = "The recording was empty, or its events are in another file. Record again, while the program works."
+        detail = (
+            "The recording was empty, or its events are in another file. Record again, while the"
+            " program works."
+        )
         return Verdict(None, "No events", "the trace holds no events", detail)
     open_ = (
         "steps, ops, kernels or allocations"
@@ -402,7 +414,8 @@ def _no_single_bottleneck(
     return Verdict(
         None,
         "No single bottleneck",
-        f"the largest category, {label(bound).capitalize()}, is {found.shares[bound]:.0f}% of {unit.time}",
+        f"the largest category, {label(bound).capitalize()}, is {found.shares[bound]:.0f}% of"
+        f" {unit.time}",
         f"Next is {label(second)} with {found.shares[second]:.0f}%. {takes}",
         confidence,
         tuple(evidence),
@@ -493,7 +506,10 @@ _TITLES = {
 
 def _time_of(found: Breakdown, percent: float) -> str:
     step = found.mean_ms
-    return f"That is {wording.millis(step * percent / 100)} of the {wording.millis(step)} {found.unit.per}"
+    return (
+        f"That is {wording.millis(step * percent / 100)} of the {wording.millis(step)}"
+        f" {found.unit.per}"
+    )
 
 
 def _compute(found: Breakdown, percent: float) -> tuple[str, str]:
@@ -521,10 +537,16 @@ def _overhead(found: Breakdown, percent: float) -> tuple[str, str]:
     if use is not None and use.top_framework is not None and 2 * outside >= percent:
         fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside ops"
         return fact, f"{_time_of(found, percent)}, most of it in {place(use.top_framework)}."
-    fact = f"{percent:.0f}% of {unit.time} is spent by the framework around ops, not in ops that compute"
+    fact = (
+        f"{percent:.0f}% of {unit.time} is spent by the framework around ops, not in ops that"
+        " compute"
+    )
     detail = f"{_time_of(found, percent)}: the framework dispatches ops rather than computing"
     if cpu is not None and cpu.op_calls >= 1:
-        detail += f"; of the {cpu.op_calls:,.0f} ops {unit.per}, {cpu.tiny_calls:,.0f} take less than 20 µs"
+        detail += (
+            f"; of the {cpu.op_calls:,.0f} ops {unit.per}, {cpu.tiny_calls:,.0f} take less than"
+            " 20 µs"
+        )
     return fact, f"{detail}."
 
 
@@ -583,7 +605,10 @@ def _contended(found: Breakdown, answer: Verdict) -> Verdict:
     )
     fact = f"this process waited for a free core {waited:.0f}% of its runnable time"
     detail = f"Other processes used {others:.1f} of the {cores:.0f} cores."
-    quiet = f"Expect {found.unit.a} to take less than {wording.millis(found.mean_ms)} on an idle machine."
+    quiet = (
+        f"Expect {found.unit.a} to take less than {wording.millis(found.mean_ms)} on an idle"
+        " machine."
+    )
     rest = f"{answer.fact[0].upper()}{answer.fact[1:]}. {answer.detail}"
     return replace(answer, title="Contended", fact=fact, detail=f"{detail} {quiet} {rest}")
 
@@ -594,7 +619,10 @@ def _bound(found: Breakdown, bound: str, confidence: str, evidence: Evidence) ->
     waiting = waiting_percent(found.steps) if bound == "other" else 0.0
     if waiting >= top / 2:
         title, fact, shown = "Stalled", _STALLED, waiting
-        why = "a call waits while no kernel or copy runs; p.device_time.idle shows how long work was queued in that time"
+        why = (
+            "a call waits while no kernel or copy runs; p.device_time.idle shows how long work was"
+            " queued in that time"
+        )
     else:
         shown -= waiting
         if bound == "other" and not found.activity.has_host_ops:
@@ -621,7 +649,10 @@ def _why(found: Breakdown, bound: str, why: str) -> str:
     second = found.second(bound)
     if bound == "device_compute" and found.shares[second] >= checks.INPUT_HIGH:
         # It is hardly the bottleneck if so much of the step passes without it.
-        next_ = f"Next is {label(second)} with {found.shares[second]:.0f}%, in which the device does not compute"
+        next_ = (
+            f"Next is {label(second)} with {found.shares[second]:.0f}%, in which the device does"
+            " not compute"
+        )
         return f"kernels run on the device. {next_}"
     return why
 
@@ -639,26 +670,41 @@ def _detail(found: Breakdown, bound: str, shown: float, why: str) -> str:
     top = found.shares[bound]
     if few is not None:
         rest = len(used) - few.steps
-        detail += f" {100 * few.share:.0f}% of it is in {few.steps:,} of {len(used):,} {unit.plural}; the other {rest:,} take "
+        detail += (
+            f" {100 * few.share:.0f}% of it is in {few.steps:,} of {len(used):,} {unit.plural}; the"
+            f" other {rest:,} take "
+        )
         detail += f"{wording.millis(few.others_ms)} on average."
     elif bound == "other" and found.shares["input"] >= checks.INPUT_MODERATE and found.works_ahead:
         waits, they = ("waits", "it") if unit.whole else ("wait", "they")
         subject = "The recording" if unit.whole else f"The {unit.plural}"
-        detail += f" {subject} {waits} for input as well, which tf.data prepares in the meantime: without this time, {they} would wait longer."
+        detail += (
+            f" {subject} {waits} for input as well, which tf.data prepares in the meantime: without"
+            f" this time, {they} would wait longer."
+        )
     elif bound == "input" and found.probed_ms is not None:
-        detail += f" With instant input, {unit.a} takes {wording.millis(found.probed_ms)} (measured by --probe)."
+        detail += (
+            f" With instant input, {unit.a} takes {wording.millis(found.probed_ms)} (measured by"
+            " --probe)."
+        )
     elif bound not in ("device_compute", "host_compute") and top <= (
         checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN
     ):
         what = "wait" if bound == "input" else "time"
-        detail += f" Without this {what}, {unit.a} would take {wording.millis(left)}, {step / left:.1f}× faster than now."
+        detail += (
+            f" Without this {what}, {unit.a} would take {wording.millis(left)}, {step / left:.1f}×"
+            " faster than now."
+        )
     if (
         bound in ("input", "output")
         and busy is not None
         and busy + top > 100
         and (found.activity.devices["kind"] == "TPU").any()
     ):
-        detail += f" TPU cores run copies and infeed as ops, so that time counts as busy ({busy:.0f}% of {unit.time})."
+        detail += (
+            f" TPU cores run copies and infeed as ops, so that time counts as busy ({busy:.0f}% of"
+            f" {unit.time})."
+        )
     return detail
 
 
@@ -668,7 +714,10 @@ def _device_worked(activity: Activity, step: float, busy: float) -> str:
     kind = kinds.pop() if len(kinds) == 1 else "device"
     several = len(activity.devices) > 1
     works = f"the {kind}s work on average" if several else f"the {kind} works"
-    return f"In these {wording.millis(step)} {works} for {wording.millis(step * busy / 100)} ({busy:.0f}%)."
+    return (
+        f"In these {wording.millis(step)} {works} for {wording.millis(step * busy / 100)}"
+        f" ({busy:.0f}%)."
+    )
 
 
 def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str]:
@@ -689,11 +738,17 @@ def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str
     kind = used["kind"].iloc[0]
     covered = covered_by_steps(steps)
     if covered is not None and covered < COVERED:
-        outside = f"{100 * (1 - covered):.0f}% of the time from the first to the last {_of_kind(kind, unit)} is outside {unit.plural}"
+        outside = (
+            f"{100 * (1 - covered):.0f}% of the time from the first to the last"
+            f" {_of_kind(kind, unit)} is outside {unit.plural}"
+        )
         evidence.append(
             (
                 False,
-                f"{outside}: validation, input or logging, for example; nbprof.steps(dataset) marks the whole loop",
+                (
+                    f"{outside}: validation, input or logging, for example; nbprof.steps(dataset)"
+                    " marks the whole loop"
+                ),
             )
         )
         level = "low"
@@ -752,7 +807,10 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
         number += f" counted of {recorded:,}"
     steady = longest > 1 and sd <= STEADY * mean
     of_time = f"{unit.time[0].upper()}{unit.time[1:]}"
-    spread_text = f"{of_time} {'is steady' if steady else 'varies'}: sd {wording.millis(sd)}, {100 * sd / mean:.0f}% of the mean"
+    spread_text = (
+        f"{of_time} {'is steady' if steady else 'varies'}: sd {wording.millis(sd)},"
+        f" {100 * sd / mean:.0f}% of the mean"
+    )
     alone = f"One {unit.noun} cannot show the spread of {unit.time}"
     out = [
         (
@@ -761,9 +819,11 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
         ),
         (
             longest >= ENOUGH,
-            number
-            if longest >= ENOUGH
-            else f"Only {number}: capture {ENOUGH} or more{_maybe_warmup(steps, unit)}",
+            (
+                number
+                if longest >= ENOUGH
+                else f"Only {number}: capture {ENOUGH} or more{_maybe_warmup(steps, unit)}"
+            ),
         ),
         (steady, spread_text if longest > 1 else alone),
         _complete(found.dropped),
@@ -772,7 +832,10 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
         out.append(
             (
                 True,
-                f"{unit.plural.capitalize()} are an estimate that fits {100 * unit.agreement:.0f}% of the events",
+                (
+                    f"{unit.plural.capitalize()} are an estimate that fits"
+                    f" {100 * unit.agreement:.0f}% of the events"
+                ),
             )
         )
     return out
@@ -785,7 +848,10 @@ def _maybe_warmup(steps: pd.DataFrame, unit: Unit) -> str:
     factors = [warmup.first_factor(rows) or 0.0 for _, rows in steps.groupby("host")]
     if max(factors) <= warmup.FEW_FACTOR:
         return ""
-    return f". The first takes {max(factors):.1f} times the longest of the others: too few {unit.plural} to tell whether it is warm-up"
+    return (
+        f". The first takes {max(factors):.1f} times the longest of the others: too few"
+        f" {unit.plural} to tell whether it is warm-up"
+    )
 
 
 def _every(unit: Unit, leading: int, count: int) -> str:
@@ -816,8 +882,9 @@ def _slowed(found: Breakdown, bound: str) -> Evidence:
     ] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework.slows_host):
         return []
     text = (
-        f"Recording slows the host by up to {activity.framework.slows_host:g} times: without it, the device, which is busy for "
-        f"{busy:.0f}% of {found.unit.time} here, may rarely wait for the host"
+        f"Recording slows the host by up to {activity.framework.slows_host:g} times: without it,"
+        f" the device, which is busy for {busy:.0f}% of {found.unit.time} here, may rarely wait for"
+        " the host"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]
 
@@ -839,7 +906,10 @@ def _sampled(found: Breakdown, bound: str) -> Evidence:
     return [
         (
             False,
-            f"Python stacks were sampled only {count} outside ops: a longer recording says more of that time",
+            (
+                f"Python stacks were sampled only {count} outside ops: a longer recording says more"
+                " of that time"
+            ),
         )
     ]
 

@@ -84,7 +84,10 @@ class Reader:
         except NeedsHostError:
             value, failed = (
                 {
-                    "error": "this needs the events of one host: `open` the profile with a host, such as 0."
+                    "error": (
+                        "this needs the events of one host: `open` the profile with a host, such"
+                        " as 0."
+                    )
                 },
                 True,
             )
@@ -181,7 +184,8 @@ class Reader:
                 )
             if self._redact and isinstance(text, str):
                 raise NbprofError(
-                    "with --redact, give the number of a lane and a time; `frame` trace.events takes a filter of names."
+                    "with --redact, give the number of a lane and a time; `frame` trace.events"
+                    " takes a filter of names."
                 )
         profile = self._profile(ident)
         if limit < 0:
@@ -280,7 +284,8 @@ class Reader:
         if ident not in self._open:
             known = join_some(list(self._open), MOST_OPEN) or "none yet"
             raise NbprofError(
-                f"nothing is open as {ident[:40]!r}; there is {known}. `open` and `compare` give ids, the last {MOST_OPEN} count."
+                f"nothing is open as {ident[:40]!r}; there is {known}. `open` and `compare` give"
+                f" ids, the last {MOST_OPEN} count."
             )
         self._open.move_to_end(ident)
         return self._open[ident]

@@ -88,7 +88,8 @@ class Roots:
         if is_url(path):
             if not self.allow_urls:
                 raise ReadError(
-                    "URLs are not read. Copy the profile to this machine, or start the server with --allow-urls."
+                    "URLs are not read. Copy the profile to this machine, or start the server with"
+                    " --allow-urls."
                 )
             if not _FAR.match(path) or "::" in path:
                 raise ReadError("of URLs, only https, http, s3, gs, az, abfs and hf are read here.")
@@ -113,7 +114,8 @@ class Roots:
         if not inside:
             # Whether something is there is not said.
             raise ReadError(
-                f"it is not below {self._said()}. Ask the user to start the server with another --root.",
+                f"it is not below {self._said()}. Ask the user to start the server with another"
+                " --root.",
                 path=printable(path),
             )
         return next(filter(os.path.exists, inside), inside[0])

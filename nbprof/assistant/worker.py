@@ -56,10 +56,12 @@ class Worker:
         except asyncio.TimeoutError:
             if done.cancelled():
                 raise NbprofError(
-                    f"an earlier call is still running, so this one was dropped after {self._limit}; call again."
+                    "an earlier call is still running, so this one was dropped after"
+                    f" {self._limit}; call again."
                 ) from None
             raise NbprofError(
-                f"this takes longer than {self._limit}, the server's --seconds, and continues: call again with the same arguments."
+                f"this takes longer than {self._limit}, the server's --seconds, and continues: call"
+                " again with the same arguments."
             ) from None
 
     @property

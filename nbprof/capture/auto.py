@@ -308,7 +308,8 @@ class AutoBackend:
             silent = part.idle or not part.failure
             if silent and self._ended and self.shown is self._python.backend and part.expected:
                 found.append(
-                    f"nothing of {part.backend.title} ran while this was recorded, so it is a recording of Python only"
+                    f"nothing of {part.backend.title} ran while this was recorded, so it is a"
+                    " recording of Python only"
                 )
         shown = next(part for part in self._all if part.backend is self.shown)
         if len(self._parts) > 1:

@@ -138,7 +138,8 @@ class Bounds:
                 )
                 option = "--limit" if self._asked_gb is None else f"--limit {self._asked_gb:g}"
                 self._reached(
-                    f"the process grew by {size_text(self.grown)} {since}, over {size_text(self.limit)} ({option})"
+                    f"the process grew by {size_text(self.grown)} {since}, over"
+                    f" {size_text(self.limit)} ({option})"
                 )
                 return
 

@@ -121,7 +121,10 @@ class HiddenCalls:
         ]
         if not parts:
             return ""
-        return f"Python calls inside {' and '.join(parts)} of libraries ({duration_text(self._seconds)}) are not recorded"
+        return (
+            f"Python calls inside {' and '.join(parts)} of libraries"
+            f" ({duration_text(self._seconds)}) are not recorded"
+        )
 
     def _hook_compiler(self, name: str) -> None:
         owners, function = _COMPILERS[name]

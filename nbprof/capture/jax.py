@@ -66,14 +66,16 @@ class JaxBackend:
             arguments["profiler_options"] = choice
         elif options.host_level != 2 or options.python:
             notes.append(
-                f"JAX {self._jax.__version__} supports neither --host-level nor --python: recorded with its defaults"
+                f"JAX {self._jax.__version__} supports neither --host-level nor --python: recorded"
+                " with its defaults"
             )
         if not options.memory:
             notes.append("JAX cannot turn off allocation events: --no-memory has no effect")
         notes += remedies.without_npu(options.given_for_npu())
         if options.host_level == 0:
             notes.append(
-                "--host-level 0 records no host events, and programs that run on the CPU are host events"
+                "--host-level 0 records no host events, and programs that run on the CPU are host"
+                " events"
             )
         if self._own_session() is not None:
             raise CaptureError(
@@ -109,7 +111,8 @@ class JaxBackend:
         if not self._settled():
             when = "when Ctrl-C was pressed" if pressed() else f"{WAIT_S:.0f} s"
             self._note(
-                f"the device was still busy {when} after the cell ended: later work was not recorded"
+                f"the device was still busy {when} after the cell ended: later work was not"
+                " recorded"
             )
         try:
             self._call("stop_trace")
@@ -138,7 +141,8 @@ class JaxBackend:
         except ValueError as error:
             if "one profiler server" in str(error):
                 raise CaptureError(
-                    "JAX's profiler server is already running in this process, on the port it was started with"
+                    "JAX's profiler server is already running in this process, on the port it was"
+                    " started with"
                 ) from error
             raise
 

@@ -60,7 +60,8 @@ class Options:
 
     backend: str = option(
         "auto",
-        f"framework to record: auto, {', '.join(BACKENDS)} or {PYTHON}, which records steps and waits without a framework's profiler",
+        f"framework to record: auto, {', '.join(BACKENDS)} or {PYTHON}, which records steps and"
+        " waits without a framework's profiler",
         metavar="NAME",
         choices=CHOICES,
         setting=Setting("Framework"),
@@ -122,8 +123,11 @@ class Options:
         metavar="P",
         default="those in the profile",
         undo="auto",
-        more='or a dict, `{"flops": 312e12, "bytes": 2.0e12}`: operations and bytes of main memory, also `vmem_read`, `vmem_write`, '
-        "`cmem_read`, `cmem_write` and `shared_memory`; see [HLO & roofline](views.md#hlo--roofline)",
+        more=(
+            'or a dict, `{"flops": 312e12, "bytes": 2.0e12}`: operations and bytes of main memory,'
+            " also `vmem_read`, `vmem_write`, `cmem_read`, `cmem_write` and `shared_memory`; see"
+            " [HLO & roofline](views.md#hlo--roofline)"
+        ),
     )
     memory: bool = option(
         True,
@@ -166,7 +170,8 @@ class Options:
     )
     aic_metrics: str = option(
         AIC_METRICS[0],
-        "counters of an NPU's AI Cores, one group at a time: PipeUtilization, ArithmeticUtilization, Memory, L2Cache and others",
+        "counters of an NPU's AI Cores, one group at a time: PipeUtilization,"
+        " ArithmeticUtilization, Memory, L2Cache and others",
         metavar="GROUP",
         more="see [NPUs of Ascend](#npus-of-ascend)",
     )
@@ -190,8 +195,11 @@ class Options:
         LOGDIR,
         metavar="DIR",
         default="nbprof-results",
-        more="it receives `plugins/profile/<run>/`; a URL such as `gs://bucket/logs` or `s3://bucket/logs` receives the complete run (by "
-        "fsspec: `pip install gcsfs` or `s3fs`); a run that cannot be copied stays here, and the receipt says where",
+        more=(
+            "it receives `plugins/profile/<run>/`; a URL such as `gs://bucket/logs` or"
+            " `s3://bucket/logs` receives the complete run (by fsspec: `pip install gcsfs` or"
+            " `s3fs`); a run that cannot be copied stays here, and the receipt says where"
+        ),
         setting=Setting(
             "Folder of runs", unset="", note="Relative to the kernel's working directory."
         ),
@@ -208,7 +216,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.backend not in CHOICES:
             raise CaptureError(
-                f"unknown backend {self.backend!r}: choose {', '.join(CHOICES[:-1])} or {CHOICES[-1]}"
+                f"unknown backend {self.backend!r}: choose {', '.join(CHOICES[:-1])} or"
+                f" {CHOICES[-1]}"
             )
         if self.logdir is not None and is_url(self.logdir):
             from nbprof.sources.upload import refusal
@@ -229,7 +238,8 @@ class Options:
             _number(self.seconds) and 0 < self.seconds <= LONGEST_S
         ):
             raise CaptureError(
-                f"a recording lasts a number of seconds above 0 and at most {LONGEST_S:,.0f} (a day), not {self.seconds!r}"
+                f"a recording lasts a number of seconds above 0 and at most {LONGEST_S:,.0f} (a"
+                f" day), not {self.seconds!r}"
             )
         if self.limit_gb is not None and not (
             _number(self.limit_gb) and 0 < self.limit_gb < math.inf
@@ -237,7 +247,8 @@ class Options:
             raise CaptureError(f"the limit must be a number of GB above 0, not {self.limit_gb!r}")
         if self.aic_metrics not in AIC_METRICS:
             raise CaptureError(
-                f"unknown group of counters {self.aic_metrics!r}: aic_metrics is one of {', '.join(AIC_METRICS)}"
+                f"unknown group of counters {self.aic_metrics!r}: aic_metrics is one of"
+                f" {', '.join(AIC_METRICS)}"
             )
         points: tuple[tuple[str, object], ...] = (
             ("fp_point", self.fp_point),
@@ -246,7 +257,8 @@ class Options:
         for name, point in points:
             if point is not None and not (isinstance(point, str) and _OP.fullmatch(point)):
                 raise CaptureError(
-                    f"{name} must be the name of an op of the graph, such as 'fp32_vars/conv2d/Conv2D', not {point!r}"
+                    f"{name} must be the name of an op of the graph, such as"
+                    f" 'fp32_vars/conv2d/Conv2D', not {point!r}"
                 )
         try:
             object.__setattr__(self, "peaks", checked(self.peaks) or None)
@@ -266,12 +278,13 @@ class Options:
         first, last = self.steps or (1, None)
         if last is None:
             raise CaptureError(
-                "'every' repeats a window of steps and needs its first and last step, as in --steps 10:12 --every 100 or steps=(10, 12), "
-                "every=100"
+                "'every' repeats a window of steps and needs its first and last step, as in --steps"
+                " 10:12 --every 100 or steps=(10, 12), every=100"
             )
         if self.every < last - first + 1:
             raise CaptureError(
-                f"a window of {last - first + 1} steps cannot repeat every {self.every} steps: windows may not overlap"
+                f"a window of {last - first + 1} steps cannot repeat every {self.every} steps:"
+                " windows may not overlap"
             )
 
 
@@ -332,13 +345,15 @@ def _check_steps(steps: object) -> None:
         and (steps[1] is None or _whole(steps[1]))
     ):
         raise CaptureError(
-            f"steps must be a string such as '10:20' or two numbers such as (10, 20), counted from 1, not {steps!r}"
+            "steps must be a string such as '10:20' or two numbers such as (10, 20), counted from"
+            f" 1, not {steps!r}"
         )
     first: int = steps[0]
     last: int | None = steps[1]
     if first < 1 or (last is not None and last < first):
         raise CaptureError(
-            f"steps {first} to {last} is an empty range: steps are counted from 1, and the first may not be after the last"
+            f"steps {first} to {last} is an empty range: steps are counted from 1, and the first"
+            " may not be after the last"
         )
 
 
@@ -365,6 +380,7 @@ def parse_steps(text: str) -> tuple[int, int | None]:
     last = int(match[3]) if match[3] else (None if match[2] else first)
     if first < 1 or (last is not None and last < first):
         raise CaptureError(
-            f"--steps {text.strip()} is an empty range: steps are counted from 1, and A may not be after B"
+            f"--steps {text.strip()} is an empty range: steps are counted from 1, and A may not be"
+            " after B"
         )
     return first, last

@@ -77,8 +77,9 @@ class OtherProfilers:
             if names:
                 which = ", ".join(dict.fromkeys(names))
                 notes.append(
-                    f"another profiler of Python calls was running ({which}): Python has one at a time, so it was suspended while Python "
-                    "calls were recorded, and resumed afterwards; it lacks what ran in between"
+                    f"another profiler of Python calls was running ({which}): Python has one at a"
+                    " time, so it was suspended while Python calls were recorded, and resumed"
+                    " afterwards; it lacks what ran in between"
                 )
 
     def _tools_again(self, still: set[int]) -> list[str]:

@@ -81,8 +81,8 @@ class Place:
                 self.logdir = _make_elsewhere()
                 reason = error.strerror or type(error).__name__
                 self.notes.append(
-                    f"{wanted} cannot be written ({reason}): the run is saved in {self.logdir} instead; choose another location with "
-                    "--logdir DIR"
+                    f"{wanted} cannot be written ({reason}): the run is saved in {self.logdir}"
+                    " instead; choose another location with --logdir DIR"
                 )
                 self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self.logdir))
             return
@@ -164,10 +164,16 @@ class Place:
     def _why(self, error: OSError, run: Path, kept: Path) -> str:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
-            reason = f"the disk of {self.logdir} is full: the run needs {size_text(size)}, and {size_text(int(_free(self.logdir)))} are free"
+            reason = (
+                f"the disk of {self.logdir} is full: the run needs {size_text(size)}, and"
+                f" {size_text(int(_free(self.logdir)))} are free"
+            )
         else:
             reason = f"{self.logdir} cannot be written ({error.strerror or type(error).__name__})"
-        return f"{reason}. The run is saved in {kept} instead; free some space, or choose another location with --logdir DIR"
+        return (
+            f"{reason}. The run is saved in {kept} instead; free some space, or choose another"
+            " location with --logdir DIR"
+        )
 
     def _elsewhere(self) -> Path:
         """The logdir for what the other one does not take."""
@@ -218,9 +224,9 @@ def _make_elsewhere() -> Path:
         places.append(Path(tempfile.gettempdir()))
     places += [
         path
-        for path in (Path("/dev/shm"), Path("/var/tmp"))
+        for path in (Path("/dev/shm"), Path("/var/tmp"))  # noqa: S108
         if path.is_dir() and os.access(path, os.W_OK)
-    ]  # noqa: S108
+    ]  # noqa: RUF100, S108
     with_room = [path for path in places if _free(path) >= ENOUGH]
     best = with_room[0] if with_room else max(places, key=_free, default=None)
     return Path(tempfile.mkdtemp(prefix="nbprof-", dir=best))

@@ -154,7 +154,10 @@ class PythonSampler:
         try:
             self._loop()
         except Exception as error:
-            self.trouble = f"Python stacks were sampled for part of the recording only: {type(error).__name__}: {error}"
+            self.trouble = (
+                "Python stacks were sampled for part of the recording only:"
+                f" {type(error).__name__}: {error}"
+            )
 
     def _loop(self) -> None:
         wait, pause, began = self._gate.acquire, INTERVAL_S, time.perf_counter()

@@ -277,7 +277,8 @@ class Session:
                 recording.write()
             except OSError as trouble:
                 recording.info.notes.append(
-                    f"the run's {recording.path.name} has no complete nbprof.json next to it: {trouble.strerror}"
+                    f"the run's {recording.path.name} has no complete nbprof.json next to it:"
+                    f" {trouble.strerror}"
                 )
         for recording in self.windows.recordings:
             recording.note_upload()
@@ -319,7 +320,10 @@ class Session:
             self.failure = str(error)
         except Exception as error:
             # Nothing of ours may fail the user's import.
-            self.failure = f"{of_module(module.__name__).title} could not be recorded: {type(error).__name__}: {error}"
+            self.failure = (
+                f"{of_module(module.__name__).title} could not be recorded: {type(error).__name__}:"
+                f" {error}"
+            )
 
     def _framework_joins(self, module: ModuleType) -> None:
         """A framework was imported by the cell: record it beside Python, unless the cell is
@@ -423,7 +427,8 @@ class Session:
         window = self.options.steps
         if window and window[1] and not clock.batches_of and clock.seen < window[1]:
             notes.append(
-                f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step {clock.seen}"
+                f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step"
+                f" {clock.seen}"
             )
         second = self._second_framework()
         # Where nothing ran of what was recorded, what else may have is the first thing to know.
@@ -451,7 +456,8 @@ class Session:
             name for name in BACKENDS if name in used and is_imported(name) and name not in recorded
         ]
         notes = [
-            f"the cell also uses {named(name).title}, which was not recorded; to record it instead: --backend {name}"
+            f"the cell also uses {named(name).title}, which was not recorded; to record it instead:"
+            f" --backend {name}"
             for name in others
         ]
         # Steps that were seen are of the framework that was recorded.
@@ -468,8 +474,9 @@ class Session:
             if self._auto is not None and self._auto.name == PYTHON and self._auto.frameworks:
                 title = f"{self._auto.frameworks[0].title}, of which nothing ran,"
             notes.append(
-                f"the cell names no framework, so {title} was recorded; {there} {_be(maybe)} imported too, and anything that "
-                f"the cell did with {it} was not recorded; to record {one} instead: {instead}"
+                f"the cell names no framework, so {title} was recorded; {there} {_be(maybe)}"
+                f" imported too, and anything that the cell did with {it} was not recorded; to"
+                f" record {one} instead: {instead}"
             )
         return notes
 
@@ -490,7 +497,8 @@ class Session:
                 "another framework",
             )
             found.append(
-                f'the cell also ran {title}, which was recorded separately: nbprof.load("{run}") opens that'
+                f'the cell also ran {title}, which was recorded separately: nbprof.load("{run}")'
+                " opens that"
             )
         return found
 
@@ -503,7 +511,10 @@ class Session:
                 if window[1]
                 else f"batches from {window[0]} on were"
             )
-            return f"{asked} asked for, but {loop} ended after batch {self.clock.counted}: nothing was recorded"
+            return (
+                f"{asked} asked for, but {loop} ended after batch {self.clock.counted}: nothing was"
+                " recorded"
+            )
         if self.backend is not None and window and not self.clock.seen:
             recorded = named(self.backend.name)
             later = (
@@ -512,17 +523,26 @@ class Session:
                 else ""
             )
             return (
-                f"--steps asked for step {window[0]}, but the cell marks no steps{later}: mark them with 'for batch in "
-                "nbprof.steps(batches):', or record without --steps"
+                f"--steps asked for step {window[0]}, but the cell marks no steps{later}: mark them"
+                " with 'for batch in nbprof.steps(batches):', or record without --steps"
             )
         if self.backend is not None and window:
-            return f"--steps asked for step {window[0]}, but the cell ended after step {self.clock.seen}: nothing was recorded"
-        text = f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} imported neither by this cell nor before it"
+            return (
+                f"--steps asked for step {window[0]}, but the cell ended after step"
+                f" {self.clock.seen}: nothing was recorded"
+            )
+        text = (
+            f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} imported neither"
+            " by this cell nor before it"
+        )
         # Where one was asked for, or named by the cell, another may be there.
         there = [name for name in BACKENDS if is_imported(name)]
         if there:
             options = either([f"--backend {name}" for name in there], "or")
-            text += f"; {either([named(name).title for name in there], 'and')} {_be(there)}, which {options} records"
+            text += (
+                f"; {either([named(name).title for name in there], 'and')} {_be(there)}, which"
+                f" {options} records"
+            )
         return text
 
     def forget(self) -> None:

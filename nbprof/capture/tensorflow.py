@@ -57,7 +57,8 @@ class TensorFlowBackend:
             experimental.start(str(folder), options=choice)
         except self._tf.errors.AlreadyExistsError as error:
             raise CaptureError(
-                "TensorFlow's profiler is already running: stop it first with tf.profiler.experimental.stop()"
+                "TensorFlow's profiler is already running: stop it first with"
+                " tf.profiler.experimental.stop()"
             ) from error
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler did not start: {error}") from error
@@ -65,7 +66,8 @@ class TensorFlowBackend:
         notes = remedies.unseen_by_tensorflow(self._tf)
         if not options.memory:
             notes.append(
-                "TensorFlow cannot turn off allocation events: they were recorded despite --no-memory"
+                "TensorFlow cannot turn off allocation events: they were recorded despite"
+                " --no-memory"
             )
         return notes
 
@@ -109,8 +111,8 @@ class TensorFlowBackend:
                 )
                 calls = "with" if found[1] else "without"
                 self._note(
-                    f"TensorFlow {self._tf.__version__} ignored {' and '.join(words)}: it recorded with host level {found[0]} and "
-                    f"{calls} Python's calls"
+                    f"TensorFlow {self._tf.__version__} ignored {' and '.join(words)}: it recorded"
+                    f" with host level {found[0]} and {calls} Python's calls"
                 )
 
     def _start_npu(self, kind: Any, folder: Path, options: Options) -> list[str]:
@@ -130,7 +132,10 @@ class TensorFlowBackend:
         if points := options.given_for_npu(*POINTS):
             return [
                 remedies.ADAPTER_PROFILER,
-                f"the adapter's session profiler detects iterations itself: {' and '.join(points)} had no effect",
+                (
+                    "the adapter's session profiler detects iterations itself:"
+                    f" {' and '.join(points)} had no effect"
+                ),
             ]
         return [remedies.ADAPTER_PROFILER]
 

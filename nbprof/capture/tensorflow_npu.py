@@ -129,7 +129,8 @@ class AdapterOptions:
                     ignore_by_git(logdir)
             except OSError as error:
                 self._note(
-                    f"the NPU is not recorded: {output} cannot be written ({error.strerror}); choose another location with --logdir DIR"
+                    f"the NPU is not recorded: {output} cannot be written ({error.strerror});"
+                    " choose another location with --logdir DIR"
                 )
                 return None
             self._output = output
@@ -141,7 +142,8 @@ class AdapterOptions:
         config = device.global_options().profiling_config
         if str(_value(config.enable_profiling)) in ("True", "1"):
             self._note(
-                "the program itself turns on the NPU's profiler, in npu_device's options: they are left unchanged"
+                "the program itself turns on the NPU's profiler, in npu_device's options: they are"
+                " left unchanged"
             )
             return
         if getattr(sys.modules.get(f"{DEVICE}.{DEVICE}"), "_npu_device_instances", None):
@@ -196,7 +198,8 @@ class AdapterOptions:
             own = next(each for each in _optimizers(changed) if each.name == OPTIMIZER)
             if "profiling_mode" in own.parameter_map and own.parameter_map["profiling_mode"].b:
                 self._note(
-                    "the program itself turns on the NPU's profiler, in its session's configuration: it is left unchanged"
+                    "the program itself turns on the NPU's profiler, in its session's"
+                    " configuration: it is left unchanged"
                 )
                 return config
             output = self._folder()

@@ -57,7 +57,8 @@ class AllocatorHistory:
             self._on = True
         except Exception as error:
             self._trouble.append(
-                f"the history of the CUDA allocator could not be recorded: {type(error).__name__}: {error}"
+                f"the history of the CUDA allocator could not be recorded: {type(error).__name__}:"
+                f" {error}"
             )
 
     def end(self, path: Path) -> list[str]:
@@ -72,16 +73,19 @@ class AllocatorHistory:
             path.parent.mkdir(parents=True, exist_ok=True)
             memory._dump_snapshot(str(path))
             self._trouble.append(
-                f"{path.name} next to the trace has the CUDA allocator's own history: see p.allocator and the tab Allocator"
+                f"{path.name} next to the trace has the CUDA allocator's own history: see"
+                " p.allocator and the tab Allocator"
             )
         except Exception as error:
             self._trouble.append(
-                f"the history of the CUDA allocator could not be written: {type(error).__name__}: {error}"
+                f"the history of the CUDA allocator could not be written: {type(error).__name__}:"
+                f" {error}"
             )
         try:
             memory._record_memory_history(enabled=None)
         except Exception as error:
             self._trouble.append(
-                f"the CUDA allocator is still recording its history: {type(error).__name__}: {error}"
+                f"the CUDA allocator is still recording its history: {type(error).__name__}:"
+                f" {error}"
             )
         return self._trouble

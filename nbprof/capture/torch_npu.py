@@ -235,7 +235,8 @@ def _unheard(profiler: Any, options: Options) -> list[str]:
     notes = []
     if options.host_level == 1:
         notes.append(
-            "torch_npu's profiler has no --host-level 1: recorded with 2 (0 leaves out the host, 3 adds calls of CANN's runtime)"
+            "torch_npu's profiler has no --host-level 1: recorded with 2 (0 leaves out the host, 3"
+            " adds calls of CANN's runtime)"
         )
     if not hasattr(profiler.AiCMetrics, options.aic_metrics):
         notes.append(

@@ -567,7 +567,8 @@ class OptimizerSteps:
         if self.skipped:
             one = self.skipped == 1
             out.append(
-                f"{self.skipped:,} {'step' if one else 'steps'} without an update: GradScaler found gradients that were not finite"
+                f"{self.skipped:,} {'step' if one else 'steps'} without an update: GradScaler found"
+                " gradients that were not finite"
             )
         if self._evaluations:
             some = _counted(len(self._evaluations), "pass", "passes")
@@ -579,7 +580,8 @@ class OptimizerSteps:
             some = "a stretch" if len(left_out) == 1 else f"{len(left_out):,} stretches"
             took = sum(mark.start - began for mark, began in left_out) / 1e9
             out.append(
-                f"{some} with the model in evaluation mode ({duration_text(took)}) between steps: not part of any step"
+                f"{some} with the model in evaluation mode ({duration_text(took)}) between steps:"
+                " not part of any step"
             )
         if self.between:
             some = "the time" if len(self.between) == 1 else f"{len(self.between):,} times"

@@ -42,7 +42,8 @@ OTHER_STEP = "nbprof.step: "
 _EVENTS = re.compile(rb'"traceEvents":\s*\[')
 _BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
 _OPTIMIZER = re.compile(
-    rb'"name": "Optimizer\.step#[^"]*",\s*"pid": -?\d+,\s*"tid": (\d+),\s*"ts": ([\d.]+),\s*"dur": ([\d.]+)'
+    rb'"name": "Optimizer\.step#[^"]*",\s*"pid": -?\d+,\s*"tid": (\d+),\s*"ts": ([\d.]+),\s*"dur":'
+    rb" ([\d.]+)"
 )
 
 
@@ -172,8 +173,9 @@ def _events(text: mmap.mmap, at: int, marks: Sequence[Mark]) -> bytes:
         start = max(start, before)
         before = max(end, before)
         lines.append(
-            f'\n  {{\n    "ph": "X", "cat": "user_annotation", "name": {json.dumps(name(mark, kinds))}, "pid": {os.getpid()}, '
-            f'"tid": {mark.thread},\n    "ts": {_microseconds(start)}, "dur": {_microseconds(max(end - start, 0))}\n  }}'
+            '\n  {\n    "ph": "X", "cat": "user_annotation", "name":'
+            f' {json.dumps(name(mark, kinds))}, "pid": {os.getpid()}, "tid": {mark.thread},\n   '
+            f' "ts": {_microseconds(start)}, "dur": {_microseconds(max(end - start, 0))}\n  }}'
         )
     follows = not re.compile(rb"\s*\]").match(text, at)
     return ",".join(lines).encode() + (b"," if follows else b"")

@@ -239,7 +239,8 @@ class Windows:
         with contextlib.suppress(Exception):
             size = f"about {size_text(calls * each)}"
             self._end_by(
-                f"{calls:,} Python functions were called, whose recording takes {size} when it is stopped (--limit)"
+                f"{calls:,} Python functions were called, whose recording takes {size} when it is"
+                " stopped (--limit)"
             )
 
     @property
@@ -536,8 +537,9 @@ class Windows:
             if not anywhere:
                 who = getattr(self.backend, "title", "")
                 self._wanted = (
-                    f"{why}, but {who}'s profiler can only be stopped by the thread that started it, at the end of a step, and none "
-                    "ended: recorded to the end of the cell (with --no-memory, any thread can stop it)"
+                    f"{why}, but {who}'s profiler can only be stopped by the thread that started"
+                    " it, at the end of a step, and none ended: recorded to the end of the cell"
+                    " (with --no-memory, any thread can stop it)"
                 )
             if waits:
                 marked = clock.marked - self._since.marked

@@ -39,7 +39,8 @@ def command(as_json: bool, **which: Any) -> None:
         )
         click.echo(f"   {wording.one_line(wording.plain(finding['evidence']))}")
         click.echo(
-            f"   rule {finding['rule']}, severity {finding['severity']}, {finding['certainty']}; refuted if {finding['refuted_by']}"
+            f"   rule {finding['rule']}, severity {finding['severity']}, {finding['certainty']};"
+            f" refuted if {finding['refuted_by']}"
         )
         if finding["fix"]:
             click.echo("\n" + indent(finding["fix"], "   "))

@@ -31,7 +31,8 @@ def command(deep: bool, as_json: bool) -> int:
         if not as_json:
             mark, colour = marks[check.state]
             click.echo(
-                f"{output.styled(mark, fg=colour)} {output.styled(check.name, bold=True)}: {check.text}"
+                f"{output.styled(mark, fg=colour)} {output.styled(check.name, bold=True)}:"
+                f" {check.text}"
             )
             if check.remedy:
                 click.echo(f"  {check.remedy}")

@@ -89,7 +89,10 @@ def checks(*, deep: bool = False) -> Iterator[Check]:
 
 def installation() -> Check:
     """Python, and what nbprof needs to read anything."""
-    text = f"nbprof {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    text = (
+        f"nbprof {__version__}, Python {platform.python_version()}, {platform.system()}"
+        f" {platform.machine()}"
+    )
     try:
         needed = metadata.requires("nbprof") or []
     except metadata.PackageNotFoundError:
@@ -102,7 +105,7 @@ def installation() -> Check:
             BROKEN,
             f"{text}; {', '.join(missing)} not installed",
             f"pip install {' '.join(missing)}",
-        )
+        )  # noqa: RUF100, S603
     return Check("nbprof", OK, text)
 
 
@@ -122,7 +125,10 @@ def frameworks(*, deep: bool = False) -> Iterator[Check]:
         titles = wording.listed(
             [framework.title for framework in RECORDED.values() if framework.profiled], "or"
         )
-        advice = f"Profiles can be read, and cells are recorded without ops; to record ops, install {titles}."
+        advice = (
+            "Profiles can be read, and cells are recorded without ops; to record ops, install"
+            f" {titles}."
+        )
         yield Check("frameworks", LIMITED, "none is installed here", advice)
 
 
@@ -135,13 +141,13 @@ def _version(name: str) -> str:
 
 def _devices(title: str, package: Doctor, text: str) -> Check:
     try:
-        asked = subprocess.run(
+        asked = subprocess.run(  # noqa: S603
             [sys.executable, "-c", package.devices],
             capture_output=True,
             text=True,
             timeout=_DEEP_S,
             check=False,
-        )  # noqa: S603
+        )
     except subprocess.TimeoutExpired:
         return Check(
             title,
@@ -201,8 +207,8 @@ def _cupti(root: Path) -> Check:
         "CUPTI",
         LIMITED,
         f"{toolkits[0]} is not in the loader's search path",
-        f"Before Jupyter starts: export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH; or install the CUPTI package of the framework's CUDA "
-        "(pip install nvidia-cuda-cupti-cu12, or -cu13).",
+        f"Before Jupyter starts: export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH; or install the"
+        " CUPTI package of the framework's CUDA (pip install nvidia-cuda-cupti-cu12, or -cu13).",
     )
 
 
@@ -259,7 +265,10 @@ def amd(root: Path) -> Iterator[Check]:
         ]:
             yield Check("ROCm tracing", OK, str(libraries[0]))
             return
-    remedy = "Install rocprofiler-sdk (or roctracer) of the ROCm release that the framework was built for."
+    remedy = (
+        "Install rocprofiler-sdk (or roctracer) of the ROCm release that the framework was built"
+        " for."
+    )
     yield Check(
         "ROCm tracing", LIMITED, "neither librocprofiler-sdk nor libroctracer64 found", remedy
     )
@@ -390,7 +399,10 @@ def cache() -> Check:
     above = folder.path
     while not above.exists() and above != above.parent:
         above = above.parent
-    remedy = "Set NBPROF_CACHE_DIR to a private folder; without a cache each profile is read from scratch."
+    remedy = (
+        "Set NBPROF_CACHE_DIR to a private folder; without a cache each profile is read from"
+        " scratch."
+    )
     if not folder.owned():
         return Check(
             "cache", LIMITED, f"{folder.path} belongs to another user, or is world-writable", remedy

@@ -58,7 +58,10 @@ def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--same-machine",
     is_flag=True,
-    help="Compare step times even if the profiles do not identify the machine; you confirm that it is the same.",
+    help=(
+        "Compare step times even if the profiles do not identify the machine; you confirm that it"
+        " is the same."
+    ),
 )
 @click.option("--update", is_flag=True, help="Write the baseline instead of comparing with it.")
 @click.option("--add", is_flag=True, help="Add the step times of this run to the baseline.")
@@ -88,7 +91,8 @@ def command(
             )
         if alone:
             raise click.UsageError(
-                "nothing to check: give a limit, such as --kernels-max 410, or a baseline with --against"
+                "nothing to check: give a limit, such as --kernels-max 410, or a baseline with"
+                " --against"
             )
     elif not (update or add or Path(against).expanduser().exists()):
         raise NbprofError(

@@ -154,7 +154,8 @@ def _content(
         frame.reset_index(drop=True).to_parquet(packed)
     except ImportError as error:
         raise NbprofError(
-            "Parquet is written by pyarrow, which is not installed: pip install pyarrow, or use --csv"
+            "Parquet is written by pyarrow, which is not installed: pip install pyarrow, or use"
+            " --csv"
         ) from error
     return packed.getvalue()
 

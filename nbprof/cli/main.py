@@ -24,14 +24,22 @@ from nbprof.core.version import __version__
 COMMANDS = {
     "summary": "What bounds the step, with the supporting figures.",
     "advice": "What to change, largest gain first, with the evidence and the code.",
-    "brief": "What matters most, as Markdown for a language model; each figure with the call that gives it.",
-    "frame": "Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has.",
+    "brief": (
+        "What matters most, as Markdown for a language model; each figure with the call that"
+        " gives it."
+    ),
+    "frame": (
+        "Print a frame by its name, such as kernels.by_name; without a name, list those that the"
+        " profile has."
+    ),
     "compare": "Compare two runs: is the second one faster, and is the difference significant?",
     "report": "Write the dashboard to one HTML file that needs no network.",
     "trace": "Write the trace in Chrome's JSON, for Perfetto.",
     "runs": "List the runs of a logdir, newest first, without reading them.",
     "capture": "Record running programs through their profiler servers.",
-    "serve": "Run a Python program with the profiler server of its framework, for `nbprof capture`.",
+    "serve": (
+        "Run a Python program with the profiler server of its framework, for `nbprof capture`."
+    ),
     "doctor": "What can be recorded here, and how to fix what cannot.",
     "mcp": "Serve profiles to an assistant, read-only, over MCP on stdin and stdout.",
     "skill": "A skill for assistants: profile, read, change one thing, measure again.",

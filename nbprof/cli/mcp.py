@@ -62,7 +62,8 @@ def command(
         raise NbprofError(_NO_SDK) from None
     if sys.stdin.isatty():
         click.echo(
-            "nbprof mcp waits for a client on stdin; clients start it themselves: docs/assistants.md has their settings.",
+            "nbprof mcp waits for a client on stdin; clients start it themselves:"
+            " docs/assistants.md has their settings.",
             err=True,
         )
     from nbprof.assistant import stdin

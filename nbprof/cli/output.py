@@ -209,7 +209,8 @@ def write_table(
     console.print(_rich(heads, short, right, widths))
     if left := [name for name in full if name not in widths]:
         click.echo(
-            f"… {len(left)} more {'column' if len(left) == 1 else 'columns'}: {', '.join(left)} (--columns)",
+            f"… {len(left)} more {'column' if len(left) == 1 else 'columns'}: {', '.join(left)}"
+            " (--columns)",
             err=True,
         )
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @click.command(name="report")
 @source.one_run
 @source.target(
-    "The HTML file; an existing file is replaced. By default nbprof-NAME.html in the folder of the profile."
+    "The HTML file; an existing file is replaced. By default nbprof-NAME.html in the folder of the"
+    " profile."
 )
 @click.option(
     "--events",

@@ -47,7 +47,10 @@ _READING = (
         "graph_capture",
         metavar="PATH",
         multiple=True,
-        help="PyTorch only: the trace in which the CUDA or HIP graphs that this run replays were captured. Can be repeated.",
+        help=(
+            "PyTorch only: the trace in which the CUDA or HIP graphs that this run replays were"
+            " captured. Can be repeated."
+        ),
     ),
     storage,
 )
@@ -94,7 +97,10 @@ def one_run(function: Function, metavar: str = "PATH...") -> Function:
     function = click.option(
         "--run",
         metavar="NAME|N",
-        help="Run of a logdir: its name, the start of its name, or its number; by default 0, the newest.",
+        help=(
+            "Run of a logdir: its name, the start of its name, or its number; by default 0, the"
+            " newest."
+        ),
     )(reading(function))
     return click.argument("paths", nargs=-1, required=True, metavar=metavar, shell_complete=files)(
         function
@@ -129,7 +135,8 @@ def opened(
     )
     if count := newest_of(profile):
         click.echo(
-            f"nbprof: {paths[0]} has {count:,} runs, and the newest was read: {profile.run.source.name}",
+            f"nbprof: {paths[0]} has {count:,} runs, and the newest was read:"
+            f" {profile.run.source.name}",
             err=True,
         )
     if rank is None:

@@ -25,7 +25,8 @@ def _range(
         low, high = inf, 0.0
     if not colon or not low < high:
         raise click.BadParameter(
-            f"{value!r} is not two times in ms after the start of the profile, such as 120:150.5 or 120:"
+            f"{value!r} is not two times in ms after the start of the profile, such as 120:150.5 or"
+            " 120:"
         )
     return low, high
 

@@ -52,7 +52,8 @@ def atomic_write(target: Path, what: str, size: int | None = None) -> Iterator[B
     """
     if not _is_a_name(target):
         raise NbprofError(
-            f"{printable(str(target))}: the {what} could not be written: it is not a valid file name. Choose another."
+            f"{printable(str(target))}: the {what} could not be written: it is not a valid file"
+            " name. Choose another."
         )
     try:
         with _opened(target) as file:
@@ -137,9 +138,10 @@ def _temporary(path: Path, status: os.stat_result | None) -> tuple[int, Path]:
     # Readable by nobody who could not read the file that it replaces.
     mode = 0o666 if status is None else stat.S_IMODE(status.st_mode) & 0o777
     try:
-        return os.open(
-            part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode
-        ), part
+        return (
+            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode),
+            part,
+        )
     except OSError as error:
         if status is None or error.errno not in _DENIED:
             raise
@@ -200,7 +202,10 @@ def _remedy(error: OSError, target: Path, size: int | None) -> str:
     if error.errno in (errno.ENXIO, errno.EPIPE):
         return "Nothing reads from it: choose a file, or - for standard output."
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return f"There is no folder {Path(os.path.realpath(target)).parent}: create it, or choose another one."
+        return (
+            f"There is no folder {Path(os.path.realpath(target)).parent}: create it, or choose"
+            " another one."
+        )
     if error.errno in _DENIED:
         return "Choose a folder that you can write to."
     return "Choose another folder."
@@ -209,5 +214,8 @@ def _remedy(error: OSError, target: Path, size: int | None) -> str:
 def _free(target: Path) -> str:
     with contextlib.suppress(OSError):
         if not is_stream(target):
-            return f" ({size_text(shutil.disk_usage(Path(os.path.realpath(target)).parent).free)} are free here)"
+            return (
+                f" ({size_text(shutil.disk_usage(Path(os.path.realpath(target)).parent).free)} are"
+                " free here)"
+            )
     return ""

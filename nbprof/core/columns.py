@@ -132,7 +132,8 @@ class Columns:
         if not arrays.keys() <= self.columns.keys():
             unknown = sorted(arrays.keys() - self.columns.keys())
             raise TypeError(
-                f"{type(self).__name__} has no column {', '.join(unknown)}; it has {', '.join(self.columns)}"
+                f"{type(self).__name__} has no column {', '.join(unknown)}; it has"
+                f" {', '.join(self.columns)}"
             )
         values: dict[str, npt.NDArray[Any]] = {}
         for name, column in self.columns.items():
@@ -146,7 +147,8 @@ class Columns:
                 values[name] = np.full(length, array, array.dtype)
             elif array.shape != (length,):
                 raise ValueError(
-                    f"{type(self).__name__}.{name} has the shape {array.shape}, other columns have {length} rows"
+                    f"{type(self).__name__}.{name} has the shape {array.shape}, other columns have"
+                    f" {length} rows"
                 )
         self._fill(values, length)
 

@@ -154,8 +154,9 @@ class Growing:
 def too_large(label: str, limit: int) -> ReadError:
     """The error for what unpacks to more than is allowed."""
     return ReadError(
-        f"it decompresses to more than {size_text(limit)}, the limit that keeps a damaged or malicious file from filling the memory. If "
-        "it is meant to be this large, raise the limit: nbprof.load(..., limit_bytes=...).",
+        f"it decompresses to more than {size_text(limit)}, the limit that keeps a damaged or"
+        " malicious file from filling the memory. If it is meant to be this large, raise the"
+        " limit: nbprof.load(..., limit_bytes=...).",
         path=label,
     )
 
@@ -401,12 +402,18 @@ def skipped(unread: Sequence[Missing], *, listed: bool) -> list[str]:
     first = unread[0]
     if len(unread) == 1:
         return [
-            f"A file was skipped, and the figures do not include its host: {first.file}: {first.reason}"
+            (
+                f"A file was skipped, and the figures do not include its host: {first.file}:"
+                f" {first.reason}"
+            )
         ]
     names = join_some([one.file for one in unread], 3)
     where = " All are in p.pods.missing." if listed else ""
     return [
-        f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}. The first: {first.reason}{where}"
+        (
+            f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}."
+            f" The first: {first.reason}{where}"
+        )
     ]
 
 

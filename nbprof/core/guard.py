@@ -124,4 +124,7 @@ def reason(error: Exception) -> str:
         place = f" ({name}, line {last.lineno})"
     text = " ".join(str(error).split())[:200]
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"{what}{place}. This is a bug in nbprof; please report it with this line. Everything that does not depend on it is unaffected."
+    return (
+        f"{what}{place}. This is a bug in nbprof; please report it with this line. Everything that"
+        " does not depend on it is unaffected."
+    )

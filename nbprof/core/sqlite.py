@@ -151,7 +151,8 @@ class Database:
         stated = stated_bytes(head) // self._page
         if stated > self._pages:
             raise ReadError(
-                f"this SQLite database is truncated: {self._pages:,} of its {stated:,} pages are present. Copy or export it again.",
+                f"this SQLite database is truncated: {self._pages:,} of its {stated:,} pages are"
+                " present. Copy or export it again.",
                 path=label,
             )
         self._text = _ENCODINGS.get(int.from_bytes(head[56:60], "big"), "utf-8")

@@ -97,7 +97,8 @@ class Receipt:
         names = join_some([one.file for one in self.cut], 3)
         return Note(
             "warning",
-            f"{len(self.cut):,} files were read in part: {names}. Of the first: {first.what} All are in p.pods.missing.",
+            f"{len(self.cut):,} files were read in part: {names}. Of the first: {first.what} All"
+            " are in p.pods.missing.",
         )
 
     def _add(self, level: Literal["info", "warning"], text: str) -> None:
@@ -106,7 +107,10 @@ class Receipt:
             self.notes.append(note)
 
     def __str__(self) -> str:
-        head = f"{self.events:,} {'event' if self.events == 1 else 'events'} read, {self.dropped:,} dropped"
+        head = (
+            f"{self.events:,} {'event' if self.events == 1 else 'events'} read, {self.dropped:,}"
+            " dropped"
+        )
         return "\n".join(
             [head, *(f"{'!' if n.level == 'warning' else '-'} {n.text}" for n in self.lines)]
         )

@@ -70,15 +70,22 @@ class Unfinished:
         """What became of it, for the user."""
         which = f"The recording{self._when}{self._where}"
         if self.running:
-            return f"{which} is not finished: its process, {self.facts['pid']}, is still running, and its run appears when it finishes."
+            return (
+                f"{which} is not finished: its process, {self.facts['pid']}, is still running, and"
+                " its run appears when it finishes."
+            )
         if not self.facts:
-            return f"{self.folder.name} is left over from an unfinished recording and contains no profile."
+            return (
+                f"{self.folder.name} is left over from an unfinished recording and contains no"
+                " profile."
+            )
         how = f"its process, {self.facts['pid']}, ended before the recording did"
         if self.written:
             return f"{which} was not finished: {how}. {_SHOWN}"
         return (
-            f"{which} was not finished: {how}, before its profiler wrote anything, so there is nothing to read. With --steps 10:20 a "
-            "recording is written as soon as these steps have run."
+            f"{which} was not finished: {how}, before its profiler wrote anything, so there is"
+            " nothing to read. With --steps 10:20 a recording is written as soon as these steps"
+            " have run."
         )
 
     @property

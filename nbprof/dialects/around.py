@@ -52,7 +52,8 @@ _HELPERS = (
 )
 KINETO = Names(
     re.compile(
-        rf"{_LIBRARY}(?!{_OWN_THREADS})(?:runpy\.py|<frozen runpy>|threading\.py|contextlib\.py|ipykernel_launcher\.py"
+        rf"{_LIBRARY}(?!{_OWN_THREADS})(?:runpy\.py|<frozen"
+        r" runpy>|threading\.py|contextlib\.py|ipykernel_launcher\.py"
         r"|(?:asyncio|concurrent[/\\]futures|tornado|traitlets|zmq|ipykernel|IPython|jupyter_client|debugpy|nbprof)[/\\][^(]*)\(\d+\): "
     ),
     re.compile(rf"{_LIBRARY}(?:{_OWN_THREADS}|(?:{_HELPERS})(?:\.py)?\(\d+\): )"),
@@ -64,14 +65,17 @@ XSPACE = Names(
     # A file by its name alone may be anyone's: only those that are called as no other file is, or
     # with their functions.
     re.compile(
-        r"\$(?:(?:runpy|<frozen runpy>|threading|contextlib|ipykernel_launcher|interactiveshell|async_helpers|zmqshell|ipkernel|kernelbase"
+        r"\$(?:(?:runpy|<frozen"
+        r" runpy>|threading|contextlib|ipykernel_launcher|interactiveshell|async_helpers|zmqshell|ipkernel|kernelbase"
         r"|kernelapp|base_events|selector_events|ioloop|zmqstream|iostream|parentpoller|shellchannel)(?:\.py)?:\d+ "
-        r"|application\.py:\d+ launch_instance\b|asyncio\.py:\d+ (?:start|_handle_events)\b|events\.py:\d+ (?:_run|trigger)\b"
+        r"|application\.py:\d+ launch_instance\b|asyncio\.py:\d+"
+        r" (?:start|_handle_events)\b|events\.py:\d+ (?:_run|trigger)\b"
         r"|runners\.py:\d+ (?:run|run_until_complete)\b|thread\.py:\d+ (?:run|_worker)\b)"
     ),
     re.compile(
         rf"\$(?:(?:{_HELPERS}|attrsettr|traitlets|compilerop|display_trap|builtin_trap|displaypub)(?:\.py)?:\d+ "
-        r"|asyncio\.py:\d+ (?:add_callback|call_at)\b|session\.py:\d+ (?:msg|send)\b|history\.py:\d+ store_(?:inputs|output)\b"
+        r"|asyncio\.py:\d+ (?:add_callback|call_at)\b|session\.py:\d+"
+        r" (?:msg|send)\b|history\.py:\d+ store_(?:inputs|output)\b"
         r"|(?:bounds|live_status|python_samples)\.py:\d+ _run\b|jax\.py:\d+ wait\b)"
     ),
     re.compile(r"\$[^:]+ [^:]+\Z"),

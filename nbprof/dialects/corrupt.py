@@ -40,9 +40,15 @@ class Mender:
 
     correlation = "correlation"
     """The arg that device work and its launch share."""
-    too_long = "later work of its stream, the host's wait for the device or the whole recording had ended by then"
+    too_long = (
+        "later work of its stream, the host's wait for the device or the whole recording had ended"
+        " by then"
+    )
     """Why a duration on a device cannot be."""
-    too_far = "long before {their} launch, or long after later work of the stream, the host's wait for the device or the whole recording"
+    too_far = (
+        "long before {their} launch, or long after later work of the stream, the host's wait for"
+        " the device or the whole recording"
+    )
     """Why a time on a device cannot be."""
 
     def __init__(self, trace: Trace) -> None:
@@ -282,8 +288,9 @@ class Mender:
             ("begins", "its", "It is") if len(rows) == 1 else ("begin", "their", "They are")
         )
         text = (
-            f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at an impossible time: "
-            f"{self.too_far.format(their=their)}. {they} in no figure. The profiler wrote a wrong time: record again."
+            f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at"
+            f" an impossible time: {self.too_far.format(their=their)}. {they} in no figure. The"
+            " profiler wrote a wrong time: record again."
         )
         return [Note("warning", text)]
 
@@ -315,10 +322,11 @@ class Mender:
         one = len(rows) == 1
         stating = f"has a duration of {longest}" if one else f"have durations of up to {longest}"
         text = (
-            f"{wording.plural(len(rows), what, what.replace('event', 'events'))} ({self.places(rows)}: {which}) {stating}, "
-            f"which is impossible: {evidence}. {'It counts' if one else 'Each counts'} with what other calls of "
-            "its name take, at most until the next work; "
-            f"{less} are left out of all figures. The profiler wrote a wrong end: record again for {'its' if one else 'their'} times."
+            f"{wording.plural(len(rows), what, what.replace('event', 'events'))}"
+            f" ({self.places(rows)}: {which}) {stating}, which is impossible: {evidence}."
+            f" {'It counts' if one else 'Each counts'} with what other calls of its name take, at"
+            f" most until the next work; {less} are left out of all figures. The profiler wrote a"
+            f" wrong end: record again for {'its' if one else 'their'} times."
         )
         return Note("warning", text)
 

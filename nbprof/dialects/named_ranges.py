@@ -34,10 +34,13 @@ _OF_TORCH = re.compile(
 )
 _XLA = re.compile(
     r"[A-Z]\w*::|(?:tsl|xla|tensorflow|stream_executor|absl)::|PjitFunction|pjit|jit_|cpp_pjit|shard_args|batched_device_put|DevicePut|"
-    r"ParseArguments|RecordUsage|Memory(?:Dea|A)llocation|Wait for |Handle |PJRT_|PjRt|Pjrt|Tfrt|Thunk|Xla|XLA|TFE_|Eager[A-Z]|FunctionRun|"
+    r"ParseArguments|RecordUsage|Memory(?:Dea|A)llocation|Wait for |Handle"
+    r" |PJRT_|PjRt|Pjrt|Tfrt|Thunk|Xla|XLA|TFE_|Eager[A-Z]|FunctionRun|"
     r"KernelAndDevice|ValidateInput|convert_to_tensor|tf\.|Executor|Execute|Compile|Backend|Buffer|CopyTo|CopyFrom|TransferTo|TransferFrom|"
-    r"ThenExecute|ComputeSemaphore|Resolve constant|Build buffer|MakeOutput|AllocateOutput|SessionRun|RunGraph|TraceContext|Session|"
-    r"Memcpy|Memset|(?:cu|cuda|hip|nccl|Nccl)[A-Z]|GpuExecutable|HloModule|end: |process_time|backend_compile|compile_or_get|\$|nbprof|"
+    r"ThenExecute|ComputeSemaphore|Resolve constant|Build"
+    r" buffer|MakeOutput|AllocateOutput|SessionRun|RunGraph|TraceContext|Session|"
+    r"Memcpy|Memset|(?:cu|cuda|hip|nccl|Nccl)[A-Z]|GpuExecutable|HloModule|end:"
+    r" |process_time|backend_compile|compile_or_get|\$|nbprof|"
     r"Iterator|Keras: |np\.asarray|Array\.|MakeArray|LoadedExecutable"
 )
 _DIGITS = re.compile(r"\d+")

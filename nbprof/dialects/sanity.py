@@ -51,11 +51,14 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     # Some overlaps are of a nanosecond.
     longest = wording.micros(us, 3)
     if len(over) == 1:
-        text = f"1 {what} starts before the previous one has ended (by {longest}); it is shown as recorded."
+        text = (
+            f"1 {what} starts before the previous one has ended (by {longest}); it is shown as"
+            " recorded."
+        )
     else:
         text = (
-            f"{len(over):,} {what}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} start before the previous one has ended "
-            f"(by at most {longest}); they are shown as recorded."
+            f"{len(over):,} {what}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} start before"
+            f" the previous one has ended (by at most {longest}); they are shown as recorded."
         )
     return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
 
@@ -76,8 +79,9 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
         return []
     share = lost / len(made)
     text = (
-        f"{lost:,} of {len(made):,} launches ({100 * share:.3g} %) have no device activity in this profile: "
-        "it was dropped, or ran after the capture had ended. Device times are too low by that share."
+        f"{lost:,} of {len(made):,} launches ({100 * share:.3g} %) have no device activity in this"
+        " profile: it was dropped, or ran after the capture had ended. Device times are too low by"
+        " that share."
     )
     return [Note("warning" if share > _SERIOUS else "info", text)]
 
@@ -89,8 +93,9 @@ def unlaunched(count: int, total: int) -> list[Note]:
     if not count:
         return []
     text = (
-        f"{count:,} of {total:,} device events ({100 * count / total:.3g} %) have no launch in this profile: "
-        "it was made before the capture started, or was dropped. Their op and step are known only if recorded with them."
+        f"{count:,} of {total:,} device events ({100 * count / total:.3g} %) have no launch in this"
+        " profile: it was made before the capture started, or was dropped. Their op and step are"
+        " known only if recorded with them."
     )
     return [Note("warning" if count > _SERIOUS * total else "info", text)]
 
@@ -170,7 +175,8 @@ def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
         notes.append(
             Note(
                 "warning",
-                f"{_list(recorded.loc[bare, 'host'].tolist())} recorded no device, although other hosts did.",
+                f"{_list(recorded.loc[bare, 'host'].tolist())} recorded no device, although other"
+                " hosts did.",
             )
         )
     idle = ~empty & ~recorded["host"].isin(stepping)
@@ -178,7 +184,8 @@ def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
         notes.append(
             Note(
                 "info",
-                f"{_list(recorded.loc[idle, 'host'].tolist())} recorded no steps: step times are those of the other hosts.",
+                f"{_list(recorded.loc[idle, 'host'].tolist())} recorded no steps: step times are"
+                " those of the other hosts.",
             )
         )
     apart = _apart(recorded[~empty])

@@ -391,7 +391,10 @@ _POINTWISE = {
 """Elementwise ops, and how many of their first arguments may be tensors: one behind them is the
 output (`out=`).
 """
-_TRUTHS = "isfinite isinf isnan isneginf isposinf logical_not logical_and logical_or logical_xor signbit eq ge gt le lt ne".split()  # noqa: SIM905
+_TRUTHS = (
+    "isfinite isinf isnan isneginf isposinf logical_not logical_and logical_or logical_xor signbit"  # noqa: SIM905
+    " eq ge gt le lt ne".split()
+)
 _KEEPS_WHOLE = frozenset(
     """
     abs add bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor clamp clamp_max clamp_min floor_divide

@@ -315,7 +315,8 @@ def tensor_core_eligible(op: str) -> bool:
 
 
 _COMPILED = re.compile(
-    r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction|triton_|Call CompiledFxGraph|inductor::"
+    r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction|triton_|Call"
+    r" CompiledFxGraph|inductor::"
 )
 _COMPILING = (
     "CachingAutotuner.benchmark",

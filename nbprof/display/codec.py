@@ -218,9 +218,9 @@ class _Writer:
             if isinstance(value, dict) and "$" in value:
                 raise ValueError(f'{where or "payload"}: a key "$" would be mistaken for an array')
             return {
-                str(key): one
-                if type(one) in _PLAIN
-                else self.plain(one, f"{where}.{key}".lstrip("."))
+                str(key): (
+                    one if type(one) in _PLAIN else self.plain(one, f"{where}.{key}".lstrip("."))
+                )
                 for key, one in value.items()
             }
         if isinstance(value, (list, tuple)):

@@ -38,7 +38,10 @@ def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align
         for row in rows
     )
     style = "border-collapse:collapse;border:0;margin:0 0 8px;font-size:12px;line-height:18px"
-    return f"{heading(title, scope)}<table style='{style}'><thead><tr style='{_ROW}'>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f"{heading(title, scope)}<table style='{style}'><thead><tr"
+        f" style='{_ROW}'>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
 
 
 def heading(title: str, scope: str) -> str:
@@ -80,7 +83,10 @@ def _styled(html: str, style: str | None) -> str:
 
 
 def _block(body: str) -> str:
-    return f'<p style="{CODE};line-height:18px;margin:0 0 12px;padding:6px 10px;background:rgba(128,128,128,.1)">{body}</p>'
+    return (
+        f'<p style="{CODE};line-height:18px;margin:0 0 12px;padding:6px'
+        f' 10px;background:rgba(128,128,128,.1)">{body}</p>'
+    )
 
 
 def _line(line: str) -> str:
@@ -112,12 +118,18 @@ def picture(png: bytes, alt: str, width: int = 700) -> str:
     """A picture, with its width in points."""
     data = base64.b64encode(png).decode()
     style = "max-width:100%;height:auto"
-    return f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="{width}" alt="{text(alt)}" style="{style}"></p>'
+    return (
+        f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="{width}"'
+        f' alt="{text(alt)}" style="{style}"></p>'
+    )
 
 
 def swatch(colour: str) -> str:
     """A square of a colour."""
-    return f"<span style='display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;background:{colour}'></span>"
+    return (
+        "<span"
+        f" style='display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;background:{colour}'></span>"
+    )
 
 
 def bar(percent: float, colour: str) -> str:

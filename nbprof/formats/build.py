@@ -479,7 +479,8 @@ def one_clock(firsts: Sequence[int], receipt: Receipt) -> tuple[int, list[int]]:
     epoch = min(firsts)
     if max(firsts) - epoch > _WEEK_NS:
         receipt.warn(
-            "The clocks of this run's files are more than a week apart; each file is drawn from its own start."
+            "The clocks of this run's files are more than a week apart; each file is drawn from its"
+            " own start."
         )
         return epoch, [0] * len(firsts)
     return epoch, [first - epoch for first in firsts]

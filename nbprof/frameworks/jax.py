@@ -57,22 +57,31 @@ FRAMEWORK = Framework(
         "import jax; print(*jax.devices(), sep=', ')",
     ),
     words=Words(
-        no_steps="This profile has no step markers, so step time is unknown. In the loop write: for batch in nbprof.steps(batches), or "
-        "wrap each step in jax.profiler.StepTraceAnnotation('train', step_num=i).",
+        no_steps=(
+            "This profile has no step markers, so step time is unknown. In the loop write: for"
+            " batch in nbprof.steps(batches), or wrap each step in"
+            " jax.profiler.StepTraceAnnotation('train', step_num=i)."
+        ),
         mark_steps=Hint(
             "No steps found, so step time is unknown.",
             "JAX does not mark steps automatically. Mark them in the loop:",
-            "for i, batch in enumerate(batches):\n    with jax.profiler.StepTraceAnnotation('train', step_num=i):\n"
-            "        train_step(batch)",
+            "for i, batch in enumerate(batches):\n    with"
+            " jax.profiler.StepTraceAnnotation('train', step_num=i):\n        train_step(batch)",
         ),
-        mark_ranges='put "with jax.named_scope(name):" around a part of a compiled function, or "with '
-        'jax.profiler.TraceAnnotation(name):" around a part of the program.',
+        mark_ranges=(
+            'put "with jax.named_scope(name):" around a part of a compiled function, or "with '
+            'jax.profiler.TraceAnnotation(name):" around a part of the program.'
+        ),
         loader="grain, tf.data or a prefetching thread",
-        copy_ahead="Calling jax.device_put on the next batch before the step lets them overlap device compute.",
+        copy_ahead=(
+            "Calling jax.device_put on the next batch before the step lets them overlap device"
+            " compute."
+        ),
         list_gpus="jax.devices('gpu')",
         record_python_calls=(
-            "+options = jax.profiler.ProfileOptions()\n+options.python_tracer_level = 1\n"
-            "-jax.profiler.start_trace(logdir)\n+jax.profiler.start_trace(logdir, profiler_options=options)"
+            "+options = jax.profiler.ProfileOptions()\n+options.python_tracer_level ="
+            " 1\n-jax.profiler.start_trace(logdir)\n+jax.profiler.start_trace(logdir,"
+            " profiler_options=options)"
         ),
         compile_step="+@jax.jit\n def step(params, batch):\n     return apply(params, batch)",
         compile_ops="jax.jit compiles them into one program.",

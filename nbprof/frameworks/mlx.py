@@ -34,12 +34,16 @@ FRAMEWORK = Framework(
     words=Words(
         mark_steps=Hint(
             "No steps found, so step time is unknown.",
-            "MLX computes arrays when they are needed. Mark the steps, and compute the results of each in it:",
-            "import nbprof\n\nfor batch in nbprof.steps(batches):\n    loss = train_step(batch)\n    mx.eval(loss, model.parameters())",
+            "MLX computes arrays when they are needed. Mark the steps, and compute the results of"
+            " each in it:",
+            "import nbprof\n\nfor batch in nbprof.steps(batches):\n    loss = train_step(batch)\n  "
+            "  mx.eval(loss, model.parameters())",
         ),
         unprofiled="MLX has no profiler that nbprof can read",
-        loop="'for batch in nbprof.steps(batches):' marks the iterations of a loop, and mx.eval(...) at the end of each computes its "
-        "results within it.",
+        loop=(
+            "'for batch in nbprof.steps(batches):' marks the iterations of a loop, and mx.eval(...)"
+            " at the end of each computes its results within it."
+        ),
     ),
     profiled=False,
 )

@@ -31,7 +31,10 @@ CUDA = Framework(
     "CUDA",
     machine_learning=False,
     words=Words(
-        mark_ranges='put "with nvtx.annotate(name):" around a part of the step, and record with  nsys profile --trace=cuda,nvtx.',
+        mark_ranges=(
+            'put "with nvtx.annotate(name):" around a part of the step, and record with  nsys'
+            " profile --trace=cuda,nvtx."
+        ),
     ),
 )
 HIP = Framework(
@@ -39,7 +42,10 @@ HIP = Framework(
     "HIP",
     machine_learning=False,
     words=Words(
-        mark_ranges="call roctxRangePush and roctxRangePop around a part of the step, and record with  rocprofv3 --runtime-trace.",
+        mark_ranges=(
+            "call roctxRangePush and roctxRangePop around a part of the step, and record with "
+            " rocprofv3 --runtime-trace."
+        ),
     ),
 )
 UNKNOWN = Framework("", "", has_scopes=True, xla=True)

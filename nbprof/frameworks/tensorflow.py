@@ -40,17 +40,21 @@ FRAMEWORK = Framework(
     doctor=Doctor(
         "tensorflow",
         ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tf-nightly"),
-        "import tensorflow as tf; print(*[d.name for d in tf.config.list_physical_devices()], sep=', ')",
+        "import tensorflow as tf; print(*[d.name for d in tf.config.list_physical_devices()],"
+        " sep=', ')",
     ),
     words=Words(
-        mark_ranges='put "with tf.name_scope(name):" around a part of a tf.function, or "with tf.profiler.experimental.Trace(name):" '
-        "around a part of the program.",
+        mark_ranges=(
+            'put "with tf.name_scope(name):" around a part of a tf.function, or "with'
+            ' tf.profiler.experimental.Trace(name):" around a part of the program.'
+        ),
         loader="tf.data",
         copy_ahead="tf.data.experimental.prefetch_to_device lets them overlap device compute.",
         list_gpus="tf.config.list_physical_devices('GPU')",
         record_python_calls=(
-            "+options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=1)\n"
-            "-tf.profiler.experimental.start(logdir)\n+tf.profiler.experimental.start(logdir, options)"
+            "+options ="
+            " tf.profiler.experimental.ProfilerOptions(python_tracer_level=1)\n-tf.profiler.experimental.start(logdir)\n+tf.profiler.experimental.start(logdir,"
+            " options)"
         ),
         compile_step="+@tf.function\n def step(batch):\n     return model(batch)",
         compile_ops="A tf.function turns them into one graph.",

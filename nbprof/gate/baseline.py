@@ -101,7 +101,8 @@ class Baseline:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values["nbprof_baseline"] != VERSION:
                 raise NbprofError(
-                    f"{path} is a baseline from another version of nbprof: write it again with --nbprof-update"
+                    f"{path} is a baseline from another version of nbprof: write it again with"
+                    " --nbprof-update"
                 )
             return cls(
                 counts={str(name): _number(value) for name, value in values["counts"].items()},
@@ -126,7 +127,8 @@ class Baseline:
             ) from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NbprofError(
-                f"{path} is not a baseline, or is damaged ({error}): write it again with --nbprof-update"
+                f"{path} is not a baseline, or is damaged ({error}): write it again with"
+                " --nbprof-update"
             ) from error
 
     def write(self, path: Path) -> None:
@@ -248,7 +250,10 @@ def another(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Why step times of two machines cannot be compared; '' if they can."""
     if not before or not after:
         which = "the baseline" if not before else "the profile"
-        return f"{which} does not identify the machine it was recorded on: record it with nbprof, or confirm it with same_machine=True"
+        return (
+            f"{which} does not identify the machine it was recorded on: record it with nbprof, or"
+            " confirm it with same_machine=True"
+        )
     named = sorted({*before, *after})
     different = [
         f"{name} {before.get(name, 'unknown')} there, {after.get(name, 'unknown')} here"

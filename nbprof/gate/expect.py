@@ -274,7 +274,8 @@ class Expectation:
         self._state.done = True
         if not self._checks:
             raise NbprofError(
-                "nbprof.expect(...) has no checks, so it checks nothing: add one, such as .kernels(max=410)"
+                "nbprof.expect(...) has no checks, so it checks nothing: add one, such as"
+                " .kernels(max=410)"
             )
         self.outcomes = self._judged()
         return self.outcomes
@@ -343,7 +344,10 @@ class Expectation:
             return outcomes
         if self._update == "add" and any(one.outcome == FAIL for one in outcomes):
             # Its step times are of other code than those that the baseline has.
-            text = f"{_time(unit_of(self._runs))}: not added to the baseline, since another check failed"
+            text = (
+                f"{_time(unit_of(self._runs))}: not added to the baseline, since another check"
+                " failed"
+            )
             return [
                 one._replace(outcome=UNKNOWN, text=text) if one.check == "step_time" else one
                 for one in outcomes
@@ -356,7 +360,8 @@ class Expectation:
         """The baseline that is to be written."""
         if path.resolve() in self._policy.written:
             raise NbprofError(
-                f"{path} was written by another expectation of this session: give each a separate baseline"
+                f"{path} was written by another expectation of this session: give each a separate"
+                " baseline"
             )
         mine = Baseline.of(self._runs)
         if self._update == "add" and path.exists():
@@ -366,7 +371,8 @@ class Expectation:
             )
             if reason:
                 raise NbprofError(
-                    f"{path}: the {_times(unit_of(self._runs))} of this run were not added: {reason}"
+                    f"{path}: the {_times(unit_of(self._runs))} of this run were not added:"
+                    f" {reason}"
                 )
             before.add(mine)
             return before
@@ -382,7 +388,10 @@ class Expectation:
             )
             raise NbprofError(f"{name}: {what}: add .against(path) to the chain")
         if self._baseline is None:
-            return f"there is no baseline {self._path}: pytest --nbprof-update writes it, as does update='new'"
+            return (
+                f"there is no baseline {self._path}: pytest --nbprof-update writes it, as does"
+                " update='new'"
+            )
         return self._baseline
 
     def _count(self, name: str, limit: float | None, unknown: str) -> Outcome:
@@ -401,7 +410,10 @@ class Expectation:
             if name in OF_UNITS and (reason := other_units(self._runs, baseline.unit)):
                 return Outcome(name, UNKNOWN, f"{title}: {reason}", found.value, unknown=unknown)
             if name not in baseline.counts:
-                text = f"{title}: it is not in the baseline; write the baseline again where it is known"
+                text = (
+                    f"{title}: it is not in the baseline; write the baseline again where it is"
+                    " known"
+                )
                 return Outcome(name, UNKNOWN, text, found.value, unknown=unknown)
             limit = baseline.counts[name]
         allowed = (
@@ -455,7 +467,10 @@ class Expectation:
         if not reason and len(baseline.runs) < compare_repeats.LEAST:
             had = plural(len(baseline.runs), "run")
             known = f"the baseline has the {_times(unit_of(self._runs))} of {had}"
-            reason = f"{known}, and the noise between runs takes {compare_repeats.LEAST}: --nbprof-add adds one"
+            reason = (
+                f"{known}, and the noise between runs takes {compare_repeats.LEAST}: --nbprof-add"
+                " adds one"
+            )
         if reason:
             return Outcome("step_time", UNKNOWN, f"{title}: {reason}", value, unknown=unknown)
         found = compare_repeats.slowdown(baseline.runs, times, allowed)
@@ -478,7 +493,10 @@ class Expectation:
         )
         text = f"{values}: {change}"
         if outcome == UNKNOWN:
-            text += f"; the noise between runs is too large to tell whether it is {100 * allowed:g} % slower: add runs to the baseline"
+            text += (
+                f"; the noise between runs is too large to tell whether it is {100 * allowed:g} %"
+                " slower: add runs to the baseline"
+            )
         if found.change + found.margin < -allowed:
             text += "; write the baseline again, or a slowdown of this size will go unnoticed"
         changed = self._changed("ops", "us") if outcome == FAIL else ()
@@ -547,7 +565,10 @@ def _caller() -> str:
 def _never_verified(state: _State) -> None:
     if not state.done:
         state.done = True
-        text = f"{state.where}: nbprof.expect(...) was never verified, so it checked nothing: end the chain with .verify()"
+        text = (
+            f"{state.where}: nbprof.expect(...) was never verified, so it checked nothing: end the"
+            " chain with .verify()"
+        )
         # At the end of a process warnings may be off already, and this must be seen.
         sys.stderr.write(f"nbprof: {text}\n")
         warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -118,9 +118,15 @@ def other_units(runs: Sequence[Run], kind: str = "") -> str:
     """
     kinds = {Unit.of(run.overview).kind for run in runs}
     if len(kinds) > 1:
-        return f"some of the profiles are given {' and some '.join(Unit(one).per for one in KINDS_OF_UNITS if one in kinds)}"
+        return (
+            "some of the profiles are given"
+            f" {' and some '.join(Unit(one).per for one in KINDS_OF_UNITS if one in kinds)}"
+        )
     if kind and kinds and kind not in kinds:
-        return f"figures of the baseline are {Unit(kind).per}, those of the profile {Unit(kinds.pop()).per}"
+        return (
+            f"figures of the baseline are {Unit(kind).per}, those of the profile"
+            f" {Unit(kinds.pop()).per}"
+        )
     return ""
 
 
@@ -147,7 +153,10 @@ def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
     if not all(len(each) for each in times):
         return (
             [],
-            "no steps were found, so step time is unknown: mark them with nbprof.steps() or nbprof.step()",
+            (
+                "no steps were found, so step time is unknown: mark them with nbprof.steps() or"
+                " nbprof.step()"
+            ),
         )
     if reason := next((reason for run in runs if (reason := doubt(run))), ""):
         return [], reason
@@ -158,7 +167,10 @@ def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
         first = next(text for text in busy if text).rstrip(".")
         return (
             [],
-            f"other processes interfered with {len(runs) - len(found)} of {len(runs)} recordings: {first[:1].lower()}{first[1:]}",
+            (
+                f"other processes interfered with {len(runs) - len(found)} of {len(runs)}"
+                f" recordings: {first[:1].lower()}{first[1:]}"
+            ),
         )
     return found, ""
 

@@ -36,7 +36,8 @@ def amount(value: object, what: str) -> float:
         number = float(value)
     if not 0 <= number < math.inf:
         raise NbprofError(
-            f'{what}: {value!r} is not a limit; give a number such as 410, or a size such as "1.2 GB"'
+            f"{what}: {value!r} is not a limit; give a number such as 410, or a size such as"
+            ' "1.2 GB"'
         )
     return number
 

@@ -37,19 +37,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--nbprof-add",
         action="store_true",
-        help="add the step times of this run to the baselines (same code, recorded at another time)",
+        help=(
+            "add the step times of this run to the baselines (same code, recorded at another time)"
+        ),
     )
     group.addoption(
         "--nbprof-unknown",
         choices=policy.UNKNOWN,
         default=None,
-        help="what to do if a figure is unknown: fail, warn, or skip the test; default: fail if CI is set, else warn",
+        help=(
+            "what to do if a figure is unknown: fail, warn, or skip the test; default: fail if CI"
+            " is set, else warn"
+        ),
     )
     group.addoption(
         "--nbprof-summary",
         metavar="FILE",
         default=None,
-        help="append a Markdown table of all checks to this file; $GITHUB_STEP_SUMMARY if that is set",
+        help=(
+            "append a Markdown table of all checks to this file; $GITHUB_STEP_SUMMARY if that"
+            " is set"
+        ),
     )
 
 
@@ -57,11 +65,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Say how expectations are held in this process."""
     held = policy.Policy(
         unknown=config.getoption("nbprof_unknown") or policy.usual(),
-        update="new"
-        if config.getoption("nbprof_update")
-        else "add"
-        if config.getoption("nbprof_add")
-        else "",
+        update=(
+            "new"
+            if config.getoption("nbprof_update")
+            else "add"
+            if config.getoption("nbprof_add")
+            else ""
+        ),
         root=config.rootpath,
         pending=[],
     )
@@ -150,7 +160,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             one.abandon()
         pending.clear()
         raise pytest.UsageError(
-            f"{where}: nbprof.expect(...) outside of a test would never be verified: move it into a test"
+            f"{where}: nbprof.expect(...) outside of a test would never be verified: move it into a"
+            " test"
         )
 
 

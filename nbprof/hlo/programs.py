@@ -124,7 +124,8 @@ class Programs:
             found.append(
                 Note(
                     "warning",
-                    f"The compiled program {name} is damaged ({reason}): its ops are shown by their HLO names.",
+                    f"The compiled program {name} is damaged ({reason}): its ops are shown by their"
+                    " HLO names.",
                 )
             )
         if (more := len(self._damaged) - _MOST_NOTES) > 0:
@@ -133,7 +134,10 @@ class Programs:
             which = ", ".join(self._clashes[:_MOST_NOTES]) + (
                 " …" if len(self._clashes) > _MOST_NOTES else ""
             )
-            text = f"Another compiled program in the file has the same id as {which}: ops are looked up in the first one."
+            text = (
+                f"Another compiled program in the file has the same id as {which}: ops are looked"
+                " up in the first one."
+            )
             found.append(Note("warning", text))
         if self._absent:
             count = len(self._absent)
@@ -145,7 +149,8 @@ class Programs:
             found.append(
                 Note(
                     "info",
-                    f"{what} not in the file: their ops are shown by HLO name, not by framework name.",
+                    f"{what} not in the file: their ops are shown by HLO name, not by framework"
+                    " name.",
                 )
             )
         return found

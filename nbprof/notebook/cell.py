@@ -82,11 +82,14 @@ class Show:
     )
     probe: str = option(
         "",
-        "run the cell again without its input, and show the measured step time next to the predicted one",
+        "run the cell again without its input, and show the measured step time next to the"
+        " predicted one",
         metavar="WHAT",
         choices=("", "input"),
-        more="it replaces the gains that the advice on input predicts; with `--against`, the comparison mentions it; see "
-        "[A probe](#a-probe-the-step-without-its-input)",
+        more=(
+            "it replaces the gains that the advice on input predicts; with `--against`, the"
+            " comparison mentions it; see [A probe](#a-probe-the-step-without-its-input)"
+        ),
     )
     in_place: bool = option(
         False,
@@ -167,7 +170,8 @@ class Cell:
             return held
         if not isinstance(held, (str, Path)):
             raise UsageError(
-                f"%%nbprof: --against takes a profile or a path; {against} is neither, but {type(held).__name__}"
+                f"%%nbprof: --against takes a profile or a path; {against} is neither, but"
+                f" {type(held).__name__}"
             )
         path = str(held)
         if "://" not in path and not Path(path).expanduser().exists():
@@ -212,7 +216,8 @@ class Cell:
         except Exception as error:
             session.stop()
             self._say(
-                f"the recording did not start ({type(error).__name__}: {error}); the cell runs unprofiled"
+                f"the recording did not start ({type(error).__name__}: {error}); the cell runs"
+                " unprofiled"
             )
             return
         finally:
@@ -334,7 +339,10 @@ class Cell:
         try:
             with self._shield.opened():
                 profile = open_recording(recording, progress=self._stage)
-            stopped = f"the analysis was interrupted; the run is saved: %nbprof shows it{'' if recording.temporary else f', {again}'}"
+            stopped = (
+                "the analysis was interrupted; the run is saved: %nbprof shows"
+                f" it{'' if recording.temporary else f', {again}'}"
+            )
             if self._show.out:
                 self._shell.user_ns[self._show.out] = profile
             if self._show.probe:
@@ -348,7 +356,8 @@ class Cell:
             self._say(f"the run could not be read: {error}")
         except Exception as error:
             self._say(
-                f"the run was recorded, but could not be shown ({type(error).__name__}: {error}): {again}"
+                f"the run was recorded, but could not be shown ({type(error).__name__}: {error}):"
+                f" {again}"
             )
 
     def _probe(self, recording: Recording, profile: Profile) -> None:

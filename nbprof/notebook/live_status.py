@@ -157,7 +157,10 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
         said.append(Item(f"{name} {value}", name, value, about=about))
     if (full := session.windows.full) is not None:
         value = f"{full:.0%}".replace("%", " %")
-        about = "Growth of the process during the recording, as a share of --limit; at 100 % the recording ends."
+        about = (
+            "Growth of the process during the recording, as a share of --limit; at 100 % the"
+            " recording ends."
+        )
         said.append(Item(f"buffer {value} full", "buffer", value, min(full, 1.0), about))
     value = wording.duration(elapsed)
     said.append(Item(value, "", value, about="Since the cell started."))

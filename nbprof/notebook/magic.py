@@ -185,7 +185,8 @@ class NbprofMagics(Magics):
             return None
         if rest:
             raise UsageError(
-                f"%%nbprof: {rest.split()[0]!r} is not an option; the code to profile starts on the next line"
+                f"%%nbprof: {rest.split()[0]!r} is not an option; the code to profile starts on the"
+                " next line"
             )
         from nbprof.notebook.cell import Cell
 
@@ -337,7 +338,8 @@ def _last() -> Profile:
     profile = last()
     if profile is None:
         raise UsageError(
-            "%nbprof: nothing has been recorded yet. Put %%nbprof above a cell to record it; %nbprof -h lists the options."
+            "%nbprof: nothing has been recorded yet. Put %%nbprof above a cell to record it;"
+            " %nbprof -h lists the options."
         )
     return profile
 
@@ -376,11 +378,11 @@ def _set_defaults(before: Sequence[str], after: str) -> None:
         defaults.choose([])
     standing()
     held = defaults.words()
-    print(
+    print(  # noqa: T201
         f"%nbprof defaults {defaults.line(held)}"
         if held
         else "No default options are set. %%nbprof -h lists all options."
-    )  # noqa: T201
+    )  # noqa: RUF100, T201
 
 
 def _check_standing(words: Sequence[str]) -> None:

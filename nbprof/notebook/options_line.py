@@ -57,11 +57,17 @@ def parser(prog: str = "%%nbprof") -> Parser:
         # The value of an option that is not typed whole would be taken for code.
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Profile this cell and show the dashboard as its output. The profile is also nbprof.last.",
-        epilog="%nbprof [options] CODE profiles one statement, %nbprof load PATH shows an existing profile,\n%nbprof capture HOST:PORT "
-        "samples workers that run elsewhere (%nbprof capture -h), %nbprof shows the last one again,\n%nbprof brief [TOKENS] what it says, "
-        "as text for an assistant that reads cells.\n%nbprof defaults OPTIONS sets default options, %nbprof defaults shows them, "
-        "%nbprof defaults none clears them.",
+        description=(
+            "Profile this cell and show the dashboard as its output. The profile is also"
+            " nbprof.last."
+        ),
+        epilog=(
+            "%nbprof [options] CODE profiles one statement, %nbprof load PATH shows an existing"
+            " profile,\n%nbprof capture HOST:PORT samples workers that run elsewhere (%nbprof"
+            " capture -h), %nbprof shows the last one again,\n%nbprof brief [TOKENS] what it says,"
+            " as text for an assistant that reads cells.\n%nbprof defaults OPTIONS sets default"
+            " options, %nbprof defaults shows them, %nbprof defaults none clears them."
+        ),
     )
     add_arguments(result, Show)
     add_arguments(result, Options)
@@ -107,7 +113,8 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
         return options_of(values(given, Options) | {"save": saved(given)}), show_of(given)
     except CaptureError as error:
         also = (
-            f"; the default options are {defaults.line(held)} (%nbprof defaults, or the settings of JupyterLab)"
+            f"; the default options are {defaults.line(held)} (%nbprof defaults, or the settings of"
+            " JupyterLab)"
             if held
             else ""
         )

@@ -79,7 +79,10 @@ def probe(
     except KeyboardInterrupt:
         return {
             **out,
-            "text": "The input was not probed: it was interrupted. What the second run changed was restored.",
+            "text": (
+                "The input was not probed: it was interrupted. What the second run changed was"
+                " restored."
+            ),
         }
     except Exception as error:
         return {**out, "text": f"The input was not probed: {type(error).__name__}: {error}"}
@@ -92,8 +95,9 @@ def probe(
     out["measured_ms"], out["slowed"] = measured, _SLOWED in notes
     out["text"] = f"With instant input, a step takes {wording.millis(measured)} (measured; {said})."
     out["detail"] = (
-        f"As recorded it takes {recorded} ms. For the measurement the cell ran a second time, with each input replaced by its first batch, "
-        f"repeated: {'; '.join(inputs.replaced)}. {used} averaged. {' '.join(notes)}"
+        f"As recorded it takes {recorded} ms. For the measurement the cell ran a second time, with"
+        f" each input replaced by its first batch, repeated: {'; '.join(inputs.replaced)}. {used}"
+        f" averaged. {' '.join(notes)}"
     )
     return out
 
@@ -148,11 +152,13 @@ def _second_run(
     notes = ["Its output is not shown."]
     if state.uncopied or failed:
         notes.append(
-            f"What it changed stays changed in {', '.join(state.uncopied + failed)}; everything else was restored."
+            f"What it changed stays changed in {', '.join(state.uncopied + failed)}; everything"
+            " else was restored."
         )
     else:
         notes.append(
-            "Variables, models, optimizers and random number generators were restored; files that it wrote were not."
+            "Variables, models, optimizers and random number generators were restored; files that"
+            " it wrote were not."
         )
     if again.run.overview.get("contention"):
         notes.append(_SLOWED)
@@ -173,11 +179,13 @@ def _compiled(shell: Any, source: str) -> tuple[ast.Module, Any]:
 def _check(state: State, *, in_place: bool) -> None:
     if state.consumed:
         raise _NoProbe(
-            f"the first run has used up {', '.join(state.consumed)}. Make the iterator in the cell itself. {_AGAIN}."
+            f"the first run has used up {', '.join(state.consumed)}. Make the iterator in the cell"
+            f" itself. {_AGAIN}."
         )
     if state.uncopied and not in_place:
         raise _NoProbe(
-            f"{', '.join(state.uncopied[:5])} could not be restored after a second run. {_AGAIN}; --probe-in-place runs it anyway."
+            f"{', '.join(state.uncopied[:5])} could not be restored after a second run. {_AGAIN};"
+            " --probe-in-place runs it anyway."
         )
 
 
@@ -214,7 +222,8 @@ def _record(
         raise _NoProbe(f"{', '.join(inputs.empty)} yielded no batch in the second run.")
     if not inputs.replaced:
         raise _NoProbe(
-            "the cell reads no dataset of tf.data and no DataLoader; nbprof.steps(batches) marks other inputs."
+            "the cell reads no dataset of tf.data and no DataLoader; nbprof.steps(batches) marks"
+            " other inputs."
         )
     if recording is None:
         raise _NoProbe(f"the second run was not recorded: {session.failure}.")
@@ -240,7 +249,8 @@ def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
     used = frame[frame["counted"].astype(bool) & ~frame["step"].isin(inputs.prepared)]
     if not len(used):
         raise _NoProbe(
-            "each step of the second run read the first batch of an input, or is warm-up: record more steps."
+            "each step of the second run read the first batch of an input, or is warm-up: record"
+            " more steps."
         )
     mean, waiting = float(used["step_time_ms"].mean()), float(used["input_ms"].mean())
     if waiting > MOST_INPUT * max(mean, recorded):
@@ -250,7 +260,10 @@ def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
         )
     return (
         mean,
-        f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {'are' if len(used) > 1 else 'is'}",
+        (
+            f"{len(used):,} of {wording.plural(len(frame), 'step')} of it"
+            f" {'are' if len(used) > 1 else 'is'}"
+        ),
     )
 
 

@@ -34,14 +34,23 @@ def _parser() -> _SamplingParser:
         prog="%nbprof capture",
         add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Record running workers through their profiler servers, and show the dashboard. The profile is also nbprof.last.",
-        epilog="A worker starts its server with nbprof.serve(6009). Ctrl-C ends the recording early and shows what was recorded.",
+        description=(
+            "Record running workers through their profiler servers, and show the dashboard. The"
+            " profile is also nbprof.last."
+        ),
+        epilog=(
+            "A worker starts its server with nbprof.serve(6009). Ctrl-C ends the recording early"
+            " and shows what was recorded."
+        ),
     )
     parser.add_argument(
         "workers",
         metavar="grpc://HOST:PORT",
         nargs="*",
-        help="one or more, separated by commas, or tpu://NAME of a Cloud TPU; or a variable that holds them",
+        help=(
+            "one or more, separated by commas, or tpu://NAME of a Cloud TPU; or a variable that"
+            " holds them"
+        ),
     )
     add_arguments(parser, Sampling)
     add_arguments(parser, Show, without=_OF_CELLS)

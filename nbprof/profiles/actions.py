@@ -85,7 +85,8 @@ def _read(run: Run, wanted: object) -> Profile:
         if each.key == wanted:
             return read(each.files, whole=True)
     raise NbprofError(
-        "That run is no longer in this kernel or in the folder of this run. Load it with nbprof.load(...) and try again."
+        "That run is no longer in this kernel or in the folder of this run. Load it with"
+        " nbprof.load(...) and try again."
     )
 
 

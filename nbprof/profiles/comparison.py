@@ -77,13 +77,16 @@ def compare(
     given = [before, after, *others]
     if len(given) > MOST_RUNS:
         raise NbprofError(
-            f"a comparison takes at most {MOST_RUNS} runs, not {len(given)}; compare the ones that matter"
+            f"a comparison takes at most {MOST_RUNS} runs, not {len(given)}; compare the ones that"
+            " matter"
         )
     try:
         profiles = [
-            each
-            if isinstance(each, Profile)
-            else read(each, progress=progress, storage_options=storage_options)
+            (
+                each
+                if isinstance(each, Profile)
+                else read(each, progress=progress, storage_options=storage_options)
+            )
             for each in given
         ]
     except NbprofError as error:

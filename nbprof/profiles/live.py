@@ -42,8 +42,8 @@ _MOST_PACKED = 64
 _LEAST_LIMIT = 1 << 26
 
 _NOT_HERE = (
-    "This kernel does not have the profile, and its file has been moved or deleted, so the saved view is shown. Load the profile with "
-    "nbprof.load(...) to see every event here."
+    "This kernel does not have the profile, and its file has been moved or deleted, so the saved"
+    " view is shown. Load the profile with nbprof.load(...) to see every event here."
 )
 
 

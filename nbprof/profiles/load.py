@@ -196,8 +196,8 @@ def _graph_captures(source: Source, ways: Ways) -> list[Capture]:
     found = [] if trace is None else graph_captures(trace, inductor.read(inductor.beside(files))[0])
     if not found:
         raise NbprofError(
-            f"{printable(files.name)} has no graph capture: pass graph_capture a trace that PyTorch recorded while the graphs were "
-            "captured, with ProfilerActivity.CUDA."
+            f"{printable(files.name)} has no graph capture: pass graph_capture a trace that PyTorch"
+            " recorded while the graphs were captured, with ProfilerActivity.CUDA."
         )
     return found
 

@@ -115,7 +115,8 @@ def frame(of: Profile | Comparison, name: str) -> pd.DataFrame:
     if module := _OF_A_MODULE.fullmatch(name):
         if module["module"] == "module":
             raise NbprofError(
-                f"put the name of a program for `module` in {key!r}; memory_viewer.modules lists them."
+                f"put the name of a program for `module` in {key!r}; memory_viewer.modules lists"
+                " them."
             )
         value, key = cast("Profile", of).memory_viewer[module["module"]], module["frame"]
     for part in key.removeprefix(_OF_A_COMPARISON).split("."):
@@ -155,7 +156,8 @@ def selected(
     for each in (*by, *columns):
         if each not in frame.columns:
             raise NbprofError(
-                f"there is no column {each[:100]!r}; there are {', '.join(map(str, frame.columns))}."
+                f"there is no column {each[:100]!r}; there are"
+                f" {', '.join(map(str, frame.columns))}."
             )
     if by:
         try:

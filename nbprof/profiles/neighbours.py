@@ -43,7 +43,9 @@ class Neighbour:
         paths = "\n".join(sorted(str(path) for path, _, _ in local_files(files.files)))
         started = info.started if info is not None else ""
         return cls(
-            key=f"folder-{hashlib.blake2b(paths.encode(errors='surrogateescape'), digest_size=16).hexdigest()}",
+            key=(
+                f"folder-{hashlib.blake2b(paths.encode(errors='surrogateescape'), digest_size=16).hexdigest()}"
+            ),
             files=files,
             label=header.name_of(files.name, info),
             created=started.replace("T", " ")[:19] or _clock(files.modified),

@@ -22,8 +22,9 @@ from nbprof.core.files import join_some
 LONGEST = 1000
 """Characters of a condition."""
 GRAMMAR = (
-    'columns compared with numbers, "text", true or false by == != < <= > >=; `column in ["a", "b"]`; `"text" in column` for a part of a '
-    "text; `column is None` for missing values; `class_` for a column called class; joined by and, or, not and parentheses"
+    'columns compared with numbers, "text", true or false by == != < <= > >=; `column in ["a",'
+    ' "b"]`; `"text" in column` for a part of a text; `column is None` for missing values; `class_`'
+    " for a column called class; joined by and, or, not and parentheses"
 )
 """What a condition may hold, for help texts."""
 
@@ -184,7 +185,8 @@ class _Condition:
             name = name.removesuffix("_")
         if name not in self._frame.columns:
             raise NbprofError(
-                f"there is no column {name!r}; there are {join_some([str(each) for each in self._frame.columns], 40)}."
+                f"there is no column {name!r}; there are"
+                f" {join_some([str(each) for each in self._frame.columns], 40)}."
             )
         column: pd.Series = self._frame[name]
         return column

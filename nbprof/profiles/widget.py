@@ -118,7 +118,8 @@ class DashboardWidget(anywidget.AnyWidget):
             return []
         if len(value) != 2:
             raise NbprofError(
-                f"selected takes two step numbers (first, last) or nothing for all steps, not {len(value)} numbers"
+                "selected takes two step numbers (first, last) or nothing for all steps, not"
+                f" {len(value)} numbers"
             )
         first, last = int(value[0]), int(value[1])
         if first > last:
@@ -133,7 +134,8 @@ class DashboardWidget(anywidget.AnyWidget):
             raise NbprofError("this run has no steps to select")
         if last < min(self._steps) or first > max(self._steps):
             raise NbprofError(
-                f"steps {first} to {last} are not in this run; it has {min(self._steps)} to {max(self._steps)}"
+                f"steps {first} to {last} are not in this run; it has {min(self._steps)} to"
+                f" {max(self._steps)}"
             )
         return [first, last]
 

@@ -21,13 +21,28 @@ from nbprof.run.lazy import Group, cached, persisted
 from nbprof.schema.frames import shaped
 
 LACKS = {
-    "iterations": "The profile has no iteration trace. msprof writes step_trace for graphs of TensorFlow and MindSpore, with "
-    "training_trace on; PyTorch runs single ops, which have no iterations.",
-    "op_types": "The profile has neither op_statistic nor op_summary: record with task_trace on, and export it.",
-    "ops": "The profile has no op_summary or kernel_details: record with task_trace on, and export it.",
-    "cores": "The profile has no op_summary or kernel_details, so where ops run is known only by their types.",
-    "pmu": "The profile has no core counters: record with aic_metrics, such as PipeUtilization, and task_time l1.",
-    "waits": "The profile has no op_summary or kernel_details with start times, so waits are unknown.",
+    "iterations": (
+        "The profile has no iteration trace. msprof writes step_trace for graphs of TensorFlow and"
+        " MindSpore, with training_trace on; PyTorch runs single ops, which have no iterations."
+    ),
+    "op_types": (
+        "The profile has neither op_statistic nor op_summary: record with task_trace on, and"
+        " export it."
+    ),
+    "ops": (
+        "The profile has no op_summary or kernel_details: record with task_trace on, and export it."
+    ),
+    "cores": (
+        "The profile has no op_summary or kernel_details, so where ops run is known only by their"
+        " types."
+    ),
+    "pmu": (
+        "The profile has no core counters: record with aic_metrics, such as PipeUtilization, and"
+        " task_time l1."
+    ),
+    "waits": (
+        "The profile has no op_summary or kernel_details with start times, so waits are unknown."
+    ),
     "fusion": "The profile has no fusion_op: it exists only for graphs that the compiler fused.",
     "api": "The profile has no api_statistic: record with runtime_api on.",
 }

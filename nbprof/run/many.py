@@ -335,9 +335,13 @@ class Parts:
             for old, new in zip(own, group, strict=True)
         ):
             only = "1 file has the same host name as another file and is shown under its file name."
-            several = f"{twice:,} files have the same host names as other files and are shown under their file names."
+            several = (
+                f"{twice:,} files have the same host names as other files and are shown under their"
+                " file names."
+            )
             out.warn(
-                f"{only if twice == 1 else several} If these are separate recordings, open them separately."
+                f"{only if twice == 1 else several} If these are separate recordings, open them"
+                " separately."
             )
         return out
 

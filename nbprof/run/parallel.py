@@ -178,7 +178,8 @@ def hosts(version: str, files: RunFiles, *how: Any) -> bytes:
     """
     if version != __version__:
         raise PartialError(
-            f"a worker has nbprof {__version__}, but the process that asked it has {version}: install the same version in both."
+            f"a worker has nbprof {__version__}, but the process that asked it has {version}:"
+            " install the same version in both."
         )
     from nbprof.run import many
 
@@ -289,7 +290,8 @@ def _of_workers(error: Exception) -> NbprofError | None:
     old = isinstance(error, AttributeError) and "nbprof" in str(error) and "attribute" in str(error)
     if isinstance(error, ImportError) or old:
         return NbprofError(
-            f"a worker cannot run nbprof {__version__} ({error}): install this version and its dependencies there."
+            f"a worker cannot run nbprof {__version__} ({error}): install this version and its"
+            " dependencies there."
         )
     if isinstance(error, (PicklingError, TypeError)) and "pickle" in str(error):
         return NbprofError(f"the files could not be sent to a worker: {error}")

@@ -51,13 +51,15 @@ class Partial:
     def __init__(self, data: bytes) -> None:
         if data[: len(_MAGIC)] != _MAGIC:
             raise PartialError(
-                "a worker sent something that is not part of a profile: check that the same nbprof is installed there."
+                "a worker sent something that is not part of a profile: check that the same nbprof"
+                " is installed there."
             )
         (length, packed), at = _HEAD.unpack_from(data, len(_MAGIC)), len(_MAGIC) + _HEAD.size
         head = json.loads(data[at : at + length])
         if head["version"] != __version__:
             raise PartialError(
-                f"a worker has nbprof {head['version']} and this process {__version__}: install the same version in both."
+                f"a worker has nbprof {head['version']} and this process {__version__}: install the"
+                " same version in both."
             )
         self._values: dict[str, list[Any]] = head["values"]
         self._shared: list[list[int]] = head["shared"]

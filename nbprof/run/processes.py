@@ -31,7 +31,10 @@ IDLE_S = 20.0
 next.
 """
 
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from nbprof.run.processes import main; main()"
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from nbprof.run.processes import"
+    " main; main()"
+)
 _LENGTH = struct.Struct("<Q")
 
 
@@ -40,7 +43,8 @@ class WorkerEndedError(NbprofError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the process that read it ended twice: it was killed, or ran out of memory. Use fewer processes: executor=1."
+            "the process that read it ended twice: it was killed, or ran out of memory. Use fewer"
+            " processes: executor=1."
         )
 
 
@@ -150,9 +154,9 @@ class Processes(Executor):
 def _started() -> subprocess.Popen[bytes]:
     places = [os.path.abspath(place) for place in sys.path]  # noqa: PTH100 -- also of ""
     command = [sys.executable, "-c", _START, json.dumps(places)]
-    return subprocess.Popen(
+    return subprocess.Popen(  # noqa: S603
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    )  # noqa: S603
+    )  # noqa: RUF100, S603
 
 
 def _send(pipe: BinaryIO, data: bytes) -> None:

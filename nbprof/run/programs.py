@@ -164,7 +164,10 @@ class ProgramFrames(Group):
         if self.eager or not self.hlo_missing:
             return ""
         if self.run.activity.framework is PYTORCH and self.run.activity.has_host_ops:
-            return "This profile has no shapes of inputs, so what its ops compute is unknown: record with record_shapes=True."
+            return (
+                "This profile has no shapes of inputs, so what its ops compute is unknown: record"
+                " with record_shapes=True."
+            )
         return self.hlo_missing
 
     @persisted

@@ -24,7 +24,8 @@ def missing(of_files: dict[str, str], capture: CaptureInfo) -> dict[str, str]:
         and remedies.ALL_THREADS in capture.notes
     ):
         found["memory"] = (
-            "This profile has no allocator events: the ops of all threads were recorded, without allocations."
+            "This profile has no allocator events: the ops of all threads were recorded, without"
+            " allocations."
         )
     elif "memory" in found and capture.unrecorded:
         found["memory"] = (

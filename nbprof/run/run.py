@@ -887,12 +887,14 @@ class Run(Frames):
             self._recorded_summary,
             busy,
             self.as_read.receipt.dropped,
-            captures=stated.captures(self.activity)
-            if self.parts is None
-            else self.stated["captures"],
-            works_ahead=stated.works_ahead(self.activity)
-            if self.parts is None
-            else self.stated["works_ahead"],
+            captures=(
+                stated.captures(self.activity) if self.parts is None else self.stated["captures"]
+            ),
+            works_ahead=(
+                stated.works_ahead(self.activity)
+                if self.parts is None
+                else self.stated["works_ahead"]
+            ),
             input_traced=self._input_traced,
             cpu=cpu.split(self._cpu_totals),
         )
@@ -924,9 +926,9 @@ class Run(Frames):
             functions=self._functions,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any())
             and self.activity.framework is not PYTORCH,
-            private_threads=advice_in_use.has_private_threads(self.trace.lanes)
-            if self.parts is None
-            else False,
+            private_threads=(
+                advice_in_use.has_private_threads(self.trace.lanes) if self.parts is None else False
+            ),
             input_traced=self._input_traced,
             waiting=steps.waiting_percent(self._steps_and_busy[0]),
             waits_traced=input_pipeline.waits_traced(self.activity, self.input_ops),
@@ -1255,7 +1257,8 @@ class Run(Frames):
         if not len(self.steps):
             missing.setdefault(
                 "steps",
-                "This profile has step markers, but no step was recorded completely, so step time is unknown.",
+                "This profile has step markers, but no step was recorded completely, so step time"
+                " is unknown.",
             )
         return recorded.missing(missing, self.capture) if self.capture is not None else missing
 
@@ -1344,7 +1347,10 @@ class Run(Frames):
         processes = self.stated["environment"].get("processes")
         notes = [*old, *collectives.completeness(self.hosts, processes), *self._sound_hosts, *about]
         if tangled:
-            text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time is attributed to the later one."
+            text = (
+                f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that"
+                " time is attributed to the later one."
+            )
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
         notes += guarded(
             "What the receipt says of comparing hosts", lambda: self._pods[1], lambda _: []
@@ -1356,7 +1362,10 @@ class Run(Frames):
         if cut:
             # Cut off by it, or of a framework that was not recorded.
             what, them = ("step", "it") if cut == 1 else ("steps", "them")
-            text = f"Not shown: {cut:,} marked {what} at the start or end of the recording, as no compute was recorded in {them}."
+            text = (
+                f"Not shown: {cut:,} marked {what} at the start or end of the recording, as no"
+                f" compute was recorded in {them}."
+            )
             notes.append(Note("info", text))
         return notes
 

@@ -31,7 +31,8 @@ class NeedsHostError(NbprofError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this needs the events of a host. When many hosts are read, events stay in each host's file: open one with p.rank(0)."
+            "this needs the events of a host. When many hosts are read, events stay in each host's"
+            " file: open one with p.rank(0)."
         )
 
 

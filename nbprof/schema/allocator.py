@@ -34,7 +34,8 @@ SCHEMA: dict[str, list[Col]] = {
         size(
             "stranded_bytes",
             "Stranded",
-            "Free memory in segments with blocks in use: it cannot be released. PyTorch: inactive split.",
+            "Free memory in segments with blocks in use: it cannot be released. PyTorch: inactive"
+            " split.",
         ),
         percent("fragmentation_percent", "Fragmentation", "Stranded divided by reserved."),
         size("largest_free_bytes", "Largest free", "Largest free block."),
@@ -143,7 +144,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "action",
             "Action",
-            "alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, oom, snapshot.",
+            "alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map,"
+            " segment_unmap, oom, snapshot.",
         ),
         count("address", "Address", "Address of the block or segment.", "Int64"),
         size("size_bytes", "Size", "Bytes requested or freed, or size of the segment."),
@@ -169,7 +171,8 @@ SCHEMA: dict[str, list[Col]] = {
         size(
             "pinned_bytes",
             "Strands",
-            "Free memory stranded in the same segments (or the same pages of expandable ones); other blocks may strand it too.",
+            "Free memory stranded in the same segments (or the same pages of expandable ones);"
+            " other blocks may strand it too.",
         ),
         size("alone_bytes", "Alone", "Part of it that freeing these blocks alone would release."),
         count("segments", "Segments", "Segments with these blocks."),
@@ -217,7 +220,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "cause",
             "Cause",
-            "fragmentation: enough was free, but not contiguous; other stream or pool; limit: the device had memory left; full.",
+            "fragmentation: enough was free, but not contiguous; other stream or pool; limit: the"
+            " device had memory left; full.",
         ),
         text(
             "pinned_by",

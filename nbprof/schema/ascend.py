@@ -13,7 +13,8 @@ _ON = [_HOST, _DEVICE]
 _CORE = text(
     "core",
     "Runs on",
-    "Kind of core: AI Core (matrix), vector core, both mixed, AI CPU, communication, copy or other.",
+    "Kind of core: AI Core (matrix), vector core, both mixed, AI CPU, communication, copy or"
+    " other.",
 )
 _TASK_TYPE = text(
     "task_type", "Task type", "Task type as in the file: AI_CORE, AI_VECTOR_CORE, MIX_AIC, AI_CPU …"
@@ -30,7 +31,8 @@ _TIMES = [
 _DATA_AUG = ms(
     "data_aug_ms",
     "Data Aug Bound",
-    "From the end of the previous iteration to FP Start: the device waits for the next batch, or for the host. In ms.",
+    "From the end of the previous iteration to FP Start: the device waits for the next batch, or"
+    " for the host. In ms.",
 )
 _PARTS = [
     _DATA_AUG,

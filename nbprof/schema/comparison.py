@@ -85,7 +85,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "gain_is",
             "Gain is",
-            "Kind of gain: up to (a bound), about (an estimate) or at least; empty if there is none.",
+            "Kind of gain: up to (a bound), about (an estimate) or at least; empty if there is"
+            " none.",
         ),
         _number(
             "before_ms",
@@ -100,7 +101,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "figure",
             "Figure",
-            "step_time, input, device_busy, ops_on_device, examples_per_second, steps_per_second or peak_memory.",
+            "step_time, input, device_busy, ops_on_device, examples_per_second, steps_per_second or"
+            " peak_memory.",
         ),
         text("unit", "Unit", "Unit of the values: ms, percent, 1/s or bytes."),
         _number("before", "", "Before", "Value before.", 2),

@@ -192,7 +192,8 @@ SCHEMA: dict[str, list[Col]] = {
         us(
             "delay_us",
             "Delay µs",
-            "Mean time from the end of the call to the start of its activity; 0 if that started sooner.",
+            "Mean time from the end of the call to the start of its activity; 0 if that started"
+            " sooner.",
         ),
         us("median_delay_us", "Delay median µs", "Median of the delays."),
         us("max_delay_us", "Delay max µs", "Longest delay."),
@@ -282,7 +283,8 @@ SCHEMA: dict[str, list[Col]] = {
         _gbs(
             "bus_gb_per_second",
             "Bus GB/s",
-            "Algorithm bandwidth times nccl-tests' factor: 2(n-1)/n for all-reduce, (n-1)/n for gather.",
+            "Algorithm bandwidth times nccl-tests' factor: 2(n-1)/n for all-reduce, (n-1)/n for"
+            " gather.",
         ),
     ],
     "device_time.each_collective": [
@@ -312,7 +314,8 @@ SCHEMA: dict[str, list[Col]] = {
         us(
             "real_us",
             "Own µs",
-            "Shortest time of any rank in it: the collective itself, once the last rank had arrived.",
+            "Shortest time of any rank in it: the collective itself, once the last rank had"
+            " arrived.",
         ),
         us("wait_us", "Waiting µs", "Time this rank spent in it beyond that."),
         us("late_us", "Late µs", "How much later than the first rank this one arrived."),
@@ -353,15 +356,17 @@ SCHEMA: dict[str, list[Col]] = {
             "boolean",
             "",
             "Straggler",
-            "Whether p.pods.stragglers names the rank: it is behind by more than chance explains. In a step, also whether it was the one "
-            "waited for. Missing if ranks cannot be compared step by step.",
+            "Whether p.pods.stragglers names the rank: it is behind by more than chance explains."
+            " In a step, also whether it was the one waited for. Missing if ranks cannot be"
+            " compared step by step.",
             "bool",
             None,
         ),
         flag(
             "waited_for",
             "Waited for",
-            "Whether waiting for it cost the most time, and more than 1% of the step, if only by chance.",
+            "Whether waiting for it cost the most time, and more than 1% of the step, if only by"
+            " chance.",
         ),
     ],
     "device_time.critical_path": [

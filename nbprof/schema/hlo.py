@@ -34,19 +34,21 @@ _INTENSITY = rate(
 _NEAREST = text(
     "bound_by",
     "Nearest peak",
-    "The peak of the device that the op comes closest to, however far it is: Compute, main memory (HBM, Device memory without HBM, or "
-    "Main memory of a CPU), or on-chip memory.",
+    "The peak of the device that the op comes closest to, however far it is: Compute, main memory"
+    " (HBM, Device memory without HBM, or Main memory of a CPU), or on-chip memory.",
 )
 _BOUND = text(
     "bound",
     "Bound by",
-    "The nearest peak if the op reaches 60% of it; else Latency: near no peak, the op waits for launches, dependencies, enough parallel "
-    "work, or a link to the host or other devices. Empty if unknown.",
+    "The nearest peak if the op reaches 60% of it; else Latency: near no peak, the op waits for"
+    " launches, dependencies, enough parallel work, or a link to the host or other devices. Empty"
+    " if unknown.",
 )
 _UNKNOWN = part(
     "unknown_fraction",
     "Unknown %",
-    "Share of the time in ops whose FLOPs and bytes are unknown, as of most custom calls: excluded from rates, shares and waste.",
+    "Share of the time in ops whose FLOPs and bytes are unknown, as of most custom calls: excluded"
+    " from rates, shares and waste.",
 )
 _EXPRESSION = text(
     "expression",
@@ -87,7 +89,8 @@ SCHEMA: dict[str, list[Col]] = {
             "normalized_flops_per_second",
             "flops_per_second",
             "FLOP/s as 16 bit",
-            "FLOP/s, 8-bit operations counted half and 4-bit ones a quarter, so that one peak applies to all.",
+            "FLOP/s, 8-bit operations counted half and 4-bit ones a quarter, so that one peak"
+            " applies to all.",
         ),
         rate(
             "memory_bytes_per_second",
@@ -149,9 +152,11 @@ SCHEMA: dict[str, list[Col]] = {
         us(
             "wasted_us",
             "Wasted µs",
-            "Time saved if the better used resource were at its peak: self time × (1 − the larger of FLOPS % and Memory %, 1 at most), "
-            "as in XProf. For a node with several ops both are those of all ops combined, so it is not the sum over them: it is larger "
-            "where some ops use the one resource and others the other, smaller where an op is above its peak.",
+            "Time saved if the better used resource were at its peak: self time × (1 − the larger"
+            " of FLOPS % and Memory %, 1 at most), as in XProf. For a node with several ops both"
+            " are those of all ops combined, so it is not the sum over them: it is larger where"
+            " some ops use the one resource and others the other, smaller where an op is above its"
+            " peak.",
         ),
         count("occurrences", "Count", "Runs of the node's ops.", "Int64"),
         _EXPRESSION,
@@ -226,13 +231,15 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "input_shapes",
             "Input shapes",
-            "Shapes of the inputs of a PyTorch op, as recorded with record_shapes=True; empty for XLA.",
+            "Shapes of the inputs of a PyTorch op, as recorded with record_shapes=True; empty for"
+            " XLA.",
             "code",
         ),
         text(
             "precision",
             "Precision",
-            "Type of element that a PyTorch op computes with; tf32 for float32 products on Tensor Cores; empty for XLA.",
+            "Type of element that a PyTorch op computes with; tf32 for float32 products on Tensor"
+            " Cores; empty for XLA.",
         ),
         rate("flops", "", "FLOPs", "Floating-point operations of all runs; missing if unknown."),
         rate(
@@ -244,7 +251,8 @@ SCHEMA: dict[str, list[Col]] = {
         us(
             "wasted_us",
             "Wasted µs",
-            "Self time above the roofline's: self time × (1 − Of roof, 1 at most); missing if Of roof is unknown.",
+            "Self time above the roofline's: self time × (1 − Of roof, 1 at most); missing if Of"
+            " roof is unknown.",
         ),
         _BOUND,
     ],
@@ -286,7 +294,8 @@ SCHEMA: dict[str, list[Col]] = {
             "model_flops",
             "",
             "Model FLOPs",
-            "FLOPs of PyTorch's products, convolutions and attention of a host's devices, recomputed ones left out; missing for XLA.",
+            "FLOPs of PyTorch's products, convolutions and attention of a host's devices,"
+            " recomputed ones left out; missing for XLA.",
         ),
         rate(
             "recomputed_flops",
@@ -297,7 +306,8 @@ SCHEMA: dict[str, list[Col]] = {
         part(
             "mfu_fraction",
             "MFU",
-            "Model FLOPs utilization: time that the model FLOPs take at the peaks of their precisions, divided by step time.",
+            "Model FLOPs utilization: time that the model FLOPs take at the peaks of their"
+            " precisions, divided by step time.",
         ),
     ],
 }

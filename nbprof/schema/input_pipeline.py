@@ -20,7 +20,8 @@ SCHEMA: dict[str, list[Col]] = {
         ms(
             "self_ms",
             "Self ms",
-            "Total duration, excluding nested iterators on the same thread; of the whole recording.",
+            "Total duration, excluding nested iterators on the same thread; of the whole"
+            " recording.",
         ),
         percent("self_percent", "Self %", "Share of the self time of all input ops."),
     ],
@@ -30,7 +31,8 @@ SCHEMA: dict[str, list[Col]] = {
         ms(
             "time_ms",
             "ms",
-            "Self time of these ops, as recorded; missing if the profile does not show whether there were any.",
+            "Self time of these ops, as recorded; missing if the profile does not show whether"
+            " there were any.",
         ),
         percent("percent", "% of input time", "Share of the self time of all input ops."),
         text("advice", "What helps", "What to try; empty if no time was spent."),
@@ -40,7 +42,8 @@ SCHEMA: dict[str, list[Col]] = {
         us(
             "us",
             "µs",
-            "Time in this kind of work, scaled by the share of the time between enqueues that is spent enqueuing.",
+            "Time in this kind of work, scaled by the share of the time between enqueues that is"
+            " spent enqueuing.",
         ),
         us("us_per_step", "µs / step", "The same, divided by the number of steps."),
         percent("percent", "%", "Share of the time of all kinds."),

@@ -25,7 +25,8 @@ _GRAPH = [
     count(
         "graph",
         "Graph",
-        "Id of the CUDA or HIP graph, as the file states it; else numbered by first replay, equal sequences of kernels alike.",
+        "Id of the CUDA or HIP graph, as the file states it; else numbered by first replay, equal"
+        " sequences of kernels alike.",
     ),
 ]
 
@@ -37,7 +38,8 @@ SCHEMA: dict[str, list[Col]] = {
         count(
             "static_shared_bytes",
             "Static shared B",
-            "Static shared memory per block, in bytes; or of both kinds, if only their sum is recorded.",
+            "Static shared memory per block, in bytes; or of both kinds, if only their sum is"
+            " recorded.",
         ),
         count(
             "dynamic_shared_bytes", "Dynamic shared B", "Dynamic shared memory per block, in bytes."
@@ -47,7 +49,8 @@ SCHEMA: dict[str, list[Col]] = {
         percent(
             "occupancy_percent",
             "Occup. %",
-            "Active warps by the most a multiprocessor can hold: theoretical, or PyTorch's estimate.",
+            "Active warps by the most a multiprocessor can hold: theoretical, or PyTorch's"
+            " estimate.",
         ),
         Col(
             "op_tensor_core_eligible",
@@ -81,7 +84,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "module",
             "Module",
-            "Classes of the nn.Modules in which it was launched, outermost first; with graphs, captured or annotated.",
+            "Classes of the nn.Modules in which it was launched, outermost first; with graphs,"
+            " captured or annotated.",
             "code",
         ),
         text(
@@ -93,7 +97,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "aten_ops",
             "ATen ops",
-            "Source ops of a torch.compile kernel, if inductor's provenance files are next to the trace.",
+            "Source ops of a torch.compile kernel, if inductor's provenance files are next to the"
+            " trace.",
             "code",
         ),
     ],
@@ -125,19 +130,22 @@ SCHEMA: dict[str, list[Col]] = {
         count(
             "node",
             "Node",
-            "The node as the file states it (the low 32 bits count as captured); else its position in the replay.",
+            "The node as the file states it (the low 32 bits count as captured); else its position"
+            " in the replay.",
         ),
         text("kernel", "Kernel", "Name of its kernel, copy or fill.", "code"),
         text(
             "op",
             "Op",
-            "Op that was captured as the node; else PyTorch's annotation, or what is around the launch of the graph.",
+            "Op that was captured as the node; else PyTorch's annotation, or what is around the"
+            " launch of the graph.",
             "code",
         ),
         text(
             "module",
             "Module",
-            "The nn.Module in which it was captured, with its parents, outermost first; else the one it was annotated with.",
+            "The nn.Module in which it was captured, with its parents, outermost first; else the"
+            " one it was annotated with.",
             "code",
         ),
         text("source", "Source", "Lines of code that were captured.", "code"),

@@ -98,7 +98,8 @@ _OPS_WHERE_KNOWN = [
     text(
         "bound_by",
         "Nearest peak",
-        "The device limit that the op comes closest to, however far away: Compute or main memory (HBM, or else Device memory).",
+        "The device limit that the op comes closest to, however far away: Compute or main memory"
+        " (HBM, or else Device memory).",
     ),
     Col(
         "tensor_core_fraction",

@@ -80,7 +80,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "gain_is",
             "Gain is",
-            "Kind of gain: up to (a bound), about (an estimate) or at least; empty if there is none.",
+            "Kind of gain: up to (a bound), about (an estimate) or at least; empty if there is"
+            " none.",
         ),
         text("fix", "Fix", "Diff lines: - removed, + added.", "code"),
         text("view", "View", "Tab with the details."),
@@ -88,7 +89,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "certainty",
             "Certainty",
-            "measured (the time of recorded events), estimated (from names, shapes or peaks) or inferred (its cause was not recorded).",
+            "measured (the time of recorded events), estimated (from names, shapes or peaks) or"
+            " inferred (its cause was not recorded).",
         ),
         text("refuted_by", "Wrong if", "What an experiment would show if the finding were wrong."),
     ],

@@ -21,7 +21,8 @@ SCHEMA: dict[str, list[Col]] = {
         count(
             "step",
             "Step",
-            "Step number on the host with the shortest recording; counted from 0 if its numbers repeat.",
+            "Step number on the host with the shortest recording; counted from 0 if its numbers"
+            " repeat.",
         ),
         text(
             "worker",
@@ -93,7 +94,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "by",
             "Compared by",
-            "collectives: time without exposed communication; steps: full steps, because there was no communication.",
+            "collectives: time without exposed communication; steps: full steps, because there was"
+            " no communication.",
         ),
         count("steps", "Steps", "Counted steps that were compared."),
         ms(
@@ -110,14 +112,16 @@ SCHEMA: dict[str, list[Col]] = {
             "float64",
             "",
             "Chance",
-            "Probability that equal ranks would have one that is the slowest as often, or as far behind; corrected for their number.",
+            "Probability that equal ranks would have one that is the slowest as often, or as far"
+            " behind; corrected for their number.",
             "number",
             4,
         ),
         count(
             "pauses",
             "Pauses",
-            "Steps in which it was behind, more than usual, by over 10 % of a step and 8 deviations.",
+            "Steps in which it was behind, more than usual, by over 10 % of a step and 8"
+            " deviations.",
         ),
         count("worst_step", "Worst step", "The step in which it was furthest behind.", "Int64"),
         ms("worst_ms", "By ms", "How far it was behind in that step."),
@@ -133,29 +137,34 @@ SCHEMA: dict[str, list[Col]] = {
         ms(
             "cost_ms",
             "Cost ms",
-            "Exposed waiting of the other ranks for it, summed over them, per step; missing if unknown.",
+            "Exposed waiting of the other ranks for it, summed over them, per step; missing if"
+            " unknown.",
         ),
         ms(
             "saved_ms",
             "Saved ms",
-            "How much shorter steps would be if it were as fast as the median of the others: an estimate; missing without communication.",
+            "How much shorter steps would be if it were as fast as the median of the others: an"
+            " estimate; missing without communication.",
         ),
         ms("step_time_ms", "Step then ms", "The mean step time in that case."),
         flag(
             "straggler",
             "Straggler",
-            "Whether it is behind by more than 1 % of the step and the residual of clocks, and not by chance.",
+            "Whether it is behind by more than 1 % of the step and the residual of clocks, and not"
+            " by chance.",
         ),
         text("pattern", "Pattern", "steady, or pauses in single steps; empty for other ranks."),
         text(
             "cause",
             "Cause",
-            "Step category, kernel, every_kernel, clock or memory; empty for other ranks, or if nothing explains half of it.",
+            "Step category, kernel, every_kernel, clock or memory; empty for other ranks, or if"
+            " nothing explains half of it.",
         ),
         ms(
             "cause_ms",
             "Cause ms",
-            "How much more it takes than the median of the others, per step (of a pause, in its steps).",
+            "How much more it takes than the median of the others, per step (of a pause, in its"
+            " steps).",
         ),
         text("why", "Why", "The cause in a sentence."),
     ],
@@ -163,12 +172,14 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "what",
             "What if",
-            "measured, slowest_host (as fast as the others), slow_group (as fast as its like) or network_free.",
+            "measured, slowest_host (as fast as the others), slow_group (as fast as its like) or"
+            " network_free.",
         ),
         text(
             "which",
             "Which",
-            "The host, as host:device if several devices of it are compared, or the ranks of the group.",
+            "The host, as host:device if several devices of it are compared, or the ranks of the"
+            " group.",
         ),
         ms("step_time_ms", "Step ms", "Mean step time in that case."),
         ms("saved_ms", "Saved ms", "Difference from the measured one; missing if unknown."),
@@ -242,7 +253,8 @@ SCHEMA: dict[str, list[Col]] = {
         us(
             "usual_us",
             "Usual µs",
-            "Median of that over the other groups of as many ranks with the same collective and size.",
+            "Median of that over the other groups of as many ranks with the same collective and"
+            " size.",
         ),
         Col(
             "bus_gb_per_second",
@@ -256,7 +268,8 @@ SCHEMA: dict[str, list[Col]] = {
         flag(
             "slow",
             "Slow",
-            "Whether the collective itself is out of line with these groups: a slow link between its ranks.",
+            "Whether the collective itself is out of line with these groups: a slow link between"
+            " its ranks.",
         ),
     ],
     "pods.missing": [
@@ -283,7 +296,8 @@ SCHEMA: dict[str, list[Col]] = {
         ms(
             "residual_ms",
             "Residual ms",
-            "Residual difference between collective ends after correcting offset and drift: 95 % are below it.",
+            "Residual difference between collective ends after correcting offset and drift: 95 %"
+            " are below it.",
             4,
         ),
         text(

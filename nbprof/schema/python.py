@@ -19,7 +19,8 @@ _THREAD = text("thread", "Thread", "Name of the thread that spent most of the ti
 _SELF = ms(
     "self_ms",
     "Self ms",
-    "Time in it and in C code that it called: wall time on the thread of the cell, CPU time on others.",
+    "Time in it and in C code that it called: wall time on the thread of the cell, CPU time on"
+    " others.",
 )
 _TOTAL = ms(
     "total_ms",
@@ -43,7 +44,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "call",
             "Calls",
-            "Function or operator that it called for most of its time, as `numpy.linalg.qr`; None where unknown.",
+            "Function or operator that it called for most of its time, as `numpy.linalg.qr`; None"
+            " where unknown.",
             "code",
         ),
         _THREAD,
@@ -60,7 +62,8 @@ SCHEMA: dict[str, list[Col]] = {
         count(
             "samples",
             "Samples",
-            "Samples of the thread; for threads other than the cell's, only those taken while they ran.",
+            "Samples of the thread; for threads other than the cell's, only those taken while they"
+            " ran.",
         ),
         ms("active_ms", "Active ms", "Wall time of these samples."),
         ms(

@@ -10,7 +10,8 @@ PARTS = ("attention", "gemm", "moe", "norm", "communication", "sampling", "copie
 _KIND = text(
     "kind",
     "Kind",
-    "prefill, decode, mixed of both, or idle without a request; NA where the annotation does not say.",
+    "prefill, decode, mixed of both, or idle without a request; NA where the annotation does not"
+    " say.",
 )
 _BY_PART = {
     "attention": ("Attention ms", "Attention, rotary embedding and the KV cache."),
@@ -57,23 +58,26 @@ SCHEMA: dict[str, list[Col]] = {
         ms(
             "time_ms",
             "Time ms",
-            "From its start on the host, or the end of the previous iteration's work where that is later, to the end of its work; "
-            "NA for one that ended in the time of the previous.",
+            "From its start on the host, or the end of the previous iteration's work where that is"
+            " later, to the end of its work; NA for one that ended in the time of the previous.",
         ),
         ms(
             "token_ms",
             "Token ms",
-            "Latency of a token: time of an iteration that computes one for each sequence that it decodes; else NA.",
+            "Latency of a token: time of an iteration that computes one for each sequence that it"
+            " decodes; else NA.",
         ),
         ms(
             "gap_ms",
             "Gap ms",
-            "Device idle between the work of earlier iterations and its first; waiting for requests included.",
+            "Device idle between the work of earlier iterations and its first; waiting for requests"
+            " included.",
         ),
         ms(
             "busy_ms",
             "Busy ms",
-            "Time in which a device ran its work, overlaps counted once; mean over the host's devices.",
+            "Time in which a device ran its work, overlaps counted once; mean over the host's"
+            " devices.",
         ),
         *(
             ms(f"{part}_ms", label, f"{about} Sum of kernel times.")
@@ -82,7 +86,8 @@ SCHEMA: dict[str, list[Col]] = {
         flag(
             "cut",
             "Cut",
-            "Cut off by the end of the recording: excluded from `p.serving.summary` and `p.serving.parts`.",
+            "Cut off by the end of the recording: excluded from `p.serving.summary` and"
+            " `p.serving.parts`.",
         ),
     ],
     "serving.summary": [
@@ -121,7 +126,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "part",
             "Part",
-            "Part of the model, by the names of kernels or, if these are ambiguous, of the ops that launched them.",
+            "Part of the model, by the names of kernels or, if these are ambiguous, of the ops that"
+            " launched them.",
         ),
         ms("total_ms", "Total ms", "Sum of kernel times."),
         ms("mean_ms", "Per iteration ms", "Mean per iteration of the kind."),

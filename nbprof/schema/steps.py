@@ -16,7 +16,8 @@ CATEGORIES = [
     ms(
         "host_compute_ms",
         "Host compute",
-        "Ops on the host while nothing of higher priority runs; NA where no op of the host was recorded.",
+        "Ops on the host while nothing of higher priority runs; NA where no op of the host was"
+        " recorded.",
     ),
     ms(
         "kernel_launch_ms",
@@ -61,9 +62,10 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Warm-up",
-            "A leading step or the first of a second training, over 4 times the median of the following ones (of two to four steps: the "
-            "first, over 4 times each other, or over twice each if the others are alike), or one of the first two iterations of a graph "
-            "on an NPU: excluded from the averages.",
+            "A leading step or the first of a second training, over 4 times the median of the"
+            " following ones (of two to four steps: the first, over 4 times each other, or over"
+            " twice each if the others are alike), or one of the first two iterations of a graph on"
+            " an NPU: excluded from the averages.",
             "bool",
             None,
         ),
@@ -72,7 +74,8 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Cut",
-            "The recording lacks the start of the step or the end of its device work: excluded from the averages.",
+            "The recording lacks the start of the step or the end of its device work: excluded from"
+            " the averages.",
             "bool",
             None,
         ),
@@ -81,7 +84,8 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Lost work",
-            "The recorder lost device work of the step, as launches without kernels show: excluded from the averages.",
+            "The recorder lost device work of the step, as launches without kernels show: excluded"
+            " from the averages.",
             "bool",
             None,
         ),
@@ -90,8 +94,8 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Counted",
-            "Whether averages include the step: not warm-up, not cut off, without several times the batches of the others, of one kind "
-            "(training, unless another takes 4 times as long).",
+            "Whether averages include the step: not warm-up, not cut off, without several times the"
+            " batches of the others, of one kind (training, unless another takes 4 times as long).",
             "bool",
             None,
         ),
@@ -152,7 +156,8 @@ WHERE_KNOWN: dict[str, list[Col]] = {
         count(
             "batches",
             "Batches",
-            "How often the step asked DataLoaders for a batch; the call that finds a loader at its end counts.",
+            "How often the step asked DataLoaders for a batch; the call that finds a loader at its"
+            " end counts.",
         ),
     ],
 }

@@ -12,7 +12,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "kind",
             "Kind",
-            "op, annotation (record_function, ProfilerStep, optimizer), or runtime (a call into CUDA, HIP …).",
+            "op, annotation (record_function, ProfilerStep, optimizer), or runtime (a call into"
+            " CUDA, HIP …).",
         ),
         _CALLS,
         us("host_self_us", "Host self µs", "Total duration, excluding nested ops and calls."),
@@ -22,7 +23,8 @@ SCHEMA: dict[str, list[Col]] = {
         us(
             "device_self_us",
             "Device self µs",
-            "Time of the kernels, copies and fills that the op itself launched; NA where no ops were recorded.",
+            "Time of the kernels, copies and fills that the op itself launched; NA where no ops"
+            " were recorded.",
         ),
         us(
             "device_total_us",
@@ -36,7 +38,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "module",
             "Module",
-            "The module and its parents, outermost first; the number distinguishes instances of a class.",
+            "The module and its parents, outermost first; the number distinguishes instances of a"
+            " class.",
             "code",
         ),
         text("name", "Name", "Class of the module, with the instance number.", "code"),
@@ -85,7 +88,8 @@ KEYS: list[Col] = [
     text(
         "aten_ops",
         "ATen ops",
-        "Source ops of a torch.compile kernel, if inductor's provenance files are next to the trace.",
+        "Source ops of a torch.compile kernel, if inductor's provenance files are next to the"
+        " trace.",
         "code",
     ),
 ]

@@ -58,7 +58,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "meanwhile",
             "Meanwhile",
-            "Event name with the most self time on the host threads during the gap; empty if unknown.",
+            "Event name with the most self time on the host threads during the gap; empty if"
+            " unknown.",
             "code",
         ),
         us("meanwhile_us", "Meanwhile µs", "That self time, summed over threads."),

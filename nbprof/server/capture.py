@@ -125,7 +125,8 @@ class Recordings:
         """
         if len(self._running) >= MOST_RECORDINGS:
             raise BusyError(
-                f"{MOST_RECORDINGS} recordings are running on this server. Start this one when one of them has finished."
+                f"{MOST_RECORDINGS} recordings are running on this server. Start this one when one"
+                " of them has finished."
             )
         loop = asyncio.get_running_loop()
         key = secrets.token_hex(8)
@@ -143,8 +144,9 @@ class Recordings:
                 await asyncio.wait([work], timeout=_LOOK_S)
                 if process.memory() > self._memory:
                     process.end(
-                        f"the data from the workers needs more than the {size_text(self._memory)} of memory that this server allows. "
-                        "Record for a shorter time, or raise c.NbprofServer.memory."
+                        f"the data from the workers needs more than the {size_text(self._memory)}"
+                        " of memory that this server allows. Record for a shorter time, or raise"
+                        " c.NbprofServer.memory."
                     )
             return dict(json.loads(await work))
         finally:
@@ -222,7 +224,8 @@ class CaptureHandler(Handler):
             if not self.app.capture:
                 raise RefusedError(
                     403,
-                    "recording from JupyterLab is turned off on this server (c.NbprofServer.capture = False).",
+                    "recording from JupyterLab is turned off on this server (c.NbprofServer.capture"
+                    " = False).",
                 )
             asked = self.asked()
             if "stop" in asked:
@@ -259,7 +262,8 @@ class CaptureHandler(Handler):
         if len(addresses) > MOST_WORKERS:
             raise FieldError(
                 "addresses",
-                f"{len(addresses):,} workers are too many for one recording; the maximum is {MOST_WORKERS}.",
+                f"{len(addresses):,} workers are too many for one recording; the maximum is"
+                f" {MOST_WORKERS}.",
             )
         values: dict[str, Any] = {}
         for field in _FIELDS:
@@ -309,7 +313,8 @@ class CaptureHandler(Handler):
             ):
                 raise FieldError(
                     "folder",
-                    f"{shown}: it is a file, or contains a file in place of the folder for runs. Choose another folder.",
+                    f"{shown}: it is a file, or contains a file in place of the folder for runs."
+                    " Choose another folder.",
                 )
         except FieldError:
             raise

@@ -41,14 +41,20 @@ class NbprofServer(ExtensionApp):
     ).tag(config=True)
     memory: Any = Integer(
         min=1,
-        help="Maximum memory, in bytes, for all profiles together. By default half the memory of the machine or its container.",
+        help=(
+            "Maximum memory, in bytes, for all profiles together. By default half the memory of the"
+            " machine or its container."
+        ),
     ).tag(config=True)
     largest: Any = Integer(8 << 30, min=1, help="Largest profile to open, in bytes.").tag(
         config=True
     )
     idle_s: Any = Float(
         1800.0,
-        help="Seconds without a request after which a profile is closed; the next request reopens it.",
+        help=(
+            "Seconds without a request after which a profile is closed; the next request"
+            " reopens it."
+        ),
     ).tag(config=True)
     open_s: Any = Float(600.0, help="Time limit for opening a profile, in seconds.").tag(
         config=True
@@ -58,17 +64,26 @@ class NbprofServer(ExtensionApp):
     ).tag(config=True)
     ahead: Any = Bool(
         True,
-        help="Whether to start a process as soon as the file browser shows a profile, so that it opens without delay.",
+        help=(
+            "Whether to start a process as soon as the file browser shows a profile, so that it"
+            " opens without delay."
+        ),
     ).tag(config=True)
     analysed: Any = Integer(
         256 << 20,
         min=0,
-        help="Largest run, in bytes, that is analysed in the background for the list of runs before it is opened; 0 for none.",
+        help=(
+            "Largest run, in bytes, that is analysed in the background for the list of runs before"
+            " it is opened; 0 for none."
+        ),
     ).tag(config=True)
     nodelay: Any = Bool(
         True,
-        help="Whether messages from kernels are sent at once (TCP_NODELAY). Without it, an answer may wait up to 40 ms for the browser "
-        "to acknowledge the previous message, in every front end of this server.",
+        help=(
+            "Whether messages from kernels are sent at once (TCP_NODELAY). Without it, an answer"
+            " may wait up to 40 ms for the browser to acknowledge the previous message, in every"
+            " front end of this server."
+        ),
     ).tag(config=True)
     capture: Any = Bool(
         True, help="Whether programs that run elsewhere may be recorded from JupyterLab."

@@ -151,7 +151,8 @@ class DeleteHandler(FileHandler):
         if len(paths) > MOST_PATHS:
             raise RefusedError(
                 400,
-                f"this request names {len(paths):,} runs; {MOST_PATHS:,} is the maximum that can be deleted at a time.",
+                f"this request names {len(paths):,} runs; {MOST_PATHS:,} is the maximum that can be"
+                " deleted at a time.",
             )
         deleted, problems = [], []
         for path in dict.fromkeys(paths):
@@ -251,14 +252,18 @@ def _closed(parts: Any) -> None:
 
 def _why(error: web.HTTPError, what: str, root: str) -> str:
     if error.status_code == 403:
-        return f"it may not be {what}: the server does not have permission. Change the permissions of its folder."
+        return (
+            f"it may not be {what}: the server does not have permission. Change the permissions of"
+            " its folder."
+        )
     if error.status_code == 404:
         return "the file no longer exists. Was it moved or deleted?"
     if error.status_code == 409:
         return "this name is already taken. Choose another one."
     reason = " ".join(str(error.log_message or error.reason or "").replace(root, "").split())[:300]
     trash = (
-        " To delete without a trash: c.FileContentsManager.delete_to_trash = False in jupyter_server_config.py."
+        " To delete without a trash: c.FileContentsManager.delete_to_trash = False in"
+        " jupyter_server_config.py."
         if "trash" in reason
         else ""
     )

@@ -63,8 +63,8 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
     ]
     if found and not kept:
         raise ReadError(
-            "its contents are hidden, or a link that points outside the folder that Jupyter serves. "
-            "Replace the link with a copy of the files.",
+            "its contents are hidden, or a link that points outside the folder that Jupyter serves."
+            " Replace the link with a copy of the files.",
             path=str(folder),
         )
     if not kept:

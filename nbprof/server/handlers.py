@@ -77,7 +77,8 @@ class Handler(APIHandler):
         if len(self.request.body) > MOST_BYTES:
             raise RefusedError(
                 413,
-                f"this request has {len(self.request.body):,} bytes; {MOST_BYTES:,} is the maximum.",
+                f"this request has {len(self.request.body):,} bytes; {MOST_BYTES:,} is the"
+                " maximum.",
             )
         try:
             request = json.loads(self.request.body)
@@ -120,7 +121,8 @@ class Handler(APIHandler):
         if not (allowed if isinstance(allowed, bool) else await allowed):
             raise RefusedError(
                 403,
-                "only users who may run code may use a Dask scheduler. Clear its address in the settings of nbprof.",
+                "only users who may run code may use a Dask scheduler. Clear its address in the"
+                " settings of nbprof.",
             )
         return address
 
@@ -136,7 +138,8 @@ class Handler(APIHandler):
         if not root:
             raise RefusedError(
                 501,
-                "the files of this server are not on a disk that nbprof can read. Download the profile and load it in a notebook.",
+                "the files of this server are not on a disk that nbprof can read. Download the"
+                " profile and load it in a notebook.",
             )
         return str(root)
 
@@ -164,9 +167,12 @@ class Handler(APIHandler):
         if run is not None and not isinstance(run, str):
             raise RefusedError(400, "the run must be given by name.")
         chosen = await self.app.pool.look(place, run or "", tell, hidden=self.hidden())
-        return await asyncio.to_thread(
-            placed, place, chosen.run, chosen.files, largest=self.app.largest
-        ), chosen.runs
+        return (
+            await asyncio.to_thread(
+                placed, place, chosen.run, chosen.files, largest=self.app.largest
+            ),
+            chosen.runs,
+        )
 
     async def known(self, place: Place, run: object) -> Place:
         """The run of a folder that was opened before.

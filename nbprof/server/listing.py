@@ -105,7 +105,8 @@ def _wanted(asked: dict[str, Any]) -> tuple[list[str], int]:
     if len(folders) > MOST_FOLDERS:
         raise RefusedError(
             400,
-            f"this request names {len(folders):,} folders; at most {MOST_FOLDERS} are listed at a time.",
+            f"this request names {len(folders):,} folders; at most {MOST_FOLDERS} are listed at a"
+            " time.",
         )
     if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= MOST_DEPTH:
         raise RefusedError(400, f"depth must be a whole number from 0 to {MOST_DEPTH}.")

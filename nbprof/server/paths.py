@@ -147,13 +147,15 @@ def locate(
     if not (parts or top_too) or foreign or any(part in (".", "..") for part in parts):
         raise RefusedError(
             404,
-            "this path is not below the folder that Jupyter serves. Open a profile from the file browser.",
+            "this path is not below the folder that Jupyter serves. Open a profile from the file"
+            " browser.",
             path=shown,
         )
     if not hidden and any(part.startswith(".") for part in parts):
         raise RefusedError(
             404,
-            "it is hidden, or in a hidden folder: Jupyter does not open names that start with a dot.",
+            "it is hidden, or in a hidden folder: Jupyter does not open names that start with a"
+            " dot.",
             path=shown,
         )
     try:
@@ -164,8 +166,8 @@ def locate(
     if not follow_links and not inside(real, top):
         raise RefusedError(
             403,
-            "it is, or is inside, a link that points outside the folder that Jupyter serves. "
-            "Copy the profile, or set c.NbprofServer.follow_links = True in jupyter_server_config.py.",
+            "it is, or is inside, a link that points outside the folder that Jupyter serves. Copy"
+            " the profile, or set c.NbprofServer.follow_links = True in jupyter_server_config.py.",
             path=shown,
         )
     # A link to a hidden place inside the root does not make it visible.

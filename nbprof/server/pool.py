@@ -260,7 +260,8 @@ class Pool:
         if one is None:
             if sum(other.process is None for other in self.opened) >= _MOST_IN_LINE:
                 raise BusyError(
-                    f"{_MOST_IN_LINE} profiles are waiting to be read. Open this one when they are done."
+                    f"{_MOST_IN_LINE} profiles are waiting to be read. Open this one when they are"
+                    " done."
                 )
             for other in self.opened:
                 # What the file held before is of no use any more.
@@ -366,8 +367,9 @@ class Pool:
             largest = max(working, key=lambda one: used.get(one.process, 0) if one.process else 0)
             self._drop(
                 largest,
-                f"it needs more than the {size_text(self.limits.memory)} of memory that all profiles on this server may use together. "
-                "Close others, or raise c.NbprofServer.memory.",
+                f"it needs more than the {size_text(self.limits.memory)} of memory that all"
+                " profiles on this server may use together. Close others, or raise"
+                " c.NbprofServer.memory.",
             )
 
 

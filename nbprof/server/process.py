@@ -259,6 +259,9 @@ class Process:
     def _has_ended(self, code: int) -> None:
         if not self.why:
             self._log.warning("nbprof: process %d ended by itself, with %d", self.pid, code)
-            self.why = f"the process that read it ended unexpectedly (code {code}); the system may have run out of memory. See the server's log."
+            self.why = (
+                f"the process that read it ended unexpectedly (code {code}); the system may have"
+                " run out of memory. See the server's log."
+            )
         self.ended.set()
         self._tell_all(self.why)

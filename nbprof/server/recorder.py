@@ -75,7 +75,10 @@ class Recorder:
         # The dialog must be told: its log is the server's.
         except Exception as error:
             traceback.print_exc()
-            failed = f"{type(error).__name__}: {error}. This is a bug in nbprof; the server's log has the details."
+            failed = (
+                f"{type(error).__name__}: {error}. This is a bug in nbprof; the server's log has"
+                " the details."
+            )
         else:
             failed = ""
         # Before it is told, because this process is ended then.

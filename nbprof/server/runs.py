@@ -348,7 +348,8 @@ class Search:
         elif self._problems == _MOST_PROBLEMS + 1:
             yield Problem(
                 path,
-                f"more than {_MOST_PROBLEMS} files and folders could not be read; the others are not listed.",
+                f"more than {_MOST_PROBLEMS} files and folders could not be read; the others are"
+                " not listed.",
             )
 
 
@@ -414,7 +415,10 @@ class _Here:
                     self.refused.append(
                         (
                             entry.name,
-                            "is a link that points outside the folder that Jupyter serves. Replace the link with a copy of the file.",
+                            (
+                                "is a link that points outside the folder that Jupyter serves."
+                                " Replace the link with a copy of the file."
+                            ),
                         )
                     )
                 return

@@ -207,7 +207,8 @@ class Summaries:
                 used, others = process.memory(), sum(one.memory() for one in self._pool.processes)
                 if used > limit // 2:
                     process.end(
-                        f"it needs more than {size_text(limit / 2)} of memory to be analysed. Open it to see its contents."
+                        f"it needs more than {size_text(limit / 2)} of memory to be analysed. Open"
+                        " it to see its contents."
                     )
                 elif used + others > limit:
                     process.end(_ROOM)

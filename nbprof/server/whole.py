@@ -111,13 +111,15 @@ def whole(
         if not found and not search.complete:
             raise RefusedError(
                 422,
-                "there are too many files below it to determine which belong to the run. Use the file browser.",
+                "there are too many files below it to determine which belong to the run. Use the"
+                " file browser.",
                 path=shown,
             )
         if not found:
             raise RefusedError(
                 422,
-                "it is not a run: neither a profile nor a folder with the files of one. Use the file browser.",
+                "it is not a run: neither a profile nor a folder with the files of one. Use the"
+                " file browser.",
                 path=shown,
             )
         home = Path(real_path(top / shown.rpartition("/")[0]))

@@ -74,15 +74,16 @@ class Desk:
         except MemoryError:
             send(
                 "failed",
-                f"{self._names[1]}: there is not enough memory to read it. Open it on a larger machine.",
+                f"{self._names[1]}: there is not enough memory to read it. Open it on a larger"
+                " machine.",
             )
         # The process must live to say so: its log is the server's.
         except Exception as error:
             traceback.print_exc()
             send(
                 "failed",
-                f"{self._names[1]}: nbprof could not read it: {type(error).__name__}: {error}. This is a bug in nbprof; the server's log "
-                "has the details.",
+                f"{self._names[1]}: nbprof could not read it: {type(error).__name__}: {error}. This"
+                " is a bug in nbprof; the server's log has the details.",
             )
         else:
             send("done", data=answer)
@@ -206,13 +207,15 @@ def dask_client(address: str) -> Any:
         from distributed import Client
     except ImportError:
         raise NbprofError(
-            f"a Dask scheduler needs distributed: pip install nbprof[dask] where Jupyter Server runs, {clear}"
+            "a Dask scheduler needs distributed: pip install nbprof[dask] where Jupyter Server"
+            f" runs, {clear}"
         ) from None
     try:
         return Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise NbprofError(
-            f"there is no Dask scheduler at {address} ({error}). Start it, correct its address, {clear}"
+            f"there is no Dask scheduler at {address} ({error}). Start it, correct its address,"
+            f" {clear}"
         ) from None
 
 

@@ -60,7 +60,8 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
             told[id(f)] = form.name
     if listing.budget is not None and len(traces) > _MOST_TRACES:
         listing.doubts.append(
-            f"Of {len(traces):,} traces here the newest {_MOST_TRACES:,} were examined. Name the folder of a run."
+            f"Of {len(traces):,} traces here the newest {_MOST_TRACES:,} were examined. Name the"
+            " folder of a run."
         )
         traces = sorted(traces, key=lambda f: f.modified, reverse=True)[:_MOST_TRACES]
     taken = {f.parent for f, _ in named}
@@ -93,7 +94,8 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     unexamined = max(len(others) - left, 0) + len(others_left_out)
     if listing.budget is not None and (reason := listing.budget.reason):
         listing.doubts.append(
-            f"{reason[:1].upper()}{reason[1:]}; the rest was not examined. Name the folder of a run."
+            f"{reason[:1].upper()}{reason[1:]}; the rest was not examined. Name the folder of a"
+            " run."
         )
     if unexamined:
         listing.notes.append(

@@ -176,7 +176,10 @@ def _newest(found: list[RunFiles]) -> RunFiles:
         if all(run.dated for run in found)
         else "when their files were last changed, because not all have a recording time"
     )
-    note = f"{newest.name} is the newest of {len(found):,} runs here, by {by}. nbprof.runs lists them, and run= opens another."
+    note = (
+        f"{newest.name} is the newest of {len(found):,} runs here, by {by}. nbprof.runs lists them,"
+        " and run= opens another."
+    )
     return replace(newest, newest_of=len(found), notes=(note, *newest.notes))
 
 
@@ -235,13 +238,15 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
             found = [run for run in found if any(file.label not in taken for file in run.files)]
             found = sorted([*found, *whole], key=lambda run: (run.modified, run.name), reverse=True)
     told = [
-        replace(
-            run,
-            notes=run.notes + tuple(notes.get(str(run.folder), ())),
-            warnings=run.warnings + doubts,
+        (
+            replace(
+                run,
+                notes=run.notes + tuple(notes.get(str(run.folder), ())),
+                warnings=run.warnings + doubts,
+            )
+            if doubts or str(run.folder) in notes
+            else run
         )
-        if doubts or str(run.folder) in notes
-        else run
         for run in found
     ]
     if listing.unfinished:
@@ -328,7 +333,8 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
     if len(labels) > 1:
         odd = next(part for part in parts if part.format != parts[0].format)
         raise ReadError(
-            f"the files have different formats: {' and '.join(labels)} cannot be one run. Load them separately.",
+            f"the files have different formats: {' and '.join(labels)} cannot be one run. Load them"
+            " separately.",
             path=odd.files[0].label,
         )
     folders = {str(part.folder) for part in parts}
@@ -545,7 +551,8 @@ def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
         )
     elif not top:
         said.append(
-            f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped without an error?"
+            f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped without"
+            " an error?"
         )
     else:
         said.append(f"It holds {join_some(top, 5)}.")

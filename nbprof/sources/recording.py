@@ -335,7 +335,8 @@ class Recording:
             return
         self.temporary = None
         self.info.notes.append(
-            f"the run could not be copied to {shown(self.upload.url)} ({self.upload.trouble}); it is in {self.path}"
+            f"the run could not be copied to {shown(self.upload.url)} ({self.upload.trouble}); it"
+            f" is in {self.path}"
         )
 
 

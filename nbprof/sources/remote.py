@@ -105,9 +105,15 @@ class Storage:
             said = scrubbed(str(cause), self.url, self.options)
             what = f"{name} {said}"
             if isinstance(cause, PermissionError) or re.search(r"forbidden|denied|403", what, re.I):
-                remedy = "Check the permissions to list and read it, or pass other credentials: nbprof.load(..., storage_options={...})."
+                remedy = (
+                    "Check the permissions to list and read it, or pass other credentials:"
+                    " nbprof.load(..., storage_options={...})."
+                )
             elif re.search(r"credential|unauthori[sz]ed|401", what, re.I):
-                remedy = "If it needs credentials, set them up for fsspec, or pass them: nbprof.load(..., storage_options={...})."
+                remedy = (
+                    "If it needs credentials, set them up for fsspec, or pass them:"
+                    " nbprof.load(..., storage_options={...})."
+                )
             else:
                 remedy = "Check the address and the connection, and try again."
             raise ReadError(
@@ -271,7 +277,8 @@ class RemoteFile:
             )
             if before != self._stamp():
                 raise ReadError(
-                    "changed while being read; load it again when the profiler has finished writing."
+                    "changed while being read; load it again when the profiler has finished"
+                    " writing."
                 )
         return out
 
@@ -329,7 +336,8 @@ class RemoteFile:
                 for i, block in enumerate(blocks):
                     if not block or (ends and len(block) != ends[i] - at):
                         raise ReadError(
-                            f"only {at + len(block):,} of {size:,} bytes arrived. Try again; if it is being written, wait."
+                            f"only {at + len(block):,} of {size:,} bytes arrived. Try again; if it"
+                            " is being written, wait."
                         )
                     view[at : at + len(block)] = block
                     at += len(block)

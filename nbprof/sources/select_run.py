@@ -51,7 +51,8 @@ def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
         return begin[0]
     if begin:
         raise ReadError(
-            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Give more of the name.",
+            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Give"
+            " more of the name.",
             path=label,
         )
     near = difflib.get_close_matches(text, names, 1, 0.8)
@@ -110,9 +111,11 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     for archive in archives:
         archive.prepare([file for file in kept if getattr(file, "archive", None) is archive])
     files = tuple(
-        Unpacked(file, packing[id(file)], limit)
-        if packing[id(file)] and packing[id(file)] not in form.unpacks
-        else file
+        (
+            Unpacked(file, packing[id(file)], limit)
+            if packing[id(file)] and packing[id(file)] not in form.unpacks
+            else file
+        )
         for file in kept
     )
     return replace(
@@ -149,7 +152,8 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
     if file.size is not None and file.size < (size := stated_bytes(head)):
         # What it lacks may be what would tell whose it is.
         raise ReadError(
-            f"this SQLite database is truncated: {file.size:,} of its {size:,} bytes are present. Copy or export it again.",
+            f"this SQLite database is truncated: {file.size:,} of its {size:,} bytes are present."
+            " Copy or export it again.",
             path=file.label,
         )
     text = f"this is {kind.what}. {kind.remedy or _source(file, kind.source) or _readable()}"
@@ -218,10 +222,16 @@ def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Mi
         if id(file) in copies:
             by_first.setdefault(copies[id(file)].label, []).append(file.label)
     lines = [
-        f"{labels[0]} is a copy of {label}, byte for byte; it was read once. Was one host's file copied over another's?"
-        if len(labels) == 1
-        else f"{len(labels):,} files are copies of {label}, byte for byte: {join_some(labels, 3)}; it was read once. Was one host's file "
-        "copied over the others'?"
+        (
+            f"{labels[0]} is a copy of {label}, byte for byte; it was read once. Was one host's"
+            " file copied over another's?"
+            if len(labels) == 1
+            else (
+                f"{len(labels):,} files are copies of {label}, byte for byte:"
+                f" {join_some(labels, 3)}; it was read once. Was one host's file copied over the"
+                " others'?"
+            )
+        )
         for label, labels in by_first.items()
     ]
     missing = [

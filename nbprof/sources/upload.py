@@ -24,7 +24,10 @@ def refusal(url: str) -> str:
 
     scheme = re.split(r"://|::", url, maxsplit=1)[0].lower()
     if scheme in _READ_ONLY:
-        return f"{shown(url)} cannot be written to: choose a folder, or a bucket such as gs://bucket/logs or s3://bucket/logs"
+        return (
+            f"{shown(url)} cannot be written to: choose a folder, or a bucket such as"
+            " gs://bucket/logs or s3://bucket/logs"
+        )
     missing = remote.missing_backend(url)
     if missing:
         return f"{shown(url)} needs a backend of fsspec that is not installed: {missing}"

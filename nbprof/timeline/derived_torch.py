@@ -54,7 +54,8 @@ def add(run: Drawable, made: Made, hosts: int) -> None:
             text.lower() for text in (STEPS, TORCH_MODULES, TORCH_OPS) if text in lines
         )
         made.notes.append(
-            f"Derived from what the program launched on each device, at the time it ran there: {what}."
+            "Derived from what the program launched on each device, at the time it ran there:"
+            f" {what}."
         )
 
 

@@ -59,11 +59,11 @@ class Details:
                 "count": len(same),
                 "mean_ns": float(duration.mean(dtype=np.float64)) / 1000 if len(same) else 0.0,
                 # Of an even number the shorter of the two.
-                "median": slices.ref(
-                    int(same[np.argsort(duration, kind="stable")[(len(same) - 1) // 2]])
-                )
-                if len(same)
-                else None,
+                "median": (
+                    slices.ref(int(same[np.argsort(duration, kind="stable")[(len(same) - 1) // 2]]))
+                    if len(same)
+                    else None
+                ),
             },
             "parent": slices.ref_or_none(slices.step(event, "parent")),
             "op": op,
@@ -73,14 +73,18 @@ class Details:
             "stack": self._links.stack(event) if self._links else [],
             # Derived events have no args of their own.
             "args": args(self._run.trace, row) if part.first == 0 else [],
-            "arrows": [
-                {"kind": k, "from": slices.ref(a), "to": slices.ref(b)}
-                for k, a, b in self._links.of(event)
-            ]
-            if self._links
-            else [],
-            "row": self._row(lane.kind if lane else "", str(tracks.names[code]), full, op)
-            or (self._memory(row) if part.first == 0 else None),
+            "arrows": (
+                [
+                    {"kind": k, "from": slices.ref(a), "to": slices.ref(b)}
+                    for k, a, b in self._links.of(event)
+                ]
+                if self._links
+                else []
+            ),
+            "row": (
+                self._row(lane.kind if lane else "", str(tracks.names[code]), full, op)
+                or (self._memory(row) if part.first == 0 else None)
+            ),
         }
 
     def _own(self, event: int) -> int:
@@ -146,7 +150,8 @@ _MOST_BYTES = 64
 # A key that tells its unit: "allocation_bytes", "bytes", "queued_ns". Those of the launch tell how
 # many, not how long.
 _BYTES = re.compile(
-    r"(?:^|[_\s])(?:bytes|nbytes)(?:$|[_\s](?:reserved|allocated|available|accessed|in use)$)|^(?:peak_)?bytes_in_use$",
+    r"(?:^|[_\s])(?:bytes|nbytes)(?:$|[_\s](?:reserved|allocated|available|accessed|in"
+    r" use)$)|^(?:peak_)?bytes_in_use$",
     re.I,
 )
 _TIME = re.compile(r"(?:^|[_\s(])(ps|ns|us|ms)\)?$", re.I)

@@ -51,7 +51,8 @@ def export(
     events = select_events.pick(run.timeline.tracks, lanes, None, between)
     if not len(events) and not (lanes is None and between is None):
         raise NbprofError(
-            f"{target}: nothing was written: no event is in this range and on these lanes (p.trace.tracks)"
+            f"{target}: nothing was written: no event is in this range and on these lanes"
+            " (p.trace.tracks)"
         )
     whole = Export(run, events, between, counters)
     with atomic_write(target, "trace") as file:
@@ -142,7 +143,9 @@ class Export:
 
     def _names(self) -> Iterator[str]:
         for place, ((_, process), pid) in enumerate(self._pid.items()):
-            yield f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{text(process)}}}}}'
+            yield (
+                f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{text(process)}}}}}'
+            )
             yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{place}}}}}'
         for lane in self._lanes:
             pid = self._pid[lane.host, lane.process]

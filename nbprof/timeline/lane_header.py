@@ -45,9 +45,15 @@ def stacked(stacks: list[Stack]) -> list[str]:
     moved, lanes = sum(each.moved for each in stacks), sum(each.moved_lanes for each in stacks)
     if not moved:
         return []
-    what = f"{plural(moved, 'event overlaps', 'events overlap')} others on {'its lane' if moved == 1 else 'their lane'} partially"
+    what = (
+        f"{plural(moved, 'event overlaps', 'events overlap')} others on"
+        f" {'its lane' if moved == 1 else 'their lane'} partially"
+    )
     return [
-        f"{what}, on {plural(lanes, 'lane')}: drawn on {'a separate level' if moved == 1 else 'separate levels'}."
+        (
+            f"{what}, on {plural(lanes, 'lane')}: drawn on"
+            f" {'a separate level' if moved == 1 else 'separate levels'}."
+        )
     ]
 
 
@@ -71,5 +77,8 @@ def lone(tracks: Tracks) -> list[str]:
     far = duration(max(low - tracks.origin, tracks.end - high) / 1e12)
     lie = "lies" if away == 1 else "lie"
     return [
-        f"{plural(away, 'event')} {lie} far from the others, up to {far} away; these take {duration(core / 1e12)}."
+        (
+            f"{plural(away, 'event')} {lie} far from the others, up to {far} away; these take"
+            f" {duration(core / 1e12)}."
+        )
     ]

@@ -127,7 +127,8 @@ def _compiled(source: str) -> tuple[re.Pattern[str], int]:
         raise PatternError(f"Invalid regular expression: {error}.") from None
     if repeats >= len(_LOOKED_AT) or ways > _MOST_WAYS:
         raise PatternError(
-            "The expression can match in too many ways and could take forever. Use fewer repeats and alternatives."
+            "The expression can match in too many ways and could take forever. Use fewer repeats"
+            " and alternatives."
         )
     return expression, _LOOKED_AT[repeats]
 
@@ -152,7 +153,8 @@ def _cost(tree: Any) -> tuple[int, int]:
                 ways *= min((most - least + 1) * inner_ways**most, _MOST_WAYS + 1)
             elif inner or inner_ways > 1:
                 raise PatternError(
-                    "The expression repeats a part that can match in several ways, and could take forever. Use fewer repeats."
+                    "The expression repeats a part that can match in several ways, and could take"
+                    " forever. Use fewer repeats."
                 )
             else:
                 repeats += int(most != least)

@@ -83,15 +83,17 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
         "to": to,
         **_shares(slices, by_name(slices, sets), high - low),
         "lanes": busy,
-        "idle": [
-            {
-                "process": process,
-                "percent": 100 - _percent(Intervals.union_of(lanes_busy).total(), high - low),
-            }
-            for (_, process), lanes_busy in sections.items()
-        ]
-        if high > low
-        else [],
+        "idle": (
+            [
+                {
+                    "process": process,
+                    "percent": 100 - _percent(Intervals.union_of(lanes_busy).total(), high - low),
+                }
+                for (_, process), lanes_busy in sections.items()
+            ]
+            if high > low
+            else []
+        ),
         "note": "",
     }
 
@@ -108,7 +110,8 @@ def many_info(slices: Slices, events: list[int]) -> dict[str, Any]:
     ids = np.unique(np.asarray(events, np.int64))
     if len(ids) and (ids[0] < 0 or ids[-1] >= len(slices)):
         raise IndexError(
-            f"there is no event {int(ids[0] if ids[0] < 0 else ids[-1]):,}; there are {len(slices):,}"
+            f"there is no event {int(ids[0] if ids[0] < 0 else ids[-1]):,}; there are"
+            f" {len(slices):,}"
         )
     sets: dict[str, list[Rows]] = {}
     lanes = []

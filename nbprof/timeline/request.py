@@ -140,7 +140,8 @@ class Request:
             raise self._wrong(name, "a whole number")
         if not low <= value <= high:
             raise BadRequest(
-                f"{name} is {value:,}; {'there is none' if high < low else f'it goes from {low:,} to {high:,}'}."
+                f"{name} is {value:,};"
+                f" {'there is none' if high < low else f'it goes from {low:,} to {high:,}'}."
             )
         return value
 

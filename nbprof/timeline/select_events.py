@@ -61,7 +61,8 @@ def window(between: object) -> tuple[float, float]:
         first = last = float("nan")
     if first != first or last != last:
         raise NbprofError(
-            f"between= takes two times in ms from the start of the profile, such as (120.0, 140.0), not {between!r}"
+            "between= takes two times in ms from the start of the profile, such as (120.0, 140.0),"
+            f" not {between!r}"
         )
     return min(first, last), max(first, last)
 
@@ -190,7 +191,8 @@ def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object
     column = trace.args.get(name)
     if column is None:
         raise NbprofError(
-            f"no event in this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}"
+            f"no event in this profile has an arg {name!r}; there are"
+            f" {', '.join(sorted(trace.args)[:20])}"
         )
     out = np.full(len(events), None, object)
     if not len(column) or not len(events):

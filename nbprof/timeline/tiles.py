@@ -169,7 +169,8 @@ def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]])
             count += len(some)
             if count > MOST_TILES:
                 raise NbprofError(
-                    f"More than {MOST_TILES:,} tiles were requested at once; request fewer rows or a coarser level."
+                    f"More than {MOST_TILES:,} tiles were requested at once; request fewer rows or"
+                    " a coarser level."
                 )
             into.extend((lane, level, k, bins.start(k), at, stop) for k in some)
     return [
@@ -434,9 +435,11 @@ def _joined(
     parts: list[list[npt.NDArray[Any]]], *columns: tuple[str, str]
 ) -> dict[str, npt.NDArray[Any]]:
     return {
-        name: np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe")
-        if parts
-        else np.zeros(0, kind)
+        name: (
+            np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe")
+            if parts
+            else np.zeros(0, kind)
+        )
         for i, (name, kind) in enumerate(columns)
     }
 
@@ -480,14 +483,17 @@ def counter_tiles(
         count += len(some)
         if count > most:
             raise NbprofError(
-                f"More than {most:,} counter tiles were requested at once; request fewer rows or a coarser level."
+                f"More than {most:,} counter tiles were requested at once; request fewer rows or a"
+                " coarser level."
             )
         if len(some):
             parts.append(_tiles(counter, bins, np.array(some), end))
     return {
-        name: np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe")
-        if parts
-        else np.zeros(0, kind)
+        name: (
+            np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe")
+            if parts
+            else np.zeros(0, kind)
+        )
         for i, (name, kind) in enumerate(COLUMNS)
     }
 

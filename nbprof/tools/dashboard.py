@@ -206,7 +206,8 @@ def budget(events: Any) -> int:
             whole = int(events)
     if whole < 0 or whole != events:
         raise NbprofError(
-            f"events= takes the number of trace events to keep, a whole number of 0 or more, not {_short(events)}"
+            "events= takes the number of trace events to keep, a whole number of 0 or more, not"
+            f" {_short(events)}"
         )
     return min(whole, int(np.iinfo(np.int64).max))
 
@@ -262,7 +263,10 @@ def _left_out(tool: Tool) -> Tab:
 
 def _of_one_host(tool: Tool) -> Tab:
     """A part that needs the events of a host."""
-    text = "It needs the events of a single host, which are not loaded when many hosts are read: p.rank(0) opens the first host."
+    text = (
+        "It needs the events of a single host, which are not loaded when many hosts are read:"
+        " p.rank(0) opens the first host."
+    )
     return replace(tool.nothing(), empty=Empty(title="Shown for one host at a time", text=text))
 
 

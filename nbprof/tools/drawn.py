@@ -55,7 +55,10 @@ _BESIDE: dict[str, list[Col]] = {
     "comparison.categories": [_BAR],
     "comparison.ops": [
         _BAR._replace(
-            help="The change as a bar: to the left if the second run is faster, in the colour of the category."
+            help=(
+                "The change as a bar: to the left if the second run is faster, in the colour of the"
+                " category."
+            )
         )
     ],
 }

@@ -98,9 +98,11 @@ def notice(run: Run) -> Notice | None:
         return Notice(
             kind="partial",
             title=what if what.endswith("…") else f"{what.rstrip('.')}.",
-            text=f"The dashboard shows what was recorded up to that point: {seen}."
-            if not out_of_memory(run)
-            else _at_the_peak(run),
+            text=(
+                f"The dashboard shows what was recorded up to that point: {seen}."
+                if not out_of_memory(run)
+                else _at_the_peak(run)
+            ),
         )
     if error:
         return Notice(
@@ -115,14 +117,18 @@ def notice(run: Run) -> Notice | None:
         return Notice(
             kind="partial",
             title=f"{wording.plural(read.dropped, 'event')} could not be read.",
-            text="The file is damaged; the numbers cover its intact part. See the receipt for the location of the damage. Copy the file "
-            "again, or record again.",
+            text=(
+                "The file is damaged; the numbers cover its intact part. See the receipt for the"
+                " location of the damage. Copy the file again, or record again."
+            ),
         )
     if read.dropped:
         return Notice(
             kind="partial",
-            title=f"{read.dropped:,} of {wording.plural(read.events + read.dropped, 'event')} {'was' if read.dropped == 1 else 'were'} "
-            "dropped.",
+            title=(
+                f"{read.dropped:,} of {wording.plural(read.events + read.dropped, 'event')}"
+                f" {'was' if read.dropped == 1 else 'were'} dropped."
+            ),
             text=f"The numbers cover the events that were kept. {_dropped(read.skipped)}",
         )
     if run.steps.empty and register.alone(run) is None:
@@ -138,7 +144,10 @@ def _dropped(skipped: dict[str, int]) -> str:
     count, reason = max((count, reason) for reason, count in skipped.items())
     text = f"{wording.plural(count, 'event')} {reason}"
     if len(skipped) > 1:
-        text = f"{text.rstrip('.')}, and {wording.plural(len(skipped) - 1, 'more reason')} in the receipt."
+        text = (
+            f"{text.rstrip('.')}, and {wording.plural(len(skipped) - 1, 'more reason')} in the"
+            " receipt."
+        )
     lost = any(_LOST in why for why in skipped)
     return (
         f"{text} Use a larger recorder buffer or a shorter recording to keep more."
@@ -167,7 +176,10 @@ def _at_the_peak(run: Run) -> str:
         wording.size(largest["peak_bytes"]),
         wording.one_line(str(largest["memory_id"])),
     )
-    return f"Memory ran out. The recorded peak up to that point is {peak} on {allocator}; the tab Memory shows what was live at that peak."
+    return (
+        f"Memory ran out. The recorded peak up to that point is {peak} on {allocator}; the tab"
+        " Memory shows what was live at that peak."
+    )
 
 
 def out_of_memory(run: Run) -> bool:

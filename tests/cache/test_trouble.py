@@ -328,7 +328,7 @@ def test_nothing_is_written_while_a_cell_is_recorded(cache, path, monkeypatch):
     from nbprof.capture import session
 
     monkeypatch.setattr(session, "_active", object())
-    load(path).ops.frame  # noqa: B018
+    load(path).ops.frame  # noqa: B018 -- leaves work for the thread
     assert not background.finish(1.0)
     assert not parts(cache)
     monkeypatch.setattr(session, "_active", None)
@@ -393,7 +393,7 @@ time.sleep(60)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_fork_writes_for_itself(cache, path):
-    load(path).ops.frame  # noqa: B018 -- leaves work for the thread
+    load(path).ops.frame  # noqa: B018
     pid = os.fork()
     if pid == 0:
         code = 1

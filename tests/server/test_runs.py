@@ -400,8 +400,10 @@ def test_work_grows_with_the_number_of_files_and_not_with_its_square(tmp_path, m
         printable = finding.printable
         with monkeypatch.context() as patch:
             patch.setattr(
-                finding, "printable", lambda name: (calls.append(name), printable(name))[1]
-            )  # noqa: B023
+                finding,
+                "printable",
+                lambda name: (calls.append(name), printable(name))[1],  # noqa: B023
+            )  # noqa: B023, RUF100
             assert list(
                 finding.Search(tmp_path / f"logs{count}").below("", tmp_path / f"logs{count}")
             )

@@ -61,7 +61,10 @@ class Check(NamedTuple):
     view: str
 
 
-UNTRACED = "Input was not traced: the profile has no input pipeline, no data loader and no nbprof.steps() loop."
+UNTRACED = (
+    "Input was not traced: the profile has no input pipeline, no data loader and no nbprof.steps()"
+    " loop."
+)
 
 
 def copies_statement(input_percent: float, unit: Unit = MARKED) -> str:
@@ -69,7 +72,10 @@ def copies_statement(input_percent: float, unit: Unit = MARKED) -> str:
     are recorded of it.
     """
     part = "less than 0.1%" if input_percent < NONE_PERCENT else f"{input_percent:.1f}%"
-    return f"Copies to the device take {part} of {unit.time}; what else {_what_waits(unit)} for was not recorded."
+    return (
+        f"Copies to the device take {part} of {unit.time}; what else {_what_waits(unit)} for was"
+        " not recorded."
+    )
 
 
 def _what_waits(unit: Unit) -> str:
@@ -116,7 +122,10 @@ def input_statement(
     if how == "unknown":
         return NO_STEPS
     if how == "potential":
-        return f"{other_percent:.1f}% of {unit.time} is not covered by any recorded event; it may be reading data, Python, or both."
+        return (
+            f"{other_percent:.1f}% of {unit.time} is not covered by any recorded event; it may be"
+            " reading data, Python, or both."
+        )
     if how == "no":
         if not input_percent:
             none = "none of the recording" if unit.whole else f"no {unit.time}"
@@ -198,10 +207,17 @@ def checks(
     )
     share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
     text = {
-        "unknown": "Unknown: neither the kernels nor their names state a data type."
-        if silent_precision and device_ops
-        else f"Not measured: precision is taken from kernels{'' if unit.whole else f' in {unit.plural}'}.",
-        "moderate": f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute.",
+        "unknown": (
+            "Unknown: neither the kernels nor their names state a data type."
+            if silent_precision and device_ops
+            else (
+                "Not measured: precision is taken from"
+                f" kernels{'' if unit.whole else f' in {unit.plural}'}."
+            )
+        ),
+        "moderate": (
+            f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute."
+        ),
         "no": f"{wording.percent(half or 0.0)} of device compute is 16-bit.",
     }[found]
     rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
@@ -220,7 +236,10 @@ def checks(
     if outside is not None:
         found = "moderate" if outside > OUTSIDE_COMPILATION else "no"
         avoid = ": avoid this" if found == "moderate" else ""
-        text = f"{wording.percent(outside)} of op time on the device is outside XLA-compiled programs{avoid}."
+        text = (
+            f"{wording.percent(outside)} of op time on the device is outside XLA-compiled"
+            f" programs{avoid}."
+        )
         rows.append(Check("outside_compilation", outside, found, text, "ops"))
     if serving:
         rows = [row for row in rows if row.check not in _OF_LOOPS]
@@ -259,9 +278,11 @@ def _of_steps(
             "all_others_as_input",
             other,
             as_input,
-            input_statement(waits, other, unit)
-            if as_input != "no"
-            else "Unexplained time is no sign of unrecorded input.",
+            (
+                input_statement(waits, other, unit)
+                if as_input != "no"
+                else "Unexplained time is no sign of unrecorded input."
+            ),
             "trace",
         ),
         _part(
@@ -294,7 +315,10 @@ def _of_steps(
         unit,
     )
     if tf_data and launch.level in ("high", "moderate"):
-        text = "tf.data threads may interfere: try the environment variable TF_GPU_THREAD_MODE=gpu_private."
+        text = (
+            "tf.data threads may interfere: try the environment variable"
+            " TF_GPU_THREAD_MODE=gpu_private."
+        )
         launch = launch._replace(statement=f"{launch.statement} {text}")
     rows.append(launch)
     what = (
@@ -434,7 +458,10 @@ def _functions(functions: pd.DataFrame, unit: Unit) -> Check:
     worst = functions[functions["expensive_percent"] >= EXPENSIVE_FUNCTION]
     top = float(functions["expensive_percent"].iloc[0])
     if not len(worst):
-        text = f"Calls that are traced or run eagerly take at most {wording.percent(top)} of any tf.function's time."
+        text = (
+            f"Calls that are traced or run eagerly take at most {wording.percent(top)} of any"
+            " tf.function's time."
+        )
         return Check("tf_function", top, "no", text, "trace")
     named = ", ".join(
         f"{f} ({wording.percent(p)})"

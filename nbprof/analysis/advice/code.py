@@ -59,7 +59,10 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
         worst = str(mine.iloc[0]["op"]) if len(mine) else ""
     if share < limit["moderate"]:
         return None
-    text = f"**{share:.0f}%** of {what} time is spent on float64, mostly in {short(worst) or 'products'}. "
+    text = (
+        f"**{share:.0f}%** of {what} time is spent on float64, mostly in"
+        f" {short(worst) or 'products'}. "
+    )
     if facts.compute_ms > 0:
         # What float32 saves is a matter of the device: some compute 64 times as many of it per
         # second, others twice as many.
@@ -73,7 +76,10 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
     if facts.jax:
         fix = "-jax.config.update('jax_enable_x64', True)\n+x = jnp.asarray(x, jnp.float32)"
     elif facts.torch:
-        fix = "-x = torch.from_numpy(array)\n+x = torch.from_numpy(array).float()  # model.float(), too"
+        fix = (
+            "-x = torch.from_numpy(array)\n+x = torch.from_numpy(array).float()  #"
+            " model.float(), too"
+        )
     return Found(
         text, limit.severity(share), gain, fix, target=KERNELS if what == "kernel" else OPS
     )
@@ -87,18 +93,22 @@ def _callback(facts: Facts, limit: Threshold) -> Found | None:
         return None
     beside = 100 * (calls.ms - calls.alone_ms) / step >= limit["moderate"]
     text = (
-        f"The compiled program calls back into Python **{calls.times:,.1f}** times {facts.unit.counted} ({short(calls.name)}): "
-        f"**{wording.millis(calls.ms)}** (**{100 * calls.ms / step:.0f}%** of {facts.unit.time})"
+        f"The compiled program calls back into Python **{calls.times:,.1f}** times"
+        f" {facts.unit.counted} ({short(calls.name)}): **{wording.millis(calls.ms)}**"
+        f" (**{100 * calls.ms / step:.0f}%** of {facts.unit.time})"
     )
     text += (
-        f". For **{wording.millis(calls.alone_ms)}** of that, no other op of {facts.unit.the} runs; the "
-        f"remaining time is saved only as far as the "
-        "callback delays the ops that run at the same time."
+        f". For **{wording.millis(calls.alone_ms)}** of that, no other op of {facts.unit.the} runs;"
+        " the remaining time is saved only as far as the callback delays the ops that run at the"
+        " same time."
         if beside
         else ", during which the ops that need the result wait."
     )
     if facts.jax:
-        fix = "-y = jax.pure_callback(f, shape, x)\n+y = f_in_jnp(x)\n-jax.debug.print('{}', loss)\n+return loss  # print it after the step"
+        fix = (
+            "-y = jax.pure_callback(f, shape, x)\n+y = f_in_jnp(x)\n-jax.debug.print('{}',"
+            " loss)\n+return loss  # print it after the step"
+        )
     else:
         fix = "-y = tf.numpy_function(f, [x], tf.float32)\n+y = f_in_tensorflow(x)"
     severity = limit.severity(100 * calls.alone_ms / step)
@@ -115,11 +125,14 @@ def _cells(facts: Facts, limit: Threshold) -> Found | None:
         return None
     kind = cells.name.removeprefix("aten::").removesuffix("_cell").partition("_")[0].upper()
     text = (
-        f"Python calls {cells.name} **{cells.times:,.0f}** times {facts.unit.counted}; with their backward "
-        f"pass they are **{cells.ops:,.0f}** ops and "
-        f"**{wording.millis(cells.ms)}** (**{share:.0f}%** of {facts.unit.time}). nn.{kind} takes the whole sequence in one call."
+        f"Python calls {cells.name} **{cells.times:,.0f}** times {facts.unit.counted}; with their"
+        f" backward pass they are **{cells.ops:,.0f}** ops and **{wording.millis(cells.ms)}**"
+        f" (**{share:.0f}%** of {facts.unit.time}). nn.{kind} takes the whole sequence in one call."
     )
-    fix = f"-for t in range(x.shape[1]):\n-    state = cell(x[:, t], state)\n+y, state = torch.nn.{kind}(n, m, batch_first=True)(x)"
+    fix = (
+        "-for t in range(x.shape[1]):\n-    state = cell(x[:, t], state)\n+y, state ="
+        f" torch.nn.{kind}(n, m, batch_first=True)(x)"
+    )
     return Found(text, limit.severity(share), float("nan") if on_device else cells.ms, fix)
 
 
@@ -129,11 +142,10 @@ def _attention(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or share < limit["moderate"]:
         return None
     text = (
-        f"Attention is computed **{found.times:,.0f}** times {facts.unit.counted} as separate matrix products "
-        f"and softmax, each of which reads or "
-        f"writes all scores: **{wording.millis(found.ms)}** with the backward pass (**{share:.0f}%** of "
-        f"{facts.unit.time}). Fused attention "
-        "never stores the scores."
+        f"Attention is computed **{found.times:,.0f}** times {facts.unit.counted} as separate"
+        " matrix products and softmax, each of which reads or writes all scores:"
+        f" **{wording.millis(found.ms)}** with the backward pass (**{share:.0f}%** of"
+        f" {facts.unit.time}). Fused attention never stores the scores."
     )
     return Found(text, limit.severity(share), found.ms)
 
@@ -150,10 +162,9 @@ def validation(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or share < limit["moderate"]:
         return None
     text = (
-        f"In **{100 * found.times:.0f}%** of the {facts.unit.plural} the whole model also runs without "
-        f"gradients: **{wording.millis(found.ms)}** "
-        f"{facts.unit.per} "
-        f"(**{share:.0f}%**). Is it validated more often than needed?"
+        f"In **{100 * found.times:.0f}%** of the {facts.unit.plural} the whole model also runs"
+        f" without gradients: **{wording.millis(found.ms)}** {facts.unit.per} (**{share:.0f}%**)."
+        " Is it validated more often than needed?"
     )
     return Found(text, limit.severity(share), found.ms)
 
@@ -163,10 +174,11 @@ def _unrolled(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or found.times < limit["times"]:
         return None
     text = (
-        f"{found.program} has **{found.times:,}** identical matrix products in a row, each fed by the previous one ({found.shape}, "
-        f"{found.source}): a Python loop that was unrolled, each iteration traced and compiled separately, "
-        f"**{found.instructions:,}** instructions in total. jax.lax.scan compiles one iteration; the "
-        f"{facts.unit.noun} time may stay the same."
+        f"{found.program} has **{found.times:,}** identical matrix products in a row, each fed by"
+        f" the previous one ({found.shape}, {found.source}): a Python loop that was unrolled, each"
+        f" iteration traced and compiled separately, **{found.instructions:,}** instructions in"
+        f" total. jax.lax.scan compiles one iteration; the {facts.unit.noun} time may stay the"
+        " same."
     )
     return Found(text, "low")
 
@@ -181,9 +193,11 @@ def _tiny(facts: Facts, limit: Threshold) -> Found | None:
         f"{'pass' if facts.unit.whole else facts.unit.noun} reads all weights for only that many. "
         "Could the batch be larger?",
         "low",
-        fix=""
-        if facts.torch and facts.torch_runtime.loader
-        else "+batch_size *= 8  # as accuracy permits",
+        fix=(
+            ""
+            if facts.torch and facts.torch_runtime.loader
+            else "+batch_size *= 8  # as accuracy permits"
+        ),
         title="Use a larger batch" if facts.unit.whole else "",
     )
 

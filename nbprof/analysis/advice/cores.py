@@ -46,11 +46,18 @@ _TITLE = "Make items cheaper: no core is free for more workers"
 _TITLE_SMALL = "Make items cheaper: a worker would cost as much time as it saves"
 _TITLE_BESIDE = "Make batches cheaper: no core is free to prepare them beside the steps"
 _FIX = (
-    " class Items(Dataset):\n     def __getitem__(self, i):\n-        return decode(self.paths[i])\n"
-    "+        return self.decoded[i]  # decoded once, before training: np.load(path, mmap_mode='r')"
+    " class Items(Dataset):\n     def __getitem__(self, i):\n-        return"
+    " decode(self.paths[i])\n+        return self.decoded[i]  # decoded once, before training:"
+    " np.load(path, mmap_mode='r')"
 )
-_FIX_OF_TF_DATA = "-ds = ds.map(fn)\n+ds.map(fn).save(path)  # once, before training\n+ds = tf.data.Dataset.load(path)"
-_FIX_OF_BATCHES = "-batch = make_batch(i)\n+batch = batches[i]  # made once, before training: np.load(path, mmap_mode='r')"
+_FIX_OF_TF_DATA = (
+    "-ds = ds.map(fn)\n+ds.map(fn).save(path)  # once, before training\n+ds ="
+    " tf.data.Dataset.load(path)"
+)
+_FIX_OF_BATCHES = (
+    "-batch = make_batch(i)\n+batch = batches[i]  # made once, before training: np.load(path,"
+    " mmap_mode='r')"
+)
 _CHEAPER_ITEMS = (
     "decode and transform once, before training; workers would not help on this machine"
 )
@@ -307,16 +314,28 @@ def _in_process(
     gain = min(times.step - step, float(row["gain_ms_per_step"]))
     if gain < WORTH * times.step:
         if load.wait <= 2 * RECEIVE_MS and load.left(1, machine) >= load.rest_cores:
-            text = f"{row['evidence']} A worker would save little: to send and receive its batch takes about **{wording.millis(RECEIVE_MS)}**."
+            text = (
+                f"{row['evidence']} A worker would save little: to send and receive its batch takes"
+                f" about **{wording.millis(RECEIVE_MS)}**."
+            )
             return _cheaper(row, text, _TITLE_SMALL, unit, keras=times.keras)
-        text = f"{row['evidence']} {_busy(load, machine, unit)}: workers would take their time from the rest of {unit.the}."
+        text = (
+            f"{row['evidence']} {_busy(load, machine, unit)}: workers would take their time from"
+            f" the rest of {unit.the}."
+        )
         return _cheaper(row, text, _TITLE, unit, keras=times.keras)
-    text = f"{row['evidence']} {_free(load, machine, unit)}: with **{_of_workers(workers)}** {unit.a} takes about "
+    text = (
+        f"{row['evidence']} {_free(load, machine, unit)}: with **{_of_workers(workers)}** {unit.a}"
+        " takes about "
+    )
     text += f"**{wording.millis(times.step - gain)}**."
     fix = _code(workers, written, times, str(row["fix"]))
     if load.rest_cores > load.left(workers, machine) + _ALMOST and machine.cores > 1:
         threads = max(int(machine.cores) - workers, 1)
-        text += f" Leave them their cores: with more than **{threads}** thread{'' if threads == 1 else 's'} of its own, the training "
+        text += (
+            f" Leave them their cores: with more than **{threads}**"
+            f" thread{'' if threads == 1 else 's'} of its own, the training "
+        )
         text += "would wait for a core in each op."
         fix += f"\n+torch.set_num_threads({threads})"
     return {**row, "evidence": text, "gain_ms_per_step": gain, "fix": fix}
@@ -338,10 +357,16 @@ def _with_workers(
             if machine.others >= contention.OTHERS * machine.cores
             else ""
         )
-        text = f"{row['evidence']} They and the training process kept {of} busy{others}: more workers would have no free core."
+        text = (
+            f"{row['evidence']} They and the training process kept {of} busy{others}: more workers"
+            " would have no free core."
+        )
         return _cheaper(row, text, _TITLE, unit)
     free = machine.available - machine.own
-    text = f"{row['evidence']} About **{free:.1f}** of the **{machine.cores:.0f}** cores were free: {unit.a} can take about "
+    text = (
+        f"{row['evidence']} About **{free:.1f}** of the **{machine.cores:.0f}** cores were free:"
+        f" {unit.a} can take about "
+    )
     text += f"**{wording.millis(times.step - gain)}**."
     fix = (
         _code(needed, loader, times, str(row["fix"]))
@@ -446,7 +471,10 @@ def _busy(load: Load, machine: Machine, unit: Unit) -> str:
 
 
 def _free(load: Load, machine: Machine, unit: Unit) -> str:
-    return f"{_busy(load, machine, unit)}, and a batch takes **{wording.millis(load.wait_work)}** of a core"
+    return (
+        f"{_busy(load, machine, unit)}, and a batch takes **{wording.millis(load.wait_work)}** of a"
+        " core"
+    )
 
 
 def _of_workers(count: int) -> str:
@@ -458,7 +486,10 @@ def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str
     if loader is not None and loader.kind == PY_DATASET:
         now = f"workers={loader.workers}" if loader.workers is not None else ""
         now += ", use_multiprocessing=True" if loader.processes else ""
-        return f"-model.fit(Batches({now}))\n+model.fit(Batches(workers={workers}, use_multiprocessing=True))"
+        return (
+            f"-model.fit(Batches({now}))\n+model.fit(Batches(workers={workers},"
+            " use_multiprocessing=True))"
+        )
     if loader is None or times.keras:
         return fix.replace("num_workers=1", f"num_workers={workers}").replace(
             "workers=1", f"workers={workers}"
@@ -480,8 +511,14 @@ def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str
     after = [*given, f"num_workers={workers}"]
     more = [*kept, *added]
     rest = ",\n+                    " + ", ".join(more) if more else ""
-    return f"-loader = DataLoader(dataset, {', '.join(before)})\n+loader = DataLoader(dataset, {', '.join(after)}{rest})"
+    return (
+        f"-loader = DataLoader(dataset, {', '.join(before)})\n+loader = DataLoader(dataset,"
+        f" {', '.join(after)}{rest})"
+    )
 
 
 def _plus(free: int) -> str:
-    return f"-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=k + {free})"
+    return (
+        "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset,"
+        f" batch_size=n, num_workers=k + {free})"
+    )

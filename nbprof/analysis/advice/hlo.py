@@ -78,10 +78,14 @@ def _batch(facts: Facts, limit: Threshold) -> Found | None:
     )
     what = "examples" if any(p.spatial for p in ill) else "rows"
     text = (
-        f"**{work.share(own):.0f}%** of compute is in products of **{size:,}** {what} per core, which is not a multiple of **{SUBLANES}**. "
-        f"TPU tiles are {SUBLANES} by {LANES}, and partly filled tiles are padded. Multiples of {LANES} are best."
+        f"**{work.share(own):.0f}%** of compute is in products of **{size:,}** {what} per core,"
+        f" which is not a multiple of **{SUBLANES}**. TPU tiles are {SUBLANES} by {LANES}, and"
+        f" partly filled tiles are padded. Multiples of {LANES} are best."
     )
-    fix = f"-batch_per_core = {size}\n+batch_per_core = {full}  # a multiple of {SUBLANES}, or of {LANES}"
+    fix = (
+        f"-batch_per_core = {size}\n+batch_per_core = {full}  # a multiple of {SUBLANES}, or of"
+        f" {LANES}"
+    )
     return Found(text, facts.level(gain), gain, fix)
 
 
@@ -150,9 +154,10 @@ def _empty(
         return None
     worst = mine[costs.index(max(costs))]
     text = (
-        f"Matrix products waste **{work.share(sum(costs)):.0f}%** of compute time on unused parts of the {unit} by {unit} matrix unit. "
-        f"The worst is {_named(work, worst.op)}: **{worst.rows:,} × {worst.depth:,}** by **{worst.depth:,} × "
-        f"{worst.columns:,}**, which fills **{100 * (1 - _lost(worst, unit)):.0f}%** of it."
+        f"Matrix products waste **{work.share(sum(costs)):.0f}%** of compute time on unused parts"
+        f" of the {unit} by {unit} matrix unit. The worst is {_named(work, worst.op)}:"
+        f" **{worst.rows:,} × {worst.depth:,}** by **{worst.depth:,} × {worst.columns:,}**, which"
+        f" fills **{100 * (1 - _lost(worst, unit)):.0f}%** of it."
     )
     return text, facts.of_compute(sum(costs)), worst, unit
 
@@ -209,17 +214,21 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
     batch = worst.batch
     features = max(worst.depth, worst.columns, key=lambda size: _tiled(batch, size) - batch * size)
     text = (
-        f"Products limited by memory spend **{work.share(sum(costs)):.0f}%** of compute time moving padding. The worst is "
-        f"{_named(work, worst.op)}, with a batch per core of **{batch:,}** and **{features:,}** features. In tiles of {SUBLANES} by "
-        f"{LANES}, a batch in multiples of {SUBLANES} goes with features in multiples of {LANES}, and one in multiples of {LANES} with "
-        f"features in multiples of {SUBLANES}."
+        f"Products limited by memory spend **{work.share(sum(costs)):.0f}%** of compute time moving"
+        f" padding. The worst is {_named(work, worst.op)}, with a batch per core of **{batch:,}**"
+        f" and **{features:,}** features. In tiles of {SUBLANES} by {LANES}, a batch in multiples"
+        f" of {SUBLANES} goes with features in multiples of {LANES}, and one in multiples of"
+        f" {LANES} with features in multiples of {SUBLANES}."
     )
     wide, long = (batch, _up(features, LANES)), (_up(batch, LANES), _up(features, SUBLANES))
     better, units = min(
         (wide, (SUBLANES, LANES)), (long, (LANES, SUBLANES)), key=lambda one: one[0][0] * one[0][1]
     )
     gain = facts.of_compute(sum(costs))
-    fix = f"-batch_per_core, features = {batch}, {features}\n+batch_per_core, features = {better[0]}, {better[1]}"
+    fix = (
+        f"-batch_per_core, features = {batch}, {features}\n+batch_per_core, features = {better[0]},"
+        f" {better[1]}"
+    )
     return Found(text, facts.level(gain), gain, f"{fix}  # multiples of {units[0]} and {units[1]}")
 
 
@@ -250,13 +259,14 @@ def _padding(facts: Facts, limit: Threshold) -> Found | None:
     if lost < limit["least_mib"] * 2**20:
         return None
     text = (
-        f"Padding takes **{wording.size(lost)}** of the **{wording.size(found.peak_bytes)}** at the peak of {found.program} "
-        f"(**{found.expansion:.2f}×** its unpadded size)."
+        f"Padding takes **{wording.size(lost)}** of the **{wording.size(found.peak_bytes)}** at the"
+        f" peak of {found.program} (**{found.expansion:.2f}×** its unpadded size)."
     )
     if found.buffer:
         text += (
-            f" The worst buffer is {found.buffer}, {found.shape}: **{wording.size(found.buffer_bytes)}** for "
-            f"**{wording.size(found.buffer_unpadded_bytes)}** of data."
+            f" The worst buffer is {found.buffer}, {found.shape}:"
+            f" **{wording.size(found.buffer_bytes)}** for"
+            f" **{wording.size(found.buffer_unpadded_bytes)}** of data."
         )
     level = "high" if found.expansion > limit["much"] else "medium"
     room = facts.evidence.device_bytes
@@ -277,9 +287,10 @@ def _single_ops(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.of_compute(own - float(alone["own"].max()))
     text = (
-        f"**{work.share(own):.0f}%** of compute is in **{len(alone):,}** programs of a single elementwise op, the longest "
-        f"{alone['program'].iloc[int(alone['own'].to_numpy().argmax())]}. Each reads and writes all its values in memory. "
-        "Inside one jit, XLA fuses them."
+        f"**{work.share(own):.0f}%** of compute is in **{len(alone):,}** programs of a single"
+        " elementwise op, the longest"
+        f" {alone['program'].iloc[int(alone['own'].to_numpy().argmax())]}. Each reads and writes"
+        " all its values in memory. Inside one jit, XLA fuses them."
     )
     return Found(text, facts.level(gain), gain)
 
@@ -295,8 +306,9 @@ def _unfused(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.of_compute(own)
     text = (
-        f"**{work.share(own):.0f}%** of compute is in **{len(plain):,}** unfused elementwise ops, the longest "
-        f"{_named(work, int(plain.index[0]))}. Host callbacks, prints and barriers between ops keep XLA from fusing them."
+        f"**{work.share(own):.0f}%** of compute is in **{len(plain):,}** unfused elementwise ops,"
+        f" the longest {_named(work, int(plain.index[0]))}. Host callbacks, prints and barriers"
+        " between ops keep XLA from fusing them."
     )
     fix = "-x = jax.lax.optimization_barrier(x)\n-jax.debug.print('{}', x)\n y = jnp.tanh(x * w + b)" if facts.jax else (
         "-tf.print(x)\n y = tf.tanh(x * w + b)  # no host work between ops of one function"
@@ -311,13 +323,14 @@ def _chains(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.of_compute(work.chained)
     text = (
-        f"**{work.chains:,}** memory-bound elementwise ops read values that another such op wrote only for them, up to "
-        f"**{work.share(work.chained):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}); the longest is {work.chain}. If "
-        "fused, the values "
-        "between them would not go through memory."
+        f"**{work.chains:,}** memory-bound elementwise ops read values that another such op wrote"
+        f" only for them, up to **{work.share(work.chained):.0f}%** of compute"
+        f" (**{wording.millis(gain)}** {facts.unit.per}); the longest is {work.chain}. If fused,"
+        " the values between them would not go through memory."
     )
     fix = (
-        "-h = jax.jit(f)(x)\n-y = jax.jit(g)(jax.lax.optimization_barrier(h))\n+y = jax.jit(lambda x: g(f(x)))(x)"
+        "-h = jax.jit(f)(x)\n-y = jax.jit(g)(jax.lax.optimization_barrier(h))\n+y = jax.jit(lambda"
+        " x: g(f(x)))(x)"
         if facts.jax
         else "-h = tf.identity(f(x))\n-tf.print(h)\n-y = g(h)\n+y = g(f(x))  # nothing between them"
     )
@@ -336,13 +349,20 @@ def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only broadcasts "
-        f"values into larger arrays, mostly "
-        f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}. A broadcast costs nothing if it is fused with its consumer."
+        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only"
+        f" broadcasts values into larger arrays, mostly {_named(work, worst)},"
+        f" {work.ops['shape'].iloc[worst]}. A broadcast costs nothing if it is fused with its"
+        " consumer."
     )
-    fix = "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n+best = jnp.full(n, jnp.argmax(v))  # reduce first, then broadcast"
+    fix = (
+        "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n+best = jnp.full(n,"
+        " jnp.argmax(v))  # reduce first, then broadcast"
+    )
     if not facts.jax:
-        fix = "-best = tf.argmax(v[None, :] + tf.zeros([n, m]), axis=1)\n+best = tf.fill([n], tf.argmax(v))  # reduce first, then broadcast"
+        fix = (
+            "-best = tf.argmax(v[None, :] + tf.zeros([n, m]), axis=1)\n+best = tf.fill([n],"
+            " tf.argmax(v))  # reduce first, then broadcast"
+        )
     return Found(text, facts.level(gain), gain, fix)
 
 
@@ -366,14 +386,16 @@ def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only changes the layout of arrays, mostly "
-        f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}."
+        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only"
+        f" changes the layout of arrays, mostly {_named(work, worst)},"
+        f" {work.ops['shape'].iloc[worst]}."
     )
     fix = _CHANNELS_LAST
     if facts.jax:
         fix = (
-            "-dims = ('NCHW', 'OIHW', 'NCHW')\n+dims = ('NHWC', 'HWIO', 'NHWC')  # and arrays to match\n"
-            " y = jax.lax.conv_general_dilated(x, w, strides, padding,\n                                  dimension_numbers=dims)"
+            "-dims = ('NCHW', 'OIHW', 'NCHW')\n+dims = ('NHWC', 'HWIO', 'NHWC')  # and arrays to"
+            " match\n y = jax.lax.conv_general_dilated(x, w, strides, padding,\n                   "
+            "               dimension_numbers=dims)"
         )
     return Found(
         text, facts.level(gain), gain, fix, "Keep arrays in the layout that ops need", _HLO
@@ -391,8 +413,8 @@ def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.compute_ms * share / 100
     worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
     text = (
-        f"**{share:.0f}%** of kernel time is in kernels that only change the layout of arrays, mostly for {short(worst['op'])} "
-        f"(**{wording.millis(worst['total_us'] / 1000)}**)."
+        f"**{share:.0f}%** of kernel time is in kernels that only change the layout of arrays,"
+        f" mostly for {short(worst['op'])} (**{wording.millis(worst['total_us'] / 1000)}**)."
     )
     fix, gain_is = _CHANNELS_LAST, ""
     if facts.torch:
@@ -401,7 +423,10 @@ def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
         text += (
             " Convolutions prefer channels-last; models in that layout do not need these kernels."
         )
-        fix = " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
+        fix = (
+            " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x ="
+            " x.to(memory_format=torch.channels_last)"
+        )
     return Found(
         text,
         facts.level(gain),
@@ -413,7 +438,10 @@ def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
     )
 
 
-_CHANNELS_LAST = "-layout = 'channels_first'\n+layout = 'channels_last'\n x = layers.Conv2D(64, 3, data_format=layout)(x)"
+_CHANNELS_LAST = (
+    "-layout = 'channels_first'\n+layout = 'channels_last'\n x = layers.Conv2D(64, 3,"
+    " data_format=layout)(x)"
+)
 
 
 def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
@@ -445,20 +473,26 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
     worst = str(by_category.idxmax())
     short = float(own[(own / known["runs"].clip(lower=1) / 1e6) < SHORT_OP_US].sum())
     text = (
-        f"The device computes for **{facts.percent['device_compute']:.0f}%** of {facts.unit.time}, at "
-        f"**{100 * compute:.0f}%** of peak FLOP/s and "
-        f"**{100 * moved:.0f}%** of peak memory bandwidth. "
+        f"The device computes for **{facts.percent['device_compute']:.0f}%** of {facts.unit.time},"
+        f" at **{100 * compute:.0f}%** of peak FLOP/s and **{100 * moved:.0f}%** of peak memory"
+        " bandwidth. "
     )
     blind = ops["compute_fraction"].isna() & ops["bandwidth_fraction"].isna()
     if (unknown := 100 * float(ops["own"][blind].sum()) / work.own) >= 1:
         text += f"(The cost of **{unknown:.0f}%** of that time is unknown.) "
     if short >= own.sum() / 2:
         part = 100 * short / own.sum()
-        text += f"**{part:.0f}%** of that time is in ops shorter than {SHORT_OP_US:.0f} µs, which end before they fill the device."
+        text += (
+            f"**{part:.0f}%** of that time is in ops shorter than {SHORT_OP_US:.0f} µs, which end"
+            " before they fill the device."
+        )
         fix = "+batch_size *= 8  # as large as memory and accuracy permit"
         title = "Make ops larger"
     else:
-        text += f"Most of the loss is in **{worst}** ops (**{100 * by_category.max() / wasted.sum():.0f}%**)."
+        text += (
+            f"Most of the loss is in **{worst}** ops"
+            f" (**{100 * by_category.max() / wasted.sum():.0f}%**)."
+        )
         title = f"Speed up {worst} ops"
         fix = _CAUSES.get(_cause(worst), _CAUSES["other"])[0 if facts.jax else 1]
     return Found(text, facts.level(gain), gain, fix, title)

@@ -62,7 +62,10 @@ _BESIDE = (
     "+import concurrent.futures\n+pool = concurrent.futures.ThreadPoolExecutor()\n"
     "-upload(result)\n+pool.submit(upload, result)  # waits beside the next step"
 )
-_AUTOCAST = '-loss = criterion(model(x), y)\n+with torch.autocast("cpu", dtype=torch.bfloat16):\n+    loss = criterion(model(x), y)'
+_AUTOCAST = (
+    '-loss = criterion(model(x), y)\n+with torch.autocast("cpu", dtype=torch.bfloat16):\n+    loss'
+    " = criterion(model(x), y)"
+)
 
 
 def _python_code(facts: Facts, limit: Threshold) -> Found | None:
@@ -72,7 +75,10 @@ def _python_code(facts: Facts, limit: Threshold) -> Found | None:
         return None
     top = host.python.top
     gain = share * facts.mean["step_time"] / 100
-    text = f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in Python code outside ops"
+    text = (
+        f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in Python code"
+        " outside ops"
+    )
     if top is not None:
         text += f", {100 * top.share:.0f}% of it in {place(top)}"
     return Found(
@@ -106,8 +112,8 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = share * facts.mean["step_time"] / 100
     text = (
-        f"In **{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) the program waits without using a core, most of it in "
-        f"{place(host.python.top_waiting)}."
+        f"In **{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) the program waits"
+        f" without using a core, most of it in {place(host.python.top_waiting)}."
     )
     return Found(text, limit.severity(share), gain, _BESIDE)
 
@@ -127,8 +133,9 @@ def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
         # So much time is not the dispatch of so few ops: the framework does something else.
         return None
     text = (
-        f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent between ops rather than in them: "
-        f"**{cpu.tiny_calls:,.0f}** of **{cpu.op_calls:,.0f}** ops {facts.unit.per} take less than 20 µs each."
+        f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent between ops"
+        f" rather than in them: **{cpu.tiny_calls:,.0f}** of **{cpu.op_calls:,.0f}** ops"
+        f" {facts.unit.per} take less than 20 µs each."
     )
     return Found(text, limit.severity(share), gain, facts.framework.words.compile_step)
 
@@ -158,7 +165,10 @@ def _idle_cores(facts: Facts, limit: Threshold) -> Found | None:
     )
     if cores < 2 or used + others > limit["busy"] * cores:
         return None
-    text = f"**{used:.1f}** of **{cores:.0f}** cores were busy, while {host.parts['compute']:.0f}% of {facts.unit.time} is compute."
+    text = (
+        f"**{used:.1f}** of **{cores:.0f}** cores were busy, while {host.parts['compute']:.0f}% of"
+        f" {facts.unit.time} is compute."
+    )
     return Found(text, "low", fix=f"+torch.set_num_threads({cores:.0f})")
 
 
@@ -172,8 +182,8 @@ def _bf16(facts: Facts, limit: Threshold) -> Found | None:
     # Twice as many numbers fit into a register and through memory.
     gain = share * facts.mean["step_time"] / 200
     text = (
-        f"**{share:.0f}%** of {facts.unit.time} is matrix products and convolutions in float32 on the CPU, which has instructions for "
-        f"bfloat16 (**{host.bf16}**)."
+        f"**{share:.0f}%** of {facts.unit.time} is matrix products and convolutions in float32 on"
+        f" the CPU, which has instructions for bfloat16 (**{host.bf16}**)."
     )
     return Found(text, limit.severity(share), gain, _AUTOCAST)
 

@@ -29,7 +29,10 @@ _ASKED = re.compile(r"allocate\s+([\d.,]+)\s*([KMGT]i?B?|B|bytes)?\b", re.IGNORE
 _STATED = re.compile(r"premapped buffer of size\s+([\d.,]+)\s*([KMGT]i?B?|B|bytes)?", re.IGNORECASE)
 _START = re.compile(r"CreateTpuSystemState.*?took\s+([\d.]+)\s*s", re.IGNORECASE | re.DOTALL)
 _START_EVENT = re.compile(r"CreateTpuSystemState\b|InitializeTpuSystem\b")
-_SETTING = "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'  # bytes, a multiple of 4096"
+_SETTING = (
+    "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'"
+    "  # bytes, a multiple of 4096"
+)
 _TO_CONSOLE = (
     "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_STDERR_LOG_LEVEL'] = '0'"
 )
@@ -98,7 +101,10 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
         else f". Its size is **{size_text(DEFAULT_BYTES)}** by default."
     )
     text += f" A larger one {PRICE}."
-    fix = f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{wanted}'"
+    fix = (
+        f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] ="
+        f" '{wanted}'"
+    )
     return Found(text, "high", fix=fix)
 
 
@@ -116,8 +122,8 @@ def _too_large(facts: Facts, limit: Threshold) -> Found | None:
     if took <= limit["start_s"] or not size or _failed(texts):
         return None
     text = (
-        f"The TPU system took **{duration_text(took)}** to start. The larger the premapped buffer, the longer the start; its size is "
-        f"**{size_text(size)}**."
+        f"The TPU system took **{duration_text(took)}** to start. The larger the premapped buffer,"
+        f" the longer the start; its size is **{size_text(size)}**."
     )
     return Found(text, "low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
 
@@ -127,8 +133,9 @@ def _slow_start(facts: Facts, limit: Threshold) -> Found | None:
     if took <= limit["start_s"] or _size(facts.evidence.texts) or _failed(facts.evidence.texts):
         return None
     text = (
-        f"The TPU system took **{duration_text(took)}** to start; the profile does not show why. A large premapped buffer is one reason: "
-        f"its size is in the log of the TPU's runtime, {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
+        f"The TPU system took **{duration_text(took)}** to start; the profile does not show why. A"
+        " large premapped buffer is one reason: its size is in the log of the TPU's runtime,"
+        f" {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
     )
     return Found(text, "low")
 

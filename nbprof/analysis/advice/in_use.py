@@ -19,7 +19,8 @@ from nbprof.frameworks.register import PYTORCH
 
 _NAMES: dict[str, re.Pattern[str]] = {
     "compiled": re.compile(
-        r"Torch-Compiled Region|TorchDynamo Cache Lookup|CompiledFxGraph|CompiledFunction(?:Backward)?\Z"
+        r"Torch-Compiled Region|TorchDynamo Cache"
+        r" Lookup|CompiledFxGraph|CompiledFunction(?:Backward)?\Z"
         r"|triton_(?:poi|red|per|tem|for)_"
     ),
     "xla": re.compile(r"_?Xla(?:Compile|Launch|Run)\w*\b|XlaLocalLaunch"),

@@ -61,13 +61,20 @@ _WORKERS = (
     "+loader = DataLoader(dataset, batch_size=n, num_workers=1,  # more where more cores are free\n"
     "+                    pin_memory=True, persistent_workers=True)"
 )
-_FEWER_BYTES = "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model"
-_FROM_ITERATOR = (
-    "+class Batches(torch.utils.data.IterableDataset):\n+    def __iter__(self):\n+        yield from batches  # or what makes them\n"
-    "+loader = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=1, pin_memory=True)\n"
-    "-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):"
+_FEWER_BYTES = (
+    "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a"
+    " quarter of the bytes; cast in the model"
 )
-_PINNED_BY_HAND = "-x = x.to(device)\n+x = x.pin_memory().to(device, non_blocking=True)  # better: pinned once, where it is made"
+_FROM_ITERATOR = (
+    "+class Batches(torch.utils.data.IterableDataset):\n+    def __iter__(self):\n+        yield"
+    " from batches  # or what makes them\n+loader = torch.utils.data.DataLoader(Batches(),"
+    " batch_size=None, num_workers=1, pin_memory=True)\n-for batch in nbprof.steps(batches):\n+for"
+    " batch in nbprof.steps(loader):"
+)
+_PINNED_BY_HAND = (
+    "-x = x.to(device)\n+x = x.pin_memory().to(device, non_blocking=True)  # better: pinned once,"
+    " where it is made"
+)
 _FROM_PROCESS = f"-loader = DataLoader(dataset, batch_size=n)\n{_WORKERS}"
 
 # An iterator that makes batches, among those above another.
@@ -98,14 +105,20 @@ def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
         or copied < limit["copies"] * facts.mean["input"]
     ):
         return None
-    text = f"{_waits(facts)}, **{wording.millis(copied)}** of it while arrays are copied from host memory to the device"
+    text = (
+        f"{_waits(facts)}, **{wording.millis(copied)}** of it while arrays are copied from host"
+        " memory to the device"
+    )
     text += f" (**{wording.size(size)}** {facts.unit.per})." if size else "."
     first, last = (
         ("jax.device_put(table)", "state = step(state, batch, table)")
         if facts.jax
         else ("tf.constant(table)", "step(batch, table)")
     )
-    fix = f"+table = {first}  # once: what is the same in each step\n for batch in batches:\n     {last}"
+    fix = (
+        f"+table = {first}  # once: what is the same in each step\n for batch in batches:\n    "
+        f" {last}"
+    )
     return Found(
         text, limit.severity(facts.percent["input"]), min(copied, facts.mean["input"]), fix
     )
@@ -143,7 +156,10 @@ def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
     each = _work(facts, main[1])
     if each >= limit["pipeline"] * wait:
         return None
-    text = f"{_waits(facts)}, but the calls of tf.data take only **{wording.millis(each)}** {facts.unit.per}: "
+    text = (
+        f"{_waits(facts)}, but the calls of tf.data take only **{wording.millis(each)}**"
+        f" {facts.unit.per}: "
+    )
     text += "the rest is copying batches to the device."
     fix = ""
     if facts.nodes["pipeline"].astype(str).str.startswith("Device").any():
@@ -314,8 +330,9 @@ def _kind(node: pd.Series) -> str:
 def _takes(slow: pd.Series, nodes: pd.DataFrame) -> str:
     work = float(nodes["self_ms"].sum())
     return (
-        f"**{_kind(slow)}** takes **{wording.millis(slow['self_ms'], 1)}** of the **{wording.millis(work, 1)}** spent in the pipeline "
-        f"(**{100 * float(slow['self_ms']) / work:.0f}%**), over **{int(slow['calls']):,}** calls"
+        f"**{_kind(slow)}** takes **{wording.millis(slow['self_ms'], 1)}** of the"
+        f" **{wording.millis(work, 1)}** spent in the pipeline"
+        f" (**{100 * float(slow['self_ms']) / work:.0f}%**), over **{int(slow['calls']):,}** calls"
     )
 
 
@@ -334,9 +351,10 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
     if made is None:
         return None
     text = (
-        f"{_takes(slow, found[1])}. In each of **{made.epochs}** epochs {made.iterator} produces **{made.calls:,}** elements, at most "
-        f"**{wording.size(made.bytes)}** (half of the free memory was **{wording.size(made.budget)}**), without random ops. "
-        "With a cache it produces them once."
+        f"{_takes(slow, found[1])}. In each of **{made.epochs}** epochs {made.iterator} produces"
+        f" **{made.calls:,}** elements, at most **{wording.size(made.bytes)}** (half of the free"
+        f" memory was **{wording.size(made.budget)}**), without random ops. With a cache it"
+        " produces them once."
     )
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
@@ -362,9 +380,10 @@ def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
     if not items or ran >= limit["ops"] * took or 1000 * took / items > limit["most_us"]:
         return None
     text = (
-        f"{_takes(slow, found[1])}: **{wording.micros(1000 * took / items)}** for each of **{items:,}** elements, "
-        f"**{wording.micros(1000 * ran / items)}** of it in the ops of its function. The rest is call "
-        "overhead, which a function on whole batches pays once per batch."
+        f"{_takes(slow, found[1])}: **{wording.micros(1000 * took / items)}** for each of"
+        f" **{items:,}** elements, **{wording.micros(1000 * ran / items)}** of it in the ops of its"
+        " function. The rest is call overhead, which a function on whole batches pays once per"
+        " batch."
     )
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
@@ -381,7 +400,10 @@ def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
         if _PARALLEL_BRANCH.search(str(slow["long_name"]))
         else ""
     )
-    text = f"{_takes(slow, nodes)}, on **1 thread**{each}. {facts.unit.the.capitalize()} waits **{wording.millis(wait)}** for it."
+    text = (
+        f"{_takes(slow, nodes)}, on **1 thread**{each}. {facts.unit.the.capitalize()} waits"
+        f" **{wording.millis(wait)}** for it."
+    )
     return Found(text, limit.severity(facts.percent["input"]), wait)
 
 
@@ -401,7 +423,10 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
     )
     kind = _kind(slow)
     if _fills(slow):
-        text = "It fills a cache in the first epoch; later epochs read the cache and do not wait like this."
+        text = (
+            "It fills a cache in the first epoch; later epochs read the cache and do not wait like"
+            " this."
+        )
         return Found(
             f"{_takes(slow, nodes)}. {text}",
             "low",
@@ -434,8 +459,10 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
     rest = max(facts.mean["step_time"] - wait, 0.0)
     gain = min(wait, rest)
     text = (
-        f"The pipeline does not end with prefetch: **{wording.millis(wait)}** of input {facts.unit.per} overlaps nothing. "
-        f"Prefetching could hide up to **{wording.millis(gain)}** of it behind the other **{wording.millis(rest)}** of {facts.unit.the}."
+        f"The pipeline does not end with prefetch: **{wording.millis(wait)}** of input"
+        f" {facts.unit.per} overlaps nothing. Prefetching could hide up to"
+        f" **{wording.millis(gain)}** of it behind the other **{wording.millis(rest)}** of"
+        f" {facts.unit.the}."
     )
     return Found(text, limit.severity(facts.percent["input"]), gain)
 
@@ -455,10 +482,10 @@ def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"The loop typically waits **{wording.millis(wait)}** for input between two {facts.unit.plural} "
-        f"(**{share:.0f}%** of its time), which is "
-        "not part of the "
-        f"{facts.unit.noun} of **{wording.millis(step)}**: {facts.unit.time}, its input share and the verdict exclude it."
+        f"The loop typically waits **{wording.millis(wait)}** for input between two"
+        f" {facts.unit.plural} (**{share:.0f}%** of its time), which is not part of the"
+        f" {facts.unit.noun} of **{wording.millis(step)}**: {facts.unit.time}, its input share and"
+        " the verdict exclude it."
     )
     trace = (
         'jax.profiler.StepTraceAnnotation("train", step_num=i)'
@@ -466,8 +493,9 @@ def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
         else 'tf.profiler.experimental.Trace("train", step_num=i, _r=1)'
     )
     fix = (
-        f"-for i, batch in enumerate(ds):\n-    with {trace}:\n-        train_step(batch)\n"
-        f"+batches = iter(ds)\n+for i in range(steps):\n+    with {trace}:\n+        train_step(next(batches))"
+        f"-for i, batch in enumerate(ds):\n-    with {trace}:\n-        train_step(batch)\n+batches"
+        f" = iter(ds)\n+for i in range(steps):\n+    with {trace}:\n+       "
+        " train_step(next(batches))"
     )
     return Found(text, limit.severity(share), fix=fix)
 
@@ -489,7 +517,10 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
     if _loaded(facts, limit) != "iterator":
         return None
     spent = facts.torch_runtime.iterator_ms
-    text = f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} is spent in the loop's iterator, which is not a DataLoader."
+    text = (
+        f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} is spent in the loop's"
+        " iterator, which is not a DataLoader."
+    )
     return Found(
         text,
         limit.severity(facts.percent["input"]),
@@ -528,7 +559,10 @@ def _loader_workers(facts: Facts, limit: Threshold) -> Found | None:
 
 def _in_loader(facts: Facts, limit: Threshold, why: str) -> Found:
     spent = facts.torch_runtime.loader_ms
-    text = f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} is spent in the DataLoader{why}"
+    text = (
+        f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} is spent in the"
+        f" DataLoader{why}"
+    )
     return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent))
 
 
@@ -538,9 +572,9 @@ def _pinned_memory(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"] or not runtime.pageable_bytes or copies.ms < limit["cause"] * wait:
         return None
     text = (
-        f"**{wording.size(runtime.pageable_bytes)}** {facts.unit.per} are copied to the device from pageable memory; "
-        f"{copies.name} blocks the host for **{wording.millis(copies.ms)}** {facts.unit.per}. Copies from pinned memory are faster and can "
-        "be asynchronous."
+        f"**{wording.size(runtime.pageable_bytes)}** {facts.unit.per} are copied to the device from"
+        f" pageable memory; {copies.name} blocks the host for **{wording.millis(copies.ms)}**"
+        f" {facts.unit.per}. Copies from pinned memory are faster and can be asynchronous."
     )
     fix = "" if runtime.loader else _PINNED_BY_HAND
     return Found(text, limit.severity(share), min(wait, copies.ms), fix)
@@ -559,16 +593,17 @@ def _copies_exposed(facts: Facts, limit: Threshold) -> Found | None:
     ):
         return None
     text = (
-        f"**{part:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is copying batches to the device from pinned memory while "
-        "nothing computes. "
-        f"On a separate stream, the next batch can be copied during {facts.unit.the}."
+        f"**{part:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is copying batches to"
+        " the device from pinned memory while nothing computes. On a separate stream, the next"
+        f" batch can be copied during {facts.unit.the}."
     )
     return Found(text, limit.severity(part), time)
 
 
 _LOOP = (
-    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n"
-    "-for i in range(0, len(x), n):\n-    train_step(x[i : i + n], y[i : i + n])\n+for batch in ds:\n+    train_step(*batch)"
+    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds ="
+    " ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-for i in range(0, len(x), n):\n-    train_step(x[i :"
+    " i + n], y[i : i + n])\n+for batch in ds:\n+    train_step(*batch)"
 )
 
 _FILLED = "+for batch in ds:  # one epoch in an earlier cell, so that the cache is full\n+    pass"

@@ -7,9 +7,10 @@ from __future__ import annotations
 import pandas as pd
 
 _WORKERS = (
-    "+class Batches(keras.utils.PyDataset):\n+    def __len__(self):\n+        return len(x) // n\n"
-    "+    def __getitem__(self, i):\n+        return x[i * n : (i + 1) * n], y[i * n : (i + 1) * n]\n"
-    "-model.fit(x, y, batch_size=n)\n+model.fit(Batches(workers=1, use_multiprocessing=True))  # more where more cores are free"
+    "+class Batches(keras.utils.PyDataset):\n+    def __len__(self):\n+        return len(x) //"
+    " n\n+    def __getitem__(self, i):\n+        return x[i * n : (i + 1) * n], y[i * n : (i + 1)"
+    " * n]\n-model.fit(x, y, batch_size=n)\n+model.fit(Batches(workers=1,"
+    " use_multiprocessing=True))  # more where more cores are free"
 )
 _FIXES = {
     "loader_none": _WORKERS,
@@ -19,13 +20,19 @@ _FIXES = {
         "+model.fit(Batches(workers=k + 1, use_multiprocessing=True, max_queue_size=20))"
     ),
     "pinned_memory": (
-        "-model.fit(x, y, batch_size=n)\n+model.fit(torch.utils.data.DataLoader(dataset, batch_size=n, pin_memory=True))"
+        "-model.fit(x, y, batch_size=n)\n+model.fit(torch.utils.data.DataLoader(dataset,"
+        " batch_size=n, pin_memory=True))"
     ),
-    "tiny_batch": "-model.fit(x, y, batch_size=2)\n+model.fit(x, y, batch_size=64)  # as accuracy permits",
+    "tiny_batch": (
+        "-model.fit(x, y, batch_size=2)\n+model.fit(x, y, batch_size=64)  # as accuracy permits"
+    ),
 }
 """The fix of each rule whose usual one is a DataLoader of the user's."""
 
-_IN_LOADER = "is spent in the DataLoader, which loads in the training process: with **num_workers=0** nothing is loaded ahead."
+_IN_LOADER = (
+    "is spent in the DataLoader, which loads in the training process: with **num_workers=0**"
+    " nothing is loaded ahead."
+)
 _IN_KERAS = (
     "passes while Keras makes the batch in the training process, and nothing is loaded ahead."
 )
@@ -37,9 +44,16 @@ TITLES = {
 }
 
 CATEGORIES = {
-    "demanded_file_read": "load in worker processes: a keras.utils.PyDataset with use_multiprocessing=True, a worker for each free core",
-    "preprocessing": "transform in worker processes (a keras.utils.PyDataset with workers), or on the device",
-    "advanced_file_read": "more workers of the keras.utils.PyDataset, a larger max_queue_size; cheaper transforms",
+    "demanded_file_read": (
+        "load in worker processes: a keras.utils.PyDataset with use_multiprocessing=True, a worker"
+        " for each free core"
+    ),
+    "preprocessing": (
+        "transform in worker processes (a keras.utils.PyDataset with workers), or on the device"
+    ),
+    "advanced_file_read": (
+        "more workers of the keras.utils.PyDataset, a larger max_queue_size; cheaper transforms"
+    ),
     "enqueue": "give fit a DataLoader with pin_memory=True",
     "other": "give fit a keras.utils.PyDataset, which loads ahead",
 }

@@ -31,21 +31,27 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
         return None
     nth = f"{found.every}{'nd' if found.every == 2 else 'rd' if found.every == 3 else 'th'}"
     text = (
-        f"Every **{nth}** {facts.unit.noun} takes **{wording.millis(found.extra_ms)}** longer than the others (**{found.slow}** of "
-        f"**{found.steps}** {facts.unit.plural}): "
-        f"**{wording.millis(found.per_step_ms)}** {facts.unit.per} on average. "
+        f"Every **{nth}** {facts.unit.noun} takes **{wording.millis(found.extra_ms)}** longer than"
+        f" the others (**{found.slow}** of **{found.steps}** {facts.unit.plural}):"
+        f" **{wording.millis(found.per_step_ms)}** {facts.unit.per} on average. "
     )
     if named:
         name = wording.tail(found.what, _NAMED).replace("*", "")
-        text += f"{name} takes **{wording.millis(found.what_ms)}** more there: it runs **{found.more:,.3g}** times, "
+        text += (
+            f"{name} takes **{wording.millis(found.what_ms)}** more there: it runs"
+            f" **{found.more:,.3g}** times, "
+        )
         text += f"in the others **{found.fewer:,.3g}** times."
     else:
         text += (
-            f"**{wording.millis(found.category_ms)}** of that are in no recorded event: a checkpoint, logging, validation or "
-            "garbage collection in "
-            "Python would look like this."
+            f"**{wording.millis(found.category_ms)}** of that are in no recorded event: a"
+            " checkpoint, logging, validation or garbage collection in Python would look like"
+            " this."
         )
-    fix = f"-if step % {found.every} == 0:\n+if step % {10 * found.every} == 0:\n     save(model)  # or log, or validate"
+    fix = (
+        f"-if step % {found.every} == 0:\n+if step % {10 * found.every} == 0:\n     save(model)  #"
+        " or log, or validate"
+    )
     return Found(
         text,
         limit.severity(share),
@@ -65,8 +71,9 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
     ):
         return None
     text = (
-        f"Memory in use by {found.memory} grows by **{wording.size(found.each)}** {facts.unit.per}, **{wording.size(found.grown)}** over "
-        f"**{found.steps}** {facts.unit.plural}, and is not freed"
+        f"Memory in use by {found.memory} grows by **{wording.size(found.each)}** {facts.unit.per},"
+        f" **{wording.size(found.grown)}** over **{found.steps}** {facts.unit.plural}, and is not"
+        " freed"
     )
     if found.op:
         text += f"; most of it was allocated by {wording.tail(found.op, _NAMED).replace('*', '')}"

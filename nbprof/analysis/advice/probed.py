@@ -74,7 +74,10 @@ def measured(
     wait = np.inf if predicted is None else step_ms - predicted
     takes, less = wording.millis(without), wording.millis(saved)
     most = "about" if slowed else "up to"
-    said = f" Measured with instant input (--probe), {unit.a} takes **{takes}**: faster input saves {most} **{less}**."
+    said = (
+        f" Measured with instant input (--probe), {unit.a} takes **{takes}**: faster input saves"
+        f" {most} **{less}**."
+    )
     rows = []
     for row in found.to_dict("records"):
         if row["rule"] in OF_INPUT:

@@ -14,7 +14,10 @@ CELL, BLOCK = "cell", "block"
 """What nbprof recorded."""
 
 _WITH_OPTION = "again with this option"
-_NSYS = "-nsys profile python train.py\n+nsys profile --python-sampling=true python train.py  # at a prompt"
+_NSYS = (
+    "-nsys profile python train.py\n+nsys profile --python-sampling=true python train.py  # at a"
+    " prompt"
+)
 
 
 def in_words_of(

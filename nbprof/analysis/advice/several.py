@@ -28,15 +28,19 @@ def _idle(facts: Facts, _: Threshold) -> Found | None:
     if found is None:
         return None
     text = (
-        f"**{found.idle}** of the **{found.devices}** {found.kind}s that this process sees ran nothing while it was recorded. "
-        "Other processes may use them; if none does, they can share the batch."
+        f"**{found.idle}** of the **{found.devices}** {found.kind}s that this process sees ran"
+        " nothing while it was recorded. Other processes may use them; if none does, they can"
+        " share the batch."
     )
-    fix = "+strategy = tf.distribute.MirroredStrategy()\n+with strategy.scope():\n     model = make_model()"
+    fix = (
+        "+strategy = tf.distribute.MirroredStrategy()\n+with strategy.scope():\n     model ="
+        " make_model()"
+    )
     if facts.jax:
         fix = (
-            "+from jax.sharding import NamedSharding, PartitionSpec\n"
-            "+mesh = jax.make_mesh((len(jax.devices()),), ('batch',))\n"
-            "+batch = jax.device_put(batch, NamedSharding(mesh, PartitionSpec('batch')))\n state = train_step(state, batch)"
+            "+from jax.sharding import NamedSharding, PartitionSpec\n+mesh ="
+            " jax.make_mesh((len(jax.devices()),), ('batch',))\n+batch = jax.device_put(batch,"
+            " NamedSharding(mesh, PartitionSpec('batch')))\n state = train_step(state, batch)"
         )
     return Found(text, "low", fix=fix)
 
@@ -51,10 +55,14 @@ def _copied_in_turn(facts: Facts, limit: Threshold) -> Found | None:
     if 100 * gain < limit["moderate"] * step:
         return None
     text = (
-        f"Batches are copied to **{found.devices}** devices one after the other: **{wording.millis(found.ms)}** {facts.unit.per}, of which "
-        f"**{100 * found.overlap:.0f}%** go to several devices at the same time, while {facts.unit.the} waits for input."
+        f"Batches are copied to **{found.devices}** devices one after the other:"
+        f" **{wording.millis(found.ms)}** {facts.unit.per}, of which **{100 * found.overlap:.0f}%**"
+        f" go to several devices at the same time, while {facts.unit.the} waits for input."
     )
-    fix = "-for batch in ds:\n+for batch in strategy.experimental_distribute_dataset(ds):\n     strategy.run(train_step, args=(batch,))"
+    fix = (
+        "-for batch in ds:\n+for batch in strategy.experimental_distribute_dataset(ds):\n    "
+        " strategy.run(train_step, args=(batch,))"
+    )
     if facts.jax:
         fix = (
             "-shards = [jax.device_put(x, device) for x, device in zip(parts, jax.devices())]\n"
@@ -63,8 +71,9 @@ def _copied_in_turn(facts: Facts, limit: Threshold) -> Found | None:
         )
     elif facts.torch:
         fix = (
-            "-parts = [part.to(device) for part, device in zip(parts, devices)]\n"
-            "+parts = [part.pin_memory().to(device, non_blocking=True) for part, device in zip(parts, devices)]"
+            "-parts = [part.to(device) for part, device in zip(parts, devices)]\n+parts ="
+            " [part.pin_memory().to(device, non_blocking=True) for part, device in zip(parts,"
+            " devices)]"
         )
     return Found(text, facts.level(gain), gain, fix)
 

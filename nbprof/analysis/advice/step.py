@@ -74,7 +74,10 @@ _NO_PRODUCT = re.compile(
     r"transpose(?!Params)|nchwToNhwc|nhwcToNchw|tensorTransform|SwapDimension|im2col|col2im|^(?:loop|input|wrapped)_|memcpy|memset",
     re.IGNORECASE,
 )
-_DONATED = "-def train_step(state, batch):\n+from functools import partial\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
+_DONATED = (
+    "-def train_step(state, batch):\n+from functools import partial\n+@partial(jax.jit,"
+    " donate_argnums=0)\n+def train_step(state, batch):"
+)
 
 
 def _launch(facts: Facts, limit: Threshold) -> Found | None:
@@ -93,19 +96,23 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
             # each kernel.
             return None
         text = (
-            f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) goes to launching kernels while the device is idle: "
-            f"**{launches:,.0f}** {'launch' if round(launches) == 1 else 'launches'} {facts.unit.counted}."
+            f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) goes to launching"
+            f" kernels while the device is idle: **{launches:,.0f}**"
+            f" {'launch' if round(launches) == 1 else 'launches'} {facts.unit.counted}."
         )
         if facts.other_devices:
             if facts.evidence.in_use.compiled:
                 return None
             fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
             return Found(text, level, time, fix, "Launch fewer, larger kernels")
-        fix = '-model = Model().to(device)\n+model = torch.compile(Model().to(device), mode="reduce-overhead")  # CUDA graphs'
+        fix = (
+            "-model = Model().to(device)\n+model = torch.compile(Model().to(device),"
+            ' mode="reduce-overhead")  # CUDA graphs'
+        )
         return Found(text, level, time, fix, "Launch CUDA graphs instead of single kernels")
     text = (
-        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) goes to preparing and launching "
-        f"kernels while the device is idle."
+        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) goes to preparing and"
+        " launching kernels while the device is idle."
     )
     if facts.jax:
         # How many programs a recording runs says nothing of a step: they may be one that runs many
@@ -125,8 +132,14 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
     fix = _fewer_launches(facts)
     title = "Launch fewer, larger kernels"
     if len(facts.pipelines) and not facts.evidence.in_use.private_threads:
-        text += " tf.data threads may compete with the thread that launches kernels: give it dedicated threads."
-        threads = "+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts"
+        text += (
+            " tf.data threads may compete with the thread that launches kernels: give it dedicated"
+            " threads."
+        )
+        threads = (
+            "+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow"
+            " starts"
+        )
         title = title if fix else "Give the launching thread dedicated threads"
         fix = f"{threads}\n{fix}".rstrip()
     return Found(text, level, time, fix, title) if fix else None
@@ -157,14 +170,17 @@ def _allocator(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"**{calls.count:,.0f}** calls {facts.unit.counted} allocate or free memory in the driver, mostly "
-        f"{calls.name}: **{wording.millis(calls.ms)}** "
-        f"(**{share:.0f}%** of {facts.unit.time}). Each may synchronize the device. PyTorch's caching "
-        f"allocator makes none in steady state, "
-        "unless PYTORCH_NO_CUDA_MEMORY_CACHING is set, the loop empties the cache, or memory is so full that cached blocks are freed."
+        f"**{calls.count:,.0f}** calls {facts.unit.counted} allocate or free memory in the driver,"
+        f" mostly {calls.name}: **{wording.millis(calls.ms)}** (**{share:.0f}%** of"
+        f" {facts.unit.time}). Each may synchronize the device. PyTorch's caching allocator makes"
+        " none in steady state, unless PYTORCH_NO_CUDA_MEMORY_CACHING is set, the loop empties the"
+        " cache, or memory is so full that cached blocks are freed."
     )
     family = "HIP" if facts.torch_runtime.amd else "CUDA"
-    fix = f'+import os\n+os.environ["PYTORCH_{family}_ALLOC_CONF"] = "expandable_segments:True"  # before the first use'
+    fix = (
+        f'+import os\n+os.environ["PYTORCH_{family}_ALLOC_CONF"] = "expandable_segments:True"  #'
+        " before the first use"
+    )
     fix = f"-    torch.cuda.empty_cache()\n{fix}"
     if facts.evidence.in_use.expandable:
         fix = " loss.backward()\n-torch.cuda.empty_cache()"
@@ -190,9 +206,9 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"The device is idle for **{idle:.0f}%** of {facts.unit.time}; for **{wording.millis(time)}** of that the host runs ops, "
-        f"**{eager:.0f}%** of them "
-        "eager, one by one. Compiling fuses many of them into one."
+        f"The device is idle for **{idle:.0f}%** of {facts.unit.time}; for"
+        f" **{wording.millis(time)}** of that the host runs ops, **{eager:.0f}%** of them eager,"
+        " one by one. Compiling fuses many of them into one."
     )
     fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
     optimizer = facts.torch_runtime.optimizer.rpartition("#")[2].removesuffix(".step")
@@ -219,7 +235,10 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
         return None
     if fixed and 100 * compute < PART_MODERATE * facts.mean["step_time"]:
         return None
-    text = f"{only(half)} of device compute is 16-bit. If accuracy permits, use 16-bit ops: they run up to twice as fast"
+    text = (
+        f"{only(half)} of device compute is 16-bit. If accuracy permits, use 16-bit ops: they run"
+        " up to twice as fast"
+    )
     work = facts.evidence.work
     text += (
         ", as they move half the bytes."
@@ -227,7 +246,10 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
         else f", on {cores}."
     )
     if fixed >= 1:
-        text += f" Hand-written kernels of 32-bit numbers, {fixed:.0f}% of kernel time, are not included: they would have to be rewritten."
+        text += (
+            f" Hand-written kernels of 32-bit numbers, {fixed:.0f}% of kernel time, are not"
+            " included: they would have to be rewritten."
+        )
     # A TPU has no kernels of its own to show.
     target = OPS if facts.tpu else KERNELS
     return Found(text, facts.level(compute / 2), compute / 2, _in_16_bit(facts), target=target)
@@ -247,15 +269,25 @@ def _in_16_bit(facts: Facts) -> str:
     dtype = "float16" if facts.before_ampere else "bfloat16"
     if facts.torch:
         if not facts.before_ampere:
-            return '+with torch.autocast("cuda", dtype=torch.bfloat16):\n     loss = loss_fn(model(x), y)'
+            return (
+                '+with torch.autocast("cuda", dtype=torch.bfloat16):\n     loss ='
+                " loss_fn(model(x), y)"
+            )
         return (
-            '+scaler = torch.amp.GradScaler("cuda")\n+with torch.autocast("cuda", dtype=torch.float16):\n     loss = loss_fn(model(x), y)\n'
+            '+scaler = torch.amp.GradScaler("cuda")\n+with torch.autocast("cuda",'
+            " dtype=torch.float16):\n     loss = loss_fn(model(x), y)\n"
             "-loss.backward()\n-optimizer.step()\n+scaler.scale(loss).backward()\n+scaler.step(optimizer)\n+scaler.update()"
         )
     if facts.jax:
-        return f"+x, params = jax.tree.map(lambda a: a.astype(jnp.{dtype}), (x, params))\n loss = loss_fn(params, x, y)"
+        return (
+            f"+x, params = jax.tree.map(lambda a: a.astype(jnp.{dtype}), (x, params))\n loss ="
+            " loss_fn(params, x, y)"
+        )
     if not facts.keras:
-        return f"-logits = model(x)\n+logits = tf.cast(model(tf.cast(x, tf.{dtype})), tf.float32)  # weights in {dtype} too"
+        return (
+            f"-logits = model(x)\n+logits = tf.cast(model(tf.cast(x, tf.{dtype})), tf.float32)  #"
+            f" weights in {dtype} too"
+        )
     return f"+tf.keras.mixed_precision.set_global_policy('mixed_{'bfloat16' if facts.tpu else 'float16'}')"
 
 
@@ -279,8 +311,8 @@ def _tensor_cores(facts: Facts, limit: Threshold) -> Found | None:
     op = str(worst["op"]) if facts.torch else short(worst["op"])
     how, fix = _how_of_torch(facts, op) if facts.torch else _how(facts, op)
     text = (
-        f"**{share:.0f}%** of kernel time is in kernels whose op could run on {cores} but does not; the longest is "
-        f"{op} with **{wording.millis(worst['total_us'] / 1000)}**. {how}"
+        f"**{share:.0f}%** of kernel time is in kernels whose op could run on {cores} but does not;"
+        f" the longest is {op} with **{wording.millis(worst['total_us'] / 1000)}**. {how}"
     )
     gain = facts.mean["device_compute"] * share / 100
     return Found(text, limit.severity(share), gain, fix, f"Let eligible ops use {cores}")
@@ -290,12 +322,21 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
     """How an op can use the units for products of matrices: a sentence and a fix."""
     fix = "-x = layers.Dense(100)(x)\n+x = layers.Dense(104)(x)  # a multiple of 8"
     if "conv" in op.lower():
-        fix = "-x = layers.Conv2D(30, 3)(x)\n+x = layers.Conv2D(32, 3)(x)  # channels, in and out: multiples of 8"
+        fix = (
+            "-x = layers.Conv2D(30, 3)(x)\n+x = layers.Conv2D(32, 3)(x)  # channels, in and out:"
+            " multiples of 8"
+        )
     if facts.jax and (facts.before_ampere or facts.matrix_units != TENSOR_CORES):
-        fix = "+x, params = jax.tree.map(lambda a: a.astype(jnp.float16), (x, params))\n loss = loss_fn(params, x, y)"
+        fix = (
+            "+x, params = jax.tree.map(lambda a: a.astype(jnp.float16), (x, params))\n loss ="
+            " loss_fn(params, x, y)"
+        )
     elif facts.jax:
         fix = "+jax.config.update('jax_default_matmul_precision', 'tensorfloat32')"
-    how = "It needs 16-bit inputs, and channels and batch size that are multiples of 8 (of 16 with 8-bit inputs)."
+    how = (
+        "It needs 16-bit inputs, and channels and batch size that are multiples of 8 (of 16 with"
+        " 8-bit inputs)."
+    )
     if "conv" in op.lower() and facts.matrix_units == TENSOR_CORES:
         packages = (
             "pip install -U 'jax[cuda13]'" if facts.jax else "pip install -U 'tensorflow[and-cuda]'"
@@ -306,14 +347,20 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
 
 def _how_of_torch(facts: Facts, op: str) -> tuple[str, str]:
     if "conv" in op:
-        how = "Convolutions use them with 16-bit inputs, channels-last layout, and channels in multiples of 8 (of 16 with int8)."
+        how = (
+            "Convolutions use them with 16-bit inputs, channels-last layout, and channels in"
+            " multiples of 8 (of 16 with int8)."
+        )
         fix = " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)"
         return how, f"{fix}\n+x = x.to(memory_format=torch.channels_last)"
     runtime = facts.torch_runtime
     if not runtime.amd and runtime.capability is not None and runtime.capability >= (8, 0):
         fix = '+torch.set_float32_matmul_precision("high")'
         return (
-            "TF32 lets 32-bit matrix products use them; 16-bit ones need sizes that are multiples of 8, 8-bit ones of 16.",
+            (
+                "TF32 lets 32-bit matrix products use them; 16-bit ones need sizes that are"
+                " multiples of 8, 8-bit ones of 16."
+            ),
             fix,
         )
     return "It needs 16-bit inputs and sizes that are multiples of 8 (of 16 with 8-bit inputs).", ""
@@ -365,7 +412,10 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
     if facts.evidence.tracing == 1 and (worst["tracings"] == 1).all():
         return None
     more = f" **{len(worst) - 1}** more as well." if len(worst) > 1 else ""
-    text = f"**{name}** spends **{share:.0f}%** of its time being traced or run eagerly (traced **{traced}** times so far).{more}"
+    text = (
+        f"**{name}** spends **{share:.0f}%** of its time being traced or run eagerly (traced"
+        f" **{traced}** times so far).{more}"
+    )
     return Found(text, limit.severity(100 * time / facts.mean["step_time"]), time)
 
 
@@ -373,10 +423,19 @@ def _outside(facts: Facts, limit: Threshold) -> Found | None:
     share = facts.overview["outside_compilation_percent"]
     if share is None or share <= limit["over"]:
         return None
-    text = f"**{share:.0f}%** of op time on the TPU is spent waiting for ops on the host, outside the compiled program."
-    fix = "-tf.print(loss)\n-tf.summary.image('batch', x)\n+if step % 100 == 0:\n+    log(loss)  # outside the step's function"
+    text = (
+        f"**{share:.0f}%** of op time on the TPU is spent waiting for ops on the host, outside the"
+        " compiled program."
+    )
+    fix = (
+        "-tf.print(loss)\n-tf.summary.image('batch', x)\n+if step % 100 == 0:\n+    log(loss)  #"
+        " outside the step's function"
+    )
     if facts.jax:
-        fix = "-jax.debug.print('{}', loss)\n+if step % 100 == 0:\n+    print(loss)  # outside the jitted step"
+        fix = (
+            "-jax.debug.print('{}', loss)\n+if step % 100 == 0:\n+    print(loss)  # outside the"
+            " jitted step"
+        )
     return Found(text, gain_ms=facts.mean["device_compute"] * share / 100, fix=fix)
 
 
@@ -411,24 +470,38 @@ def _overlap(facts: Facts) -> tuple[str, str]:
     if facts.torch and not (facts.evidence.in_use.distributed and facts.evidence.in_use.backward):
         # Only a wrapper of the model for training has a way to leave out the communication of some
         # batches.
-        return title, (
-            "-torch.distributed.all_reduce(x)\n-y = other_work(z)\n+waits = torch.distributed.all_reduce(x, async_op=True)\n"
-            "+y = other_work(z)  # meanwhile\n+waits.wait()"
+        return (
+            title,
+            (
+                "-torch.distributed.all_reduce(x)\n-y = other_work(z)\n+waits ="
+                " torch.distributed.all_reduce(x, async_op=True)\n+y = other_work(z)  #"
+                " meanwhile\n+waits.wait()"
+            ),
         )
     if facts.torch:
-        return "Communicate less often, or overlap it with compute", (
-            "+import contextlib\n"
-            " for i, batch in enumerate(loader):\n+    with model.no_sync() if (i + 1) % 4 else contextlib.nullcontext():\n"
-            "         loss_fn(model(batch)).backward()"
+        return (
+            "Communicate less often, or overlap it with compute",
+            (
+                "+import contextlib\n for i, batch in enumerate(loader):\n+    with model.no_sync()"
+                " if (i + 1) % 4 else contextlib.nullcontext():\n        "
+                " loss_fn(model(batch)).backward()"
+            ),
         )
     if facts.jax:
         return (
             title,
-            "+import os\n+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts",
+            (
+                "+import os\n+os.environ['XLA_FLAGS'] ="
+                " '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts"
+            ),
         )
-    return title, (
-        "-strategy = tf.distribute.MirroredStrategy()\n+strategy = tf.distribute.MirroredStrategy(\n"
-        "+    cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2))"
+    return (
+        title,
+        (
+            "-strategy = tf.distribute.MirroredStrategy()\n+strategy ="
+            " tf.distribute.MirroredStrategy(\n+   "
+            " cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2))"
+        ),
     )
 
 
@@ -453,8 +526,14 @@ def _host_memory(facts: Facts, limit: Threshold) -> Found | None:
         return None
     share = float(facts.overview["host_transfer_percent"])
     gain = share * facts.mean["step_time"] / 100
-    text = f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(gain)}**) goes to moving arrays between device and host memory."
-    text += f" Copies of arrays that must stay there may be faster with a larger premapped buffer (TPU_PREMAPPED_BUFFER_SIZE), which {PRICE}."
+    text = (
+        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(gain)}**) goes to moving arrays"
+        " between device and host memory."
+    )
+    text += (
+        " Copies of arrays that must stay there may be faster with a larger premapped buffer"
+        f" (TPU_PREMAPPED_BUFFER_SIZE), which {PRICE}."
+    )
     return Found(text, limit.severity(share), gain)
 
 
@@ -475,12 +554,10 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     if 100 * facts.held_up_ms(facts.mean["step_time"]) < limit["idle"] * facts.mean["step_time"]:
         return None
     text = (
-        f"The host synchronizes with the device **{wording.times(waits.count)}** {facts.unit.counted}, "
-        f"**{wording.millis(waits.ms)}** in total "
-        f"({waits.name}), "
-        f"and cannot launch ahead meanwhile; the device is idle for **{idle:.0f}%** of {facts.unit.time}. "
-        f".item(), .cpu(), print(loss) and if on a "
-        "tensor cause this."
+        f"The host synchronizes with the device **{wording.times(waits.count)}**"
+        f" {facts.unit.counted}, **{wording.millis(waits.ms)}** in total ({waits.name}), and cannot"
+        f" launch ahead meanwhile; the device is idle for **{idle:.0f}%** of {facts.unit.time}."
+        " .item(), .cpu(), print(loss) and if on a tensor cause this."
     )
     return Found(text)
 
@@ -503,9 +580,10 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
     if not facts.jax or programs is None or programs < limit["programs"] or share < limit["least"]:
         return None
     text = (
-        f"{facts.unit.a.capitalize()} runs **{programs:,.0f}** compiled programs one after the other, most of them of a single op, and "
-        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) passes between them, in Python "
-        f"and dispatch. In one jit they are one program."
+        f"{facts.unit.a.capitalize()} runs **{programs:,.0f}** compiled programs one after the"
+        f" other, most of them of a single op, and **{share:.0f}%** of {facts.unit.time}"
+        f" (**{wording.millis(time)}**) passes between them, in Python and dispatch. In one jit"
+        " they are one program."
     )
     return Found(text, "high", time if share <= MOST_UNKNOWN else float("nan"))
 
@@ -513,10 +591,13 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
 _LAST_LOOKED_AT = 5
 
 
-_RECORD_HOST_IN_TORCH = "torch.profiler records the host if its activities include ProfilerActivity.CPU, Nsight Systems with --trace=cuda,nvtx,osrt."
+_RECORD_HOST_IN_TORCH = (
+    "torch.profiler records the host if its activities include ProfilerActivity.CPU, Nsight Systems"
+    " with --trace=cuda,nvtx,osrt."
+)
 _RECORD_HOST_IN_XLA = (
-    "XLA's profiler records the host at host_tracer_level 1 or higher (jax.profiler.ProfileOptions, "
-    "tf.profiler.experimental.ProfilerOptions)."
+    "XLA's profiler records the host at host_tracer_level 1 or higher (jax.profiler.ProfileOptions,"
+    " tf.profiler.experimental.ProfilerOptions)."
 )
 
 
@@ -557,16 +638,20 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     gain_is = UP_TO if among else ABOUT
     if not facts.evidence.host_recorded:
         text = (
-            f"In **{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) no device was busy and the host was not recorded, "
-            f"so the cause is unknown. {_RECORD_HOST_IN_TORCH if facts.torch else _RECORD_HOST_IN_XLA}"
+            f"In **{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) no device was"
+            " busy and the host was not recorded, so the cause is unknown."
+            f" {_RECORD_HOST_IN_TORCH if facts.torch else _RECORD_HOST_IN_XLA}"
         )
         return Found(text, gain_ms=float("nan"), title="Record the host as well", gain_is="")
     text = (
-        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is outside any recorded op, "
-        f"launch or copy: Python, logging or I/O."
+        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is outside any"
+        " recorded op, launch or copy: Python, logging or I/O."
     )
     if facts.maybe_input:
-        text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
+        text += (
+            " It may also be input that was not traced: nbprof.steps(batches) times the wait for"
+            " each batch."
+        )
     if facts.evidence.python_calls:
         text += " Python calls were recorded: the trace shows them above and between the ops."
         if facts.evidence.functions:

@@ -24,7 +24,10 @@ OF_DEVICE = "Iterator::Prefetch::Generator"
 """The source of a device pipeline: TensorFlow's own generator, which fetches the elements of the
 host pipeline.
 """
-ON_DEVICE = "It fetches and copies elements of the host pipeline: look at that pipeline, and at the copies to the device."
+ON_DEVICE = (
+    "It fetches and copies elements of the host pipeline: look at that pipeline, and at the copies"
+    " to the device."
+)
 
 PIPELINE_PART = 0.2
 """A pipeline causes a wait if its work is at least this fraction of it."""
@@ -80,62 +83,157 @@ _REMOTE = (
     "ReverbEpisodeDataset",
 )
 _PLAIN = {
-    "Filter": "It tests elements one by one on a single thread. Filter earlier, while elements are cheap, or filter the files.",
-    "Batch": "It copies elements into the batch one by one. Copy in parallel, or produce fewer, larger elements.",
-    "PaddedBatch": "It pads and copies elements one by one. Bucket elements by length to reduce padding.",
-    "Unbatch": "It splits batches element by element. Produce single elements in the first place, or keep the batches.",
+    "Filter": (
+        "It tests elements one by one on a single thread. Filter earlier, while elements are cheap,"
+        " or filter the files."
+    ),
+    "Batch": (
+        "It copies elements into the batch one by one. Copy in parallel, or produce fewer, larger"
+        " elements."
+    ),
+    "PaddedBatch": (
+        "It pads and copies elements one by one. Bucket elements by length to reduce padding."
+    ),
+    "Unbatch": (
+        "It splits batches element by element. Produce single elements in the first place, or keep"
+        " the batches."
+    ),
     "FlatMap": "It reads inner datasets one after another. interleave reads several at a time.",
-    "Shuffle": "It fills its buffer before the first element. A smaller one fills faster; shuffle file names or indices, not decoded data.",
-    "ShuffleAndRepeat": "It fills its buffer before the first element. A smaller one fills faster; shuffle file names, not decoded data.",
-    "Cache": "It fills during the first epoch; later epochs read from it. Cache after expensive steps and before random ones.",
-    "MemoryCacheImpl": "It fills during the first epoch; later epochs read from memory. Start the capture in the second epoch.",
-    "FileCacheImpl": "It writes its file during the first epoch and reads it later. A faster disk or an in-memory cache helps.",
+    "Shuffle": (
+        "It fills its buffer before the first element. A smaller one fills faster; shuffle file"
+        " names or indices, not decoded data."
+    ),
+    "ShuffleAndRepeat": (
+        "It fills its buffer before the first element. A smaller one fills faster; shuffle file"
+        " names, not decoded data."
+    ),
+    "Cache": (
+        "It fills during the first epoch; later epochs read from it. Cache after expensive steps"
+        " and before random ones."
+    ),
+    "MemoryCacheImpl": (
+        "It fills during the first epoch; later epochs read from memory. Start the capture in the"
+        " second epoch."
+    ),
+    "FileCacheImpl": (
+        "It writes its file during the first epoch and reads it later. A faster disk or an"
+        " in-memory cache helps."
+    ),
     "Snapshot": "It writes its input and reads it back later. A faster disk or more shards help.",
-    "Scan": "Each element depends on the previous one, so it cannot run in parallel. Move stateless work into a map.",
-    "GroupByWindow": "It groups elements by key on a single thread. Compute the key in a parallel map before it.",
-    "GroupByReducer": "It groups elements by key on a single thread. Compute the key in a parallel map before it.",
-    "BucketBySequenceLength": "It groups elements by length on a single thread. Compute the length in a parallel map before it.",
-    "Window": "It creates a dataset for each window. batch(n, drop_remainder=True) on the elements is cheaper.",
-    "Rebatch": "It splits and re-joins batches. Use the batch size that each replica needs in the first place.",
+    "Scan": (
+        "Each element depends on the previous one, so it cannot run in parallel. Move stateless"
+        " work into a map."
+    ),
+    "GroupByWindow": (
+        "It groups elements by key on a single thread. Compute the key in a parallel map before it."
+    ),
+    "GroupByReducer": (
+        "It groups elements by key on a single thread. Compute the key in a parallel map before it."
+    ),
+    "BucketBySequenceLength": (
+        "It groups elements by length on a single thread. Compute the length in a parallel map"
+        " before it."
+    ),
+    "Window": (
+        "It creates a dataset for each window. batch(n, drop_remainder=True) on the elements is"
+        " cheaper."
+    ),
+    "Rebatch": (
+        "It splits and re-joins batches. Use the batch size that each replica needs in the first"
+        " place."
+    ),
     "Zip": "It waits for its slowest input: look at the iterators below it.",
     "Concatenate": "It passes on its inputs' elements: look at the iterators below it.",
-    "Repeat": "It recreates its input for each epoch. Cache the expensive part, or prefetch after it.",
-    "ForeverRepeat": "It recreates its input for each epoch. Cache the expensive part, or prefetch after it.",
-    "FiniteRepeat": "It recreates its input for each epoch. Cache the expensive part, or prefetch after it.",
-    "FiniteSkip": "It produces elements only to drop them. Skip files instead, or start reading at the right position.",
-    "Skip": "It produces elements only to drop them. Skip files instead, or start reading at the right position.",
-    "Shard": "It produces elements only to drop those of other workers. Shard the list of files instead.",
-    "DirectedInterleave": "It takes from one input at a time. A prefetch on each input lets them run in parallel.",
+    "Repeat": (
+        "It recreates its input for each epoch. Cache the expensive part, or prefetch after it."
+    ),
+    "ForeverRepeat": (
+        "It recreates its input for each epoch. Cache the expensive part, or prefetch after it."
+    ),
+    "FiniteRepeat": (
+        "It recreates its input for each epoch. Cache the expensive part, or prefetch after it."
+    ),
+    "FiniteSkip": (
+        "It produces elements only to drop them. Skip files instead, or start reading at the right"
+        " position."
+    ),
+    "Skip": (
+        "It produces elements only to drop them. Skip files instead, or start reading at the right"
+        " position."
+    ),
+    "Shard": (
+        "It produces elements only to drop those of other workers. Shard the list of files instead."
+    ),
+    "DirectedInterleave": (
+        "It takes from one input at a time. A prefetch on each input lets them run in parallel."
+    ),
     "ParseExample": "It parses protos. Parse whole batches, and only the features you use.",
     "Model": "The time is overhead of the tf.data runtime: produce fewer, larger elements.",
     "Root": "The time is overhead of the tf.data runtime: produce fewer, larger elements.",
-    "MaxIntraOpParallelism": "It limits the threads of ops in map functions: raise threading.max_intra_op_parallelism.",
-    "PrivateThreadPool": "All functions share its threads: raise options.threading.private_threadpool_size, or leave it unset.",
+    "MaxIntraOpParallelism": (
+        "It limits the threads of ops in map functions: raise threading.max_intra_op_parallelism."
+    ),
+    "PrivateThreadPool": (
+        "All functions share its threads: raise options.threading.private_threadpool_size, or leave"
+        " it unset."
+    ),
 }
 _FIXES = {
-    "Filter": "-ds = ds.map(fn).filter(test)\n+ds = ds.filter(test).map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
+    "Filter": (
+        "-ds = ds.map(fn).filter(test)\n+ds = ds.filter(test).map(fn,"
+        " num_parallel_calls=tf.data.AUTOTUNE)"
+    ),
     "Batch": "-ds = ds.batch(n)\n+ds = ds.batch(n, num_parallel_calls=tf.data.AUTOTUNE)",
-    "PaddedBatch": "-ds = ds.padded_batch(n)\n+ds = ds.bucket_by_sequence_length(length, boundaries, batch_sizes)",
-    "FlatMap": "-ds = files.flat_map(read)\n+ds = files.interleave(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)",
-    "Unbatch": "-ds = ds.map(fn).unbatch()\n+ds = ds.map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)",
-    "Shuffle": "-ds = ds.map(decode).shuffle(n)\n+ds = ds.shuffle(n).map(decode, num_parallel_calls=tf.data.AUTOTUNE)",
-    "ParseExample": "-ds = ds.map(parse_one).batch(n)\n+ds = ds.batch(n).map(parse_batch, num_parallel_calls=tf.data.AUTOTUNE)",
-    "Shard": "-ds = files.interleave(read).shard(workers, index)\n+ds = files.shard(workers, index).interleave(read)",
-    "Window": "-ds = ds.window(n).flat_map(lambda w: w.batch(n))\n+ds = ds.batch(n, drop_remainder=True)",
+    "PaddedBatch": (
+        "-ds = ds.padded_batch(n)\n+ds = ds.bucket_by_sequence_length(length, boundaries,"
+        " batch_sizes)"
+    ),
+    "FlatMap": (
+        "-ds = files.flat_map(read)\n+ds = files.interleave(read,"
+        " num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
+    ),
+    "Unbatch": (
+        "-ds = ds.map(fn).unbatch()\n+ds = ds.map(fn_of_a_batch,"
+        " num_parallel_calls=tf.data.AUTOTUNE)"
+    ),
+    "Shuffle": (
+        "-ds = ds.map(decode).shuffle(n)\n+ds = ds.shuffle(n).map(decode,"
+        " num_parallel_calls=tf.data.AUTOTUNE)"
+    ),
+    "ParseExample": (
+        "-ds = ds.map(parse_one).batch(n)\n+ds = ds.batch(n).map(parse_batch,"
+        " num_parallel_calls=tf.data.AUTOTUNE)"
+    ),
+    "Shard": (
+        "-ds = files.interleave(read).shard(workers, index)\n+ds = files.shard(workers,"
+        " index).interleave(read)"
+    ),
+    "Window": (
+        "-ds = ds.window(n).flat_map(lambda w: w.batch(n))\n+ds = ds.batch(n, drop_remainder=True)"
+    ),
 }
-_OPTIONS = " options = tf.data.Options()\n+import os\n+options.threading.{} = os.cpu_count()\n ds = ds.with_options(options)"
+_OPTIONS = (
+    " options = tf.data.Options()\n+import os\n+options.threading.{} = os.cpu_count()\n ds ="
+    " ds.with_options(options)"
+)
 _FIXES["MaxIntraOpParallelism"] = _OPTIONS.format("max_intra_op_parallelism")
 _FIXES["PrivateThreadPool"] = _OPTIONS.format("private_threadpool_size")
 _PARALLEL_FIX = {
     "Map": "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
-    "Interleave": "-ds = files.interleave(read)\n+ds = files.interleave(read, num_parallel_calls=tf.data.AUTOTUNE)",
+    "Interleave": (
+        "-ds = files.interleave(read)\n+ds = files.interleave(read,"
+        " num_parallel_calls=tf.data.AUTOTUNE)"
+    ),
 }
 
 
 # The pipeline that Keras builds from arrays (`fit(x, y)`), and what the user can do about it.
 OF_ARRAYS = r"::ParallelMapV2::Zip\[0\]::FlatMap"
 FROM_ARRAYS = "Keras assembles each batch from the arrays that it was given."
-FIT = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-model.fit(x, y)\n+model.fit(ds)"
+FIT = (
+    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds ="
+    " ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-model.fit(x, y)\n+model.fit(ds)"
+)
 
 
 def base(long_name: str) -> str:
@@ -244,29 +342,38 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
     if kind in SOURCES:
         reader = _FILES.get(kind, "tf.data.TFRecordDataset")
         return (
-            "Reading is slow. Keep the files close to the machine, split them into shards, and read several at a time.",
             (
-                f"-ds = {reader}(paths)\n+ds = tf.data.Dataset.from_tensor_slices(paths).interleave(\n"
-                f"+    {reader}, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
+                "Reading is slow. Keep the files close to the machine, split them into shards, and"
+                " read several at a time."
+            ),
+            (
+                f"-ds = {reader}(paths)\n+ds ="
+                f" tf.data.Dataset.from_tensor_slices(paths).interleave(\n+    {reader},"
+                " num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
             ),
         )
     if kind == "Generator":
         return (
             (
-                "A Python generator produces one element at a time while holding the GIL. Read files with tf.data, or yield only indices "
-                "and load the data in a parallel map."
+                "A Python generator produces one element at a time while holding the GIL. Read"
+                " files with tf.data, or yield only indices and load the data in a parallel map."
             ),
             (
-                "-ds = tf.data.Dataset.from_generator(load_all, output_signature=spec)\n+ds = tf.data.Dataset.range(count)\n"
-                "+ds = ds.map(lambda i: tf.numpy_function(load_one, [i], tf.float32),\n+            num_parallel_calls=tf.data.AUTOTUNE)"
+                "-ds = tf.data.Dataset.from_generator(load_all, output_signature=spec)\n+ds ="
+                " tf.data.Dataset.range(count)\n+ds = ds.map(lambda i: tf.numpy_function(load_one,"
+                " [i], tf.float32),\n+            num_parallel_calls=tf.data.AUTOTUNE)"
             ),
         )
     if kind in _IN_MEMORY:
         return (
-            "It slices single elements from tensors in memory. Slice whole batches, or keep the data in sharded files.",
             (
-                "-ds = tf.data.Dataset.from_tensor_slices((x, y)).map(fn).batch(n)\n"
-                "+ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(n).map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)"
+                "It slices single elements from tensors in memory. Slice whole batches, or keep the"
+                " data in sharded files."
+            ),
+            (
+                "-ds = tf.data.Dataset.from_tensor_slices((x, y)).map(fn).batch(n)\n+ds ="
+                " tf.data.Dataset.from_tensor_slices((x, y)).batch(n).map(fn_of_a_batch,"
+                " num_parallel_calls=tf.data.AUTOTUNE)"
             ),
         )
     if kind == "DataService":
@@ -274,12 +381,16 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
             "The tf.data service workers cannot keep up: add workers, or give each less to do.",
             (
                 "+service = tf.data.experimental.service  # on each additional machine\n"
-                "+worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))\n+worker.join()"
+                "+worker ="
+                " service.WorkerServer(service.WorkerConfig(dispatcher_address=address))\n+worker.join()"
             ),
         )
     if kind in _REMOTE:
         return (
-            "It fetches from another machine. Check the network and the server; fetch larger chunks, ahead of time.",
+            (
+                "It fetches from another machine. Check the network and the server; fetch larger"
+                " chunks, ahead of time."
+            ),
             "-ds = remote\n+ds = remote.prefetch(tf.data.AUTOTUNE)",
         )
     if kind == "Prefetch":
@@ -290,19 +401,23 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
         return _PLAIN[kind], _FIXES.get(kind, "")
     return (
         (
-            "nbprof has no specific advice for this iterator. A cache before it, a parallel map instead of it, or a prefetch after it "
-            "may help."
+            "nbprof has no specific advice for this iterator. A cache before it, a parallel map"
+            " instead of it, or a prefetch after it may help."
         ),
         "+ds = ds.prefetch(tf.data.AUTOTUNE)",
     )
 
 
 def _prefetch(params: Mapping[str, object]) -> tuple[str, str]:
-    text = "Its buffer was empty: its input produces elements more slowly than the steps consume them, so speed up the input."
+    text = (
+        "Its buffer was empty: its input produces elements more slowly than the steps consume them,"
+        " so speed up the input."
+    )
     size = params.get("buffer_size")
     if isinstance(size, int) and size > 0:
-        return f"{text} If it is slow only at times, a buffer larger than {size} evens it out.", (
-            f"-ds = ds.prefetch({size})\n+ds = ds.prefetch(tf.data.AUTOTUNE)"
+        return (
+            f"{text} If it is slow only at times, a buffer larger than {size} evens it out.",
+            f"-ds = ds.prefetch({size})\n+ds = ds.prefetch(tf.data.AUTOTUNE)",
         )
     return text, ""
 
@@ -317,9 +432,15 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
         "ParallelBatch": "ds.batch(n",
     }.get(kind, "ds.map(fn")
     if count and str(params.get("autotune", "")).lower() not in ("1", "true"):
-        fix = f"-ds = {call}, num_parallel_calls={count})\n+ds = {call}, num_parallel_calls=tf.data.AUTOTUNE)"
+        fix = (
+            f"-ds = {call}, num_parallel_calls={count})\n+ds = {call},"
+            " num_parallel_calls=tf.data.AUTOTUNE)"
+        )
     if str(params.get("deterministic", "")).lower() in ("1", "true"):
-        text += " It preserves element order, so one slow element holds up all that follow: deterministic=False avoids this."
+        text += (
+            " It preserves element order, so one slow element holds up all that follow:"
+            " deterministic=False avoids this."
+        )
         fix = (
             fix or f" ds = {call}, num_parallel_calls=tf.data.AUTOTUNE,\n+    deterministic=False)"
         )
@@ -393,13 +514,15 @@ def cause(waits: Waits, device: bool, unit: Unit = MARKED) -> Cause:
             share = wording.percent(100 * waits.input / waits.step)
             return Cause(
                 HARDLY,
-                f"Only {share} of {unit.time} is spent waiting for input: little can be gained here.",
+                f"Only {share} of {unit.time} is spent waiting for input: little can be gained"
+                " here.",
             )
         if calls is None or waits.work is None or waits.work >= little:
             return NO_CAUSE
         return Cause(
             HARDLY,
-            f"{calls[0].upper()}{calls[1:]} of {wording.millis(waits.step)} {unit.per}: little can be gained here.",
+            f"{calls[0].upper()}{calls[1:]} of {wording.millis(waits.step)} {unit.per}: little can"
+            " be gained here.",
         )
     if waits.work is None:
         return NO_CAUSE
@@ -414,7 +537,8 @@ def cause(waits: Waits, device: bool, unit: Unit = MARKED) -> Cause:
     if waits.returned is not None and waits.returned < little:
         return Cause(
             ELSEWHERE,
-            f"{said}tf.data returns its element within {wording.millis(waits.returned)}: the rest is not its work.",
+            f"{said}tf.data returns its element within {wording.millis(waits.returned)}: the rest"
+            " is not its work.",
         )
     return Cause(PIPELINE)
 
@@ -445,7 +569,10 @@ def summary(
     if not len(on_host):
         text = missing or "This profile has no calls of tf.data iterators."
         if len(pipelines):
-            text = "Only device pipelines were recorded. They pass on the elements of a host pipeline, which is not in this profile."
+            text = (
+                "Only device pipelines were recorded. They pass on the elements of a host pipeline,"
+                " which is not in this profile."
+            )
         return {**out, "statement": text, "next_step": ""}
     slowest = on_host.iloc[0]
     bound = float(slowest["max_us"]) > SLOW_CALL_US
@@ -464,8 +591,9 @@ def summary(
             slow, calls = int(slowest["slow_calls"]), int(slowest["calls"])
             waits = "the program hardly waits" if unit.whole else f"the {unit.plural} hardly wait"
             out["statement"] = (
-                f"Single calls are slow, but {waits}: {took}, {slow:,} of its {calls:,} calls over {SLOW_CALL_US:.0f} µs, "
-                f"yet only {input_percent:.1f}% of {unit.time} is spent waiting for input."
+                f"Single calls are slow, but {waits}: {took}, {slow:,} of its {calls:,} calls over"
+                f" {SLOW_CALL_US:.0f} µs, yet only {input_percent:.1f}% of {unit.time} is spent"
+                " waiting for input."
             )
             out["next_step"] = "Look elsewhere: see the step breakdown."
         elif why.kind == ELSEWHERE:

@@ -39,16 +39,25 @@ def _full(facts: Facts, limit: Threshold) -> Found | None:
     if facts.torch:
         text += "device memory: a little more and allocation fails. "
         if not facts.evidence.in_use.backward:
-            text += "Nothing is kept for a backward pass: a smaller batch, or weights in fewer bits, need less."
+            text += (
+                "Nothing is kept for a backward pass: a smaller batch, or weights in fewer bits,"
+                " need less."
+            )
             return Found(
                 text,
                 fix="-model = model.to(device)\n+model = model.to(device, torch.bfloat16)",
                 title="Use less memory",
             )
-        text += "Checkpointing recomputes activations instead of storing them; mixed precision halves their size."
+        text += (
+            "Checkpointing recomputes activations instead of storing them; mixed precision halves"
+            " their size."
+        )
         return Found(
             text,
-            fix="-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+            fix=(
+                "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x,"
+                " use_reentrant=False)"
+            ),
         )
     text += "what the allocator may use: a little more and allocation fails. "
     text += "Recomputing activations instead of storing them frees memory."
@@ -62,8 +71,9 @@ def _data_parallel(facts: Facts, _: Threshold) -> Found | None:
     if not facts.torch_runtime.data_parallel or facts.overview["devices"] < 2:
         return None
     return Found(
-        f"torch.nn.DataParallel drives **{facts.overview['devices']}** devices from one process: it copies the model at every step, "
-        "and one Python process feeds them all. DistributedDataParallel runs one process per device."
+        f"torch.nn.DataParallel drives **{facts.overview['devices']}** devices from one process: it"
+        " copies the model at every step, and one Python process feeds them all."
+        " DistributedDataParallel runs one process per device."
     )
 
 
@@ -83,9 +93,9 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** {facts.unit.per} on the host and launches "
-        f"**{runtime.optimizer_launches:,.0f}** "
-        f"kernels, a few per parameter; the device is idle for **{wording.millis(gain)}** of that."
+        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** {facts.unit.per} on the host"
+        f" and launches **{runtime.optimizer_launches:,.0f}** kernels, a few per parameter; the"
+        f" device is idle for **{wording.millis(gain)}** of that."
     )
     how = "fused=True" if name in FUSED else "foreach=True"
     text += (
@@ -93,7 +103,10 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
         if name in FUSED
         else " A few kernels can update all of them."
     )
-    fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, {how})"
+    fix = (
+        f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr,"
+        f" {how})"
+    )
     return Found(text, limit.severity(share), gain, fix)
 
 
@@ -111,11 +124,15 @@ def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
     ):
         return None
     text = (
-        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** {facts.unit.per} (**{share:.0f}%**) and calls "
-        f"**{runtime.optimizer_ops:,.0f}** ops, "
-        f"a few per parameter, half of which last at most **{wording.micros(runtime.optimizer_op_us)}**. One op can update all of them."
+        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** {facts.unit.per}"
+        f" (**{share:.0f}%**) and calls **{runtime.optimizer_ops:,.0f}** ops, a few per parameter,"
+        f" half of which last at most **{wording.micros(runtime.optimizer_op_us)}**. One op can"
+        " update all of them."
     )
-    fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, fused=True)"
+    fix = (
+        f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr,"
+        " fused=True)"
+    )
     return Found(text, "medium", runtime.optimizer_ms, fix, "Use a fused optimizer")
 
 
@@ -131,8 +148,9 @@ def _gloo(facts: Facts, _: Threshold) -> Found | None:
     ):
         return None
     text = (
-        f"**{runtime.gloo:,}** Gloo calls were recorded on a machine with **{facts.overview['devices']}** GPU"
-        f"{'s' if facts.overview['devices'] > 1 else ''}: Gloo moves data through host memory, NCCL directly between devices."
+        f"**{runtime.gloo:,}** Gloo calls were recorded on a machine with"
+        f" **{facts.overview['devices']}** GPU{'s' if facts.overview['devices'] > 1 else ''}: Gloo"
+        " moves data through host memory, NCCL directly between devices."
     )
     return Found(text, gain_ms=facts.mean["device_collectives"] or float("nan"))
 
@@ -147,7 +165,10 @@ def _out_of_memory(facts: Facts, _: Threshold) -> Found | None:
     text += "It then frees its cached blocks and retries, which synchronizes the device."
     fix = "+batch_size //= 2"
     if facts.evidence.in_use.backward and not facts.evidence.in_use.checkpoints:
-        fix = f"-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n{fix}"
+        fix = (
+            "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x,"
+            f" use_reentrant=False)\n{fix}"
+        )
     return Found(text, "high", fix=fix)
 
 

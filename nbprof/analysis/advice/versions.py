@@ -56,7 +56,8 @@ KNOWN = (
         ("cuDNN", (9, 15)),
         _CONV3D,
         "16-bit 3D convolutions do not use cuDNN before 9.15",
-        "+assert torch.backends.cudnn.version() >= 91500  # pip install 'nvidia-cudnn-cu12>=9.15', or PyTorch 2.10",
+        "+assert torch.backends.cudnn.version() >= 91500  # pip install 'nvidia-cudnn-cu12>=9.15',"
+        " or PyTorch 2.10",
         "https://github.com/pytorch/pytorch/issues/166643",
     ),
 )
@@ -92,9 +93,8 @@ def _slow_versions(facts: Facts, limit: Threshold) -> Found | None:
             continue
         beside = f" with {row.unless[0]} **{versions[row.unless[0]]}**" if row.unless else ""
         text = (
-            f"**{wording.millis(gain)}** {facts.unit.per} are in {mine['op'].iloc[0]}: in {row.library} "
-            f"**{versions[row.library]}**{beside}, {row.why} "
-            f"({row.source})."
+            f"**{wording.millis(gain)}** {facts.unit.per} are in {mine['op'].iloc[0]}: in"
+            f" {row.library} **{versions[row.library]}**{beside}, {row.why} ({row.source})."
         )
         return Found(text, limit.severity(100 * gain / facts.mean["step_time"]), gain, row.remedy)
     return None

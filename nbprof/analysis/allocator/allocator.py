@@ -222,8 +222,8 @@ def segments(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
                     "allocated_bytes": total(kind == ALLOCATED),
                     "pending_bytes": total(kind == PENDING),
                     "inactive_bytes": total(kind == INACTIVE),
-                    "stranded_bytes": np.bincount(owner, stranded_by_block(state), count).astype(
-                        np.int64
+                    "stranded_bytes": (
+                        np.bincount(owner, stranded_by_block(state), count).astype(np.int64)
                     ),
                     "largest_free_bytes": largest,
                     "blocks": np.bincount(owner, minlength=count).astype(np.int64),
@@ -344,14 +344,16 @@ def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
     # Of an allocator that held nothing, a history would be empty, too.
     if replays and (not snapshot.traced or not any(replay.count for replay in replays)):
         out.append(
-            f"The snapshot has no history: {snapshot.backend.module}.memory._record_memory_history() was not called before it was "
-            "taken, so only the moment of the snapshot is known, not the peak."
+            "The snapshot has no history:"
+            f" {snapshot.backend.module}.memory._record_memory_history() was not called before it"
+            " was taken, so only the moment of the snapshot is known, not the peak."
         )
     for replay in replays:
         before = replay.before()["reserved"] if replay.count else 0
         if before:
             out.append(
-                f"The history of {replay.name} starts with {size_text(before)} already reserved; earlier allocations are unknown. "
-                "Recording was started late, or max_entries was exceeded and the oldest entries were dropped."
+                f"The history of {replay.name} starts with {size_text(before)} already reserved;"
+                " earlier allocations are unknown. Recording was started late, or max_entries was"
+                " exceeded and the oldest entries were dropped."
             )
     return out

@@ -56,9 +56,9 @@ def _moment(
     facts = {
         "device": replay.device,
         "entry": at,
-        "time_ms": (int(entries["time_us"][at]) - origin) / 1e3
-        if entries["time_us"][at] >= 0
-        else np.nan,
+        "time_ms": (
+            (int(entries["time_us"][at]) - origin) / 1e3 if entries["time_us"][at] >= 0 else np.nan
+        ),
         "asked_bytes": asked,
         "device_free_bytes": room if room >= 0 else pd.NA,
         **{
@@ -119,13 +119,15 @@ def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int, device
     room = facts["device_free_bytes"]
     said = [head] if pd.isna(room) else [f"{head} The device had {size_text(int(room))} free."]
     said.append(
-        f"PyTorch had reserved {size_text(facts['reserved_bytes'])}: {size_text(facts['allocated_bytes'])} in use and "
-        f"{size_text(facts['inactive_bytes'])} free; the largest free block that the request could use was "
-        f"{size_text(facts['largest_usable_bytes'])}."
+        f"PyTorch had reserved {size_text(facts['reserved_bytes'])}:"
+        f" {size_text(facts['allocated_bytes'])} in use and {size_text(facts['inactive_bytes'])}"
+        " free; the largest free block that the request could use was"
+        f" {size_text(facts['largest_usable_bytes'])}."
     )
     if facts["cause"] == OTHER_POOL:
         said.append(
-            f"A free block of {size_text(elsewhere)} belongs to another stream or pool, which do not share blocks."
+            f"A free block of {size_text(elsewhere)} belongs to another stream or pool, which do"
+            " not share blocks."
         )
     if facts["stranded_bytes"] and len(kept):
         many = facts["stranded_segments"]
@@ -133,9 +135,11 @@ def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int, device
         first = kept.iloc[0]
         blocks = "one block" if first["blocks"] == 1 else f"{first['blocks']:,} blocks"
         said.append(
-            f"{size_text(facts['stranded_bytes'])} of the free memory is stranded in {where}: blocks in use keep it from being released. "
-            f"{blocks} of {size_text(int(first['bytes']))} in total, allocated at {first['location']}, "
-            f"{'strands' if first['blocks'] == 1 else 'strand'} {size_text(int(first['pinned_bytes']))} of it."
+            f"{size_text(facts['stranded_bytes'])} of the free memory is stranded in {where}:"
+            f" blocks in use keep it from being released. {blocks} of"
+            f" {size_text(int(first['bytes']))} in total, allocated at {first['location']},"
+            f" {'strands' if first['blocks'] == 1 else 'strand'}"
+            f" {size_text(int(first['pinned_bytes']))} of it."
         )
     return " ".join(said)
 
@@ -145,21 +149,29 @@ def _remedy(
 ) -> str:
     if facts["cause"] == OTHER_POOL:
         return (
-            f"Allocate and free on the stream that uses the memory, or call {backend.module}.empty_cache() before the other stream or "
-            "graph allocates."
+            "Allocate and free on the stream that uses the memory, or call"
+            f" {backend.module}.empty_cache() before the other stream or graph allocates."
         )
     if facts["cause"] == LIMITED:
         return (
-            f"The device had enough free memory, so a limit was hit: check {backend.module}.set_per_process_memory_fraction, and whether "
-            "another process briefly used the memory."
+            "The device had enough free memory, so a limit was hit: check"
+            f" {backend.module}.set_per_process_memory_fraction, and whether another process"
+            " briefly used the memory."
         )
     if facts["cause"] == FRAGMENTED:
-        early = f"Allocate long-lived tensors ({facts['pinned_by']}) before temporary ones, or keep them on the host."
+        early = (
+            f"Allocate long-lived tensors ({facts['pinned_by']}) before temporary ones, or keep"
+            " them on the host."
+        )
         if expandable:
-            return f"Enough memory is free, but fragmented, and expandable_segments is already on. {early}"
+            return (
+                "Enough memory is free, but fragmented, and expandable_segments is already on."
+                f" {early}"
+            )
         return (
-            f"Enough memory is free, but fragmented. Set {backend.settings}=expandable_segments:True before the program starts (or "
-            f"max_split_size_mb, to avoid splitting large blocks). {early}"
+            "Enough memory is free, but fragmented. Set"
+            f" {backend.settings}=expandable_segments:True before the program starts (or"
+            f" max_split_size_mb, to avoid splitting large blocks). {early}"
         )
     lacking = (
         facts["asked_bytes"]
@@ -172,7 +184,7 @@ def _remedy(
         else ""
     )
     return (
-        f"The memory is genuinely in use: even without fragmentation, {size_text(lacking)} more would be needed, "
-        "and no allocator setting helps. "
-        f"Use a smaller batch, 16-bit types, activation checkpointing or sharding.{most}"
+        f"The memory is genuinely in use: even without fragmentation, {size_text(lacking)} more"
+        " would be needed, and no allocator setting helps. Use a smaller batch, 16-bit types,"
+        f" activation checkpointing or sharding.{most}"
     )

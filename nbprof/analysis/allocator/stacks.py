@@ -12,7 +12,8 @@ import pandas as pd
 from nbprof.activity.activity import text_column
 
 _NOT_YOURS = re.compile(
-    r"[/\\](site-packages|dist-packages|lib[/\\]python\d[\d.]*)[/\\]|^<frozen |[/\\]torch[/\\](nn|_|optim|autograd|cuda)"
+    r"[/\\](site-packages|dist-packages|lib[/\\]python\d[\d.]*)[/\\]|^<frozen"
+    r" |[/\\]torch[/\\](nn|_|optim|autograd|cuda)"
 )
 _PYTHON = re.compile(r"\.pyi?$|^<ipython-input|^<string>$|^<stdin>$|[/\\]ipykernel_")
 NO_STACK = "(no stack was recorded)"

@@ -144,9 +144,10 @@ def _back(
 ) -> tuple[Int64s, Any]:
     """A mark, from what follows it where it is not known."""
     other = ~known & ended & np.isfinite(length_ms)
-    return np.where(
-        other, end - np.nan_to_num(length_ms * _PS_OF_MS).astype(np.int64), mark
-    ), known | other
+    return (
+        np.where(other, end - np.nan_to_num(length_ms * _PS_OF_MS).astype(np.int64), mark),
+        known | other,
+    )
 
 
 def _shifted(values: Int64s, first: Any) -> Int64s:
@@ -309,7 +310,8 @@ def _doubts(out: pd.DataFrame, backward: int) -> list[str]:
     if backward:
         what = "iteration starts" if backward == 1 else "iterations start"
         said.append(
-            f"{backward:,} {what} before the previous one ends: the Data Aug Bound is unknown there."
+            f"{backward:,} {what} before the previous one ends: the Data Aug Bound is unknown"
+            " there."
         )
     if lost := int((out["fp_to_bp_ms"].isna() & out["iteration_ms"].notna()).sum()):
         what = "iteration has" if lost == 1 else "iterations have"

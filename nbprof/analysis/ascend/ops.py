@@ -212,7 +212,10 @@ def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
     if not (a > 0 and b > 0) or abs(a - b) <= 1e-3 * max(a, b):
         return ""
     counted, listed = wording.micros(a), wording.micros(b)
-    return f"op_statistic counts {counted} of tasks, and the tasks that op_summary lists take {listed}: one of them is not complete."
+    return (
+        f"op_statistic counts {counted} of tasks, and the tasks that op_summary lists take"
+        f" {listed}: one of them is not complete."
+    )
 
 
 def by_core(ops: pd.DataFrame) -> pd.DataFrame:

@@ -104,7 +104,10 @@ def _ai_cpu(facts: Facts, limit: Threshold) -> Measured | None:
         return Measured(
             None, True, f"{text} The longest duration was not recorded.", rows["op_type"], share
         )
-    text = f"{text.removesuffix('.')}; the longest took {'' if stated else 'at least '}{wording.micros(longest)}."
+    text = (
+        f"{text.removesuffix('.')}; the longest took"
+        f" {'' if stated else 'at least '}{wording.micros(longest)}."
+    )
     return Measured(longest, longest >= limit["limit"], text, rows["op_type"], share)
 
 

@@ -54,7 +54,10 @@ def _reduce(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     row = _largest(main, "all_reduce_fraction")
     share, hidden = float(row["all_reduce_fraction"]), float(row["hidden_all_reduce_ms"])
-    text = f"{percent(share)} of an iteration{_where(main, row)} ({wording.millis(row['all_reduce_ms'])}) is all-reduce "
+    text = (
+        f"{percent(share)} of an iteration{_where(main, row)}"
+        f" ({wording.millis(row['all_reduce_ms'])}) is all-reduce "
+    )
     text += "of gradients after BP End; "
     text += (
         f"another {wording.millis(hidden)} overlaps the backward pass."
@@ -82,7 +85,8 @@ def _first(facts: Facts, limit: Threshold) -> Measured | None:
     return Measured(
         ratio,
         ratio > limit["limit"],
-        f"The first iteration took {wording.millis(first)}, {ratio:.1f} times the mean after warm-up.",
+        f"The first iteration took {wording.millis(first)}, {ratio:.1f} times the mean after"
+        " warm-up.",
     )
 
 
@@ -93,7 +97,10 @@ def _slow(facts: Facts, limit: Threshold) -> Measured | None:
     times = main["iteration_ms"]
     spread = float((times.max() - times.min()) / times.mean())
     slow, longest = _largest(main, "iteration_ms"), wording.millis(times.max())
-    text = f"Mean iteration times of {len(main)} devices differ by {percent(spread)}; the slowest is {_device(slow)}: {longest}."
+    text = (
+        f"Mean iteration times of {len(main)} devices differ by {percent(spread)}; the slowest is"
+        f" {_device(slow)}: {longest}."
+    )
     return Measured(
         spread, spread > limit["limit"], text, share=spread if spread > limit["limit"] else None
     )
@@ -136,7 +143,10 @@ def _wait(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     share = ascend_waits.rule_share(facts.ops, limit["long_us"])
     long = facts.ops[facts.ops["wait_us"] > limit["long_us"]]
-    text = f"Streams waited for {percent(share)} of their busy and waiting time, in {len(long):,} waits of more than 10 µs each."
+    text = (
+        f"Streams waited for {percent(share)} of their busy and waiting time, in {len(long):,}"
+        " waits of more than 10 µs each."
+    )
     before = long.groupby("op")["wait_us"].sum().sort_values(ascending=False).index
     still, for_input = _standing(facts.waits)
     if for_input > 0:
@@ -154,9 +164,9 @@ def _standing(waits: pd.DataFrame | None) -> tuple[float | None, float]:
     wait, busy, for_input = (
         float(rows[name].sum()) for name in ("wait_us", "busy_us", "input_wait_us")
     )
-    return ascend.part(max(wait - for_input, 0.0), wait + busy), min(
-        1.0, ascend.part(for_input, wait)
-    ) if wait > 0 else 0.0
+    return ascend.part(max(wait - for_input, 0.0), wait + busy), (
+        min(1.0, ascend.part(for_input, wait)) if wait > 0 else 0.0
+    )
 
 
 def _sync(facts: Facts, limit: Threshold) -> Measured | None:
@@ -190,7 +200,10 @@ def _allocations(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     calls = api[api["api"].str.lower().isin(_MEMORY_CALLS)]
     total = ascend.most(calls, "total_us") / 1000
-    text = f"{wording.millis(total)}{_on_one(calls)} went to calls that allocate and free device memory."
+    text = (
+        f"{wording.millis(total)}{_on_one(calls)} went to calls that allocate and free device"
+        " memory."
+    )
     return Measured(total, total > limit["limit"], text, calls["api"])
 
 
@@ -201,7 +214,10 @@ def _workspace(facts: Facts, limit: Threshold) -> Measured | None:
     used = fusion[fusion["memory_workspace_bytes"].fillna(0) > 0]
     total = float(used["memory_workspace_bytes"].sum())
     before, after = ascend_tables.fused_away(fusion)
-    text = f"{len(used):,} of the graph's {after:,} ops, fused from {before:,}, take {wording.size(total)} of workspace."
+    text = (
+        f"{len(used):,} of the graph's {after:,} ops, fused from {before:,}, take"
+        f" {wording.size(total)} of workspace."
+    )
     total_mib = total / 2**20
     return Measured(
         total_mib,

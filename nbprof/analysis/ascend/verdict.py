@@ -37,8 +37,10 @@ _WORDS = {
     "grad_refresh": ("", "Grad-refresh-bound", "of an iteration is the Grad Refresh, after BP End"),
 }
 _OTHER_MEANING = {
-    OWN_START: "Iteration Time in the file is measured from the start of the iteration itself: it misses {apart:.0%} of the time between "
-    "the ends of two iterations.",
+    OWN_START: (
+        "Iteration Time in the file is measured from the start of the iteration itself: it misses"
+        " {apart:.0%} of the time between the ends of two iterations."
+    ),
     FROM_FP: "Iteration Time in the file is measured from FP Start, without the Data Aug Bound.",
 }
 
@@ -122,7 +124,10 @@ def of_marks(out: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
         "bound": said["bound"] or None,
         "verdict": said["verdict"],
         "verdict_text": said["text"],
-        "verdict_detail": f"{said['detail']} The Ascend tab shows its parts, from the iteration trace; tasks were not recorded.".strip(),
+        "verdict_detail": (
+            f"{said['detail']} The Ascend tab shows its parts, from the iteration trace; tasks were"
+            " not recorded.".strip()
+        ),
         "confidence": "medium" if failed == 1 else "low",
         "confidence_evidence": evidence,
     }
@@ -133,7 +138,8 @@ def _detail(row: pd.Series[Any], gap: bool) -> str:
     if gap and row["data_aug_ms"] > 0:
         less = float(row["iteration_ms"] - row["data_aug_ms"])
         parts.append(
-            f"Without the Data Aug Bound an iteration would take {wording.millis(less)} instead of {wording.millis(row['iteration_ms'])}."
+            f"Without the Data Aug Bound an iteration would take {wording.millis(less)} instead of"
+            f" {wording.millis(row['iteration_ms'])}."
         )
     said = float(row["reported_iteration_ms"])
     if row["convention"] in _OTHER_MEANING and said < row["iteration_ms"]:
@@ -161,7 +167,10 @@ def _of_waits(ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
     )
     who = "the device" if len(all_streams) == 1 else f"the {len(all_streams)} devices"
     if share >= _LEAST:
-        text = f"{who} {'was' if len(all_streams) == 1 else 'were'} idle for {_percent(share)} of the time {where}"
+        text = (
+            f"{who} {'was' if len(all_streams) == 1 else 'were'} idle for {_percent(share)} of the"
+            f" time {where}"
+        )
         # The cause, launches or the program between them, is not in the tables.
         return {"bound": "", "verdict": "Mostly idle", "text": text, "detail": _NO_MARKS}
     comm = float(ops[ops["core"] == ascend.COMMUNICATION]["duration_us"].sum())

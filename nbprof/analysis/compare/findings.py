@@ -54,12 +54,22 @@ def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> s
     gain, kind = stated["before_ms"].iloc[0], stated["gain_is"].iloc[0]
     gain_text = f"predicted {kind} **{wording.millis(-gain)}** {unit.per}"
     if len(gone) == 1:
-        said = f"The finding **{gone['title'].iloc[0]}**{'' if np.isnan(gain) else f', which {gain_text},'} is gone"
+        said = (
+            "The finding"
+            f" **{gone['title'].iloc[0]}**{'' if np.isnan(gain) else f', which {gain_text},'} is"
+            " gone"
+        )
     else:
-        said = f"**{len(gone)}** findings are gone{'' if np.isnan(gain) else f', the largest of which {gain_text}'}"
+        said = (
+            f"**{len(gone)}** findings are"
+            f" gone{'' if np.isnan(gain) else f', the largest of which {gain_text}'}"
+        )
     change = found.difference.change
     if np.isnan(change) or found.kind == "unknown":
-        return f"{said}; what that saved is unknown without {'the durations' if unit.whole else f'{unit.time}s'} of both runs."
+        return (
+            f"{said}; what that saved is unknown without"
+            f" {'the durations' if unit.whole else f'{unit.time}s'} of both runs."
+        )
     real = found.kind in ("real", "some", "typical")
     word = "changed by" if real else "changed within noise:"
     return f"{said}; {unit.the} {word} **{wording.rise(wording.millis(change), change)}**."

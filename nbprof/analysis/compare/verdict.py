@@ -201,18 +201,31 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
         return f"Times cannot be compared: {first}, {second}"
     without = [side.label for side, times in ((before, a), (after, b)) if not len(times)]
     if without:
-        return f"Step times cannot be compared: {' and '.join(without)} {'has' if len(without) == 1 else 'have'} no steps"
+        return (
+            f"Step times cannot be compared: {' and '.join(without)}"
+            f" {'has' if len(without) == 1 else 'have'} no steps"
+        )
     was, now = (wording.millis(float(t.mean()), digits) for t in (a, b))
     if kind == "same":
-        return f"No difference: both {'are the same recording' if unit.whole else f'have the same {unit.plural}'} of {now}"
+        return (
+            "No difference: both"
+            f" {'are the same recording' if unit.whole else f'have the same {unit.plural}'} of"
+            f" {now}"
+        )
     if kind == "none":
         return f"No significant difference: {unit.a} takes {now}, before {was}"
     if kind == "typical":
         middle = [float(np.median(t)) for t in (a, b)]
         word = "faster" if middle[1] < middle[0] else "slower"
-        return f"The typical {unit.noun} is {word}: {wording.millis(middle[1], digits)} instead of {wording.millis(middle[0], digits)}"
+        return (
+            f"The typical {unit.noun} is {word}: {wording.millis(middle[1], digits)} instead of"
+            f" {wording.millis(middle[0], digits)}"
+        )
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
-    return f"{_how_much(float(a.mean()), float(b.mean()))} ({now} vs {was}{'' if unit.whole else f' {unit.per}'}){doubt}"
+    return (
+        f"{_how_much(float(a.mean()), float(b.mean()))} ({now} vs"
+        f" {was}{'' if unit.whole else f' {unit.per}'}){doubt}"
+    )
 
 
 def _given(unit: Unit) -> str:
@@ -231,7 +244,10 @@ def _detail(
     kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int, unit: Unit
 ) -> str:
     if not len(a) or not len(b):
-        return "Mark steps with nbprof.steps() or the framework's step markers. Ops and kernels are compared below."
+        return (
+            "Mark steps with nbprof.steps() or the framework's step markers. Ops and kernels are"
+            " compared below."
+        )
     if kind == "same":
         return "It is the same recording, or a copy of it."
     rows = categories.set_index("category")
@@ -301,7 +317,10 @@ def _steps_evidence(
     if not len(a) or not len(b):
         return []
     if unit.whole:
-        text = f"Difference {_change(found.change, digits)} of the durations: one recording each cannot show the spread"
+        text = (
+            f"Difference {_change(found.change, digits)} of the durations: one recording each"
+            " cannot show the spread"
+        )
         return [
             (False, text),
             (False, "The recordings are not divided into steps and may differ in content"),
@@ -323,7 +342,10 @@ def _steps_evidence(
         out.append(
             (
                 False,
-                f"Difference {_change(found.change, digits)}; a single {unit.noun} cannot show the spread",
+                (
+                    f"Difference {_change(found.change, digits)}; a single {unit.noun} cannot show"
+                    " the spread"
+                ),
             )
         )
     out.append((True, _typical_steps(a, b, digits)))
@@ -333,19 +355,28 @@ def _steps_evidence(
             autocorrelation(each) for each, n in zip((a, b), worth, strict=True) if n < len(each)
         )
         least = min(worth)
-        text = f"Consecutive {unit.plural} are correlated ({r:.2f}): equivalent to {least:.0f} independent ones"
+        text = (
+            f"Consecutive {unit.plural} are correlated ({r:.2f}): equivalent to {least:.0f}"
+            " independent ones"
+        )
         out.append((False, f"{text}; record longer, or several times"))
     if kind == "typical" and not found.real:
         word = "slower" if a.max() < b.min() else "faster"
         out.append(
             (
                 True,
-                f"Every {unit.noun} after is {word} than every {unit.noun} before; outliers widen the confidence interval of the mean",
+                (
+                    f"Every {unit.noun} after is {word} than every {unit.noun} before; outliers"
+                    " widen the confidence interval of the mean"
+                ),
             )
         )
     elif kind == "typical":
         mean = welch(a, b)
-        text = f"A few slow {unit.plural} hide the difference in the mean: {_give_or_take(mean, digits)}"
+        text = (
+            f"A few slow {unit.plural} hide the difference in the mean:"
+            f" {_give_or_take(mean, digits)}"
+        )
         out.append((False, text))
     if kind == "some":
         middle = trimmed(a, b)
@@ -372,7 +403,10 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
             out.append(
                 (
                     False,
-                    f"{name[0].upper()}{name[1:]} differs: {wording.cut(a, _LONGEST)} before, {wording.cut(b, _LONGEST)} after",
+                    (
+                        f"{name[0].upper()}{name[1:]} differs: {wording.cut(a, _LONGEST)} before,"
+                        f" {wording.cut(b, _LONGEST)} after"
+                    ),
                 )
             )
         elif a and b:
@@ -393,7 +427,10 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
         out.append(
             (
                 False,
-                f"The kinds of steps differ: {wording.cut(kinds[0], _LONGEST)} before, {wording.cut(kinds[1], _LONGEST)} after",
+                (
+                    f"The kinds of steps differ: {wording.cut(kinds[0], _LONGEST)} before,"
+                    f" {wording.cut(kinds[1], _LONGEST)} after"
+                ),
             )
         )
     units = [Unit.of(side.overview) for side in (before, after)]
@@ -404,7 +441,10 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
             out.append(
                 (
                     False,
-                    f"{wording.plural(side.dropped, 'event')} {'was' if side.dropped == 1 else 'were'} dropped {where}",
+                    (
+                        f"{wording.plural(side.dropped, 'event')}"
+                        f" {'was' if side.dropped == 1 else 'were'} dropped {where}"
+                    ),
                 )
             )
         if probe := side.overview.get("probe"):
@@ -420,7 +460,10 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
         out.append(
             (
                 False,
-                "Ops and kernels are compared by their time in the whole profile, and the profiles may differ in length",
+                (
+                    "Ops and kernels are compared by their time in the whole profile, and the"
+                    " profiles may differ in length"
+                ),
             )
         )
     if unknown:
@@ -428,7 +471,10 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
         out.append(
             (
                 False,
-                f"{text[0].upper()}{text[1:]} {'was' if len(unknown) == 1 else 'were'} not recorded: make sure they match",
+                (
+                    f"{text[0].upper()}{text[1:]} {'was' if len(unknown) == 1 else 'were'} not"
+                    " recorded: make sure they match"
+                ),
             )
         )
     return lines + out
@@ -509,7 +555,10 @@ def _compute(
     return [
         (
             False,
-            f"Device compute changed too ({_change(change, digits)}): other kernels, another model or another batch",
+            (
+                f"Device compute changed too ({_change(change, digits)}): other kernels, another"
+                " model or another batch"
+            ),
         )
     ]
 

@@ -279,7 +279,8 @@ def _matched(
         notes.append(
             Note(
                 "warning",
-                f"Several files have the same rank: only the first of each is compared, not {listed}.",
+                "Several files have the same rank: only the first of each is compared, not"
+                f" {listed}.",
             )
         )
     usable = ~single & ~np.isin(host, doubles)
@@ -312,8 +313,9 @@ def _matched(
         notes.append(
             Note(
                 "warning",
-                f"{int(uneven.sum()):,} collective calls on {uneven_ranks} ranks could not be matched: the ranks have different numbers of "
-                "them in the same step, as in recordings of different length. Their waiting time is unknown.",
+                f"{int(uneven.sum()):,} collective calls on {uneven_ranks} ranks could not be"
+                " matched: the ranks have different numbers of them in the same step, as in"
+                " recordings of different length. Their waiting time is unknown.",
             )
         )
     good = usable & even[key]
@@ -505,7 +507,8 @@ def completeness(hosts: list[str], processes: object) -> list[Note]:
     return [
         Note(
             "warning",
-            f"The job had {processes} ranks; only {here} here. What the others waited for is unknown.",
+            f"The job had {processes} ranks; only {here} here. What the others waited for is"
+            " unknown.",
         )
     ]
 
@@ -518,5 +521,8 @@ def lengths(steps: pd.DataFrame) -> list[Note]:
     if count.nunique() < 2:
         return []
     least, most = count.idxmin(), count.idxmax()
-    text = f"The hosts recorded different numbers of steps, from {count.min():,} ({least}) to {count.max():,} ({most})"
+    text = (
+        f"The hosts recorded different numbers of steps, from {count.min():,} ({least}) to"
+        f" {count.max():,} ({most})"
+    )
     return [Note("warning", f"{text}: only steps that several hosts recorded are compared.")]

@@ -62,11 +62,17 @@ TORCH_CATEGORIES: dict[str, tuple[str, str]] = {
     ),
     "advanced_file_read": (
         "Waiting for the worker processes",
-        "more num_workers while cores are free, a larger prefetch_factor, persistent_workers=True; cheaper transforms",
+        (
+            "more num_workers while cores are free, a larger prefetch_factor,"
+            " persistent_workers=True; cheaper transforms"
+        ),
     ),
     "enqueue": (
         "Copying to the device",
-        "copy from pinned memory (pin_memory=True of a DataLoader, or tensor.pin_memory()), with non_blocking=True",
+        (
+            "copy from pinned memory (pin_memory=True of a DataLoader, or tensor.pin_memory()),"
+            " with non_blocking=True"
+        ),
     ),
     "other": (
         "Other reading or processing",
@@ -315,9 +321,9 @@ def categories(
                 "label": label,
                 "time_ms": value,
                 "percent": 100 * value / whole if whole else np.nan,
-                "advice": _helps(key, advice, kinds)
-                if value > 0 and not _excused(key, why)
-                else "",
+                "advice": (
+                    _helps(key, advice, kinds) if value > 0 and not _excused(key, why) else ""
+                ),
             }
         )
     out = pd.DataFrame(rows)
@@ -417,8 +423,8 @@ def summary(
             else (f"{unit.plural.capitalize()} wait", f"{unit.the} needs them")
         )
         out["next_step"] = (
-            f"{who} for arrays copied from host memory to the device: keep in device memory what fits, and start the other copies "
-            f"before {when}."
+            f"{who} for arrays copied from host memory to the device: keep in device memory what"
+            f" fits, and start the other copies before {when}."
         )
     return out
 
@@ -564,8 +570,9 @@ def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
 
 
 _OF_GRAPH = (
-    "On an NPU only the wait per iteration is recorded, as Data Aug Bound; the input pipeline itself is not in the profile. "
-    "Read and decode in parallel, prefetch, and sink the data queue to the device."
+    "On an NPU only the wait per iteration is recorded, as Data Aug Bound; the input pipeline"
+    " itself is not in the profile. Read and decode in parallel, prefetch, and sink the data queue"
+    " to the device."
 )
 
 

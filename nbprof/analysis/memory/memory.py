@@ -244,9 +244,9 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         out.append(
             {
                 **counts,
-                "capacity_bytes": in_use + free
-                if whole and free is not None
-                else _whole(peak["capacity_bytes"]),
+                "capacity_bytes": (
+                    in_use + free if whole and free is not None else _whole(peak["capacity_bytes"])
+                ),
                 "lifetime_peak_bytes": None if lifetime is None else max(lifetime, in_use),
                 "peak_bytes": in_use,
                 "peak_time_ms": float(peak["time_ms"]),
@@ -339,7 +339,8 @@ def notes(rows: pd.DataFrame) -> list[Note]:
             out.append(
                 Note(
                     "info",
-                    f"Allocator events of {who} do not include {wording.listed(lacking)}: these columns are empty.",
+                    f"Allocator events of {who} do not include {wording.listed(lacking)}: these"
+                    " columns are empty.",
                 )
             )
     return out

@@ -101,7 +101,8 @@ def view(program: Program, space: int = 0, assignment: Assignment | None = None)
         return _Player(program, assignment, space).view()
     except OverflowError as error:
         raise ReadError(
-            f"the compiled program {program.name} has impossible sizes; its buffer assignment is damaged"
+            f"the compiled program {program.name} has impossible sizes; its buffer assignment is"
+            " damaged"
         ) from error
 
 
@@ -154,7 +155,8 @@ class _Player:
         )[TIMELINE]
         if self._unknown:
             self._notes.append(
-                f"{self._unknown:,} heap events refer to buffers that the file does not list; they are ignored."
+                f"{self._unknown:,} heap events refer to buffers that the file does not list; they"
+                " are ignored."
             )
         if self._newer:
             what = (
@@ -163,7 +165,8 @@ class _Player:
                 else f"{self._newer:,} buffers have element types"
             )
             self._notes.append(
-                f"{what} unknown to this version of nbprof: padding is unknown there and counted as 0."
+                f"{what} unknown to this version of nbprof: padding is unknown there and counted"
+                " as 0."
             )
         size = allocations.size
         return View(

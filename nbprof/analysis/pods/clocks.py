@@ -44,10 +44,13 @@ _MOST = 70
 as one that compiles, is beyond.
 """
 LEAVING, AHEAD = "_leaving_ms", "_ahead_ms"
-_UNPLACED = "Its collectives have no sequence number, and their times do not show that they match those of the other hosts."
+_UNPLACED = (
+    "Its collectives have no sequence number, and their times do not show that they match those of"
+    " the other hosts."
+)
 _UNTOLD = (
-    "Its collectives have the sequence numbers of those of other hosts, but their times do not show that they are the same: the files may "
-    "be of two jobs, or have too few steps."
+    "Its collectives have the sequence numbers of those of other hosts, but their times do not show"
+    " that they are the same: the files may be of two jobs, or have too few steps."
 )
 _UNCONNECTED = "Neither collectives nor steps connect it with the first host."
 
@@ -132,8 +135,9 @@ def _ends(each: pd.DataFrame, number: dict[str, int]) -> pd.DataFrame:
         {
             "host": known["host"].map(number).to_numpy(np.int64),
             "match": known["match"].to_numpy(np.int64),
-            "end": known["start_ms"].to_numpy(np.float64)
-            + known["time_us"].to_numpy(np.float64) / 1e3,
+            "end": (
+                known["start_ms"].to_numpy(np.float64) + known["time_us"].to_numpy(np.float64) / 1e3
+            ),
             "step": known["step"].astype("float64").to_numpy(np.float64),
             "numbered": known["sequence"].notna().to_numpy(np.bool_),
         }

@@ -119,9 +119,11 @@ def stragglers(
     )
     out = out.merge(_last(each), on=["host", "device"], how="left")
     reasons = [
-        _reason(own, r, steady[r], pauses[:, r], steps, table, devices, memory)
-        if straggler[r]
-        else ("", np.nan, "")
+        (
+            _reason(own, r, steady[r], pauses[:, r], steps, table, devices, memory)
+            if straggler[r]
+            else ("", np.nan, "")
+        )
         for r in range(len(out))
     ]
     out["cause"], out["cause_ms"], out["why"] = zip(*reasons, strict=True)
@@ -303,7 +305,10 @@ def _reason(
         )
     cause = columns[most].removesuffix("_ms")
     when = "a step" if steady else "in " + ("that step" if paused.sum() == 1 else "those steps")
-    text = f"{_CALLED[cause]}: {wording.millis(mine[most])} {when}; the median of the others is {wording.millis(usual[most])}"
+    text = (
+        f"{_CALLED[cause]}: {wording.millis(mine[most])} {when}; the median of the others is"
+        f" {wording.millis(usual[most])}"
+    )
     found = cause, float(more[most]), text[0].upper() + text[1:] + "."
     if cause == "device_compute" and steady:
         return _kernels(host, table, devices) or found
@@ -343,7 +348,10 @@ def _memory(
         return None
     name = mine.groupby("name")["ms"].sum().idxmax()
     calls = mine["calls"].sum() / often[host]
-    text = f"Driver calls that allocate or free device memory, mostly {name}: {wording.millis(means[at])} in {calls:.3g} calls {when}"
+    text = (
+        f"Driver calls that allocate or free device memory, mostly {name}:"
+        f" {wording.millis(means[at])} in {calls:.3g} calls {when}"
+    )
     return "memory", more, f"{text}; the median of the others is {wording.millis(usual)}."
 
 
@@ -397,5 +405,8 @@ def _kernels(
     return (
         "kernel",
         float(more[top]),
-        f"{name}: {wording.millis(mine[top])} a step; the median of the others is {wording.millis(usual[top])}.",
+        (
+            f"{name}: {wording.millis(mine[top])} a step; the median of the others is"
+            f" {wording.millis(usual[top])}."
+        ),
     )

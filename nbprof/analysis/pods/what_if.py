@@ -12,7 +12,10 @@ from nbprof.analysis.pods.stragglers import gains
 from nbprof.schema import frames
 
 MEASURED, SLOWEST, GROUP, NETWORK = "measured", "slowest_host", "slow_group", "network_free"
-_UNMATCHED = "The collectives of the ranks could not be matched, so waiting and transfer cannot be separated."
+_UNMATCHED = (
+    "The collectives of the ranks could not be matched, so waiting and transfer cannot be"
+    " separated."
+)
 _SILENT = "No communication was recorded, so its share of the step is unknown."
 
 

@@ -71,7 +71,10 @@ def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
         one = count == 1
         what = f"{count:,} device {'event' if one else 'events'}{where} ({busy})"
         text = f"{what} {'was' if one else 'were'} launched before the recording began"
-        then = f": not counted in any step; the first step begins when {'it has' if one else 'they have'} ended (p.steps.backlog)"
+        then = (
+            ": not counted in any step; the first step begins when"
+            f" {'it has' if one else 'they have'} ended (p.steps.backlog)"
+        )
         out.append(Note("info", f"{text}{then if steps else ''}."))
     return out
 

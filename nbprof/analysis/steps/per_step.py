@@ -80,9 +80,11 @@ def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -
     kernels = activity.kernels.event
     ran = kernels[np.isin(kernels, events)]
     return out | {
-        "kernels": Count(len(ran) / len(used))
-        if len(kernels)
-        else Count(None, activity.missing.get("kernels", _NO_DEVICE)),
+        "kernels": (
+            Count(len(ran) / len(used))
+            if len(kernels)
+            else Count(None, activity.missing.get("kernels", _NO_DEVICE))
+        ),
         "launches": _launches(activity, ran, len(used)),
         "syncs": _syncs(activity, pairs),
         "pageable_copies": _pageable(activity, events, len(used)),
@@ -104,7 +106,8 @@ def _syncs(activity: Activity, pairs: pd.MultiIndex) -> Count:
     if not len(calls):
         return Count(
             None,
-            "the recording has no device runtime calls, so waits for the device are unknown; PyTorch recordings have them",
+            "the recording has no device runtime calls, so waits for the device are unknown;"
+            " PyTorch recordings have them",
         )
     mine = calls[calls["kind"] == activity.texts.codes.get("sync", -1)]
     return Count(

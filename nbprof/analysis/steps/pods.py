@@ -60,7 +60,8 @@ def frame(
         notes.append(
             Note(
                 "info",
-                f"{', '.join(idle)}: no device activity, unlike the other hosts. {what} not compared.",
+                f"{', '.join(idle)}: no device activity, unlike the other hosts. {what} not"
+                " compared.",
             )
         )
     if not by_host:
@@ -201,7 +202,8 @@ def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
                 notes.append(
                     Note(
                         "warning",
-                        f"{apart} and have no step numbers in common, so {one.host} is not compared.",
+                        f"{apart} and have no step numbers in common, so {one.host} is not"
+                        " compared.",
                     )
                 )
             else:
@@ -225,7 +227,8 @@ def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
         notes.append(
             Note(
                 "info",
-                f"{outside:,} {what} excluded from the comparison of hosts: not all of them recorded {'it' if outside == 1 else 'them'}.",
+                f"{outside:,} {what} excluded from the comparison of hosts: not all of them"
+                f" recorded {'it' if outside == 1 else 'them'}.",
             )
         )
     return Aligned(high - low, first, chief, notes)

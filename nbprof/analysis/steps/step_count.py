@@ -56,7 +56,10 @@ def format_count(steps: pd.DataFrame, hosts: int = 0, unit: Unit = MARKED) -> st
         text = "one recording" if several == 1 else "one recording each"
     if several == 1:
         return text
-    return f"{text} on {len(counts):,}{f' of {several:,}' if several > len(counts) else ''} {noun(steps)}s"
+    return (
+        f"{text} on {len(counts):,}{f' of {several:,}' if several > len(counts) else ''}"
+        f" {noun(steps)}s"
+    )
 
 
 def noun(steps: pd.DataFrame) -> str:

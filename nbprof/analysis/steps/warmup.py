@@ -109,7 +109,10 @@ def about_crowded(steps: pd.DataFrame, unit: Unit = MARKED) -> str:
     held = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     noun = unit.noun if len(numbers) == 1 else unit.plural
     usual = steps.loc[~full & steps["kind"].isin(steps.loc[full, "kind"]), "batches"].median()
-    return f"{noun} {listed} ({held} requests to DataLoaders where others make {usual:,.0f}, as with a validation in between)"
+    return (
+        f"{noun} {listed} ({held} requests to DataLoaders where others make {usual:,.0f}, as with a"
+        " validation in between)"
+    )
 
 
 _MOST_NUMBERS = 4
@@ -185,7 +188,10 @@ def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
     if excluded:
         return f"{max(factors):.1f} times the longest of the following ones"
     if max(factors) > FEW_FACTOR:
-        return f"too few to tell: the first takes {max(factors):.1f} times the longest of the following ones"
+        return (
+            f"too few to tell: the first takes {max(factors):.1f} times the longest of the"
+            " following ones"
+        )
     return f"the first takes less than {FEW_FACTOR:g} times the following ones"
 
 

@@ -38,7 +38,8 @@ def install(folder: Path, *, force: bool = False) -> Path:
         there = target.read_bytes() if target.exists() else None
         if there not in (None, content) and not force:
             raise NbprofError(
-                f"{target} differs from the skill of nbprof {__version__}: it was changed, or is of another version. --force replaces it."
+                f"{target} differs from the skill of nbprof {__version__}: it was changed, or is of"
+                " another version. --force replaces it."
             )
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -19,7 +19,10 @@ _PART = r"[a-z](?:[a-z0-9.:-]{0,61}[a-z0-9])?"
 _TPU = (
     rf"(?:(?:({_PART})/)?([a-z][a-z0-9-]{{0,61}}[a-z0-9])/)?([a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?)"
 )
-_TPU_EXAMPLE = "write it as tpu://NAME, tpu://ZONE/NAME or tpu://PROJECT/ZONE/NAME, with :PORT if its profiler server is not on {}"
+_TPU_EXAMPLE = (
+    "write it as tpu://NAME, tpu://ZONE/NAME or tpu://PROJECT/ZONE/NAME, with :PORT if its profiler"
+    " server is not on {}"
+)
 TPU_PORT = 8466
 """Where the runtime of a Cloud TPU serves its profiler; a program with `nbprof.serve(6009)` or
 ``start_server(6009)`` serves its own.
@@ -97,7 +100,8 @@ def _texts(given: Any) -> list[str]:
         return [given]
     if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
         raise CaptureError(
-            f"addresses must be a string such as 'host:6009,host2:6009' or a list of strings, not {type(given).__name__}"
+            "addresses must be a string such as 'host:6009,host2:6009' or a list of strings, not"
+            f" {type(given).__name__}"
         )
     texts = list(given)
     for text in texts:

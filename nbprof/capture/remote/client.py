@@ -109,6 +109,7 @@ def library() -> Any:
         import grpc
     except ImportError as error:
         raise CaptureError(
-            f"sampling workers needs grpcio, which is not installed ({error}): pip install 'nbprof[remote]'"
+            f"sampling workers needs grpcio, which is not installed ({error}): pip install"
+            " 'nbprof[remote]'"
         ) from error
     return grpc

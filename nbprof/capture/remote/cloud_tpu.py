@@ -94,8 +94,8 @@ def _metadata(tpu: Tpu, path: str) -> str:
             return str(answer.read(_MOST).decode())
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
         raise CaptureError(
-            f"{tpu}: the metadata server of Google Cloud did not answer ({_why(error)}); a TPU is found by name only from a machine of "
-            f"Google Cloud; {_ELSEWHERE}"
+            f"{tpu}: the metadata server of Google Cloud did not answer ({_why(error)}); a TPU is"
+            f" found by name only from a machine of Google Cloud; {_ELSEWHERE}"
         ) from None
 
 
@@ -109,11 +109,15 @@ def _node(tpu: Tpu, project: str, zone: str, token: str) -> dict[str, Any]:
             node = json.loads(answer.read(_MOST))
     except urllib.error.HTTPError as error:
         if error.code == 404:
-            reason = f"there is no such TPU in zone {zone} of project {project}: name them as tpu://PROJECT/ZONE/{tpu.name}"
+            reason = (
+                f"there is no such TPU in zone {zone} of project {project}: name them as"
+                f" tpu://PROJECT/ZONE/{tpu.name}"
+            )
         elif error.code in (401, 403):
             reason = (
-                f"this machine may not look it up in project {project} (HTTP {error.code}): its service account needs the role TPU Viewer "
-                "(roles/tpu.viewer) and the scope cloud-platform"
+                f"this machine may not look it up in project {project} (HTTP {error.code}): its"
+                " service account needs the role TPU Viewer (roles/tpu.viewer) and the scope"
+                " cloud-platform"
             )
         else:
             reason = f"the Cloud TPU API answered with HTTP {error.code}; {_ELSEWHERE}"

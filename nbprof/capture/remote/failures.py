@@ -10,8 +10,14 @@ from nbprof.capture.remote.client import Refusal
 
 BUSY = "another recording is running there; a worker makes one recording at a time"
 IDLE = "nothing happened there during the recording: is it training? Try a longer --duration"
-REFUSED = "nothing listens on this port: is the worker running, and is this the port of its profiler server (nbprof.serve(6009) starts one)?"
-NO_GRPC = "the server on this port does not speak gRPC; the profiler server uses a separate port, not TensorBoard's or Jupyter's"
+REFUSED = (
+    "nothing listens on this port: is the worker running, and is this the port of its profiler"
+    " server (nbprof.serve(6009) starts one)?"
+)
+NO_GRPC = (
+    "the server on this port does not speak gRPC; the profiler server uses a separate port, not"
+    " TensorBoard's or Jupyter's"
+)
 NO_PROFILER = (
     "the server on this port has no profiler service; the profiler server uses a separate port"
 )
@@ -60,12 +66,13 @@ def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> F
         return Failure(BROKEN, again=True)
     if code == "DEADLINE_EXCEEDED":
         return Failure(
-            f"no answer within {waited_s:.0f} s: it hangs, sends more data than the network can carry, or its clock is behind this "
-            "machine's"
+            f"no answer within {waited_s:.0f} s: it hangs, sends more data than the network can"
+            " carry, or its clock is behind this machine's"
         )
     if root and root in details:
         return Failure(
-            f"this server writes its own file, and could not write to {root} ({_short(details)}): {shared()}"
+            f"this server writes its own file, and could not write to {root} ({_short(details)}):"
+            f" {shared()}"
         )
     if code == "DATA_LOSS":
         return Failure(f"its answer is not a profile ({_short(details)})")
@@ -80,7 +87,10 @@ def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> F
 
 def shared() -> str:
     """The remedy where a server writes its file itself."""
-    return "choose a --logdir that both machines share under this path, or update TensorFlow or JAX there"
+    return (
+        "choose a --logdir that both machines share under this path, or update TensorFlow or JAX"
+        " there"
+    )
 
 
 def _unreachable(details: str, address: Address) -> Failure:
@@ -96,7 +106,8 @@ def _unreachable(details: str, address: Address) -> Failure:
         return Failure(REFUSED, again=True)
     if re.search(r"[Tt]ime[d ]*out|FD [Ss]hutdown|unreachable|No route", details):
         return Failure(
-            "the machine cannot be reached: is the name right, and is the port open in the firewall?",
+            "the machine cannot be reached: is the name right, and is the port open in the"
+            " firewall?",
             again=True,
         )
     if re.search(r"[Ss]ocket closed|reset|GOAWAY|Broken pipe|Stream removed|EOF", details):

@@ -90,7 +90,8 @@ def record(
             folder.mkdir(parents=True)
         except OSError as error:
             raise CaptureError(
-                f"{place.logdir} cannot be written ({error.strerror}): choose another location with --logdir DIR"
+                f"{place.logdir} cannot be written ({error.strerror}): choose another location with"
+                " --logdir DIR"
             ) from error
         workers = Workers(targets, sampling, folder, tell, watch)
         workers.run()
@@ -104,9 +105,11 @@ def record(
         raise
     info = CaptureInfo(
         started=started.isoformat(timespec="seconds"),
-        elapsed_s=sampling.duration_ms / 1000
-        if workers.stopped_after_s is None
-        else workers.stopped_after_s,
+        elapsed_s=(
+            sampling.duration_ms / 1000
+            if workers.stopped_after_s is None
+            else workers.stopped_after_s
+        ),
         notes=[*_how(workers, sampling), *notes],
         warnings=[
             f"{worker.address} is missing: {worker.reason}"
@@ -207,7 +210,8 @@ def _how(workers: Workers, sampling: Sampling) -> list[str]:
     notes = [f"sampled over gRPC: {count}, {sampling.duration_ms / 1000:g} s"]
     if workers.stopped_after_s is not None:
         notes.append(
-            f"the recording was stopped early, after {workers.stopped_after_s:.1f} of {sampling.duration_ms / 1000:g} s"
+            f"the recording was stopped early, after {workers.stopped_after_s:.1f} of"
+            f" {sampling.duration_ms / 1000:g} s"
         )
     first_ns = min(worker.started_ns for worker in recorded)
     for worker in recorded:

@@ -43,7 +43,8 @@ class Sampling:
     )
     retries: int = option(
         3,
-        "how many times to retry a worker that was idle, busy with another recording, or unreachable",
+        "how many times to retry a worker that was idle, busy with another recording, or"
+        " unreachable",
         metavar="N",
         type=int,
     )
@@ -93,8 +94,8 @@ class Sampling:
         text: object = self.name
         if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):
             raise CaptureError(
-                "the name of a run has up to 60 letters, digits, spaces and any of . _ + = @ ( ) -, and starts with a letter or digit; "
-                f"it cannot be {text!r}"
+                "the name of a run has up to 60 letters, digits, spaces and any of . _ + = @ ( )"
+                f" -, and starts with a letter or digit; it cannot be {text!r}"
             )
 
     def delay_for(self, workers: int) -> int:

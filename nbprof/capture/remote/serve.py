@@ -90,8 +90,8 @@ class StandingMarks:
 
 SERVERS = tuple(name for name, framework in RECORDED.items() if framework.recorder.has_server)
 _NO_SERVER = (
-    "{title} has no profiler server, so it cannot be sampled from another process: %%nbprof above its cell, or `with nbprof.profile():` in "
-    "its script, records it"
+    "{title} has no profiler server, so it cannot be sampled from another process: %%nbprof above"
+    " its cell, or `with nbprof.profile():` in its script, records it"
 )
 _lock = threading.Lock()
 # Framework and its port, in the process that started it.
@@ -147,7 +147,8 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
         if process == os.getpid():
             if port not in (0, running):
                 raise CaptureError(
-                    f"{named(name).title}'s profiler server already listens on port {running} in this process; there can be only one"
+                    f"{named(name).title}'s profiler server already listens on port {running} in"
+                    " this process; there can be only one"
                 )
             return running
         chosen = free_port(port)
@@ -161,7 +162,8 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
             ) from error
         if not _listens(chosen):
             raise CaptureError(
-                f"{named(name).title}'s profiler server does not listen on port {chosen}{_low(chosen)}: choose another port"
+                f"{named(name).title}'s profiler server does not listen on port"
+                f" {chosen}{_low(chosen)}: choose another port"
             )
         _serving[name] = (os.getpid(), chosen)
         if steps:
@@ -207,7 +209,8 @@ def _choose(backend: str) -> str:
             raise CaptureError(_NO_SERVER.format(title=framework.title))
     titles = [named(name).title for name in SERVERS]
     raise CaptureError(
-        f"neither {listed(titles, 'nor')} is imported: import one first, or name it: nbprof.serve(6009, backend='jax')"
+        f"neither {listed(titles, 'nor')} is imported: import one first, or name it:"
+        " nbprof.serve(6009, backend='jax')"
     )
 
 

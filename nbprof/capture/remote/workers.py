@@ -285,14 +285,16 @@ class Workers:
                 worker.hostname = hostname(memoryview(path.read_bytes()))
             else:
                 return Failure(
-                    f"this older server wrote its file to {path.parent} on its own machine: {shared()}"
+                    f"this older server wrote its file to {path.parent} on its own machine:"
+                    f" {shared()}"
                 )
         except ReadError as error:
             return Failure(f"its recording is damaged ({error})", again=True)
         except OSError as error:
             size = size_text(len(response.xspace or b""))
             return Failure(
-                f"its {size} could not be written to {path.parent} ({error.strerror}): choose another location with --logdir DIR"
+                f"its {size} could not be written to {path.parent} ({error.strerror}): choose"
+                " another location with --logdir DIR"
             )
         worker.file, worker.bytes = path, path.stat().st_size
         return None
@@ -324,7 +326,10 @@ class Workers:
         elif again and len(again) == len(missing):
             worker = again[0]
             why = worker.failures[-1].reason.partition(":")[0].partition(";")[0]
-            what = f"asking {worker.address} again, {len(worker.failures)} of {self._sampling.retries}: {why}"
+            what = (
+                f"asking {worker.address} again, {len(worker.failures)} of"
+                f" {self._sampling.retries}: {why}"
+            )
         elif passed_s < 0:
             what = f"recording {count} starts in {-passed_s:.1f} s"
         elif passed_s < self._duration_s:

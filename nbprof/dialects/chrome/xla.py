@@ -35,8 +35,8 @@ _TEXTS = frozenset(
 )
 
 LEFT_OUT = (
-    "This is the trace.json.gz that XLA exports: it lacks allocator events, programs, and the links between threads. "
-    "The *.xplane.pb written next to it has them all."
+    "This is the trace.json.gz that XLA exports: it lacks allocator events, programs, and the links"
+    " between threads. The *.xplane.pb written next to it has them all."
 )
 
 

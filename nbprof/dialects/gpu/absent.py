@@ -35,8 +35,9 @@ _WAIT_PS = 50_000_000
 _LAUNCHES = [torchnames.CALL_KINDS.index(kind) for kind in (torchnames.LAUNCH, torchnames.GRAPH)]
 _COPIES = [torchnames.CALL_KINDS.index(kind) for kind in (torchnames.COPY, torchnames.FILL)]
 LOST = (
-    "the kernels were lost. Record fewer steps, in a fresh process and with no other profiler running. If that does not help, the "
-    "process may lack the permission to trace the GPU (CUPTI on NVIDIA GPUs)."
+    "the kernels were lost. Record fewer steps, in a fresh process and with no other profiler"
+    " running. If that does not help, the process may lack the permission to trace the GPU (CUPTI"
+    " on NVIDIA GPUs)."
 )
 """Why kernels are lost, and what helps; other recorders have sentences of their own."""
 
@@ -72,8 +73,9 @@ def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
     if not (count := _unseen_gpus(links, hosts)):
         return []
     text = (
-        f"The machine has {'a GPU' if count == 1 else f'{count:,} GPUs'}, but no call into the runtime was recorded: if the program used "
-        f"{'it' if count == 1 else 'them'}, what was done there is unknown. Record with {ACTIVITIES}."
+        f"The machine has {'a GPU' if count == 1 else f'{count:,} GPUs'}, but no call into the"
+        f" runtime was recorded: if the program used {'it' if count == 1 else 'them'}, what was"
+        f" done there is unknown. Record with {ACTIVITIES}."
     )
     return [Note("warning", text)]
 
@@ -86,21 +88,24 @@ def kernels(links: Links, hosts: Hosts) -> str:
         return found
     if _only_host_memory(links):
         return (
-            "This profile has no GPU kernels: it has no call into the GPU's runtime and no allocation on a GPU, so the run used only the "
-            "CPU."
+            "This profile has no GPU kernels: it has no call into the GPU's runtime and no"
+            " allocation on a GPU, so the run used only the CPU."
         )
     if count := _unseen_gpus(links, hosts):
         gpus, used = ("a GPU", "it was") if count == 1 else (f"{count:,} GPUs", "they were")
         return (
-            f"This profile has no GPU kernels and no calls into the GPU's runtime, on a machine with {gpus}: whether {used} used is "
-            f"unknown. Record with {ACTIVITIES}."
+            "This profile has no GPU kernels and no calls into the GPU's runtime, on a machine"
+            f" with {gpus}: whether {used} used is unknown. Record with {ACTIVITIES}."
         )
     stated = all(isinstance(facts.get("deviceProperties"), list) for facts in hosts.facts)
     if stated and not any(hosts.device_properties):
-        return "This profile has no GPU kernels: the profiler found no GPU, and the run used only the CPU."
+        return (
+            "This profile has no GPU kernels: the profiler found no GPU, and the run used only the"
+            " CPU."
+        )
     return (
-        "This profile has no GPU kernels and no calls into the GPU's runtime: the run used only the CPU, or was recorded without "
-        f"ProfilerActivity.CUDA ({ACTIVITIES})."
+        "This profile has no GPU kernels and no calls into the GPU's runtime: the run used only"
+        f" the CPU, or was recorded without ProfilerActivity.CUDA ({ACTIVITIES})."
     )
 
 
@@ -122,7 +127,10 @@ def without_kernels(links: Links, recording: str, lost: str) -> str:
         return f"{recording} has device copies, but no kernels."
     if count := len(links.calls):
         calls = "1 call" if count == 1 else f"{count:,} calls"
-        return f"{recording} has no GPU kernels: it has {calls} into the GPU's runtime, and none of them launches a kernel."
+        return (
+            f"{recording} has no GPU kernels: it has {calls} into the GPU's runtime, and none of"
+            " them launches a kernel."
+        )
     return ""
 
 
@@ -131,8 +139,8 @@ def ops(links: Links) -> str:
     if host_recorded(links):
         return "No PyTorch op ran during the recording."
     return (
-        "This profile has device calls or device work, but no ops: they ran on other threads than the recorded one, or were recorded "
-        "without ProfilerActivity.CPU."
+        "This profile has device calls or device work, but no ops: they ran on other threads than"
+        " the recorded one, or were recorded without ProfilerActivity.CPU."
     )
 
 
@@ -163,8 +171,8 @@ def batches(links: Links) -> str:
     if not host_recorded(links):
         return "This profile has no DataLoader: its batches are recorded with ProfilerActivity.CPU."
     return (
-        "This profile has no DataLoader: the program loads its data by other means than torch.utils.data.DataLoader, or loaded it "
-        "before the recording started."
+        "This profile has no DataLoader: the program loads its data by other means than"
+        " torch.utils.data.DataLoader, or loaded it before the recording started."
     )
 
 
@@ -213,7 +221,10 @@ def _unseen(links: Links, what: str = "") -> str:
     sentence.
     """
     if len(links.calls):
-        return f"no work of the GPU was recorded{what and f', so {what}'}. It was started before the recording, or {LOST}"
+        return (
+            f"no work of the GPU was recorded{what and f', so {what}'}. It was started before the"
+            f" recording, or {LOST}"
+        )
     return f"the GPU was not recorded{what and f': {what}'}. Record with {ACTIVITIES}."
 
 

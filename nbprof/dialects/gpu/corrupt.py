@@ -154,8 +154,9 @@ class _Mender(Mender):
             wording.millis(int(value) / 1e9) for value in (waited.max(), waited.sum())
         )
         text = (
-            f"{which} ({name}; {self.places(rows)}) waited {'' if one else 'up to '}{longest} at the start of the recording for ranks "
-            f"that came later, as when their profilers start apart: that is warm-up. {'It counts' if one else 'Each counts'} with what "
-            f"later calls take, and {total} are left out of all figures."
+            f"{which} ({name}; {self.places(rows)}) waited {'' if one else 'up to '}{longest} at"
+            " the start of the recording for ranks that came later, as when their profilers start"
+            f" apart: that is warm-up. {'It counts' if one else 'Each counts'} with what later"
+            f" calls take, and {total} are left out of all figures."
         )
         return [Note("warning", text)]

@@ -33,7 +33,8 @@ _NOTHING = _CODE[torch_costs.NOTHING]
 _PRODUCTS = [_CODE[kind] for kind in torch_costs.PRODUCTS]
 # The engine of autograd, and the nodes that PyTorch generates: what they do is done by ops inside.
 _HANDS_ON = re.compile(
-    r"autograd::engine::evaluate_function: |(?:torch::autograd::)?AccumulateGrad\Z|\w+Backward\d+\Z|detach_?\Z"
+    r"autograd::engine::evaluate_function:"
+    r" |(?:torch::autograd::)?AccumulateGrad\Z|\w+Backward\d+\Z|detach_?\Z"
 )
 _SPACE = re.compile(r"\s+")
 
@@ -182,19 +183,22 @@ class Costs:
             matrix[work.name] & work.is_kernel & ~np.asarray(work.amd, np.bool_)[host],
         )
         op = owner[first]
-        return pd.DataFrame(
-            {
-                "host": host[first],
-                "device": device[first],
-                "start": start,
-                "own": np.bincount(run, events.duration[rows], len(first)).astype(np.int64),
-                "op": op,
-                "label": label[first],
-                "category": category[first],
-                "recomputed": (op >= 0) & self._recomputed()[op],
-                "matrix": on_matrix,
-            }
-        ), run
+        return (
+            pd.DataFrame(
+                {
+                    "host": host[first],
+                    "device": device[first],
+                    "start": start,
+                    "own": np.bincount(run, events.duration[rows], len(first)).astype(np.int64),
+                    "op": op,
+                    "label": label[first],
+                    "category": category[first],
+                    "recomputed": (op >= 0) & self._recomputed()[op],
+                    "matrix": on_matrix,
+                }
+            ),
+            run,
+        )
 
     def _replays(self) -> Int64s:
         """By device work: the launch of the graph that it is of, -1: an op that was captured runs
@@ -311,11 +315,13 @@ def _precision(dtype: str, matrix: bool) -> str:
         return "tf32" if matrix else "float32"
     return _PRECISIONS.get(
         short,
-        "float8"
-        if short.startswith("float8")
-        else "complex"
-        if short.startswith("complex")
-        else short,
+        (
+            "float8"
+            if short.startswith("float8")
+            else "complex"
+            if short.startswith("complex")
+            else short
+        ),
     )
 
 

@@ -83,7 +83,8 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
         notes.append(
             Note(
                 "info",
-                f"Steps{where} are the {len(engine.marks):,} iterations of an inference engine, by its {engine.what}.",
+                f"Steps{where} are the {len(engine.marks):,} iterations of an inference engine, by"
+                f" its {engine.what}.",
             )
         )
         return of_marks(
@@ -122,7 +123,10 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
                 f"the {len(turns)} batches that the loop requested from its DataLoader",
             )
         marks, labels = turns, [f"{what} {i}" for i in range(len(turns))]
-        text = f"The profile has no ProfilerStep{where}: steps are taken from {text}. prof.step() marks them exactly."
+        text = (
+            f"The profile has no ProfilerStep{where}: steps are taken from {text}. prof.step()"
+            " marks them exactly."
+        )
         notes.append(Note("info", text))
     return of_marks(links, host, marks, start, end, labels, notes)
 
@@ -172,15 +176,19 @@ def of_marks(
             f" and {len(hidden) - 4:,} more" if len(hidden) > 4 else ""
         )
         one = len(hidden) == 1
-        ended = "ended while the device was still running the previous one, and launched nothing that ran later"
+        ended = (
+            "ended while the device was still running the previous one, and launched nothing that"
+            " ran later"
+        )
         if not (links.host[links.work] == host).any():
             # Nothing but the marks themselves can hide a step.
             ended = "ended no later than the previous one, or as soon as it began"
         notes.append(
             Note(
                 "warning",
-                f"{'A step' if one else f'{len(hidden):,} steps'}{where} {ended}: {'it has' if one else 'they have'} no time of "
-                f"{'its' if one else 'their'} own and {'is' if one else 'are'} not listed ({listed}).",
+                f"{'A step' if one else f'{len(hidden):,} steps'}{where} {ended}:"
+                f" {'it has' if one else 'they have'} no time of {'its' if one else 'their'} own"
+                f" and {'is' if one else 'are'} not listed ({listed}).",
             )
         )
     # One iteration may have a tenth of the work of another, unless they are alike.
@@ -329,9 +337,11 @@ def by_work(matched: Int64s) -> tuple[int, str]:
     cut = len(matched) - last if last > 1 else 0
     return (
         cut,
-        f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the previous step"
-        if cut
-        else "",
+        (
+            f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the previous step"
+            if cut
+            else ""
+        ),
     )
 
 

@@ -59,8 +59,9 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     )
     if lacking.any():
         text = (
-            f"{wording.plural(int(lacking.sum()), 'step')}{where} lost device work, {lost[lacking].sum():,} of {launched[lacking].sum():,} "
-            f"launches have none ({_named(steps, lacking)}): {averaged}."
+            f"{wording.plural(int(lacking.sum()), 'step')}{where} lost device work,"
+            f" {lost[lacking].sum():,} of {launched[lacking].sum():,} launches have none"
+            f" ({_named(steps, lacking)}): {averaged}."
         )
         if after.any():
             verb = "is" if after.sum() == 1 else "are"
@@ -70,8 +71,9 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
         steps.notes.append(Note("warning", text))
     if silent.any():
         text = (
-            f"{wording.plural(int(silent.sum()), 'step')} at the end{where} have neither launches nor device work, unlike those before: "
-            f"the device was apparently no longer recorded ({_named(steps, silent)}): {averaged}."
+            f"{wording.plural(int(silent.sum()), 'step')} at the end{where} have neither launches"
+            " nor device work, unlike those before: the device was apparently no longer recorded"
+            f" ({_named(steps, silent)}): {averaged}."
         )
         steps.notes.append(Note("warning", text))
 

@@ -18,7 +18,8 @@ from nbprof.core.trace import INT, TEXT, ArgColumn, Events, Trace
 from nbprof.dialects.gpu.lanes import ANNOTATION, OP, Kinds
 
 _TEXT = re.compile(
-    r"(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = (?P<op>\d+))?(?:, sizes = (?P<sizes>\[.*?\]))?(?:, input_op_ids = \[.*\])?\Z",
+    r"(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = (?P<op>\d+))?(?:, sizes ="
+    r" (?P<sizes>\[.*?\]))?(?:, input_op_ids = \[.*\])?\Z",
     re.DOTALL,
 )
 _SPACE = re.compile(r"[A-Za-z_]\w*::\w")

@@ -119,21 +119,24 @@ def _ranks(hosts: Hosts) -> list[Note]:
         files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]
         out.append(
             _warning(
-                f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a separate host."
+                f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a"
+                " separate host."
             )
         )
     for first, copies in hosts.identical().items():
         if len(copies) == 1:
             out.append(
                 _warning(
-                    f"{copies[0]} has the same events as {first}: it is a copy, and its events are counted twice."
+                    f"{copies[0]} has the same events as {first}: it is a copy, and its events are"
+                    " counted twice."
                 )
             )
         else:
             count = f"{len(copies):,} files have the same events as {first}"
             out.append(
                 _warning(
-                    f"{count}: {join_some(copies, 8)}. They are copies, and the events of each are counted."
+                    f"{count}: {join_some(copies, 8)}. They are copies, and the events of each are"
+                    " counted."
                 )
             )
     return out
@@ -173,14 +176,18 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     if alone and not len(links.calls):
         out.append(
             _info(
-                "The profile has no runtime calls: launch times are unknown, and device work belongs to steps by its own time."
+                "The profile has no runtime calls: launch times are unknown, and device work"
+                " belongs to steps by its own time."
             )
         )
     else:
         out += sanity.unlaunched(alone, len(work))
     nameless = int(((links.work_name < 0) & ~copied).sum())
     if nameless and len(links.ops.rows):
-        text = f"{_many(nameless, 'device event')} of {len(work):,} ({100 * nameless / len(work):.3g} %)"
+        text = (
+            f"{_many(nameless, 'device event')} of {len(work):,}"
+            f" ({100 * nameless / len(work):.3g} %)"
+        )
         out.append(
             _info(
                 f"{text} could not be linked to an op; the tables list them under their own names."
@@ -197,7 +204,10 @@ def _other_vendors(links: Links) -> list[Note]:
     for code in pd.unique(codes).tolist():
         if code >= 0 and category(trace.strings[code]) == UNKNOWN:
             count = _many(int((codes == code).sum()), "event")
-            text = f"{count} of category {printable(trace.strings[code])} are on device lanes: they count as device work"
+            text = (
+                f"{count} of category {printable(trace.strings[code])} are on device lanes: they"
+                " count as device work"
+            )
             out.append(_info(f"{text}, as kernels unless their names indicate a copy or fill."))
     return out
 
@@ -222,8 +232,9 @@ def _images(links: Links) -> list[Note]:
     took = wording.millis(int(events.duration[rows].sum()) / 1e9)
     names = ", ".join(str(trace.names[code]) for code in codes[:_MOST_LANES].tolist())
     text = (
-        f"{count} named as the call that launches ({names}; {took} on {'; '.join(places)}): it stands for all that was launched, "
-        "idle time included, and counts as no device work. Only kernels recorded by themselves count."
+        f"{count} named as the call that launches ({names}; {took} on {'; '.join(places)}): it"
+        " stands for all that was launched, idle time included, and counts as no device work. Only"
+        " kernels recorded by themselves count."
     )
     return [_warning(text)]
 
@@ -241,7 +252,8 @@ def _captured(links: Links) -> list[Note]:
     took = f"{_many(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
     return [
         _info(
-            f"{calls} captured into a graph and not run ({took}): that time counts as compilation; no work is missing."
+            f"{calls} captured into a graph and not run ({took}): that time counts as compilation;"
+            " no work is missing."
         )
     ]
 
@@ -272,7 +284,10 @@ def _graphs(links: Links) -> list[Note]:
     said += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
     out = [_info(f"{text}: {'; '.join(said)}.")]
     if graphs.strangers:
-        which = f"kernel_annotations_rank*.pkl next to the trace annotates {_many(graphs.strangers, 'graph')} that no replay here has"
+        which = (
+            "kernel_annotations_rank*.pkl next to the trace annotates"
+            f" {_many(graphs.strangers, 'graph')} that no replay here has"
+        )
         out.append(_warning(f"{which}: it is from another recording and is ignored there."))
     return out
 
@@ -332,9 +347,10 @@ def _overlaps(links: Links) -> list[Note]:
             by = wording.micros(int((busy_until[early] - start[early]).max()) / 1e6)
             out.append(
                 _info(
-                    f"{_many(len(early), 'device event starts', 'device events start')} before the previous one on the same stream ends, "
-                    f"by up to {by}. Programmatic dependent launch causes this; so do profiler errors. "
-                    "All are kept; busy time counts each instant once."
+                    f"{_many(len(early), 'device event starts', 'device events start')} before the"
+                    f" previous one on the same stream ends, by up to {by}. Programmatic dependent"
+                    " launch causes this; so do profiler errors. All are kept; busy time counts"
+                    " each instant once."
                 )
             )
     ops = links.ops
@@ -342,10 +358,14 @@ def _overlaps(links: Links) -> list[Note]:
         past = events.end[ops.rows] - ops.end
         count = int((past > 0).sum())
         if count:
-            text = f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after the enclosing op"
+            text = (
+                f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after"
+                " the enclosing op"
+            )
             out.append(
                 _info(
-                    f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as ending with it."
+                    f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as"
+                    " ending with it."
                 )
             )
     return out
@@ -362,7 +382,8 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
     if len(messages) > _MOST_MESSAGES:
         out.append(
             _warning(
-                f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; see the file's metadata."
+                f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; see the"
+                " file's metadata."
             )
         )
     rows = links.rows(OVERHEAD)
@@ -395,15 +416,16 @@ def _memory(links: Links) -> list[Note]:
     if gpu_memory.without_totals(links):
         out.append(
             _info(
-                "The allocator events state no totals (PyTorch before 1.11): memory in use is summed from the events, so what was "
-                "allocated before the recording is missing."
+                "The allocator events state no totals (PyTorch before 1.11): memory in use is"
+                " summed from the events, so what was allocated before the recording is missing."
             )
         )
     failed = [c for c, n in enumerate(links.trace.names) if n == "[OutOfMemory]"]
     if failed and (count := int(np.isin(links.trace.events.name, failed).sum())):
         out.append(
             _warning(
-                f"The allocator ran out of memory {_many(count, 'time')} while the profile was recorded."
+                f"The allocator ran out of memory {_many(count, 'time')} while the profile was"
+                " recorded."
             )
         )
     return out

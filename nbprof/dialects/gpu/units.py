@@ -81,7 +81,10 @@ def _covers(links: Links, host: int, steps: Steps) -> bool:
 
 def _unit(found: Found) -> Unit:
     share = f"{100 * found.agreement:.0f}%"
-    how = f"No steps are marked. The {found.how}: an estimate that fits {share} of the events. {CHOOSE}"
+    how = (
+        f"No steps are marked. The {found.how}: an estimate that fits {share} of the events."
+        f" {CHOOSE}"
+    )
     return Unit(found.kind, how, found.agreement)
 
 
@@ -167,7 +170,10 @@ def _by_kernels(links: Links, host: int) -> Found | None:
         return None
     start = time[found.first]
     end = np.append(start[1:], max(int(time[found.end - 1]) + 1, int(start[-1]) + 1))
-    how = f"{len(start):,} iterations are repeats of {_sequence(found.length, 'kernel')} that a stream repeats"
+    how = (
+        f"{len(start):,} iterations are repeats of {_sequence(found.length, 'kernel')} that a"
+        " stream repeats"
+    )
     return Found(ITERATION, how, found.agreement, work[found.first], start, end)
 
 
@@ -185,7 +191,10 @@ def _by_ops(links: Links, host: int) -> Found | None:
     first = rows[found.first]
     start = events.start[first]
     end = np.append(start[1:], events.end[rows[found.end - 1]])
-    how = f"{len(start):,} iterations are repeats of {_sequence(found.length, 'op')} that a thread repeats"
+    how = (
+        f"{len(start):,} iterations are repeats of {_sequence(found.length, 'op')} that a thread"
+        " repeats"
+    )
     return Found(ITERATION, how, found.agreement, first, start, end)
 
 

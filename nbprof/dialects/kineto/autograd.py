@@ -23,8 +23,8 @@ from nbprof.core.trace import INT, TEXT, ArgColumn, Int64s, Note, Trace
 HOST = "CPU functions"
 _DEVICE = re.compile(r"(?!CPU\b)(\w+) functions\Z")
 _SPANS = (
-    "PyTorch's old profiler timed ops on the device, not kernels: the tables of kernels list the innermost "
-    "ops that ran there, with the time between the events around each."
+    "PyTorch's old profiler timed ops on the device, not kernels: the tables of kernels list the"
+    " innermost ops that ran there, with the time between the events around each."
 )
 
 

@@ -35,14 +35,14 @@ from nbprof.formats.chrome.inductor import Program
 from nbprof.frameworks.register import PYTORCH
 
 HOW = (
-    "This profile has no steps, so step time is unknown: no steps are marked. With torch.profiler, call prof.step() at the end of "
-    "each iteration; %%nbprof and nbprof.profile() detect optimizer steps themselves, and nbprof.steps(loader) marks the steps of any "
-    "other loop."
+    "This profile has no steps, so step time is unknown: no steps are marked. With torch.profiler,"
+    " call prof.step() at the end of each iteration; %%nbprof and nbprof.profile() detect optimizer"
+    " steps themselves, and nbprof.steps(loader) marks the steps of any other loop."
 )
 
 ONLY_DEVICE = (
-    "This profile has no steps, so step time is unknown: it has device calls or device work, but neither step markers nor ops, as if "
-    "recorded without ProfilerActivity.CPU."
+    "This profile has no steps, so step time is unknown: it has device calls or device work, but"
+    " neither step markers nor ops, as if recorded without ProfilerActivity.CPU."
 )
 
 _OURS = (OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL)
@@ -133,7 +133,8 @@ class _Torch(GpuRecording):
         named: Int64s = np.flatnonzero([torchnames.is_input(n) for n in self.trace.names])
         if not np.isin(self.trace.events.name, named).any():
             missing["input"] = (
-                "This profile is of an inference engine: its batches come from a scheduler, not from a DataLoader."
+                "This profile is of an inference engine: its batches come from a scheduler, not"
+                " from a DataLoader."
                 if self.steps.iterations
                 else absent.batches(links)
             )

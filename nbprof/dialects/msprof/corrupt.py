@@ -144,5 +144,8 @@ def _about_tables(count: int) -> Note:
     """What the receipt says of rows of tables that the timeline contradicts."""
     rows = wording.plural(count, "row")
     verb, each = ("states", "It counts") if count == 1 else ("state", "Each counts")
-    text = f"{rows} of the tables of tasks {verb} another duration than the timeline, by far: that cannot be. {each} with the timeline's."
+    text = (
+        f"{rows} of the tables of tasks {verb} another duration than the timeline, by far: that"
+        f" cannot be. {each} with the timeline's."
+    )
     return Note("warning", text)

@@ -29,7 +29,8 @@ _KINDS = {
 }
 _NPU = re.compile(r"NPU\s*(\d+)")
 _LAYERS = re.compile(
-    r"AI Core Freq|HBM|LLC|DDR|NPU MEM|Acc PMU|Stars|QoS|SIO|NIC|RoCE|PCIe|HCCS|CCU|UB|Biu|Block|DPU|Fusion|Low Power"
+    r"AI Core Freq|HBM|LLC|DDR|NPU MEM|Acc"
+    r" PMU|Stars|QoS|SIO|NIC|RoCE|PCIe|HCCS|CCU|UB|Biu|Block|DPU|Fusion|Low Power"
 )
 
 
@@ -63,9 +64,11 @@ def name_lanes(trace: Trace) -> Kinds:
         device = (
             int(npu[1])
             if npu
-            else int(pid) & 31
-            if pid.isdigit() and int(pid) >= 1 << 10 and label.startswith("NPU")
-            else 0
+            else (
+                int(pid) & 31
+                if pid.isdigit() and int(pid) >= 1 << 10 and label.startswith("NPU")
+                else 0
+            )
         )
         on_device = what in (STREAM, COMMUNICATION, PLANE, MARKS, OVERLAP) or (
             what == COUNTERS and label.startswith("NPU")
@@ -92,9 +95,11 @@ def name_lanes(trace: Trace) -> Kinds:
         place = (
             not on_device,
             device,
-            (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS, COUNTERS).index(what)
-            if on_device
-            else 0,
+            (
+                (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS, COUNTERS).index(what)
+                if on_device
+                else 0
+            ),
         )
         rows.append(
             (

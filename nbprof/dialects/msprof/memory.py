@@ -53,7 +53,10 @@ def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataF
         parts.append(part)
         if strange:
             what = "a row" if strange == 1 else f"{strange:,} rows"
-            text = f"{table.source}: {what} with a negative size or without a time, freed but allocated before the recording, ignored."
+            text = (
+                f"{table.source}: {what} with a negative size or without a time, freed but"
+                " allocated before the recording, ignored."
+            )
             notes.append(Note("info", text))
     if not any(len(part) for part in parts):
         for kind, who, used, held in _RECORDS:

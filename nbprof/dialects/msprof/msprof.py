@@ -420,24 +420,25 @@ class _Ascend:
         missing: dict[str, str] = {}
         if not len(self.work.of(COMPUTE)):
             missing["kernels"] = (
-                "This profile has no NPU tasks: msprof writes them as op_summary, task_time and its timeline, if task_time (or "
-                "task_trace) is on."
+                "This profile has no NPU tasks: msprof writes them as op_summary, task_time and its"
+                " timeline, if task_time (or task_trace) is on."
             )
         if not len(self.steps.host):
             missing["steps"] = msprof_steps.HOW
         if not msprof_memory.recorded(self.trace):
             missing["memory"] = (
-                "This profile has no memory events: msprof records them with --sys-hardware-mem=on, torch_npu.profiler with "
-                "profile_memory=True."
+                "This profile has no memory events: msprof records them with --sys-hardware-mem=on,"
+                " torch_npu.profiler with profile_memory=True."
             )
         if not len(msprof_steps.gaps(self.trace, self.steps)[0]):
             missing["input"] = (
-                "This profile has no input work: Ascend's profilers record only the wait for input, as Data Aug "
-                "Bound of an iteration, and only for graphs."
+                "This profile has no input work: Ascend's profilers record only the wait for input,"
+                " as Data Aug Bound of an iteration, and only for graphs."
             )
         if not self.out.has_host_ops:
             missing["ops"] = (
-                "This profile has no framework ops on the host: msprof records calls into CANN, torch_npu records PyTorch's ops."
+                "This profile has no framework ops on the host: msprof records calls into CANN,"
+                " torch_npu records PyTorch's ops."
             )
         return missing
 
@@ -447,13 +448,22 @@ class _Ascend:
         alone = int((self.launch < 0).sum())
         if alone and alone < len(self.launch):
             share = 100 * alone / len(self.launch)
-            text = f"{alone:,} of {len(self.launch):,} NPU tasks ({share:.3g} %) could not be linked to a call on the host."
+            text = (
+                f"{alone:,} of {len(self.launch):,} NPU tasks ({share:.3g} %) could not be linked"
+                " to a call on the host."
+            )
             out.append(Note("info", text))
         carriers = self.work.carriers
         if len(carriers):
             length = wording.millis(float(self.trace.events.duration[carriers].sum()) / 1e9)
-            text = f"{wording.plural(len(carriers), 'task')} with the type of a kernel ({length} in total) only carry "
-            text += "collectives or parts of operators, which are recorded separately; these tasks are not counted."
+            text = (
+                f"{wording.plural(len(carriers), 'task')} with the type of a kernel ({length} in"
+                " total) only carry "
+            )
+            text += (
+                "collectives or parts of operators, which are recorded separately; these tasks are"
+                " not counted."
+            )
             out.append(Note("info", text))
         unknown = self.work.of(COPY)
         if len(unknown) and (count := self.work.directions(unknown).count("copy")):

@@ -24,8 +24,9 @@ from nbprof.formats.msprof.iterations import spans as spans_of
 MARK = re.compile(r"ProfilerStep#(\d+)\Z")
 
 HOW = (
-    "This profile has no steps, so step time is unknown: msprof records only iterations of graphs (training_trace on; a run of single "
-    "ops has none), and torch_npu.profiler marks steps if prof.step() is called at the end of each and a schedule is given."
+    "This profile has no steps, so step time is unknown: msprof records only iterations of graphs"
+    " (training_trace on; a run of single ops has none), and torch_npu.profiler marks steps if"
+    " prof.step() is called at the end of each and a schedule is given."
 )
 
 
@@ -59,7 +60,10 @@ def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps,
     if found is not None:
         repeated, agreement = found
         share = f"an estimate that fits {100 * agreement:.0f}% of the events"
-        how = f"No steps are marked. Iterations are repeats of the sequence of kernels on the busiest stream: {share}."
+        how = (
+            "No steps are marked. Iterations are repeats of the sequence of kernels on the busiest"
+            f" stream: {share}."
+        )
         return repeated, Unit(ITERATION, how, agreement)
     how = "No steps are marked and nothing repeats, so figures are for the whole recording."
     return Steps.joined([_recording(trace, host, rows) for host, rows in hosts]), Unit(
@@ -80,9 +84,10 @@ def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, float] | Non
         events.end[rows].max() - events.start[rows].min()
     ):
         return None
-    return _steps(
-        host, first, start, end, [f"{ITERATION} {number}" for number in range(len(first))]
-    ), found.agreement
+    return (
+        _steps(host, first, start, end, [f"{ITERATION} {number}" for number in range(len(first))]),
+        found.agreement,
+    )
 
 
 def _recording(trace: Trace, host: int, rows: Int64s) -> Steps:
@@ -141,10 +146,13 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
     if len(events) > 1:
         out.cut = {(host, 0)}
         text = (
-            f"The first two iterations{where} are shown, but not averaged: the input wait of the first is not recorded, and both are "
-            "startup."
+            f"The first two iterations{where} are shown, but not averaged: the input wait of the"
+            " first is not recorded, and both are startup."
             if len(events) >= 4
-            else f"The first iteration{where} is shown, but not averaged: its input wait is not recorded, and it is startup."
+            else (
+                f"The first iteration{where} is shown, but not averaged: its input wait is not"
+                " recorded, and it is startup."
+            )
         )
         out.notes.append(Note("info", text))
     others = sum(len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host) - len(
@@ -153,7 +161,10 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
     if others > 0:
         model = frame["model_id"].iloc[0] if "model_id" in frame else None
         which = f"model {model}" if model is not None and not pd.isna(model) else "one device"
-        text = f"Steps{where} are the iterations of {which}; {others:,} of other graphs or devices are in the table of iterations."
+        text = (
+            f"Steps{where} are the iterations of {which}; {others:,} of other graphs or devices are"
+            " in the table of iterations."
+        )
         out.notes.append(Note("info", text))
     return out
 
@@ -252,7 +263,10 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
             end,
             [f"step {n}" for n in steps.index.tolist()],
         )
-        text = "No steps are marked in the timeline: each lasts from its first kernel to the first kernel of the next one."
+        text = (
+            "No steps are marked in the timeline: each lasts from its first kernel to the first"
+            " kernel of the next one."
+        )
         out.notes.append(Note("info", text))
         return out
     return None

@@ -404,9 +404,9 @@ class Work:
             kernel=kernel[pair] if len(rows) else np.zeros(0, np.int32),
             op=op[pair] if len(rows) else np.zeros(0, np.int32),
             details=details.astype(np.int32),
-            eligible=(cube[pair] | (uses == 1)).astype(np.int8)
-            if len(rows)
-            else np.zeros(0, np.int8),
+            eligible=(
+                (cube[pair] | (uses == 1)).astype(np.int8) if len(rows) else np.zeros(0, np.int8)
+            ),
             tensor_core=uses,
             occupancy=np.full(len(rows), np.nan),
         )

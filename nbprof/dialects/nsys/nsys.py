@@ -14,13 +14,14 @@ from nbprof.dialects.gpu.steps import Steps
 from nbprof.frameworks.register import CUDA
 
 HOW = (
-    'This recording has no steps, so step time is unknown: no NVTX ranges mark them. Put a range such as "step 12" around each iteration '
-    "(torch.cuda.nvtx.range, nvtx.annotate) and record it with  nsys profile --trace=cuda,nvtx."
+    "This recording has no steps, so step time is unknown: no NVTX ranges mark them. Put a range"
+    ' such as "step 12" around each iteration (torch.cuda.nvtx.range, nvtx.annotate) and record it'
+    " with  nsys profile --trace=cuda,nvtx."
 )
 _REMEDY = "Record with  nsys profile --trace=cuda,nvtx."
 _LOST = (
-    "the kernels were lost. Record a shorter time, let the program end by itself, or add --cuda-flush-interval=1000; no other "
-    "profiler may use the GPU meanwhile."
+    "the kernels were lost. Record a shorter time, let the program end by itself, or add"
+    " --cuda-flush-interval=1000; no other profiler may use the GPU meanwhile."
 )
 
 
@@ -60,16 +61,23 @@ class _Nsight(GpuRecording):
         """A sentence for each kind of data that the recording lacks."""
         out, links = self.out, self.links
         missing = {
-            "memory": "Nsight Systems does not record framework allocations; torch.profiler does, with profile_memory=True.",
+            "memory": (
+                "Nsight Systems does not record framework allocations; torch.profiler does, with"
+                " profile_memory=True."
+            ),
         }
         if not len(links.rows(KERNEL)):
             missing["kernels"] = absent.without_kernels(links, "This recording", _LOST) or (
-                f"This recording has no GPU kernels and no CUDA calls: the program made none, or CUDA was not traced. {_REMEDY}"
+                "This recording has no GPU kernels and no CUDA calls: the program made none, or"
+                f" CUDA was not traced. {_REMEDY}"
             )
         unread = self.trace.metadata.get("nvtx_unread")
         if isinstance(unread, list) and unread:
             tables = join_some([str(table) for table in unread], 3)
-            lost = f"The NVTX events of this recording are in {tables}, a layout that nbprof does not know"
+            lost = (
+                f"The NVTX events of this recording are in {tables}, a layout that nbprof does not"
+                " know"
+            )
             if not len(self.steps.host):
                 missing["steps"] = (
                     f"{lost}: whether ranges mark steps is unknown, and so is step time."
@@ -80,8 +88,9 @@ class _Nsight(GpuRecording):
             missing.setdefault("steps", HOW)
         if not out.has_host_ops:
             missing["ops"] = missing.get("ops") or (
-                "This recording has no framework ops: Nsight Systems only knows ops from NVTX ranges. With PyTorch, run the program in "
-                "torch.autograd.profiler.emit_nvtx(), or record it with  nsys profile --pytorch=autograd-nvtx."
+                "This recording has no framework ops: Nsight Systems only knows ops from NVTX"
+                " ranges. With PyTorch, run the program in torch.autograd.profiler.emit_nvtx(), or"
+                " record it with  nsys profile --pytorch=autograd-nvtx."
             )
         missing["input"] = "Nsight Systems does not record input waits."
         return missing

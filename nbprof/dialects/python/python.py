@@ -191,15 +191,24 @@ def _waiting_of_loop(units: _Units, iterations: Placed) -> Work:
 
 def _missing(units: _Units, waits: Int64s, words: Words) -> dict[str, str]:
     """A sentence for each kind of data that the recording lacks."""
-    unmarked = "nothing marks what it waits for: 'for item in nbprof.steps(items):' marks the wait for each item."
+    unmarked = (
+        "nothing marks what it waits for: 'for item in nbprof.steps(items):' marks the wait for"
+        " each item."
+    )
     marked = (
         "the steps state how long they wait for their items, and no input pipeline was recorded."
     )
     missing = {
-        "input": f"{words.unprofiled}: {marked if len(waits) or units.iterations is not None else unmarked}",
+        "input": (
+            f"{words.unprofiled}:"
+            f" {marked if len(waits) or units.iterations is not None else unmarked}"
+        ),
         "ops": f"{words.unprofiled}, so it has no ops.",
         "kernels": f"{words.unprofiled}, so it has no GPU kernels.",
-        "memory": f"{words.unprofiled}, so it has no allocator events; the trace view shows the resident memory of the process.",
+        "memory": (
+            f"{words.unprofiled}, so it has no allocator events; the trace view shows the resident"
+            " memory of the process."
+        ),
     }
     if not len(units.event):
         missing["steps"] = (

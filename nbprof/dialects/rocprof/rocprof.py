@@ -28,11 +28,15 @@ from nbprof.dialects.rocprof import perfetto
 from nbprof.frameworks.register import HIP
 
 HOW = (
-    'This recording has no steps, so step time is unknown: no ROCTx ranges mark them. Put a range such as "step 12" around each iteration '
-    "(roctxRangePush; torch.cuda.nvtx.range on ROCm) and record it with  rocprofv3 --runtime-trace."
+    "This recording has no steps, so step time is unknown: no ROCTx ranges mark them. Put a range"
+    ' such as "step 12" around each iteration (roctxRangePush; torch.cuda.nvtx.range on ROCm) and'
+    " record it with  rocprofv3 --runtime-trace."
 )
 _REMEDY = "Record with  rocprofv3 --runtime-trace."
-_LOST = "the kernels were not traced or were lost. Record with  rocprofv3 --runtime-trace,  or add --kernel-trace."
+_LOST = (
+    "the kernels were not traced or were lost. Record with  rocprofv3 --runtime-trace,  or add"
+    " --kernel-trace."
+)
 
 
 def interpret(trace: Trace) -> act.Activity:
@@ -88,7 +92,10 @@ class _Rocprof(GpuRecording):
         """A sentence for each kind of data that the recording lacks."""
         out, links = self.out, self.links
         missing = {
-            "memory": "rocprofv3 does not record framework allocations; torch.profiler does, with profile_memory=True.",
+            "memory": (
+                "rocprofv3 does not record framework allocations; torch.profiler does, with"
+                " profile_memory=True."
+            ),
             "input": "rocprofv3 does not record input waits.",
         }
         if not len(links.rows(KERNEL)):
@@ -97,7 +104,10 @@ class _Rocprof(GpuRecording):
             missing["kernels"] = (
                 absent.without_kernels(links, "This recording", _LOST)
                 if absent.lost_kernels(links)
-                else f"This recording has no GPU kernels: the program ran none, or they were not traced. {_REMEDY}"
+                else (
+                    "This recording has no GPU kernels: the program ran none, or they were not"
+                    f" traced. {_REMEDY}"
+                )
             )
         if not len(self.steps.host):
             missing["steps"] = HOW

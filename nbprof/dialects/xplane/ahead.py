@@ -25,7 +25,10 @@ from nbprof.dialects.xplane.programs import (
     runs_of_programs,
 )
 
-NOTE = "steps: dispatched ahead of the work, so each lasts until the programs that it dispatched have run"
+NOTE = (
+    "steps: dispatched ahead of the work, so each lasts until the programs that it dispatched"
+    " have run"
+)
 
 
 def find(

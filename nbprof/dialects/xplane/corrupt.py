@@ -82,7 +82,10 @@ class _OfGpus(Mender):
 class _OfCores(Mender):
     """Steps, programs and ops of TPU cores, each on a line of its own."""
 
-    too_long = "its program or step, later calls of it, later work of its line or the whole recording had ended by then"
+    too_long = (
+        "its program or step, later calls of it, later work of its line or the whole recording had"
+        " ended by then"
+    )
     too_far = "long before or after all runs of programs on the core"
 
     def __init__(self, placed: Placed, cores: list[int]) -> None:

@@ -92,7 +92,8 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
             gpus.append(number)
         if any((row["host"], row["device"]) == (plane.host, int(found.group(2))) for row in rows):
             trace.receipt.warn(
-                f"{plane.host} has several planes of device {found.group(2)}; its facts are those of the first."
+                f"{plane.host} has several planes of device {found.group(2)}; its facts are those"
+                " of the first."
             )
             continue
         rows.append(
@@ -101,9 +102,11 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
                 "device": int(found.group(2)),
                 "kind": kind,
                 "name": device_name(kind, s),
-                "compute_capability": f"{s['compute_cap_major']}.{s['compute_cap_minor']}"
-                if {"compute_cap_major", "compute_cap_minor"} <= s.keys()
-                else None,
+                "compute_capability": (
+                    f"{s['compute_cap_major']}.{s['compute_cap_minor']}"
+                    if {"compute_cap_major", "compute_cap_minor"} <= s.keys()
+                    else None
+                ),
                 "memory_bytes": s.get("memory_size"),
                 "memory_bytes_per_second": peak_bytes_per_second(s),
                 "cores": s.get("core_count"),
@@ -116,11 +119,13 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
                 "chip": place(s).chip,
                 "chip_core": place(s).core,
                 "megacore": bool(s["has_megacore"]) if "has_megacore" in s else None,
-                "sparse_cores": sum(
-                    p.name.startswith(f"{plane.name} SparseCore ") and p.host == plane.host
-                    for p in trace.planes
-                )
-                or None,
+                "sparse_cores": (
+                    sum(
+                        p.name.startswith(f"{plane.name} SparseCore ") and p.host == plane.host
+                        for p in trace.planes
+                    )
+                    or None
+                ),
             }
         )
     out.devices = pd.DataFrame(rows, columns=act.DEVICES)

@@ -164,8 +164,9 @@ def eager_notes(out: act.Activity) -> list[Note]:
         return []
     one = count == 1
     text = (
-        f"{'1 op' if one else f'{count:,} ops'} ran eagerly, and only {'its call was' if one else 'their calls were'} recorded: "
-        f"steps and trace include {'it' if one else 'them'}, the ops tables do not."
+        f"{'1 op' if one else f'{count:,} ops'} ran eagerly, and only"
+        f" {'its call was' if one else 'their calls were'} recorded: steps and trace include"
+        f" {'it' if one else 'them'}, the ops tables do not."
     )
     return [Note("info", text)]
 

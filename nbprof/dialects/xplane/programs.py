@@ -528,10 +528,16 @@ def _steps(
     several = "the programs " + " and ".join(names) if len(names) > 1 else f"the program {main}"
     how = f"steps: runs of {several}, each from the end of the previous run to its own end"
     if len(used) > 1:
-        how += "; the first is shown but not averaged, because what the loop did before that run was not recorded"
+        how += (
+            "; the first is shown but not averaged, because what the loop did before that run was"
+            " not recorded"
+        )
     again = [above + at for at in _taken_over(used)]
     if again:
-        how += f"; nor is step {again[0] - above + 1}, with which another compiled program took over: time between two loops may lie in it"
+        how += (
+            f"; nor is step {again[0] - above + 1}, with which another compiled program took over:"
+            " time between two loops may lie in it"
+        )
     if function_of(main) == "_fun":
         how += "; JAX gives pmap programs this name"
     if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5 and may_loop(main):

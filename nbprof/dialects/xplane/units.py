@@ -166,7 +166,10 @@ def _unit(found: Found) -> Unit:
     if found.agreement is None:
         return Unit(found.kind, f"No steps are marked. The {found.how}. {CHOOSE}")
     share = f"{100 * found.agreement:.0f}%"
-    how = f"No steps are marked. The {found.how}: an estimate that fits {share} of the events. {CHOOSE}"
+    how = (
+        f"No steps are marked. The {found.how}: an estimate that fits {share} of the events."
+        f" {CHOOSE}"
+    )
     return Unit(found.kind, how, found.agreement)
 
 

@@ -64,12 +64,13 @@ _DEVICE = re.compile(r"/device:(GPU|TPU|CUSTOM)[^0-9]*([0-9]+)?(.*)", re.DOTALL)
 
 
 _NO_STEPS = (
-    "This profile has no step markers, so step time is unknown. %%nbprof marks the steps of Keras fit; "
-    "in your own loop write: for batch in nbprof.steps(dataset)."
+    "This profile has no step markers, so step time is unknown. %%nbprof marks the steps of Keras"
+    " fit; in your own loop write: for batch in nbprof.steps(dataset)."
 )
 _NO_STEPS_OF_TPU = (
-    "The TPU recorded runs of programs and ops, but no steps, so step time is unknown. Steps are recorded if the loop marks them: "
-    "wrap each step in jax.profiler.StepTraceAnnotation('train', step_num=i), or write: for batch in nbprof.steps(batches)."
+    "The TPU recorded runs of programs and ops, but no steps, so step time is unknown. Steps are"
+    " recorded if the loop marks them: wrap each step in jax.profiler.StepTraceAnnotation('train',"
+    " step_num=i), or write: for batch in nbprof.steps(batches)."
 )
 
 
@@ -326,7 +327,10 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
         missing["kernels"] = (
             f"The devices of this profile are {other}s; GPU kernels are recorded only on GPUs."
             if other
-            else "This profile has no GPU plane: the run used only the CPU, or the GPU was not traced."
+            else (
+                "This profile has no GPU plane: the run used only the CPU, or the GPU was not"
+                " traced."
+            )
         )
     elif not len(out.kernels):
         missing["kernels"] = (
@@ -342,8 +346,8 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
     # Asked of the events, so that the table need not be made for it.
     if not has_allocations(placed):
         missing["memory"] = (
-            "This profile has no allocator events. TensorFlow records those of its GPU allocator, and on the CPU only large ones; "
-            "XLA programs allocate once, ahead of time."
+            "This profile has no allocator events. TensorFlow records those of its GPU allocator,"
+            " and on the CPU only large ones; XLA programs allocate once, ahead of time."
         )
     if not len(out.iterators):
         missing["input"] = _no_tf_data(set(map(str, placed.trace.names)))
@@ -353,16 +357,25 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
 def _no_tf_data(names: set[str]) -> str:
     """Why there are no calls of tf.data."""
     if act.NEXT_ITEM in names:
-        return "The input comes from the iterator passed to nbprof.steps, not from tf.data: see the input pipeline."
+        return (
+            "The input comes from the iterator passed to nbprof.steps, not from tf.data: see the"
+            " input pipeline."
+        )
     if act.NEXT_BATCH in names:
-        return "The input comes from what the loop of Keras was given, not from tf.data: see the input pipeline."
-    return "This profile has no calls of tf.data iterators: the input does not come from a tf.data pipeline, or it ran before the capture."
+        return (
+            "The input comes from what the loop of Keras was given, not from tf.data: see the input"
+            " pipeline."
+        )
+    return (
+        "This profile has no calls of tf.data iterators: the input does not come from a tf.data"
+        " pipeline, or it ran before the capture."
+    )
 
 
 _LAUNCHES = re.compile(r"(?:cu|cuda|hip|hipMod)\w*Launch")
 _LOST = (
-    "the kernels were lost. Record a shorter time, in a fresh process and with no other profiler running. If that does not help, the "
-    "process may lack the permission to trace the GPU."
+    "the kernels were lost. Record a shorter time, in a fresh process and with no other profiler"
+    " running. If that does not help, the process may lack the permission to trace the GPU."
 )
 
 

@@ -123,7 +123,8 @@ class Builder:
             elif letter in _OTHERS:
                 # Nothing of what ran is missing without them.
                 self.receipt.info(
-                    f"Not shown, because no figure uses them: {_OTHERS[letter]} (ph {letter}), {count:,}."
+                    f"Not shown, because no figure uses them: {_OTHERS[letter]} (ph {letter}),"
+                    f" {count:,}."
                 )
             else:
                 self.receipt.skip(f"left out: of an unknown phase (ph {letter}).", count)
@@ -219,7 +220,8 @@ class Builder:
         if out.any():
             # PyTorch writes one in every file: no loss, so it must not read like one.
             self.receipt.info(
-                f"Trace-wide marks far outside all slices, such as Record Window End, are not drawn: {int(out.sum()):,}."
+                "Trace-wide marks far outside all slices, such as Record Window End, are not"
+                f" drawn: {int(out.sum()):,}."
             )
         keep[out] = False
         return keep
@@ -260,7 +262,8 @@ class Builder:
         self.receipt.skip("left out: ends of slices without a begin (ph E without B).", lost)
         if left:
             self.receipt.warn(
-                f"Slices without an end (ph B without E), drawn to the end of the trace: {len(left):,}."
+                "Slices without an end (ph B without E), drawn to the end of the trace:"
+                f" {len(left):,}."
             )
         end = max(end, int(time.max()))
         begun = np.array([p[0] for p in pairs] + left, np.int64)
@@ -302,7 +305,8 @@ class Builder:
         last = max(time.values())
         if left:
             self.receipt.warn(
-                f"Async slices without an end (ph b without e), drawn to the end of the trace: {len(left):,}."
+                "Async slices without an end (ph b without e), drawn to the end of the trace:"
+                f" {len(left):,}."
             )
         found = [(b, time[b], time[e] - time[b], 0) for b, e in pairs] + [
             (b, time[b], last - time[b], 0) for b in left

@@ -87,7 +87,10 @@ class Source:
                 except MemoryError:
                     raise
                 except Exception as error:
-                    self.trouble = f"The compressed file is damaged near byte {at:,} ({error}); the part before it was read."
+                    self.trouble = (
+                        f"The compressed file is damaged near byte {at:,} ({error}); the part"
+                        " before it was read."
+                    )
                     yield from _salvaged(data[begin:at], given)
                     return
                 feed = unpack.unconsumed_tail
@@ -98,7 +101,10 @@ class Source:
             while at < buffer.size and data[at] == 0:
                 at += 1
             if at < buffer.size and bytes(data[at : at + 2]) != MAGIC:
-                self.trouble = f"{buffer.size - at:,} bytes after the compressed data are not gzip; they were not read."
+                self.trouble = (
+                    f"{buffer.size - at:,} bytes after the compressed data are not gzip; they were"
+                    " not read."
+                )
                 return
 
 

@@ -98,20 +98,21 @@ def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label:
         receipt.warn(label + source.trouble)
     if not count:
         receipt.warn(
-            f"{label}The list of events is empty: the profiler recorded nothing, or was stopped immediately."
+            f"{label}The list of events is empty: the profiler recorded nothing, or was stopped"
+            " immediately."
         )
     elif all((part.phase == _METADATA).all() for part in document.parts):
         receipt.warn(
-            f"{label}The file has names of processes and threads, but no events: the profiler recorded nothing, or the "
-            "events are in another file."
+            f"{label}The file has names of processes and threads, but no events: the profiler"
+            " recorded nothing, or the events are in another file."
         )
     _facts(builder, document, host)
     base = document.metadata.get("baseTimeNanoseconds", 0)
     builder.add(host, document.parts, _base(base))
     if of_work in _XLA_LIMITS and _by_xla(document):
         receipt.warn(
-            f"{label}The file contains exactly {of_work:,} events, at which XLA's exporter stops writing: later ones are missing. "
-            f"{_with_all_events(file)}"
+            f"{label}The file contains exactly {of_work:,} events, at which XLA's exporter stops"
+            f" writing: later ones are missing. {_with_all_events(file)}"
         )
 
 
@@ -120,7 +121,10 @@ def _with_all_events(file: SourceFile) -> str:
     full = f"{host_of(file.name)}.xplane.pb"
     if isinstance(file, LocalFile) and file.path.with_name(full).is_file():
         return f"{full} next to it has them all."
-    return "The *.xplane.pb of the same recording has them all; TF_PROFILER_TRACE_VIEWER_MAX_EVENTS raises the limit."
+    return (
+        "The *.xplane.pb of the same recording has them all; TF_PROFILER_TRACE_VIEWER_MAX_EVENTS"
+        " raises the limit."
+    )
 
 
 def _base(value: object) -> int:
@@ -153,7 +157,10 @@ def _facts(builder: Builder, document: Document, host: str) -> None:
 def where_cut(document: Document) -> str:
     """Where a trace ends too early; empty where it does not."""
     at = document.trouble.cut
-    why = "the profiler was killed while writing, or the copy is incomplete. The part before it was read."
+    why = (
+        "the profiler was killed while writing, or the copy is incomplete. The part before it was"
+        " read."
+    )
     return f"The file is truncated at byte {at:,}: {why}" if at >= 0 else ""
 
 
@@ -166,7 +173,8 @@ def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
         )
     if document.trouble.strange:
         receipt.warn(
-            f"{label}Entries in the event list that are not events, left out: {document.trouble.strange:,}."
+            f"{label}Entries in the event list that are not events, left out:"
+            f" {document.trouble.strange:,}."
         )
     if document.trouble.cut < 0 and document.open_list:
         receipt.info(f"{label}The event list is not closed; every event in it was read.")

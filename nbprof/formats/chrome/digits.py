@@ -189,7 +189,8 @@ def distinct(word: Words, start: Int64s, end: Int64s) -> tuple[Int32s, Int64s]:
         The index of the first stretch with each code.
 
     Notes
-    ----- Stretches count as equal where 64 bits of a hash and the length are; its seeds are random
+    -----
+    Stretches count as equal where 64 bits of a hash and the length are; its seeds are random
     in every process, so that no file can be made to have two that collide (by chance: about one in
     10^9 files of 100,000 names).
     """

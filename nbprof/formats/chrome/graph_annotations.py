@@ -76,7 +76,8 @@ def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
             found = _nodes(piece)
         except (ReadError, OSError):
             bad.append(
-                f"{printable(piece.name)} next to the trace is not a valid PyTorch graph annotation file and is ignored."
+                f"{printable(piece.name)} next to the trace is not a valid PyTorch graph annotation"
+                " file and is ignored."
             )
             continue
         mine = out.setdefault(int(rank[1]) if rank else 0, {})

@@ -222,7 +222,10 @@ def _without_doubles(ranks: list[_Rank]) -> tuple[list[_Rank], list[tuple[_Rank,
 
 def _copied(double: _Rank, own: _Rank) -> str:
     label, of = double.member.file.label, own.member.file.label
-    return f"{label} is a copy of {of}, byte for byte; it was read once. Was one host's file copied over another's?"
+    return (
+        f"{label} is a copy of {of}, byte for byte; it was read once. Was one host's file copied"
+        " over another's?"
+    )
 
 
 class _Placed(NamedTuple):
@@ -266,7 +269,10 @@ def _again(
         else "have rank numbers of this run, so they are"
     )
     return (
-        f"{join_some(same, 4)} next to it {what} not part of it: nbprof.runs lists the runs of a folder.",
+        (
+            f"{join_some(same, 4)} next to it {what} not part of it: nbprof.runs lists the runs of"
+            " a folder."
+        ),
     )
 
 
@@ -275,7 +281,10 @@ def _notes(copies: list[Member]) -> tuple[str, ...]:
         return ()
     names = join_some([one.file.name for one in copies], 4)
     return (
-        f"{names} next to it is the same recording as JSON, whose exporter truncates at an event limit; it was not read.",
+        (
+            f"{names} next to it is the same recording as JSON, whose exporter truncates at an"
+            " event limit; it was not read."
+        ),
     )
 
 
@@ -421,11 +430,17 @@ def _choice(group: list[_Rank]) -> tuple[str, ...]:
             else " and times that are the same"
         )
     elif spread > _TOGETHER_S:
-        when = f", though the files were last changed {_length(spread)} apart and do not have a recording time"
+        when = (
+            f", though the files were last changed {_length(spread)} apart and do not have a"
+            " recording time"
+        )
     else:
         when = ", because they do not have a recording time"
     return (
-        f"{files} are read as the ranks of one run {why}{when}. To open a single file, pass its path.",
+        (
+            f"{files} are read as the ranks of one run {why}{when}. To open a single file, pass its"
+            " path."
+        ),
     )
 
 

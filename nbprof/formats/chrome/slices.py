@@ -64,7 +64,8 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
         low, high = int(rest.min()), int(rest.max())
         if low > _HOUR and low > 10 * (high - low):
             receipt.skip(
-                "left out: at time 0 while all others are much later (the profiler lost their times).",
+                "left out: at time 0 while all others are much later (the profiler lost their"
+                " times).",
                 int(zero.sum()),
             )
             good[rows[zero]] = False
@@ -109,7 +110,8 @@ def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s
     negative = part.length.ns[rows] < 0
     if negative.any():
         receipt.warn(
-            f"Events that end before they start, treated as having zero duration: {int(negative.sum()):,}."
+            "Events that end before they start, treated as having zero duration:"
+            f" {int(negative.sum()):,}."
         )
     duration = np.where(
         negative, 0, part.length.ns[rows] * np.where(negative, 0, 1) * 1000 + part.length.ps[rows]

@@ -235,7 +235,10 @@ _KNOWN_BY: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 _AS_THEY_ARE: tuple[tuple[str, str], ...] = (
     (
         "msprof_tx",
-        "pid tid category event_type payload_type payload_value start_time end_time message_type message",
+        (
+            "pid tid category event_type payload_type payload_value start_time end_time"
+            " message_type message"
+        ),
     ),
     ("soc_pmu", "stream_id task_id tlb_hit_rate tlb_miss_rate"),
     ("page_fault", "stream_id task_id page_fault_num op_name"),
@@ -246,7 +249,10 @@ _AS_THEY_ARE: tuple[tuple[str, str], ...] = (
     ("link", "mode min max average"),
     (
         "network",
-        "timestamp bandwidth rx_bandwidth_efficiency rxpacket_s tx_bandwidth_efficiency txpacket_s funcid",
+        (
+            "timestamp bandwidth rx_bandwidth_efficiency rxpacket_s tx_bandwidth_efficiency"
+            " txpacket_s funcid"
+        ),
     ),
     ("llc", "mode task hit_rate throughput"),
     ("cpu_usage", "cpu_type user sys iowait irq soft idle"),

@@ -182,7 +182,8 @@ def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | N
         said.append(f"{lost:,} rows have far more cells than the header and were left out.")
     if len(body) > _LARGE and (over := raw[range(width, width + _MORE)].notna().any(axis=1)).any():
         said.append(
-            f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; cells beyond the last column were left out."
+            f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; cells beyond"
+            " the last column were left out."
         )
     return raw
 
@@ -201,11 +202,13 @@ def _ragged(body: bytes, width: int, said: list[str]) -> None:
     short, long = filled & (cells < width), filled & (cells > width)
     if short.any():
         said.append(
-            f"{_count(short, 'row is', 'rows are')} shorter than the header; the missing cells are unknown."
+            f"{_count(short, 'row is', 'rows are')} shorter than the header; the missing cells are"
+            " unknown."
         )
     if long.any():
         said.append(
-            f"{_count(long, 'row is', 'rows are')} longer than the header; cells beyond the last column were left out."
+            f"{_count(long, 'row is', 'rows are')} longer than the header; cells beyond the last"
+            " column were left out."
         )
     returns = int((data[ends[ends > 0] - 1] == 0x0D).sum())
     if 0 < returns < len(ends):
@@ -242,7 +245,8 @@ def _floats(
         example = str(text[bad].iloc[0])[:40]
         shown = example if example.isprintable() else "?"
         said.append(
-            f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as “{shown}”; treated as unknown."
+            f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as “{shown}”;"
+            " treated as unknown."
         )
     return out
 
@@ -269,8 +273,8 @@ def _numbers(column: pd.Series, spec: Column, said: list[str]) -> npt.NDArray[np
             out = out.copy()
             out[under] = np.array(exact, np.float64)
             said.append(
-                f"{_count(under)} in {spec.name} are negative differences stored as unsigned numbers (18446744073709521.304 µs is "
-                "30.312): corrected."
+                f"{_count(under)} in {spec.name} are negative differences stored as unsigned"
+                " numbers (18446744073709521.304 µs is 30.312): corrected."
             )
     infinite = np.isinf(out)
     if infinite.any():
@@ -377,8 +381,9 @@ def _times(
     if rounded.any():
         example = values[int(np.flatnonzero(rounded)[0])]
         said.append(
-            f"{_count(rounded)} in {spec.name} are rounded, as {str(example).strip()[:24]!r}: a spreadsheet or another tool rewrote the "
-            "file, and precise times are lost. Export it again, or load the file that the profiler wrote."
+            f"{_count(rounded)} in {spec.name} are rounded, as {str(example).strip()[:24]!r}: a"
+            " spreadsheet or another tool rewrote the file, and precise times are lost. Export it"
+            " again, or load the file that the profiler wrote."
         )
     if bad.any():
         said.append(

@@ -303,7 +303,8 @@ class _Made:
         self.task = base.read("TASK", TASK)
         self.parts = base.read(
             "COMMUNICATION_TASK_INFO",
-            "name globalTaskId timestampNs taskType planeId groupName notifyId srcRank dstRank transportType size dataType linkType opId",
+            "name globalTaskId timestampNs taskType planeId groupName notifyId srcRank dstRank"
+            " transportType size dataType linkType opId",
             "bandwidth",
         )
         # Where device work of a connection begins, for the arrows to it.
@@ -362,7 +363,8 @@ class _Made:
         base, events = self.base, self.events
         ops = base.read(
             "COMMUNICATION_OP",
-            "opName startNs endNs connectionId groupName opId relay retry dataType algType deviceId",
+            "opName startNs endNs connectionId groupName opId relay retry dataType algType"
+            " deviceId",
             "count",
         )
         row, _ = row_of(self.task, self.parts["globalTaskId"], self.parts["timestampNs"])
@@ -388,11 +390,13 @@ class _Made:
             "connection_id": _ids(ops["connectionId"]),
             "data_type": self.enum("ENUM_HCCL_DATA_TYPE", ops["dataType"]),
             "alg_type": self.text(ops["algType"]),
-            "count": np.where(
-                np.isfinite(ops["count"]) & (np.abs(ops["count"]) < 2.0**53),
-                np.nan_to_num(ops["count"]),
-                NONE,
-            ).astype(np.int64),
+            "count": (
+                np.where(
+                    np.isfinite(ops["count"]) & (np.abs(ops["count"]) < 2.0**53),
+                    np.nan_to_num(ops["count"]),
+                    NONE,
+                ).astype(np.int64)
+            ),
             "relay": ops["relay"],
             "retry": ops["retry"],
         }
@@ -493,7 +497,8 @@ class _Made:
         events, base = self.events, self.base
         found = base.read(
             "PYTORCH_API",
-            "startNs endNs globalTid connectionId name sequenceNumber fwdThreadId inputDtypes inputShapes callchainId type",
+            "startNs endNs globalTid connectionId name sequenceNumber fwdThreadId inputDtypes"
+            " inputShapes callchainId type",
         )
         lane = events.threads("Python", found["globalTid"])
         name = self.strings.codes(found["name"], events.texts, "op")

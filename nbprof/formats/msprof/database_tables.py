@@ -118,7 +118,8 @@ class _Made:
             far = (ns != NONE) & ((ns - first) // 1000 > LONGEST_US)
             if far.any():
                 doubts.append(
-                    f"{int(far.sum()):,} times in {name} are over 26 days after the first and were left out."
+                    f"{int(far.sum()):,} times in {name} are over 26 days after the first and were"
+                    " left out."
                 )
             none = (ns == NONE) | far
             done[name] = pd.arrays.IntegerArray(np.where(none, 0, ns - first) * 1000 * ~none, none)
@@ -160,7 +161,8 @@ class _Made:
         task = self.read("TASK", TASK)
         info = self.read(
             "COMPUTE_TASK_INFO",
-            f"name globalTaskId taskType opType opState hf32Eligible blockNum blockDim mixBlockNum mixBlockDim {_OF_TENSORS}",
+            "name globalTaskId taskType opType opState hf32Eligible blockNum blockDim mixBlockNum"
+            f" mixBlockDim {_OF_TENSORS}",
         )
         self.used |= {"COMMUNICATION_TASK_INFO", "COMMUNICATION_SCHEDULE_TASK_INFO"}
         name, of = self.base.task_names, self.base.task_infos
@@ -245,7 +247,8 @@ class _Made:
         row, lost = row_of(task, found["globalTaskId"], found["timestampNs"])
         self.note(
             lost,
-            "values of TASK_PMU_INFO have a task number shared by several tasks and no time; left out.",
+            "values of TASK_PMU_INFO have a task number shared by several tasks and no time; left"
+            " out.",
         )
         at = taken(row_in_table, row)
         used, which = used_of(found["name"])
@@ -463,9 +466,13 @@ class _Made:
             "communication",
             _heads(timed) | {f"{part}_ms": timed[f"{part}_time"] for part in parts},
             {
-                "start_ps": np.where(
-                    (begin > 0) & (begin < 2**52), np.rint(np.minimum(begin, 2**52) * 1000), NONE
-                ).astype(np.int64)
+                "start_ps": (
+                    np.where(
+                        (begin > 0) & (begin < 2**52),
+                        np.rint(np.minimum(begin, 2**52) * 1000),
+                        NONE,
+                    ).astype(np.int64)
+                )
             },
         )
         sent = _ops_only(

@@ -57,14 +57,14 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> bo
             progress(f"{TOOL} exports {printable(Path(folder).name)}")
         command = [tool, "--export=on", f"--output={folder}"]
         try:
-            done = subprocess.run(
+            done = subprocess.run(  # noqa: S603
                 command,
                 capture_output=True,
                 text=True,
                 errors="replace",
                 stdin=subprocess.DEVNULL,
                 check=False,
-            )  # noqa: S603
+            )  # noqa: RUF100, S603
         except OSError as failed:
             raise ReadError(
                 f"{TOOL} could not be started: {failed.strerror}. {error.reason}", path=error.path

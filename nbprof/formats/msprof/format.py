@@ -18,11 +18,13 @@ from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import PYTORCH, UNKNOWN
 
 _HEADER = re.compile(
-    r"task[ _]id|op[ _]name|op type|device[_ ]id|kernel name|model name|total time\(us\)|hbm|aicore",
+    r"task[ _]id|op[ _]name|op type|device[_ ]id|kernel name|model name|total"
+    r" time\(us\)|hbm|aicore",
     re.IGNORECASE,
 )
 _TIMELINE = re.compile(
-    rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task Type"'
+    rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task'
+    rb' Type"'
 )
 MARKS = {
     *(

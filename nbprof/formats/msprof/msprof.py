@@ -205,7 +205,8 @@ def _facts(one: Recording, receipt: Receipt) -> None:
             stated = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
             receipt.info(
-                f"{printable(file.name)} could not be read: its information about the machine is missing."
+                f"{printable(file.name)} could not be read: its information about the machine is"
+                " missing."
             )
             continue
         if not isinstance(stated, dict):
@@ -239,7 +240,8 @@ def _named(found: list[Recording], receipt: Receipt) -> None:
                 names[i] = f"NPU {device}"
         for rank in sorted({r for r in ranks if r is not None and ranks.count(r) > 1}):
             receipt.warn(
-                f"{ranks.count(rank)} recordings are of rank {rank}. Each is shown as a separate host."
+                f"{ranks.count(rank)} recordings are of rank {rank}. Each is shown as a separate"
+                " host."
             )
     for i, name in enumerate(names):
         while name in names[:i]:
@@ -282,7 +284,8 @@ def _timelines(
                 progress(f"reading {file.name}")
             if file.size == 0:
                 receipt.warn(
-                    f"{printable(file.name)} is empty: its export was interrupted or had nothing to write."
+                    f"{printable(file.name)} is empty: its export was interrupted or had nothing to"
+                    " write."
                 )
                 continue
             parts += _walked(file, receipt, limit_bytes)
@@ -359,14 +362,16 @@ def _told(
     beside = sorted(set(found) - mine)
     if events and "step_trace" not in known and not {"PYTORCH_API", "STEP_TIME"} & set(base.tables):
         receipt.info(
-            f"{name} has no iterations: for steps of a graph export the tables as well, msprof --export=on --type=text."
+            f"{name} has no iterations: for steps of a graph export the tables as well, msprof"
+            " --export=on --type=text."
         )
     if parts:
         rest = f"; {', '.join(beside)}: from the other files of the recording" if beside else ""
         receipt.info(f"Read from {name}: {', '.join(parts)}{rest}.")
     elif not beside:
         receipt.warn(
-            f"{name} has no rows that nbprof reads: its export was interrupted or had nothing to write."
+            f"{name} has no rows that nbprof reads: its export was interrupted or had nothing to"
+            " write."
         )
 
 
@@ -399,7 +404,8 @@ def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool)
         for table in items:
             if not msprof_tables.rebase(table, trace.epoch_ns):
                 table.doubts.append(
-                    "its clock is months away from the timeline's; its times are relative to its own start."
+                    "its clock is months away from the timeline's; its times are relative to its"
+                    " own start."
                 )
                 first = table.first_ns or 0
                 msprof_tables.rebase(table, first)

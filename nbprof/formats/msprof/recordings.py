@@ -469,7 +469,8 @@ def _run(place: _Local | _Listed, group: list[Recording], raw: list[str]) -> Run
         parent, sidecar = home[0], home[2]
         name = printable(home[1])
     warnings = tuple(
-        f"{printable(path.rpartition('/')[2])} next to it is not exported yet and not included in the figures: {_export(place, path)}"
+        f"{printable(path.rpartition('/')[2])} next to it is not exported yet and not included in"
+        f" the figures: {_export(place, path)}"
         for path in raw
         if path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
     )
@@ -497,7 +498,10 @@ def _how_to_export(path: str, *, local: bool = True) -> str:
     shown = printable(path)
     how = f"run  msprof --export=on --output={shown}  where CANN is installed, then load it again."
     if path.endswith("_ascend_pt"):
-        how = f'run  torch_npu.profiler.profiler.analyse("{shown}")  where torch_npu is installed, then load it again.'
+        how = (
+            f'run  torch_npu.profiler.profiler.analyse("{shown}")  where torch_npu is installed,'
+            " then load it again."
+        )
     return how if local else f"copy it to a disk, {how}"
 
 
@@ -512,7 +516,10 @@ def nothing(place: Place, unread: Sequence[str]) -> ReadError:
     """
     here = place.below("")
     if not unread:
-        text = f"it has output of {_MSPROF}, but no table (CSV), timeline (JSON) or database (DB) that nbprof can read."
+        text = (
+            f"it has output of {_MSPROF}, but no table (CSV), timeline (JSON) or database (DB) that"
+            " nbprof can read."
+        )
         return ReadError(text, path=place.label)
     names = ", ".join(printable(path.rpartition("/")[2] or place.name) for path in unread[:3]) + (
         f" and {len(unread) - 3:,} more" if len(unread) > 3 else ""

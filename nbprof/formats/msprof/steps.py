@@ -24,7 +24,8 @@ from nbprof.core.trace import TEXT, Int64s, Receipt, Table, Trace
 from nbprof.formats.msprof.tables import newest
 
 _MARK = re.compile(
-    r"(Iteration|FP_BP Time|Iteration Refresh|Reduce|Data_aug Bound|GetNext)(?: |_)?(\d+)?(?:_(\d+))?\Z"
+    r"(Iteration|FP_BP Time|Iteration Refresh|Reduce|Data_aug Bound|GetNext)(?:"
+    r" |_)?(\d+)?(?:_(\d+))?\Z"
 )
 _MODEL = re.compile(r"Model ID:\s*(\d+)")
 _DEVICE = re.compile(r"device_(\d{1,4})$")

@@ -69,7 +69,8 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
                 else f"{older} files of earlier exports were"
             )
             notes.append(
-                f"{printable(module)} was exported {len(exports)} times: the newest export was read, {which} ignored."
+                f"{printable(module)} was exported {len(exports)} times: the newest export was"
+                f" read, {which} ignored."
             )
     return kept, notes
 
@@ -111,7 +112,8 @@ def tables(
             notes.append(
                 Note(
                     "warning",
-                    f"{printable(file.name)} is empty: its export was interrupted or had nothing to write.",
+                    f"{printable(file.name)} is empty: its export was interrupted or had nothing to"
+                    " write.",
                 )
             )
             continue

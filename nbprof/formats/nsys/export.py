@@ -53,7 +53,10 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     needed, free = _TIMES * report.stat().st_size, shutil.disk_usage(folder).free
     if free < needed:
-        room = f"{size_text(free)} are free in {folder.parent}, and its database may take {size_text(needed)}."
+        room = (
+            f"{size_text(free)} are free in {folder.parent}, and its database may take"
+            f" {size_text(needed)}."
+        )
         raise ReadError(f"it was not exported: {room} {error.reason}", path=error.path)
     if progress:
         progress(f"{TOOL} exports {printable(report.name)}")

@@ -41,7 +41,10 @@ def sniff(head: Head) -> Kind | None:
         if head.name.lower().endswith(".qdstrm"):
             how = "Convert it with Nsight Systems' QdstrmImporter and load the result."
             return Kind("", "a raw recording of Nsight Systems", how)
-        how = f"Export it where Nsight Systems is installed:  nsys export --type sqlite {head.name}  and load the resulting .sqlite file."
+        how = (
+            f"Export it where Nsight Systems is installed:  nsys export --type sqlite {head.name} "
+            " and load the resulting .sqlite file."
+        )
         return Kind("", "a report of Nsight Systems", how, tool=NAME)
     return None
 

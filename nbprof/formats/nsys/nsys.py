@@ -125,8 +125,8 @@ def read(
         _say(report, receipt, prefix)
     if not len(builder):
         raise ReadError(
-            "this export of Nsight Systems has no events: the recording ended before the program ran, or nothing was traced. Record with  "
-            "nsys profile --trace=cuda,nvtx,osrt.",
+            "this export of Nsight Systems has no events: the recording ended before the program"
+            " ran, or nothing was traced. Record with  nsys profile --trace=cuda,nvtx,osrt.",
             path=files[0].label,
         )
     return builder.trace(
@@ -242,8 +242,8 @@ def _graphs(report: Report) -> None:
         report.streams(rows), names, *_timed(report, rows), _common(rows) | {"cat": "kernel"}
     )
     report.builder.receipt.info(
-        f"{len(rows):,} CUDA graph launches were recorded as one event each, so their kernels are unknown. Record with  "
-        "nsys profile --cuda-graph-trace=node  to see them."
+        f"{len(rows):,} CUDA graph launches were recorded as one event each, so their kernels are"
+        " unknown. Record with  nsys profile --cuda-graph-trace=node  to see them."
     )
 
 
@@ -395,13 +395,15 @@ def _say(report: Report, receipt: Receipt, prefix: str) -> None:
         receipt.info(f"{prefix}{len(report.hosts)} processes used a GPU: each is shown as a host.")
     if not report.facts.dated:
         receipt.info(
-            f"{prefix}The export does not include the session's start time: times are relative to its start."
+            f"{prefix}The export does not include the session's start time: times are relative to"
+            " its start."
         )
     for table in report.nvtx_unread:
         columns = join_some(report.tables.columns(table), 6)
         receipt.warn(
-            f"{prefix}The NVTX events of the table {table} ({counts[table]:,} rows) are not shown: nbprof does not know its columns "
-            f"({columns}), or the kinds of events in it. Export the report once more with another version of Nsight Systems."
+            f"{prefix}The NVTX events of the table {table} ({counts[table]:,} rows) are not shown:"
+            f" nbprof does not know its columns ({columns}), or the kinds of events in it. Export"
+            " the report once more with another version of Nsight Systems."
         )
     for message in report.facts.messages:
         receipt.warn(f"{prefix}{_message(message, report)}")

@@ -129,8 +129,9 @@ def _samples(report: Report) -> None:
     )
     named = int((name != report.builder.texts[_NO_STACK]).sum())
     report.builder.receipt.info(
-        f"CPU samples: {len(rows):,}, of which {named:,} name what ran; threads sampled: {len(np.unique(thread)):,}. How many samples "
-        "name a function tells its share of the CPU time, not how long a call of it took."
+        f"CPU samples: {len(rows):,}, of which {named:,} name what ran; threads sampled:"
+        f" {len(np.unique(thread)):,}. How many samples name a function tells its share of the CPU"
+        " time, not how long a call of it took."
     )
 
 
@@ -165,9 +166,11 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     texts = np.array(
         [
             *(
-                f"{function} ({where})"
-                if where and where not in (function, function[1:-1])
-                else function
+                (
+                    f"{function} ({where})"
+                    if where and where not in (function, function[1:-1])
+                    else function
+                )
                 for function, where in calls
             ),
             "…",

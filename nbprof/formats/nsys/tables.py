@@ -15,7 +15,10 @@ from nbprof.core.files import SourceFile
 from nbprof.core.sqlite import Column, Database, floats, integers, no_value, texts
 from nbprof.core.trace import Int64s
 
-EXTRA = "reading Parquet needs pyarrow: pip install nbprof[parquet]; or export once more with  nsys export --type sqlite."
+EXTRA = (
+    "reading Parquet needs pyarrow: pip install nbprof[parquet]; or export once more with  nsys"
+    " export --type sqlite."
+)
 
 
 class Tables(Protocol):

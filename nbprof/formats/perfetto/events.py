@@ -148,7 +148,8 @@ class Events:
         out[(stated < _BEGIN) | (stated > _COUNTER)] = 0
         out[~self.usable] = 0
         self.receipt.skip(
-            "left out: track events of a type that is not read (states, metadata, samples, those of old recorders).",
+            "left out: track events of a type that is not read (states, metadata, samples, those of"
+            " old recorders).",
             int(((out == 0) & self.usable).sum()),
         )
         return out
@@ -294,7 +295,8 @@ class Events:
         )
         if typed:
             self.receipt.info(
-                f"Event fields other than annotations (call stacks, log messages, source locations), not read: {typed:,}."
+                "Event fields other than annotations (call stacks, log messages, source"
+                f" locations), not read: {typed:,}."
             )
         for key, rows in found.items():
             out[key] = Rows(slice_of[rows.event], rows.kind, rows.value)
@@ -315,7 +317,8 @@ class Events:
     def _homeless(self, what: str, count: int) -> None:
         """Says of what is left out that it belongs to nothing that is drawn."""
         self.receipt.info(
-            f"{what} events other than slices (counter samples, omitted events), not shown: {count:,}."
+            f"{what} events other than slices (counter samples, omitted events), not shown:"
+            f" {count:,}."
         )
 
     def _arrows(self, builder: Builder, slice_of: _SliceOf, lane: Int32s) -> None:

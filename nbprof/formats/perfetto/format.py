@@ -181,7 +181,10 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     copies = [one.file.name for one in members if one.stem in stems]
     out = list(before)
     if copies:
-        note = f"{join_some(copies, 4)} next to it is the same recording as a Perfetto trace; it was not read."
+        note = (
+            f"{join_some(copies, 4)} next to it is the same recording as a Perfetto trace; it was"
+            " not read."
+        )
         out[0] = replace(out[0], notes=(*out[0].notes, note))
     return out + [
         RunFiles(one.stem, here.folder, (one.file,), one.file.modified, _NAME)

@@ -255,7 +255,8 @@ class Gpu:
         self.receipt.skip("left out: samples of GPU counters that are not described.", unknown)
         if first:
             self.receipt.info(
-                f"First samples of GPU counters, not shown because nothing says when their intervals began: {first:,}."
+                "First samples of GPU counters, not shown because nothing says when their"
+                f" intervals began: {first:,}."
             )
 
     def _described(self) -> dict[int, str]:

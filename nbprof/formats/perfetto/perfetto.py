@@ -212,8 +212,9 @@ class _File:
             raise ReadError(said, path=file.label, offset=0)
         if cut < buffer.size:
             what = (
-                f"The file ends at byte {cut:,} inside a packet, or is damaged there: the part before it was read. The recorder was "
-                "stopped while writing, or the copy is incomplete."
+                f"The file ends at byte {cut:,} inside a packet, or is damaged there: the part"
+                " before it was read. The recorder was stopped while writing, or the copy is"
+                " incomplete."
             )
             self.receipt.cut_off(Cut(self.number, file.name, what))
         if not len(starts):
@@ -296,7 +297,8 @@ class _File:
             receipt.info(f"{self.label}Packets that are not read: {listed}.")
         if fields.others.get(_ZSTD):
             receipt.warn(
-                f"{self.label}Packets compressed with zstd are not read: record with zlib, or without compression."
+                f"{self.label}Packets compressed with zstd are not read: record with zlib, or"
+                " without compression."
             )
         if sequences.lost:
             what = "(its buffer was full or overwritten): events are missing."
@@ -304,7 +306,8 @@ class _File:
         self._statistics(fields, buf)
         if damaged:
             receipt.warn(
-                f"{self.label}Descriptions (of tracks, clocks, interned names) that are damaged, left out: {damaged:,}."
+                f"{self.label}Descriptions (of tracks, clocks, interned names) that are damaged,"
+                f" left out: {damaged:,}."
             )
         texts.strings.report(receipt)
 
@@ -322,11 +325,17 @@ class _File:
         for number, what in (
             (
                 3,
-                "chunks of its ring buffer were overwritten: the beginning of the recording is missing",
+                (
+                    "chunks of its ring buffer were overwritten: the beginning of the recording is"
+                    " missing"
+                ),
             ),
             (
                 18,
-                "chunks were discarded because its buffer was full: the end of the recording is missing",
+                (
+                    "chunks were discarded because its buffer was full: the end of the recording is"
+                    " missing"
+                ),
             ),
             (19, "packets were lost because its writers found no room"),
             (6, "packets could not be completed"),
@@ -338,7 +347,8 @@ class _File:
                 self.receipt.warn(f"{self.label}The recorder reports that {count:,} {what}.")
         if whole(said, 15) == _FLUSH_FAILED:
             self.receipt.warn(
-                f"{self.label}The recorder reports that its last flush failed: the end may be missing."
+                f"{self.label}The recorder reports that its last flush failed: the end may be"
+                " missing."
             )
 
 

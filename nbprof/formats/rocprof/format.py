@@ -16,7 +16,10 @@ _RPD = "rocpd_api_ops"
 """A table of rocmProfileData, whose other tables are called as those of rocprofv3."""
 _V1_TABLES = {"KERN", "A", "HIP", "HSA", "OPS", "COPY", "rocTX"}
 _RECORD_ANEW = "record with  rocprofv3 --runtime-trace."
-_V1_REMEDY = f"nbprof shows the .json of the same recording as a timeline, where rocprof wrote one; for tables and steps {_RECORD_ANEW}"
+_V1_REMEDY = (
+    "nbprof shows the .json of the same recording as a timeline, where rocprof wrote one; for"
+    f" tables and steps {_RECORD_ANEW}"
+)
 _TOGETHER_S = 1800.0
 """Processes of one job end about together; what was written later is of another."""
 
@@ -54,7 +57,8 @@ def _table(line: bytes) -> Kind | None:
         return Kind(
             "",
             "a summary of rocprofv3 (CSV)",
-            "Load the tables *_trace.csv of the same recording: they contain everything that it summarizes.",
+            "Load the tables *_trace.csv of the same recording: they contain everything that it"
+            " summarizes.",
         )
     return Kind(NAME, "a table of rocprofv3 (CSV)") if kind else None
 
@@ -91,7 +95,10 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         groups[-1].append(prefix)
     notes = (
         (
-            f"{join_some(left_out, 4)} next to it is the same recording in another format; it was not read.",
+            (
+                f"{join_some(left_out, 4)} next to it is the same recording in another format; it"
+                " was not read."
+            ),
         )
         if left_out
         else ()
@@ -136,7 +143,10 @@ def _notes(member: Member) -> tuple[str, ...]:
         return ()
     are = "is another table" if len(others) == 1 else "are other tables"
     return (
-        f"{join_some([printable(name) for name in others], 3)} next to it {are} of the same recording: load the folder to include all.",
+        (
+            f"{join_some([printable(name) for name in others], 3)} next to it {are} of the same"
+            " recording: load the folder to include all."
+        ),
     )
 
 

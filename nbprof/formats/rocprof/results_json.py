@@ -172,9 +172,11 @@ class _Process:
         self.counted.add(records)
         dispatch = [_number(_COUNTED["dispatch"], record) for record in records]
         found = [
-            some
-            if isinstance(record, dict) and isinstance(some := record.get("records"), list)
-            else []
+            (
+                some
+                if isinstance(record, dict) and isinstance(some := record.get("records"), list)
+                else []
+            )
             for record in records
         ]
         values = [one for some in found for one in some]
@@ -357,8 +359,8 @@ def read(file: SourceFile) -> list[Recording]:
     out = [_recording(one, file) for one in found]
     if walk.cut >= 0:
         out[-1].warnings.append(
-            f"The file is truncated or damaged at byte {walk.cut:,}: the profiler was killed while writing, or the copy is incomplete. "
-            "The part before it was read."
+            f"The file is truncated or damaged at byte {walk.cut:,}: the profiler was killed while"
+            " writing, or the copy is incomplete. The part before it was read."
         )
     return out
 

@@ -59,14 +59,15 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         _Adding(builder, one, host, prefix).add()
     if not len(builder):
         raise ReadError(
-            "it has no kernel, copy, call or range with a time. Record with rocprofv3 --runtime-trace (or --kernel-trace), which "
-            "writes these beside counters.",
+            "it has no kernel, copy, call or range with a time. Record with rocprofv3"
+            " --runtime-trace (or --kernel-trace), which writes these beside counters.",
             path=files[0].label,
         )
     machines = {one.machine for _, one in found if one.machine}
     if len(machines) > 1:
         receipt.warn(
-            "The processes ran on several machines, whose clocks are unrelated: times cannot be compared between them."
+            "The processes ran on several machines, whose clocks are unrelated: times cannot be"
+            " compared between them."
         )
     return builder.trace(hosts, _metadata([one for _, one in found], hosts))
 
@@ -303,7 +304,8 @@ class _Adding:
         if (device < 0).any():
             count = int((device < 0).sum())
             self.builder.receipt.warn(
-                f"{self.prefix}Device events on a GPU that the recording does not list, shown as GPU 0: {count:,}."
+                f"{self.prefix}Device events on a GPU that the recording does not list, shown as"
+                f" GPU 0: {count:,}."
             )
         return np.maximum(device, 0)
 
@@ -345,7 +347,8 @@ class _Adding:
         receipt = self.builder.receipt
         if self.one.rounded_lds and (frame["lds"] > 0).any():
             receipt.info(
-                "Kernel LDS is taken from the code object, rounded up: the tables do not include the amount requested per dispatch."
+                "Kernel LDS is taken from the code object, rounded up: the tables do not include"
+                " the amount requested per dispatch."
             )
 
     def _shapes(self, frame: pd.DataFrame) -> dict[str, Values]:
@@ -392,7 +395,8 @@ class _Adding:
         )
         if lost := int((~good).sum()):
             self.builder.receipt.warn(
-                f"{self.prefix}Counter values that belong to no recorded kernel, or are not numbers: {lost:,}."
+                f"{self.prefix}Counter values that belong to no recorded kernel, or are not"
+                f" numbers: {lost:,}."
             )
         out: dict[str, Values] = {}
         code, value = counters["name"].cat.codes.to_numpy(), counters["value"].to_numpy(np.float64)
@@ -429,7 +433,8 @@ class _Adding:
         )
         if "bytes" not in frame:
             self.builder.receipt.info(
-                f"{self.prefix}The tables do not include the size of copies; the JSON and the database do."
+                f"{self.prefix}The tables do not include the size of copies; the JSON and the"
+                " database do."
             )
         ends = {
             name: self._texts(frame[key])

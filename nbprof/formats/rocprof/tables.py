@@ -64,7 +64,8 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
         out.agents = keys.agents = keys.unlisted()
         if any(agent.type == GPU for agent in out.agents):
             out.notes.append(
-                "There is no *_agent_info.csv: GPUs are numbered as in the tables, and their models are unknown."
+                "There is no *_agent_info.csv: GPUs are numbered as in the tables, and their models"
+                " are unknown."
             )
     for name, frame in tables.items():
         if "agent" in frame:

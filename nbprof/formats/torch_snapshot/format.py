@@ -17,8 +17,9 @@ _TEXT_PICKLE = re.compile(
     rb"\([dl]p\d+\r?\n|\(?[VS][^\n]*\np\d+\r?\n|\([IFL]-?[\d.]+L?\r?\n|c[A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n[p(]"
 )
 _PICKLES = (
-    "The only pickles nbprof opens are snapshots of PyTorch's allocator (torch.cuda.memory._dump_snapshot) and, beside a trace, "
-    "kernel_annotations_rank*.pkl; it runs no code from them."
+    "The only pickles nbprof opens are snapshots of PyTorch's allocator"
+    " (torch.cuda.memory._dump_snapshot) and, beside a trace, kernel_annotations_rank*.pkl; it runs"
+    " no code from them."
 )
 
 

@@ -392,11 +392,13 @@ class Machine(Unpickler):
             first, second = self.pools(values[:1])
             return first * len(values), second * len(values)
         known = [
-            v
-            if type(v) is tuple
-            and len(v) == 2
-            and all(type(n) is int and 0 <= n < 1 << 62 for n in v)
-            else (UNKNOWN,) * 2
+            (
+                v
+                if type(v) is tuple
+                and len(v) == 2
+                and all(type(n) is int and 0 <= n < 1 << 62 for n in v)
+                else (UNKNOWN,) * 2
+            )
             for v in values
         ]
         return [v[0] for v in known], [v[1] for v in known]

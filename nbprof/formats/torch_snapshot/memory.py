@@ -144,11 +144,13 @@ class _Result:
             top["segments"] = only
         if cut and not machine.entries.count and not machine.blocks.count:
             raise ReadError(
-                "the file is truncated before the first segment: copy it again, or take the snapshot again."
+                "the file is truncated before the first segment: copy it again, or take the"
+                " snapshot again."
             )
         if type(top) is not Dict or not {"segments", "device_traces"} & set(top):
             raise ReadError(
-                "the pickle is not a snapshot of PyTorch's allocator: it has neither segments nor device_traces."
+                "the pickle is not a snapshot of PyTorch's allocator: it has neither segments nor"
+                " device_traces."
             )
         traces = top.get("device_traces")
         entries = self._entries(traces if type(traces) is List else [])
@@ -163,9 +165,11 @@ class _Result:
             list(machine.frames),
             list(machine.stacks),
             list(machine.categories),
-            {str(k): v for k, v in settings.items() if isinstance(v, (str, int, float, bool))}
-            if type(settings) is Dict
-            else {},
+            (
+                {str(k): v for k, v in settings.items() if isinstance(v, (str, int, float, bool))}
+                if type(settings) is Dict
+                else {}
+            ),
             self._annotations(annotations if type(annotations) is List else []),
             traced=type(traces) is List,
             cut=cut,
@@ -181,16 +185,18 @@ class _Result:
             )
             end = machine.base + len(machine.data)
             self._warnings.append(
-                f"The file is truncated at byte {end:,}: the program was killed while writing, or the copy is incomplete. What comes "
-                f"before was read; {lost} are missing."
+                f"The file is truncated at byte {end:,}: the program was killed while writing, or"
+                f" the copy is incomplete. What comes before was read; {lost} are missing."
             )
         if machine.strange:
             self._warnings.append(
-                f"{machine.strange:,} values of the snapshot should be numbers but are not, or are too large: treated as unknown."
+                f"{machine.strange:,} values of the snapshot should be numbers but are not, or are"
+                " too large: treated as unknown."
             )
         if machine.deep:
             self._notes.append(
-                f"{machine.deep:,} stacks are deeper than {torch_records.MOST_FRAMES} frames; only their innermost frames were kept."
+                f"{machine.deep:,} stacks are deeper than {torch_records.MOST_FRAMES} frames; only"
+                " their innermost frames were kept."
             )
 
     def _entries(self, traces: list[Any]) -> dict[str, Int64s]:

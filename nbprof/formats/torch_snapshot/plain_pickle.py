@@ -170,8 +170,8 @@ class Unpickler:
         text = asked if len(asked) <= 120 else f"{asked[:119]}…"
         text = "".join(c if c.isprintable() else "\ufffd" for c in text)
         return ReadError(
-            f"the pickle asks for {text}. A snapshot of PyTorch's allocator is plain data, so this is not one, or it was tampered with; "
-            "none of it was run.",
+            f"the pickle asks for {text}. A snapshot of PyTorch's allocator is plain data, so this"
+            " is not one, or it was tampered with; none of it was run.",
             offset=self.offset - back,
         )
 

@@ -22,8 +22,8 @@ from nbprof.formats.xspace.riegeli import SIGNATURE
 _NAME = "xspace"
 _PARTS = ".riegeli"
 EMPTY = (
-    "the file is empty: the profiler was stopped before it wrote anything, or the profile is larger than 2 GiB, which does not fit into a "
-    "*.xplane.pb."
+    "the file is empty: the profiler was stopped before it wrote anything, or the profile is larger"
+    " than 2 GiB, which does not fit into a *.xplane.pb."
 )
 _TABLE = "a table that TensorBoard created from a profile"
 _PROFILE = ".xplane.pb"
@@ -164,8 +164,8 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     }
     left = [member for member in members if _is_left(member, in_parts)]
     notes = tuple(
-        f"{member.file.name} is empty: the profile is larger than 2 GiB, which protobuf cannot write as one message. It is read from "
-        f"{in_parts[member.stem]} beside it."
+        f"{member.file.name} is empty: the profile is larger than 2 GiB, which protobuf cannot"
+        f" write as one message. It is read from {in_parts[member.stem]} beside it."
         for member in left
     )
     members = [member for member in members if member not in left]

@@ -49,8 +49,8 @@ class Strings:
         if self.broken:
             strings = "string" if self.broken == 1 else "strings"
             receipt.warn(
-                f"{self.broken:,} {strings} with invalid UTF-8, such as {self.example[:60]!r}; the invalid bytes are shown as "
-                "\N{REPLACEMENT CHARACTER}. The file may be damaged."
+                f"{self.broken:,} {strings} with invalid UTF-8, such as {self.example[:60]!r}; the"
+                " invalid bytes are shown as \N{REPLACEMENT CHARACTER}. The file may be damaged."
             )
 
 

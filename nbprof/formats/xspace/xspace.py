@@ -118,7 +118,10 @@ def _in_file(label: str, buffer: Buffer) -> Iterator[None]:
 
 def _hint(buffer: Buffer) -> str:
     if bytes(buffer.data[: 1 << 22]).count(b"\xef\xbf\xbd") > 16:
-        return "It has many UTF-8 replacement characters: it was copied as text and is damaged; copy the original again in binary mode."
+        return (
+            "It has many UTF-8 replacement characters: it was copied as text and is damaged; copy"
+            " the original again in binary mode."
+        )
     return _DAMAGED
 
 
@@ -294,8 +297,9 @@ class _Builder:
                 else f"{len(space.planes):,} planes before that are"
             )
             file.cut.append(
-                f"{what} is truncated: it ends inside the field at byte {space.cut:,}. The {planes} complete and shown; what comes after "
-                "is missing. Copy the file again, or record again."
+                f"{what} is truncated: it ends inside the field at byte {space.cut:,}. The {planes}"
+                " complete and shown; what comes after is missing. Copy the file again, or record"
+                " again."
             )
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
         before = dict(file.known)
@@ -335,9 +339,11 @@ class _Builder:
             others = (
                 ""
                 if not more
-                else " 1 more part of it is damaged."
-                if more == 1
-                else f" {more:,} more parts of it are damaged."
+                else (
+                    " 1 more part of it is damaged."
+                    if more == 1
+                    else f" {more:,} more parts of it are damaged."
+                )
             )
             self.receipt.cut_off(Cut(len(self.hosts), file.name, damaged[0] + others))
         host = self._host(mine.hostnames, file.name)
@@ -360,8 +366,9 @@ class _Builder:
         host = hostnames[0] if hostnames else own
         if host in self.hosts:
             self.receipt.warn(
-                f"Two files name the same host, {host}; the second is shown as {own}. A run has one file per host: if these are separate "
-                "recordings, open them separately, because their figures are mixed here."
+                f"Two files name the same host, {host}; the second is shown as {own}. A run has one"
+                " file per host: if these are separate recordings, open them separately, because"
+                " their figures are mixed here."
             )
             host = own if own not in self.hosts else f"{own} ({len(self.hosts)})"
         self.hosts.append(host)
@@ -463,9 +470,11 @@ class _Builder:
         self._odd(
             _UNNAMED,
             plane,
-            sum(ident not in plane.known for ident in batch.unnamed.tolist())
-            if plane.known
-            else len(batch.unnamed),
+            (
+                sum(ident not in plane.known for ident in batch.unnamed.tolist())
+                if plane.known
+                else len(batch.unnamed)
+            ),
         )
         for line, ident, occurrences, duration in batch.aggregated:
             at = int(plane.events.places(np.array([ident]))[0])
@@ -576,7 +585,8 @@ class _Builder:
                 continue
             if late >= MOST_PS:
                 self.receipt.warn(
-                    f"The clock of {self.hosts[part.file]} is more than 53 days ahead; its times are relative to its own start."
+                    f"The clock of {self.hosts[part.file]} is more than 53 days ahead; its times"
+                    " are relative to its own start."
                 )
                 continue
             at = 0

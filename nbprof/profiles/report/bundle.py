@@ -30,8 +30,8 @@ def script() -> str:
         return PATH.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise NbprofError(
-            f"{PATH}: the front end of nbprof has not been built. `pip install .` builds it; in a source tree, `npm ci && npm run "
-            "build` does."
+            f"{PATH}: the front end of nbprof has not been built. `pip install .` builds it; in a"
+            " source tree, `npm ci && npm run build` does."
         ) from error
 
 

@@ -38,7 +38,10 @@ def page(payload: Payload) -> str:
     pair = part.pairs[0]
     before, after = part.runs[pair.before].label, part.runs[pair.after].label
     if meta.notice is None:
-        text = f"{before} and {after}. The other tabs show {part.runs[part.home].label}; all work without a kernel."
+        text = (
+            f"{before} and {after}. The other tabs show {part.runs[part.home].label}; all work"
+            " without a kernel."
+        )
         payload = replace(
             payload,
             meta=replace(meta, notice=Notice(kind="static", title="Static report:", text=text)),
@@ -96,7 +99,10 @@ def static_html(part: Compare, picture: bytes | None = None) -> str:
     )
     parts = [
         f'<p style="margin:0 0 8px"><b>nbprof</b> &nbsp; <b>{runs}</b></p>',
-        f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{markup.text(pair.headline)}</p>',
+        (
+            '<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0'
+            f' 4px">{markup.text(pair.headline)}</p>'
+        ),
         markup.paragraph(markup.text(pair.detail)) if pair.detail else "",
         markup.paragraph(
             f'<b>{markup.text(pair.title)}</b><br><span style="{markup.SOFT}">{evidence}</span>'

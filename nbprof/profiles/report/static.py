@@ -52,10 +52,14 @@ def _part(write: Callable[[Payload], str], payload: Payload) -> str:
 def _header(meta: Meta) -> str:
     facts = " · ".join(["", *meta.facts])
     label = f"<b>nbprof</b> &nbsp; <b>{markup.text(meta.label)}</b>"
-    html = f'<p style="margin:0 0 8px">{label}<span style="{markup.SOFT}">{markup.text(facts)}</span></p>'
+    html = (
+        f'<p style="margin:0 0 8px">{label}<span'
+        f' style="{markup.SOFT}">{markup.text(facts)}</span></p>'
+    )
     if meta.pending:
         html += markup.paragraph(
-            f"<b>{UNFINISHED}</b> When it finishes, the rest appears here; otherwise nbprof.load opens the recording."
+            f"<b>{UNFINISHED}</b> When it finishes, the rest appears here; otherwise nbprof.load"
+            " opens the recording."
         )
     if notice := meta.notice:
         html += markup.paragraph(f"<b>{markup.text(notice.title)}</b> {markup.text(notice.text)}")
@@ -66,8 +70,14 @@ def _header(meta: Meta) -> str:
 def _footer(meta: Meta) -> str:
     foot = meta.footer
     size = "" if foot.bytes is None else f", {wording.size(foot.bytes)}"
-    text = f"{wording.plural(foot.events, 'event')}, {foot.dropped:,} dropped · {foot.file}{size} · nbprof {meta.version}"
+    text = (
+        f"{wording.plural(foot.events, 'event')}, {foot.dropped:,} dropped · {foot.file}{size} ·"
+        f" nbprof {meta.version}"
+    )
     warnings = "".join(
         f"<br>! {markup.text(line.text)}" for line in meta.receipt if line.level == "warning"
     )
-    return f'<p style="font-size:11px;line-height:16px;margin:16px 0 0;{markup.SOFT}">{markup.text(text)}{warnings}</p>'
+    return (
+        '<p style="font-size:11px;line-height:16px;margin:16px 0'
+        f' 0;{markup.SOFT}">{markup.text(text)}{warnings}</p>'
+    )

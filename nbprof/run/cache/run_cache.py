@@ -56,8 +56,11 @@ class RunCache:
         return read()
 
     def value(
-        self, name: str, compute: Callable[[], T], sound: Callable[[], bool] = lambda: True
-    ) -> T:  # noqa: ARG002
+        self,
+        name: str,  # noqa: ARG002
+        compute: Callable[[], T],
+        sound: Callable[[], bool] = lambda: True,  # noqa: ARG002
+    ) -> T:  # noqa: ARG002, RUF100
         """A value that follows from the files alone; `compute` makes it, and `sound` tells
         afterwards whether it may be kept.
         """

@@ -96,15 +96,18 @@ def text(run: Run) -> str:
     lines, kind = [], chip(run)
     for row in frame.to_dict("records"):
         lines.append(
-            f"{kind} {row['device']}: {wording.size(row['reserved_bytes'])} reserved, {wording.size(row['allocated_bytes'])} allocated, "
-            f"{wording.size(row['inactive_bytes'])} free, of which {wording.size(row['stranded_bytes'])} stranded (fragmentation "
-            f"{wording.percent(row['fragmentation_percent'])})"
+            f"{kind} {row['device']}: {wording.size(row['reserved_bytes'])} reserved,"
+            f" {wording.size(row['allocated_bytes'])} allocated,"
+            f" {wording.size(row['inactive_bytes'])} free, of which"
+            f" {wording.size(row['stranded_bytes'])} stranded (fragmentation"
+            f" {wording.percent(row['fragmentation_percent'])})"
         )
         stranded = run.allocator.stranded
         for one in stranded[stranded["device"] == row["device"]].head(3).to_dict("records"):
             blocks = wording.plural(one["blocks"], "block")
             lines.append(
-                f"  {wording.size(one['pinned_bytes'])} kept by {blocks} of {wording.one_line(one['location'])}"
+                f"  {wording.size(one['pinned_bytes'])} kept by {blocks} of"
+                f" {wording.one_line(one['location'])}"
             )
     for row in run.allocator.oom.tail(1).to_dict("records"):
         lines += [
@@ -189,7 +192,10 @@ def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend)
         if reserved
         else wording.MISSING
     )
-    stranded = f"{wording.size(now['stranded_bytes'])} stranded in {wording.plural(int(now['stranded_segments']), 'segment')}"
+    stranded = (
+        f"{wording.size(now['stranded_bytes'])} stranded in"
+        f" {wording.plural(int(now['stranded_segments']), 'segment')}"
+    )
     largest = wording.size(now["largest_free_bytes"])
     peak = f"peak {wording.size(row['peak_reserved_bytes'])}" if row["entries"] else "no history"
     return [
@@ -324,9 +330,11 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
             ),
             rows=len(rows),
         ),
-        f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn."
-        if len(rest)
-        else "",
+        (
+            f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn."
+            if len(rest)
+            else ""
+        ),
     )
 
 
@@ -337,7 +345,10 @@ def _name(segment: dict[Any, Any]) -> str:
         if segment["pool"] > 0 or segment["pool_b"] > 0
         else ""
     )
-    return f"{segment['address']:#x}, {kind}{'expandable, ' if segment['expandable'] else ''}stream {segment['stream']}{pool}"
+    return (
+        f"{segment['address']:#x}, {kind}{'expandable, ' if segment['expandable'] else ''}stream"
+        f" {segment['stream']}{pool}"
+    )
 
 
 def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> Table:

@@ -46,7 +46,10 @@ class Part(Helped):
 
     def __repr__(self) -> str:
         frame = self.frame
-        return f"<nbprof ascend.{self._name}: {self.missing or f'{len(frame)} rows; .frame is the DataFrame'}>"
+        return (
+            f"<nbprof ascend.{self._name}:"
+            f" {self.missing or f'{len(frame)} rows; .frame is the DataFrame'}>"
+        )
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         from nbprof.tools.ascend import html as ascend_html
@@ -312,10 +315,14 @@ class Ascend(View):
         tables = self._profile.run.ascend.tables
         if kind not in tables:
             raise NbprofError(
-                f"the profile has no table {kind!r}; it has {', '.join(map(repr, tables)) or 'none'}"
+                f"the profile has no table {kind!r}; it has"
+                f" {', '.join(map(repr, tables)) or 'none'}"
             )
         return tables[kind].copy()
 
     def __repr__(self) -> str:
         said = self.verdict
-        return f"<nbprof ascend: {said['verdict']}{': ' + said['text'] if said['text'] else ''}; tables {', '.join(self.kinds) or 'none'}>"
+        return (
+            f"<nbprof ascend: {said['verdict']}{': ' + said['text'] if said['text'] else ''};"
+            f" tables {', '.join(self.kinds) or 'none'}>"
+        )

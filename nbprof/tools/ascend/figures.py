@@ -78,7 +78,8 @@ def iterations(
             for one in there
         )
         raise NbprofError(
-            f"there is no iteration of model {model} on device {device}; there are iterations of {known}"
+            f"there is no iteration of model {model} on device {device}; there are iterations of"
+            f" {known}"
         )
     # Recordings may have devices of the same number.
     mine = mine[mine["host"] == mine["host"].iloc[0]]
@@ -164,9 +165,11 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
             "name": names,
             "ms": rows["total_us"].to_numpy(np.float64) / 1000,
             "tasks": rows["tasks"].to_numpy(np.int64),
-            "percent": 100 * rows["total_us"].to_numpy(np.float64) / whole
-            if whole > 0
-            else np.zeros(len(rows)),
+            "percent": (
+                100 * rows["total_us"].to_numpy(np.float64) / whole
+                if whole > 0
+                else np.zeros(len(rows))
+            ),
             "colour": [_COLOURS.get(core, OTHER) for core in rows["core"]],
         }
     )

@@ -168,7 +168,10 @@ def _ring(types: pd.DataFrame) -> Ring:
 
 _EMPTY = Empty(
     title="No tables from Ascend's profiler",
-    text="The profile was not written by msprof, torch_npu or MindSpore. Load the folder PROF_* or ASCEND_PROFILER_OUTPUT.",
+    text=(
+        "The profile was not written by msprof, torch_npu or MindSpore. Load the folder PROF_* or"
+        " ASCEND_PROFILER_OUTPUT."
+    ),
 )
 _SHOWS = frozenset(
     ("step_trace", "op_statistic", "op_summary", "fusion_op", "api_statistic", "prof_rule")
@@ -458,11 +461,20 @@ def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
         return ""
     if name == "op_types":
         total = wording.number(float(frame["total_us"].sum()) / 1000, 2)
-        return f"{wording.plural(int(frame['tasks'].sum()), 'task')}, {total} ms; without communication"
+        return (
+            f"{wording.plural(int(frame['tasks'].sum()), 'task')}, {total} ms; without"
+            " communication"
+        )
     if name == "ops":
-        return f"{wording.plural(len(run.ascend.ops), 'task')} by op; click a row to see its longest task in the trace"
+        return (
+            f"{wording.plural(len(run.ascend.ops), 'task')} by op; click a row to see its longest"
+            " task in the trace"
+        )
     if name == "tasks":
-        return f"the longest of {wording.plural(len(frame), 'task')}, without communication; click a row to see it in the trace"
+        return (
+            f"the longest of {wording.plural(len(frame), 'task')}, without communication; click a"
+            " row to see it in the trace"
+        )
     if name == "pmu_types":
         return f"{', '.join(run.ascend.pmu_groups)}; means by type, weighted by time"
     if name == "fusion":

@@ -106,7 +106,10 @@ def alone(run: Run) -> bool:
 def verdict(run: Run) -> AscendVerdict:
     """What stands above a table that was opened by itself."""
     title = next(about.title for kind, about in TABLES.items() if kind in run.ascend.kinds)
-    detail = "This is one file of a recording. For ops, steps, memory and the timeline, load the folder that contains it (PROF_*, *_ascend_pt)."
+    detail = (
+        "This is one file of a recording. For ops, steps, memory and the timeline, load the folder"
+        " that contains it (PROF_*, *_ascend_pt)."
+    )
     return AscendVerdict(bound=None, word=title, text="", detail=detail)
 
 
@@ -129,9 +132,9 @@ def _section(run: Run, kind: str) -> AscendSection:
         title=about.title,
         scope=f"{wording.plural(len(frame), 'row')}; each is {about.row}",
         missing="",
-        note=f"{wording.plural(left, 'more row')}: p.ascend.table({kind!r}) has all."
-        if left
-        else "",
+        note=(
+            f"{wording.plural(left, 'more row')}: p.ascend.table({kind!r}) has all." if left else ""
+        ),
         table=_table(run, kind, shown),
     )
 
@@ -184,9 +187,18 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
             / 1e9
         )
         label = _title(bare.removesuffix("_ps").replace("_", " ")) + " ms"
-        return Col(
-            name, "float64", "ms", label, f"{told} Since the start of the recording.", "number", 3
-        ), moments
+        return (
+            Col(
+                name,
+                "float64",
+                "ms",
+                label,
+                f"{told} Since the start of the recording.",
+                "number",
+                3,
+            ),
+            moments,
+        )
     if not pd.api.types.is_numeric_dtype(values.dtype):
         texts = [
             wording.cut(wording.one_line(str(text)), _LONGEST) if pd.notna(text) else ""

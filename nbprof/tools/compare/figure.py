@@ -51,7 +51,8 @@ def compare(
     }
     if np.isnan(rows[STEP]).all():
         raise NbprofError(
-            "neither run has steps, so there are no step times to compare; mark steps with `with nbprof.step():`"
+            "neither run has steps, so there are no step times to compare; mark steps with `with"
+            " nbprof.step():`"
         )
     known = [c for c in CATEGORIES if not np.isnan(rows[c.key]).all()]
     labels = [

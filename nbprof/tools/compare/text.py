@@ -39,12 +39,16 @@ def plain(part: Compare) -> str:
     ]
     for row in by_change(pair):
         if row.change_ms:
-            times = f"{ms(row.before_ms, pair):>10} → {ms(row.after_ms, pair):>8} ms {signed(row.change_ms, pair.digits):>10}"
+            times = (
+                f"{ms(row.before_ms, pair):>10} → {ms(row.after_ms, pair):>8} ms"
+                f" {signed(row.change_ms, pair.digits):>10}"
+            )
             lines.append(f"  {label(row, unit_of(pair)):<18}{times}")
     lines += [pair.findings_text.replace("**", "")] if pair.findings_text else []
     for op in changed(pair, "ops", _OPS):
         lines.append(
-            f"  {wording.rise(wording.micros(op.change_us), op.change_us):>12}  {wording.tail(op.name, 70)}{note(op)}"
+            f"  {wording.rise(wording.micros(op.change_us), op.change_us):>12} "
+            f" {wording.tail(op.name, 70)}{note(op)}"
         )
     return "\n".join(wording.one_line(line) for line in lines)
 

@@ -236,7 +236,8 @@ class DeviceTime(View):
             )
             on = f" on host {host!r}" if host is not None else ""
             raise NbprofError(
-                f"there is no step {step}{on}; the hosts are {', '.join(run.hosts[:8])}, and steps {known} …"
+                f"there is no step {step}{on}; the hosts are {', '.join(run.hosts[:8])}, and steps"
+                f" {known} …"
             )
         return run.device_time.critical_path_pieces(step, host)
 

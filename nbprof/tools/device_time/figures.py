@@ -224,7 +224,8 @@ def _stragglers(run: Run, **options: Any) -> Model:
     rows = rows[rows["step"].notna()] if len(rows) else rows
     if not len(rows):
         raise NbprofError(
-            "This profile has no collectives across ranks, so there is no waiting between ranks to show."
+            "This profile has no collectives across ranks, so there is no waiting between ranks to"
+            " show."
         )
     names = list(dict.fromkeys(_labels(rows)))[:_MOST]
     rows = rows.assign(name=_labels(rows))

@@ -191,7 +191,10 @@ def statement(run: Run) -> str:
     if not time:
         return ""
     share = {part: 100 * float(whole[f"{part}_ms"].sum()) / time for part in PARTS}
-    said = f"{_subject(len(whole), len(run.devices))} computed **{_percent(share['compute'])}** of the time"
+    said = (
+        f"{_subject(len(whole), len(run.devices))} computed **{_percent(share['compute'])}** of the"
+        " time"
+    )
     if share["communication"] >= 1:
         said += f", communicated another {_percent(share['communication'])}"
     if share["memory"] >= 1:
@@ -249,7 +252,10 @@ def text(run: Run) -> str:
     return "\n".join(
         [
             *lines,
-            "p.device_time.frame is the DataFrame; see also .idle, .overlap, .launches, .collectives, .critical_path …",
+            (
+                "p.device_time.frame is the DataFrame; see also .idle, .overlap, .launches,"
+                " .collectives, .critical_path …"
+            ),
         ]
     )
 
@@ -373,9 +379,11 @@ def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
             share(hidden, communication),
             "%",
             1,
-            f"{exposed:.1f}% of the time is exposed communication"
-            if communication and exposed is not None
-            else "nothing communicated",
+            (
+                f"{exposed:.1f}% of the time is exposed communication"
+                if communication and exposed is not None
+                else "nothing communicated"
+            ),
         ),
         figure(
             "launch_delay",
@@ -454,7 +462,10 @@ def _table(name: str, rows: pd.DataFrame) -> Table:
 
 
 def _rest(rows: pd.DataFrame) -> str:
-    return f"{wording.plural(len(rows), 'more row')} with {wording.percent(float(rows['percent'].sum()))} of the path."
+    return (
+        f"{wording.plural(len(rows), 'more row')} with"
+        f" {wording.percent(float(rows['percent'].sum()))} of the path."
+    )
 
 
 def _kinds(path: pd.DataFrame) -> list[PathKind]:

@@ -48,7 +48,10 @@ _PARTS = 7
 _GIGA, _TERA = 1e9, 1e12
 _RATES = {"flops_per_second": "GFLOP/s", "bytes_per_second": "GB/s"}
 CODE = 'import nbprof\n\np = nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12})'
-CODE_OF_CPU = 'import nbprof\n\np = nbprof.load(path, peaks={"flops": ..., "bytes": ...})  # of this CPU, per second'
+CODE_OF_CPU = (
+    'import nbprof\n\np = nbprof.load(path, peaks={"flops": ..., "bytes": ...})  # of this CPU, per'
+    " second"
+)
 
 _OF_ROOF = ("roof_fraction", "compute_fraction", "bandwidth_fraction")
 _HUES = (
@@ -194,7 +197,10 @@ def left_out(frame: pd.DataFrame, of: str = "p.hlo.frame") -> str:
         wording.percent(100 * rest["self_fraction"].sum()),
         wording.number(rest["self_us"].sum() / 1000, 2),
     )
-    return f"{wording.plural(len(rest), 'more op')} with the least self time ({ms} ms or {part} together) are not listed; {of} has all."
+    return (
+        f"{wording.plural(len(rest), 'more op')} with the least self time ({ms} ms or {part}"
+        f" together) are not listed; {of} has all."
+    )
 
 
 def hue(category: str, expression: str = "") -> str:
@@ -306,11 +312,13 @@ def _figures(
             part,
             "%",
             1,
-            _nearest(total) + cost
-            if math.isfinite(part)
-            else "unknown"
-            if lost == 1
-            else "peaks unknown",
+            (
+                _nearest(total) + cost
+                if math.isfinite(part)
+                else "unknown"
+                if lost == 1
+                else "peaks unknown"
+            ),
             bar=bar(("device_compute", part)),
         ),
         figure(
@@ -335,9 +343,11 @@ def _figures(
             None if memory is None else latency,
             "%",
             1,
-            f"below {100 * ops.NEAR_ROOF:.0f}% of every peak"
-            if memory is not None
-            else "not known",
+            (
+                f"below {100 * ops.NEAR_ROOF:.0f}% of every peak"
+                if memory is not None
+                else "not known"
+            ),
         ),
     ]
 
@@ -351,9 +361,11 @@ def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -
         why = (
             "no steps"
             if not average
-            else "peaks unknown"
-            if lacks_peak
-            else "no matrix product of known cost, or peak unknown for its precision"
+            else (
+                "peaks unknown"
+                if lacks_peak
+                else "no matrix product of known cost, or peak unknown for its precision"
+            )
         )
     return figure(
         "mfu", "Model FLOPs utilization", part, "%", 1, why, bar=bar(("device_compute", part))

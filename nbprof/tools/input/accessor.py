@@ -161,7 +161,8 @@ class TfData(View):
                 or "none"
             )
             raise NbprofError(
-                f"there is no pipeline {pipeline!r}{f' on {host!r}' if host else ''}; there are: {there}"
+                f"there is no pipeline {pipeline!r}{f' on {host!r}' if host else ''}; there are:"
+                f" {there}"
             )
         count = int(rows["calls"].iloc[0])
         if not 0 <= rank < count:

@@ -139,27 +139,42 @@ def _empty(run: Run) -> Empty:
     if by_keras(run) and not by_tensorflow(run):
         return Empty(
             title="No input work in this run",
-            text="During the recording, nothing was copied to a device, and no work of an input pipeline was recorded. A "
-            "keras.utils.PyDataset can prepare batches in worker processes:",
-            code="class Batches(keras.utils.PyDataset):\n    def __len__(self):\n        return len(x) // n\n"
-            "    def __getitem__(self, i):\n        return x[i * n : (i + 1) * n], y[i * n : (i + 1) * n]\n"
-            "model.fit(Batches(workers=1, use_multiprocessing=True))  # more where more cores are free",
+            text=(
+                "During the recording, nothing was copied to a device, and no work of an input"
+                " pipeline was recorded. A keras.utils.PyDataset can prepare batches in worker"
+                " processes:"
+            ),
+            code=(
+                "class Batches(keras.utils.PyDataset):\n    def __len__(self):\n        return"
+                " len(x) // n\n    def __getitem__(self, i):\n        return x[i * n : (i + 1) *"
+                " n], y[i * n : (i + 1) * n]\nmodel.fit(Batches(workers=1,"
+                " use_multiprocessing=True))  # more where more cores are free"
+            ),
         )
     if by_torch(run):
         return Empty(
             title="No input work in this run",
-            text="During the recording, no DataLoader was asked for a batch and nothing was copied to a device. A DataLoader can "
-            "prefetch in worker processes:",
-            code="loader = DataLoader(dataset, batch_size=64, num_workers=1)  # more where more cores are free\n"
-            "for batch in loader:\n    train_step(batch)",
+            text=(
+                "During the recording, no DataLoader was asked for a batch and nothing was copied"
+                " to a device. A DataLoader can prefetch in worker processes:"
+            ),
+            code=(
+                "loader = DataLoader(dataset, batch_size=64, num_workers=1)  # more where more"
+                " cores are free\nfor batch in loader:\n    train_step(batch)"
+            ),
         )
     if by_tensorflow(run):
         unit = unit_of(run)
         return Empty(
             title="No input ops in this run",
-            text=f"The {'recording reads' if unit.whole else f'recorded {unit.plural} read'} no tf.data pipeline. "
-            "A tf.data.Dataset shows each of its stages here.",
-            code="ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)",
+            text=(
+                f"The {'recording reads' if unit.whole else f'recorded {unit.plural} read'} no"
+                " tf.data pipeline. A tf.data.Dataset shows each of its stages here."
+            ),
+            code=(
+                "ds = tf.data.Dataset.from_tensor_slices((x,"
+                " y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)"
+            ),
         )
     return Empty(
         title="No input ops in this run",
@@ -428,9 +443,11 @@ def _node(row: dict[Any, Any], percent: float | None) -> TfDataNode:
     parent, note = row.get("parent"), row.get("note")
     return TfDataNode(
         id=str(row["id"]),
-        parent=None
-        if parent is None or parent is pd.NA or parent != parent or parent == ""
-        else str(parent),
+        parent=(
+            None
+            if parent is None or parent is pd.NA or parent != parent or parent == ""
+            else str(parent)
+        ),
         name=str(row["iterator"]),
         long_name=str(row["long_name"]),
         note=note if isinstance(note, str) else "",

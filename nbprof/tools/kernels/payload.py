@@ -162,9 +162,11 @@ def figures(run: Run) -> list[Figure]:
             total / 1000,
             "ms",
             2,
-            f"{wording.millis(of_steps / 1000 / steps)} {unit_of(run).per}"
-            if steps
-            else "no steps",
+            (
+                f"{wording.millis(of_steps / 1000 / steps)} {unit_of(run).per}"
+                if steps
+                else "no steps"
+            ),
         ),
         figure(
             "kernels",
@@ -345,7 +347,10 @@ def _empty(run: Run) -> Empty:
             return Empty(title="No GPU kernels in this run", text=run.missing["kernels"])
         return Empty(
             title="No GPU kernels in this run",
-            text="There was a device, but no kernel ran on it during the recording, or the process may not read its counters.",
+            text=(
+                "There was a device, but no kernel ran on it during the recording, or the process"
+                " may not read its counters."
+            ),
         )
     # A run that nbprof recorded has its devices; a file of another recorder may leave them out.
     text = (

@@ -132,7 +132,8 @@ class Memory(View):
         known = sorted(rows["memory_id"].unique())
         if memory_id is not None and memory_id not in known:
             raise NbprofError(
-                f"there is no allocator {memory_id!r} in this run; it has {', '.join(known) or 'none'}"
+                f"there is no allocator {memory_id!r} in this run; it has"
+                f" {', '.join(known) or 'none'}"
             )
         return memory_alive.at(rows, time_ms, memory_id, whole=whole)
 

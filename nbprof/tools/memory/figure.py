@@ -185,6 +185,7 @@ def _allocator(run: Run, memory_id: str | None) -> str:
         )
     if memory_id not in set(summary["memory_id"]):
         raise NbprofError(
-            f"there is no allocator {memory_id!r} in this run; it has {', '.join(map(str, summary['memory_id']))}"
+            f"there is no allocator {memory_id!r} in this run; it has"
+            f" {', '.join(map(str, summary['memory_id']))}"
         )
     return memory_id

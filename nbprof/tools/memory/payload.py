@@ -111,7 +111,10 @@ def _of_largest(run: Run, allocators: int) -> str:
         if allocators <= MOST_PEAKS
         else f"the {MOST_PEAKS} highest of {allocators:,} peaks"
     )
-    return f"Shown is **{run.memory_largest}**, which has the highest peak; the last table has {listed}."
+    return (
+        f"Shown is **{run.memory_largest}**, which has the highest peak; the last table has"
+        f" {listed}."
+    )
 
 
 def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
@@ -393,9 +396,11 @@ def _empty(run: Run) -> Empty:
         return Empty(
             title="No allocations recorded",
             text="The profile has no memory events. PyTorch records them on request:",
-            code="torch.profiler.profile(profile_memory=True)"
-            if run.capture is None
-            else "%%nbprof --memory",
+            code=(
+                "torch.profiler.profile(profile_memory=True)"
+                if run.capture is None
+                else "%%nbprof --memory"
+            ),
         )
     if by_jax(run):
         # Recording them is no option of JAX's, so there is nothing to ask for.
@@ -406,7 +411,10 @@ def _empty(run: Run) -> Empty:
         )
         return Empty(
             title="No allocations recorded",
-            text=f"The profile has no memory events. JAX records them for GPUs and TPUs, not for the CPU.{planned}",
+            text=(
+                "The profile has no memory events. JAX records them for GPUs and TPUs, not for the"
+                f" CPU.{planned}"
+            ),
         )
     return Empty(
         title="No allocations recorded",

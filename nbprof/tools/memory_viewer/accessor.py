@@ -71,7 +71,8 @@ class ModuleMemory:
         """
         if space not in self.spaces:
             raise NbprofError(
-                f"{self.module} uses no memory space {space!r}; it uses {', '.join(map(str, self.spaces))}"
+                f"{self.module} uses no memory space {space!r}; it uses"
+                f" {', '.join(map(str, self.spaces))}"
             )
         return ModuleMemory(self._profile, self.module, self._program, self._assignment, int(space))
 

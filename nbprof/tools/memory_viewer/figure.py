@@ -46,7 +46,8 @@ def figure(
     plotting, models = bokeh()
     if seen.timeline.empty:
         raise NbprofError(
-            f"{module} has no temporary buffers, so its memory stays constant: {wording.size(seen.peak_bytes)} throughout"
+            f"{module} has no temporary buffers, so its memory stays constant:"
+            f" {wording.size(seen.peak_bytes)} throughout"
         )
     from bokeh.layouts import gridplot
 

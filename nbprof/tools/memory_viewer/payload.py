@@ -106,12 +106,16 @@ def text(module: str, seen: memory_viewer.View, most: int) -> str:
         if seen.peak_position >= 0
         else ""
     )
-    parts = f"parameters {wording.size(seen.parameter_bytes)}, results {wording.size(seen.output_bytes)}"
+    parts = (
+        f"parameters {wording.size(seen.parameter_bytes)}, results"
+        f" {wording.size(seen.output_bytes)}"
+    )
     lines = [
         f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}{where}{point}",
         f"  without padding {wording.size(seen.peak_unpadded_bytes)}"
         + (
-            f"; padding {wording.size(padding)}, {wording.percent(100 * padding / seen.peak_bytes)} of the peak"
+            f"; padding {wording.size(padding)}, {wording.percent(100 * padding / seen.peak_bytes)}"
+            " of the peak"
             if padding > 0
             else ""
         ),
@@ -121,11 +125,13 @@ def text(module: str, seen: memory_viewer.View, most: int) -> str:
     for row in rows.head(most).itertuples():
         name = wording.one_line(str(row.buffer)) or "(no name)"
         lines.append(
-            f"  {wording.size(row.size_bytes):>12}  {row.category:<9}  {wording.one_line(str(row.shape))[:48]:<48}  {name[:60]}"
+            f"  {wording.size(row.size_bytes):>12}  {row.category:<9} "
+            f" {wording.one_line(str(row.shape))[:48]:<48}  {name[:60]}"
         )
     if len(rows) > most:
         lines.append(
-            f"  {wording.size(rows['size_bytes'].iloc[most:].sum()):>12}  in {wording.plural(len(rows) - most, 'more buffer')}"
+            f"  {wording.size(rows['size_bytes'].iloc[most:].sum()):>12}  in"
+            f" {wording.plural(len(rows) - most, 'more buffer')}"
         )
     return "\n".join([*lines, *(f"  {note}" for note in seen.notes)])
 
@@ -133,7 +139,10 @@ def text(module: str, seen: memory_viewer.View, most: int) -> str:
 def listed(frame: pd.DataFrame, most: int = 10) -> str:
     """The programs of a profile in a few lines."""
     known = frame[frame["peak_bytes"].notna()]
-    head = f"<nbprof memory_viewer: {wording.plural(len(known), 'compiled program')}; p.memory_viewer[name] is one, .modules the DataFrame>"
+    head = (
+        f"<nbprof memory_viewer: {wording.plural(len(known), 'compiled program')};"
+        " p.memory_viewer[name] is one, .modules the DataFrame>"
+    )
     lines = [
         f"  {wording.size(row.peak_bytes):>12}  {wording.one_line(str(row.module))[:90]}"
         for row in known.head(most).itertuples()
@@ -227,7 +236,10 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
         if seen.peak_position >= 0
         else "nothing temporary"
     )
-    parts = f"parameters {wording.size(seen.parameter_bytes)}, results {wording.size(seen.output_bytes)}"
+    parts = (
+        f"parameters {wording.size(seen.parameter_bytes)}, results"
+        f" {wording.size(seen.output_bytes)}"
+    )
     return [
         bytes_figure("peak", "Peak", seen.peak_bytes, where),
         bytes_figure("peak_unpadded", "Peak without padding", seen.peak_unpadded_bytes, share),
@@ -270,7 +282,8 @@ def _left_out(frame: pd.DataFrame, smaller: pd.DataFrame) -> str:
     if len(smaller):
         most = wording.size(smaller["peak_bytes"].iloc[0])
         parts.append(
-            f"{wording.plural(len(smaller), 'more program')} with peaks of at most {most}: p.memory_viewer has all of them."
+            f"{wording.plural(len(smaller), 'more program')} with peaks of at most {most}:"
+            " p.memory_viewer has all of them."
         )
     return " ".join([*parts, *_unknown(frame)])
 
@@ -282,21 +295,25 @@ def _unknown(frame: pd.DataFrame) -> list[str]:
     out = []
     if bare:
         out.append(
-            f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so their memory is unknown."
+            f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so their"
+            " memory is unknown."
         )
     if unread := int((notes == NOT_READ).sum()):
         out.append(
-            f"{wording.plural(unread, 'program is', 'programs are')} not read, because each host has too many."
+            f"{wording.plural(unread, 'program is', 'programs are')} not read, because each host"
+            " has too many."
         )
     if damaged := len(notes) - bare - unread:
         out.append(
-            f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; see p.memory_viewer.modules."
+            f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; see"
+            " p.memory_viewer.modules."
         )
     return out
 
 
 def _empty(frame: pd.DataFrame) -> Empty:
     why = " ".join(_unknown(frame)) or (
-        "The profile has no compiled XLA programs. JAX runs them, as does TensorFlow with jit_compile=True."
+        "The profile has no compiled XLA programs. JAX runs them, as does TensorFlow with"
+        " jit_compile=True."
     )
     return Empty(title="No programs with known memory", text=why)

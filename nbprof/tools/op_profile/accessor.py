@@ -92,7 +92,8 @@ class OpProfile(OfPrograms):
         known = ("wasted_us", "time_us", "flops", "bytes", "occurrences")
         if sort not in known or not isinstance(cast("object", count), int) or count < 1:
             raise NbprofError(
-                f"sort must be one of {', '.join(map(repr, known))} and count 1 or more, not {sort!r} and {count!r}"
+                f"sort must be one of {', '.join(map(repr, known))} and count 1 or more, not"
+                f" {sort!r} and {count!r}"
             )
         frame = self.frame
         return (

@@ -52,7 +52,8 @@ def op_profile(
     shown = tree[(tree["depth"] <= levels) & (tree["kind"] != "fused")]
     if shown.empty:
         raise NbprofError(
-            "no op of a compiled XLA program ran on a device in this profile, so there is no op profile"
+            "no op of a compiled XLA program ran on a device in this profile, so there is no op"
+            " profile"
         )
     kept = shown["time_us"].rank(method="first", ascending=False) <= top
     shown = shown[kept]

@@ -152,7 +152,10 @@ def statement(run: Run) -> str:
         return ""
     sums = found.groupby("category", sort=False)["time_us"].sum()
     category = str(sums.idxmax())
-    most = f"Most time goes to **{_plain(category)}**: {wording.percent(100 * float(sums.max()) / whole)}."
+    most = (
+        f"Most time goes to **{_plain(category)}**:"
+        f" {wording.percent(100 * float(sums.max()) / whole)}."
+    )
     if (lost := float(tree["unknown_fraction"].iloc[0])) > _WORTH_SAYING:
         most += (
             f" The cost of ops that take **{wording.percent(100 * lost)}** of the time is unknown."
@@ -180,7 +183,10 @@ def statement(run: Run) -> str:
     ]
     does = "waits for earlier work" if str(kind).endswith("-done") else f"uses {' and '.join(used)}"
     saved = wording.percent(100 * float(wasted) / whole)
-    return f"{most} **{_plain(name)}** wastes the most, **{saved}** of all op time: it takes {share} and {does}."
+    return (
+        f"{most} **{_plain(name)}** wastes the most, **{saved}** of all op time: it takes {share}"
+        f" and {does}."
+    )
 
 
 class CategorySums(NamedTuple):
@@ -294,19 +300,21 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
         )
         device = "the CPU" if on_cpu else wording.one_line(peaks.device) or "this device"
         out.append(
-            f"The peak {what} of {device} {'are' if len(lacking) > 1 else 'is'} unknown, {rest}: pass them with nbprof.load(path, "
-            "peaks=...)."
+            f"The peak {what} of {device} {'are' if len(lacking) > 1 else 'is'} unknown, {rest}:"
+            " pass them with nbprof.load(path, peaks=...)."
         )
     frame = leaves.ops
     if gone := int((~frame["in_file"].astype(bool)).sum()):
         out.append(
-            f"The file lacks the program of {wording.plural(gone, 'op')}, so what they compute may be unknown."
+            f"The file lacks the program of {wording.plural(gone, 'op')}, so what they compute may"
+            " be unknown."
         )
     unknown = frame["unknown"].sum() / max(float(frame["time"].sum()), 1.0)
     if unknown > _WORTH_SAYING:
         part = wording.percent(100 * float(unknown))
         out.append(
-            f"FLOPs and bytes are unknown for ops that take {part} of the time; the other figures exclude them."
+            f"FLOPs and bytes are unknown for ops that take {part} of the time; the other figures"
+            " exclude them."
         )
     seconds = frame["time"] / 1e12
     above = (frame["flops"] > _SLACK * peaks.flops_per_second * seconds) | (
@@ -321,7 +329,8 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
             else "a cache may serve some of their bytes"
         )
         out.append(
-            f"{wording.plural(over, 'op')} {'is' if over == 1 else 'are'} above a peak: {why}, or the peak is too low."
+            f"{wording.plural(over, 'op')} {'is' if over == 1 else 'are'} above a peak: {why}, or"
+            " the peak is too low."
         )
     if count := left_out(run):
         out.append(
@@ -410,9 +419,11 @@ def _heads(peaks: roofline.Peaks) -> list[Column]:
     columns = {
         "name": _NAME,
         "time": _declared("time_fraction"),
-        "wasted": _declared("wasted_us")._replace(label="Wasted %", unit="percent")
-        if flops or moved
-        else None,
+        "wasted": (
+            _declared("wasted_us")._replace(label="Wasted %", unit="percent")
+            if flops or moved
+            else None
+        ),
         "flops": _declared("flops_utilization") if flops else _GFLOPS,
         "bytes": _declared("bandwidth_utilization") if moved else _GBYTES,
         "runs": _declared("occurrences"),

@@ -16,7 +16,10 @@ def _omissions(run: Run, _events: int) -> list[str]:
     count = payload.left_out(run)
     return (
         [
-            f"The op profile sums up the {wording.plural(count, 'op')} with the least self time; p.op_profile.frame has all."
+            (
+                f"The op profile sums up the {wording.plural(count, 'op')} with the least self time;"
+                " p.op_profile.frame has all."
+            )
         ]
         if count
         else []

@@ -182,11 +182,17 @@ def _empty(run: Run) -> Empty:
         return Empty(
             title="The ops of this run are in compiled programs",
             # The view has the link to Op profile below.
-            text="It ran only programs compiled by XLA for the CPU, and no separate JAX or TensorFlow ops. HLO & roofline lists "
-            "their ops, each with the framework op it comes from.",
+            text=(
+                "It ran only programs compiled by XLA for the CPU, and no separate JAX or"
+                " TensorFlow ops. HLO & roofline lists their ops, each with the framework op it"
+                " comes from."
+            ),
         )
     return Empty(
         title="No ops in this run",
-        text="The profile has no framework ops. If the cell ran any, the host tracer was off; host level 2 records them.",
+        text=(
+            "The profile has no framework ops. If the cell ran any, the host tracer was off; host"
+            " level 2 records them."
+        ),
         code="%%nbprof --host-level 2",
     )

@@ -30,10 +30,13 @@ _WHOLE = {
     "program_us": "time of compiled programs",
 }
 _SAMPLED = (
-    "Host time is estimated from samples of the Python stack; %%nbprof --stacks measures it, counts how often each line ran and adds "
-    "device time."
+    "Host time is estimated from samples of the Python stack; %%nbprof --stacks measures it, counts"
+    " how often each line ran and adds device time."
 )
-_REMEDY = "%%nbprof --stacks records which line of a cell runs when, for TensorFlow, JAX and PyTorch alike."
+_REMEDY = (
+    "%%nbprof --stacks records which line of a cell runs when, for TensorFlow, JAX and PyTorch"
+    " alike."
+)
 
 
 class LineView(Framed):
@@ -177,13 +180,14 @@ def _notes(lines: Lines) -> list[str]:
         if value > 0:
             share = wording.percent(100 * value / total)
             out.append(
-                f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} is not attributed to any line."
+                f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} is not attributed to"
+                " any line."
             )
     if lines.sampled:
         out.append(_SAMPLED)
     if lines.cut:
         out.append(
-            "Lines were timed for part of the recording only (200,000 line changes, or until a debugger started): the rest belongs to no "
-            "line."
+            "Lines were timed for part of the recording only (200,000 line changes, or until a"
+            " debugger started): the rest belongs to no line."
         )
     return out

@@ -221,7 +221,10 @@ def _of_file(run: Run) -> list[tuple[str, str]]:
     held = wording.plural(run.as_read.receipt.events, "event")
     if lanes is not None:
         processes = len(lanes[["host", "process"]].drop_duplicates())
-        held += f" on {wording.plural(int((lanes['events'] > 0).sum()), 'lane')} of {wording.plural(processes, 'process', 'processes')}"
+        held += (
+            f" on {wording.plural(int((lanes['events'] > 0).sum()), 'lane')} of"
+            f" {wording.plural(processes, 'process', 'processes')}"
+        )
     names = [by_name(run.files.format).label] if run.files is not None else []
     return [*(("Format", name) for name in names), ("Holds", held)]
 
@@ -289,7 +292,10 @@ def _average(run: Run) -> Figure:
     if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
         high = wording.real(row.get("max_ms"))
         median, p95 = (wording.number(float(row[key]) / size, 2) for key in ("median_ms", "p95_ms"))
-        note = f"median {median}, p95 {p95}, range {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}"
+        note = (
+            f"median {median}, p95 {p95}, range"
+            f" {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}"
+        )
         if len(run.steps) == 1:
             note = "first to last event" if unit_of_work.whole else f"one {unit_of_work.noun}"
     deviation = None
@@ -363,7 +369,10 @@ def _flops(run: Run) -> Figure:
             run.devices["peak_flops_per_second"].max(),
         )
     )
-    note = f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s per device"
+    note = (
+        f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s"
+        " per device"
+    )
     if (counter := wording.real(run.answer.get("mxu_utilization_percent"))) is not None:
         note += f"; MXU counter {wording.percent(counter)}"
     percent = run.answer.get("flops_utilization_percent")
@@ -386,7 +395,10 @@ def _bandwidth(run: Run) -> Figure:
     )
     known = wording.real(percent) is not None
     peak = wording.real(run.devices["memory_bytes_per_second"].max())
-    stated = f"{wording.number((rate or 0) / 1e9, 2)} of {wording.number((peak or 0) / 1e9)} GB/s per device"
+    stated = (
+        f"{wording.number((rate or 0) / 1e9, 2)} of {wording.number((peak or 0) / 1e9)} GB/s per"
+        " device"
+    )
     note = f"{stated}{_unknown(run)}" if known else "not recorded"
     return figure(
         "memory_bandwidth",
@@ -615,7 +627,10 @@ def _top_ops(run: Run) -> Table:
     head = top_ops.head("ms_per_step")
     if run.steps.empty:
         head.label = "ms"
-        head.help = "Self time in the whole profile, summed over devices and threads: there are no steps to normalize by."
+        head.help = (
+            "Self time in the whole profile, summed over devices and threads: there are no steps to"
+            " normalize by."
+        )
     elif devices > 1:
         head.help = (
             f"Self time per step, mean of {devices} devices. see p.overview['top_ops'] for the sum."

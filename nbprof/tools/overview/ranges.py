@@ -65,8 +65,8 @@ class RangeView(Framed):
             return "Without steps, nothing is known per step."
         if run.activity.tables or (run.devices["kind"] == "NPU").any():
             return (
-                "No range of mstx is recorded; torch_npu records them with mstx=True, msprof with --msproftx=on. It does not tell "
-                "record_function from ops."
+                "No range of mstx is recorded; torch_npu records them with mstx=True, msprof with"
+                " --msproftx=on. It does not tell record_function from ops."
             )
         if "Operator" in run.trace.strings:
             return "Traces of this version of PyTorch do not tell record_function from ops."
@@ -185,10 +185,12 @@ def _notes(run: Run, hidden: int) -> list[str]:
     outside = run.outside_ranges["device_ms_per_step"]
     if not np.isnan(outside) and outside >= 0.005:
         notes.append(
-            f"{wording.millis(outside)} {unit.per} of device time was launched outside of these ranges."
+            f"{wording.millis(outside)} {unit.per} of device time was launched outside of these"
+            " ranges."
         )
     if hidden:
         notes.append(
-            f"{wording.plural(hidden, 'smaller range')} {'is' if hidden == 1 else 'are'} in p.ranges.frame."
+            f"{wording.plural(hidden, 'smaller range')} {'is' if hidden == 1 else 'are'} in"
+            " p.ranges.frame."
         )
     return notes

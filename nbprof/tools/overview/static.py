@@ -51,8 +51,14 @@ def html(payload: Payload) -> str:
 def _verdict(overview: Overview) -> str:
     verdict = overview.verdict
     colour = f";color:{BY_KEY[overview.bound].colour}" if overview.bound else ""
-    word = f'<span style="font-weight:600{colour}">{markup.text(verdict.word)}{":" if verdict.text else ""}</span>'
-    html = f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{word} {markup.text(verdict.text)}</p>'
+    word = (
+        "<span"
+        f' style="font-weight:600{colour}">{markup.text(verdict.word)}{":" if verdict.text else ""}</span>'
+    )
+    html = (
+        f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{word}'
+        f" {markup.text(verdict.text)}</p>"
+    )
     html += markup.paragraph(markup.text(verdict.detail)) if verdict.detail else ""
     level = overview.confidence.level
     if level == "none":
@@ -61,7 +67,8 @@ def _verdict(overview: Overview) -> str:
         ("✓ " if item.ok else "– ") + item.text for item in overview.confidence.evidence
     )
     return html + markup.paragraph(
-        f'<b>Confidence: {markup.text(level)}</b> <span style="{markup.SOFT}">{markup.text(evidence)}</span>'
+        f"<b>Confidence: {markup.text(level)}</b> <span"
+        f' style="{markup.SOFT}">{markup.text(evidence)}</span>'
     )
 
 

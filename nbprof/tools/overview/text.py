@@ -138,7 +138,10 @@ def _row(row: Row) -> str:
         label = shorten(row.label, _PART, placeholder="…")
         return f"    {wording.percent(row.percent):>7}  {label}"
     bar = "█" * round(row.percent * _BAR / 100)
-    return f"  {row.label:<18}{wording.number(row.ms, 2):>9} ms {wording.percent(row.percent):>7}  {bar}".rstrip()
+    return (
+        f"  {row.label:<18}{wording.number(row.ms, 2):>9} ms {wording.percent(row.percent):>7} "
+        f" {bar}".rstrip()
+    )
 
 
 def _ranges(overview: Overview) -> list[str]:
@@ -175,7 +178,10 @@ def _top_op(overview: Overview) -> list[str]:
         return []
     op, share = table.cell("op", 0), table.cell("percent", 0)
     return [
-        f"{'Top op on ' + where:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {where} time"
+        (
+            f"{'Top op on ' + where:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {where}"
+            " time"
+        )
     ]
 
 

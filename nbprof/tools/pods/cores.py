@@ -74,7 +74,10 @@ def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores |
     )
     rows = rows[(rows["at"] >= 0) & (rows["core"] >= 0)].sort_values(["at", "core"], kind="stable")
     if len(rows) > MOST_ROWS:
-        part.note += f" This report contains means; p.pods.cores has each step of each core ({len(frame):,} rows)."
+        part.note += (
+            f" This report contains means; p.pods.cores has each step of each core ({len(frame):,}"
+            " rows)."
+        )
         return part
     part.first = np.append(0, np.cumsum(np.bincount(rows["at"], minlength=len(steps)))).astype(
         np.uint32

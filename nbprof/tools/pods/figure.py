@@ -61,7 +61,8 @@ def pods(
     plotting, models = bokeh()
     if run.pods.empty:
         raise NbprofError(
-            "this run has no steps, so workers cannot be compared; mark steps with `with nbprof.step():`"
+            "this run has no steps, so workers cannot be compared; mark steps with `with"
+            " nbprof.step():`"
         )
     if heat:
         return _heat(run, heat, width, height, options)
@@ -71,7 +72,8 @@ def pods(
     frame = run.pods[run.pods["step"] == step]
     if frame.empty:
         raise NbprofError(
-            f"there is no step {step} in this run; it has {run.pods['step'].min()} to {run.pods['step'].max()}"
+            f"there is no step {step} in this run; it has {run.pods['step'].min()} to"
+            f" {run.pods['step'].max()}"
         )
     unit = unit_of(run)
     categories = recorded(frame)

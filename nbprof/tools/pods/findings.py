@@ -105,7 +105,8 @@ def sentences(run: Run) -> list[str]:
         said.append(f"{len(slow) - _MOST_TOLD:,} more delay the others; see the table below.")
     if slow.empty:
         said.append(
-            f"No straggler found: no worker's own work in {unit.a} takes over 1% longer than that of the others, beyond noise."
+            f"No straggler found: no worker's own work in {unit.a} takes over 1% longer than that"
+            " of the others, beyond noise."
         )
         said += _barely_slow(ranks, measured, several, unit)
     return [*said, *_what_if(frames.what_if, frames.collectives, unit), *_missing(run)]
@@ -126,7 +127,10 @@ def _barely_slow(
     behind = (
         f"only {wording.millis(row['excess_ms'])} behind" if row["excess_ms"] > 0 else "not behind"
     )
-    often = f"**{_name(row, several)}**, the slowest in {row['slowest_in']:,} of {row['steps']:,} {unit.plural}"
+    often = (
+        f"**{_name(row, several)}**, the slowest in {row['slowest_in']:,} of {row['steps']:,}"
+        f" {unit.plural}"
+    )
     return [f"Beyond chance, but on average {behind} the median of the others: {often}."]
 
 
@@ -162,16 +166,21 @@ def _straggler(
     if row["chance"] > _CHANCE:
         pauses = f"one {unit.noun}" if row["pauses"] == 1 else f"{row['pauses']:,} {unit.plural}"
         most = f"**{wording.millis(row['worst_ms'])}**"
-        said = f"**{name}** pauses in **{pauses}** of {steps}; in {unit.noun} {row['worst_step']} it is {most} behind."
+        said = (
+            f"**{name}** pauses in **{pauses}** of {steps}; in {unit.noun} {row['worst_step']} it"
+            f" is {most} behind."
+        )
     elif row["by"] != COLLECTIVES:
         said = (
-            f"**{name}** is slow: {unit.a} takes **{behind}** longer than the median of the others, and is the longest in "
-            f"{row['slowest_in']:,} of {steps} {unit.plural}. No communication was recorded, so whether the others wait for it is unknown."
+            f"**{name}** is slow: {unit.a} takes **{behind}** longer than the median of the others,"
+            f" and is the longest in {row['slowest_in']:,} of {steps} {unit.plural}. No"
+            " communication was recorded, so whether the others wait for it is unknown."
         )
     else:
         said = (
-            f"**{name}** delays the others: its own work in {unit.a} takes **{behind}** longer than the median of the others, "
-            f"and is the longest in {row['slowest_in']:,} of {steps} {unit.plural}."
+            f"**{name}** delays the others: its own work in {unit.a} takes **{behind}** longer than"
+            f" the median of the others, and is the longest in {row['slowest_in']:,} of {steps}"
+            f" {unit.plural}."
         )
     if row["why"]:
         said += f" {wording.one_line(row['why'])}"
@@ -184,7 +193,10 @@ def _straggler(
         and measured
         and 100 * saved / measured >= _LEAST_PERCENT
     ):
-        said += f" If it were as fast as they are, {unit.a} would take about **{wording.percent(100 * saved / measured)}** less."
+        said += (
+            f" If it were as fast as they are, {unit.a} would take about"
+            f" **{wording.percent(100 * saved / measured)}** less."
+        )
     return said
 
 
@@ -201,11 +213,14 @@ def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> l
         percent = wording.real(row["saved_percent"])
         if percent is None or percent < _LEAST_PERCENT:
             continue
-        gain = f"{row['how']} **{wording.percent(percent)}** less: {wording.millis(row['step_time_ms'])}"
+        gain = (
+            f"{row['how']} **{wording.percent(percent)}** less:"
+            f" {wording.millis(row['step_time_ms'])}"
+        )
         if row["what"] == "slow_group":
             said.append(
-                f"Collectives {_group(row['which'], groups)} take longer than those of similar groups: with a typical link {unit.a} would "
-                f"take {gain}."
+                f"Collectives {_group(row['which'], groups)} take longer than those of similar"
+                f" groups: with a typical link {unit.a} would take {gain}."
             )
         elif row["what"] == "network_free":
             said.append(f"If communication took no time, {unit.a} would take {gain}.")

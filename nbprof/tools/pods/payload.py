@@ -140,8 +140,8 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
         who = f"**{name}** is the slowest in **{times:,} of {n:,}** {unit.plural}."
     else:
         who = (
-            f"{'With waiting included, no' if with_waiting else 'No'} worker is the slowest in most "
-            f"{unit.plural}; {name} is in {times:,} of {n:,}."
+            f"{'With waiting included, no' if with_waiting else 'No'} worker is the slowest in most"
+            f" {unit.plural}; {name} is in {times:,} of {n:,}."
         )
     spread = grid.spread[grid.counted]
     if not np.isfinite(spread).any():
@@ -167,8 +167,10 @@ def _of_recordings(grid: Grid) -> str:
     """
     longest, shortest = float(np.nanmax(grid.time)), float(np.nanmin(grid.time))
     return (
-        f"The recordings of **{len(grid.workers):,}** workers take **{wording.millis_two(shortest, longest, ' to ')}** from their first to "
-        "their last event of work. They are not divided into steps, so this shows how long each was recorded, not which is slow."
+        f"The recordings of **{len(grid.workers):,}** workers take"
+        f" **{wording.millis_two(shortest, longest, ' to ')}** from their first to their last event"
+        " of work. They are not divided into steps, so this shows how long each was recorded, not"
+        " which is slow."
     )
 
 
@@ -232,7 +234,10 @@ def _why_not(run: Run) -> Empty:
         )
     return Empty(
         title="One worker in this run",
-        text="This tab compares hosts, or devices that have their own steps: load the folder with the files of all of them.",
+        text=(
+            "This tab compares hosts, or devices that have their own steps: load the folder with"
+            " the files of all of them."
+        ),
     )
 
 

@@ -47,7 +47,8 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
     frame = run.steps
     if frame.empty:
         raise NbprofError(
-            "this run has no steps, so there is no step graph; mark steps with `with nbprof.step():`"
+            "this run has no steps, so there is no step graph; mark steps with `with"
+            " nbprof.step():`"
         )
     categories = recorded(frame)
     # Several hosts record the same step numbers: positions keep their bars apart.

@@ -30,7 +30,10 @@ Flags = npt.NDArray[np.bool_]
 
 NO_STEPS = Empty(
     title="No steps found, so step time is unknown.",
-    text="No step markers were found. %%nbprof marks the steps of model.fit automatically; mark those of your own loop:",
+    text=(
+        "No step markers were found. %%nbprof marks the steps of model.fit automatically; mark"
+        " those of your own loop:"
+    ),
     code="import nbprof\n\nfor batch in ds:\n    with nbprof.step():\n        train_step(batch)",
 )
 
@@ -72,9 +75,9 @@ def payload(run: Run) -> Steps:
     names = [str(name) if isinstance(name, str) else "" for name in steps["name"]]
     part = Steps(
         empty=no_steps(run) if steps.empty else None,
-        step=pd.to_numeric(steps["step"]).to_numpy(np.int32)
-        if len(steps)
-        else np.zeros(0, np.int32),
+        step=(
+            pd.to_numeric(steps["step"]).to_numpy(np.int32) if len(steps) else np.zeros(0, np.int32)
+        ),
         name=names,
         start_ms=_times(steps, "start_ms"),
         step_time_ms=_times(steps, "step_time_ms"),

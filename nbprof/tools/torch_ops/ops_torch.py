@@ -188,10 +188,12 @@ def omissions(run: Run) -> list[str]:
     frame = run.torch_modules
     if count := len(frame) - int((largest_modules(frame)["module"] != "").sum()):
         out.append(
-            f"The module tree sums up the {wording.plural(count, 'module')} with the least time; p.torch_ops.modules has all."
+            f"The module tree sums up the {wording.plural(count, 'module')} with the least time;"
+            " p.torch_ops.modules has all."
         )
     if (count := len(by_shapes(run)) - MOST_SHAPES) > 0:
         out.append(
-            f"The table of ops by shape sums up the {wording.plural(count, 'row')} with the least time; p.torch_ops.by('shapes') has all."
+            f"The table of ops by shape sums up the {wording.plural(count, 'row')} with the least"
+            " time; p.torch_ops.by('shapes') has all."
         )
     return out

@@ -44,7 +44,10 @@ def _omissions(run: Run, events: int) -> list[str]:
         else f"none of the {total:,} events individually, only"
     )
     return [
-        f"The report holds {what} every lane and the density of the rest; set the number with events= in p.save and for outputs."
+        (
+            f"The report holds {what} every lane and the density of the rest; set the number with"
+            " events= in p.save and for outputs."
+        )
     ]
 
 

@@ -22,8 +22,8 @@ from nbprof.formats.xspace.riegeli.chunks import MOST_RECORDS, TRANSPOSED, Chunk
 _NONE = 0
 _PACKINGS = {0x62: "brotli", 0x7A: "Zstandard", 0x73: "Snappy"}
 _TRANSPOSED = (
-    "its records are transposed, which nbprof does not read and JAX does not write. Write the file again without the option `transpose` of "
-    "the Riegeli writer."
+    "its records are transposed, which nbprof does not read and JAX does not write. Write the file"
+    " again without the option `transpose` of the Riegeli writer."
 )
 
 
@@ -186,7 +186,8 @@ def _decompressor(kind: int) -> Any:
         import cramjam
     except ImportError:
         raise _MissingError(
-            f"it is packed with {_PACKINGS[kind]}, which needs one package more: pip install nbprof[riegeli], then load it again."
+            f"it is packed with {_PACKINGS[kind]}, which needs one package more: pip install"
+            " nbprof[riegeli], then load it again."
         ) from None
     return {
         0x62: cramjam.brotli.decompress_into,
