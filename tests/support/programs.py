@@ -77,9 +77,9 @@ class Program:
             **(environment or {}),
         }
         self.outputs = [
-            tempfile.NamedTemporaryFile("w+", encoding="utf-8", errors="replace")
-            for _ in range(2)  # noqa: SIM115
-        ]  # noqa: RUF100, SIM115
+            tempfile.NamedTemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+            for _ in range(2)
+        ]
         self.process: subprocess.Popen[str] | Forked
         if modules and FORKS:
             paths = (self.outputs[0].name, self.outputs[1].name)
