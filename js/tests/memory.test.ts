@@ -1,17 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { MemoryId, Table } from "../lib/payload.js";
+import { byteAxis, columns } from "../lib/scale.js";
 import { cardRows, momentText, ticksText } from "../views/memory/moment.js";
 import { aliveAt, bySize, isRest, split, total } from "../views/memory/peak.js";
-import {
-  axis,
-  byteAxis,
-  columns,
-  firstScope,
-  fragmentationAxis,
-  peakIndex,
-  sampleAt,
-  timeTicks,
-} from "../views/memory/series.js";
+import { axis, firstScope, fragmentationAxis, peakIndex, sampleAt, timeTicks } from "../views/memory/series.js";
 
 const MiB = 1024 ** 2;
 

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { inkOn, stem, tintOf } from "../views/trace/colours.js";
+import { inkOn, stem, tintOf } from "../lib/colours.js";
 
 /** Python reads the same table: tests/timeline/test_colours.py. */
 const table: { name: string; stem: string; tint: number }[] = JSON.parse(

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { fillsOf, stem, tintOf } from "../lib/colours.js";
 import { CATEGORIES } from "../lib/payload.js";
-import { fillsOf, stem, tintOf } from "../views/trace/colours.js";
 import { overview, strip } from "../views/trace/strips.js";
 import { lane, trace } from "./lanes.js";
 

@@ -1,10 +1,10 @@
 import { beforeAll, describe, expect, it } from "vitest";
+import type { Theme } from "../lib/palette.js";
 import { DEGREES, type Inks, mix } from "../views/trace/inks.js";
 import { crowdOf, longTime } from "../views/trace/lone.js";
 import { Momentum } from "../views/trace/motion.js";
 import { Pace } from "../views/trace/pace.js";
 import { Painter } from "../views/trace/paint.js";
-import type { Theme } from "../views/trace/palette.js";
 
 const BG = 0xffffffff;
 const FULL = 0xff0000ff;

@@ -1,10 +1,11 @@
 /** Step time by step, stacked by category, with the brush strip under it: one chart for Overview and Steps & input. */
 
+import { bottomTicks, leftAxis, rowByKey, ticksOf } from "../lib/chart.js";
 import { boxOf, clear, h, handled, listen, modified, s, shareAt } from "../lib/dom.js";
 import { ms, num } from "../lib/format.js";
 import { categoryRows, hoverCard, link } from "../lib/parts.js";
 import { CATEGORIES, type Steps } from "../lib/payload.js";
-import { tickDigits, ticks } from "../lib/scale.js";
+import { ticks } from "../lib/scale.js";
 import { capital } from "../lib/unit.js";
 import type { ViewContext } from "../lib/view.js";
 import { brush, overlaps, selectBars, selectedBars } from "./brush.js";
@@ -34,15 +35,8 @@ interface Frame {
   max: number;
 }
 
-function ticksColumn(max: number, height: number, n: number): HTMLElement {
-  const values = ticks(max, n);
-  const digits = tickDigits(values);
-  return h(
-    "div.ax",
-    { style: { height: `${height}px` } },
-    ...values.map((value) => h("span", { style: { top: `${height * (1 - value / max)}px` } }, num(value, digits))),
-  );
-}
+const ticksColumn = (max: number, height: number, n: number): HTMLElement =>
+  leftAxis(ticksOf(ticks(max, n), max), height);
 
 function gridLines(max: number, height: number, n: number): SVGElement[] {
   return ticks(max, n).map((value, i) => {
@@ -179,10 +173,8 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       cuts.append(s("text.hl", { x: `${share * 100}%`, y: -3, "text-anchor": anchor }, text));
     chart.classList.toggle("cuts", cuts.childElementCount > 0);
     const every = labelEvery(n, width);
-    for (let i = 0; i < n && !whole; i += every) {
-      const style = { "--x": `${(((i + 0.5) / n) * 100).toFixed(2)}%` };
-      numbers.append(h("span", { style }, String(bars[i]?.first)));
-    }
+    const labelled = whole ? [] : bars.map((bar, i) => ({ share: (i + 0.5) / n, text: String(bar.first) }));
+    numbers.append(...bottomTicks(labelled.filter((_, i) => i % every === 0)));
     const per = Math.max(0, ...bars.map((bar) => new Set(bar.rows.map((row) => steps.step[row])).size));
     const many = per > 1 ? `each bar is the mean of ${per} ${noun}s` : "";
     const tooLong = times.filter((time) => time > max).length;
@@ -308,9 +300,8 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
   listen(plot, "keydown", (event) => {
     const n = frame.bars.length;
     const before = hovered;
-    const to = { ArrowLeft: before < 0 ? n - 1 : before - 1, ArrowRight: before + 1, Home: 0, End: n - 1 }[event.key];
-    if (to !== undefined && n > 0 && !modified(event)) {
-      const next = Math.max(0, Math.min(n - 1, to));
+    const next = rowByKey(event, before < 0 && event.key === "ArrowLeft" ? n : before, n);
+    if (next !== undefined && n > 0 && !modified(event)) {
       hover(next);
       if (event.shiftKey && !whole) {
         const range = selectedBars(frame.bars, store);

@@ -24,12 +24,12 @@ class Trainer:
             self.step(i)
 
     def step(self, i):
-        time.sleep(0.001)
+        time.sleep(0.02)
 
 
 def train(n=4):
     for i in range(n):
-        time.sleep(0.001)
+        time.sleep(0.02)
 """
 _numbers = itertools.count()
 
@@ -129,7 +129,7 @@ def test_what_another_module_may_compile_is_left_alone(names, module):
 
 def test_a_module_whose_file_has_changed_since_is_left_alone(names, module):
     names["module"] = changed = module()
-    Path(changed.__file__).write_text(MODULE.replace("time.sleep(0.001)", "time.sleep(0.002)"))
+    Path(changed.__file__).write_text(MODULE.replace("time.sleep(0.02)", "time.sleep(0.002)"))
     linecache.checkcache()
     assert found(run_recorded("4", "module.train()\n", names)) == []
 

@@ -4,10 +4,10 @@ import { canvas } from "../../lib/canvas.js";
 import { textAt } from "../../lib/codec.js";
 import { boxOf, clear, h, handled, listen, modified } from "../../lib/dom.js";
 import { bytesText, count } from "../../lib/format.js";
+import { onTheme } from "../../lib/palette.js";
 import { hoverCard } from "../../lib/parts.js";
 import type { AllocatorDevice } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
-import { onTheme } from "../trace/palette.js";
 
 const STATES = ["Free", "In use", "Awaiting free"];
 /** Least length of a row, as a part of the width: two MiB beside many GiB can be pointed at. */

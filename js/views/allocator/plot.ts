@@ -1,15 +1,14 @@
 /** What the allocator reserved, and what of it was in use, over time. */
 
 import { canvas } from "../../lib/canvas.js";
+import { bottomAxis, bytesAxis, fillColumns, framed, pointed, ticksOf } from "../../lib/chart.js";
 import { textAt } from "../../lib/codec.js";
 import { h } from "../../lib/dom.js";
 import { bytesText, count, num } from "../../lib/format.js";
 import type { AllocatorDevice } from "../../lib/payload.js";
-import { tickDigits, ticks } from "../../lib/scale.js";
+import { columns, tickDigits, ticks } from "../../lib/scale.js";
 import { lowest } from "../../lib/search.js";
 import { cssColor } from "../../lib/theme.js";
-import { columns } from "../memory/series.js";
-import { bytesBeside, pointed } from "../pointed.js";
 
 const HEIGHT = 180;
 
@@ -25,11 +24,11 @@ export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElemen
   const span = Math.max((x[n - 1] as number) - from, 1e-9);
   let most = 1;
   for (const value of reserved) most = Math.max(most, value);
-  const { unit, top, element: left } = bytesBeside(most, 1.06, HEIGHT);
+  const axis = bytesAxis(most, 1.06, HEIGHT);
 
   const shown = (at: number): string => (timed ? num(at, span < 100 ? 2 : 0) : count(at));
   const share = (row: number): number => ((x[row] as number) - from) / span;
-  const bottom = ticks(span, 6).filter((tick) => tick <= span);
+  const marks = ticks(span, 6).filter((tick) => tick <= span);
   const stage = h("div.plot");
   const status = h("p.sr", { role: "status" });
   const area = canvas(stage, {
@@ -39,16 +38,10 @@ export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElemen
     draw: (context, width, height) => {
       const colour = (name: string): string => cssColor(stage, name);
       const pixels = Math.max(1, Math.floor(width));
-      const y = (bytes: number): number => height * (1 - bytes / top);
+      const y = (bytes: number): number => height * (1 - bytes / axis.max);
       const fill = (values: ArrayLike<number>, name: string, alpha: number): void => {
-        const { max } = columns(x, (i) => values[i] as number, from, from + span, pixels);
-        context.fillStyle = colour(name);
-        context.globalAlpha = alpha;
-        for (let i = 0; i < pixels; i++) {
-          const high = y(max[i] as number);
-          if (high < height) context.fillRect(i, high, 1, height - high);
-        }
-        context.globalAlpha = 1;
+        const line = columns(x, (i) => values[i] as number, from, from + span, pixels);
+        fillColumns(context, line, y, height, colour(name), [alpha, alpha]);
       };
       fill(reserved, "--m-heap", 0.3);
       fill(active, "--m-heap", 1);
@@ -82,20 +75,7 @@ export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElemen
       status.textContent = [title, ...rows.map((each) => `${each.label} ${each.value}`)].join(", ");
     },
   });
-  return h(
-    "div",
-    h(
-      "div.chart.program",
-      h("div.unit", h("span", unit), h("span", timed ? "ms →" : "entries →")),
-      left,
-      stage,
-      h(
-        "div.axp",
-        ...bottom.map((tick) =>
-          h("span", { style: { "--x": `${(100 * tick) / span}%` } }, num(from + tick, tickDigits(bottom))),
-        ),
-      ),
-    ),
-    status,
-  );
+  const digits = tickDigits(marks);
+  const bottom = bottomAxis(ticksOf(marks, span, (tick) => num(from + tick, digits)));
+  return framed("program", [axis.unit, timed ? "ms →" : "entries →"], { left: axis.element, stage, bottom, status });
 }

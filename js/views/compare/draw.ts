@@ -1,11 +1,12 @@
 /** The drawings of Compare: dots of steps, two average steps on one scale, bars from a zero line. */
 
+import { bottomTicks, ticksOf } from "../../lib/chart.js";
 import { headsOf } from "../../lib/columns.js";
 import { boxOf, h, listen, s, shareAt } from "../../lib/dom.js";
 import { ms, num, signed } from "../../lib/format.js";
 import { categoryClass, hoverCard, legend, swatch } from "../../lib/parts.js";
 import type { ComparedFigure, ComparedRun, Meta, Pair } from "../../lib/payload.js";
-import { tickDigits, ticks } from "../../lib/scale.js";
+import { ticks } from "../../lib/scale.js";
 import { STEP, type Unit, unitOf } from "../../lib/unit.js";
 import { cells, plainTable } from "../breakdown.js";
 import {
@@ -81,13 +82,12 @@ export function stepDots(runs: readonly ComparedRun[], digits: number, signal: A
     chart.append(h("span", name), svg);
     hover(svg, times, name, digits, end, signal, unit);
   });
-  const places = tickDigits(marks);
-  const texts = marks.map((tick) => num(tick, places));
+  const labelled = ticksOf(marks, end);
+  const texts = labelled.map(({ text }) => text);
   const axis = h("div.axp");
   const label = (): void => {
     const every = axis.clientWidth ? labelEvery(texts, axis.clientWidth) : 1;
-    const shown = texts.flatMap((text, i) => (i % every ? [] : [{ text, x: at(marks[i] as number) }]));
-    axis.replaceChildren(...shown.map(({ text, x }) => h("span", { style: { "--x": x } }, text)));
+    axis.replaceChildren(...bottomTicks(labelled.filter((_, i) => i % every === 0)));
   };
   label();
   const observer = new ResizeObserver(label);

@@ -1,12 +1,13 @@
 /** A step function of time: how long a queue was, how fast copies were. */
 
 import { canvas } from "../../lib/canvas.js";
+import { gridLines } from "../../lib/chart.js";
 import { h, listen } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
+import { onTheme } from "../../lib/palette.js";
 import type { DeviceSeries } from "../../lib/payload.js";
 import { niceMax, tickDigits, ticks } from "../../lib/scale.js";
 import { cssColor } from "../../lib/theme.js";
-import { onTheme } from "../trace/palette.js";
 
 const HEIGHT = 110;
 
@@ -25,8 +26,8 @@ export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
     height: HEIGHT,
     label: `${line.label}. ${rest}.`,
     draw(context, width, height) {
-      context.fillStyle = cssColor(plot, "--grid");
-      for (const tick of marks) context.fillRect(0, Math.round(height * (1 - tick / max)), width, 1);
+      const levels = marks.map((tick) => height * (1 - tick / max));
+      gridLines(context, levels, width, cssColor(plot, "--grid"));
       context.fillStyle = cssColor(plot, "--dt-line");
       const box = width / line.most.length;
       line.most.forEach((value, i) => {

@@ -1,12 +1,13 @@
 /** The roofline: ops under what the device can do, both axes logarithmic, and how pointer and keys move on it. */
 
 import { canvas } from "../../lib/canvas.js";
+import { bottomTicks, dot, framed, gridLines, leftAxis, rowByKey } from "../../lib/chart.js";
 import { textAt } from "../../lib/codec.js";
 import { boxOf, h, handled, listen, modified } from "../../lib/dom.js";
 import { count, num } from "../../lib/format.js";
+import { onTheme, themeReader } from "../../lib/palette.js";
 import { type CardContent, hoverCard } from "../../lib/parts.js";
 import type { Hlo, RoofMark } from "../../lib/payload.js";
-import { onTheme, themeReader } from "../trace/palette.js";
 import { type Box, besides, slanted, textBox } from "./labels.js";
 import {
   axes,
@@ -48,39 +49,29 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
   let picked = -1;
   let hover: Point | RoofMark | null = null;
 
-  const left = h(
-    "div.ax",
-    { style: { height: `${HEIGHT}px` } },
-    ...decades(up, 7).map((at) =>
-      h("span", { style: { top: `${HEIGHT * (1 - place(up, 10 ** at))}px` } }, powerText(at - unit)),
-    ),
+  const left = leftAxis(
+    decades(up, 7).map((exponent) => ({ share: place(up, 10 ** exponent), text: powerText(exponent - unit) })),
+    HEIGHT,
   );
   // Ops without FLOPs, and those without bytes, have a place of their own beside the axis.
   const [before, after] = [
     ops.some((point) => point.intensity === 0) ? GUTTER : 0,
     ops.some((point) => point.intensity === Number.POSITIVE_INFINITY) ? GUTTER : 0,
   ];
-  const tick = (share: number, text: string): HTMLElement =>
-    h("span", { style: { "--x": `calc(${before}px + (100% - ${before + after}px) * ${share})` } }, text);
+  const intensities = decades(across, 8).map((exponent) => ({
+    share: place(across, 10 ** exponent),
+    text: powerText(exponent),
+  }));
   const bottom = h(
     "div.axp",
     before > 0 && h("span", { style: { "--x": `${before / 2 - 4}px` } }, "0"),
-    ...decades(across, 8).map((at) => tick(place(across, 10 ** at), powerText(at))),
+    ...bottomTicks(intensities, (share) => `calc(${before}px + (100% - ${before + after}px) * ${share})`),
     after > 0 && h("span", { style: { "--x": `calc(100% - ${after / 2 - 4}px)` } }, "∞"),
   );
   const stage = h("div.plot");
   const status = h("p.sr", { role: "status" });
-  const element = h(
-    "div",
-    h(
-      "div.chart.roof",
-      h("div.unit", h("span", unit === 12 ? "TFLOP/s" : "GFLOP/s"), h("span", "FLOPs per byte of main memory →")),
-      left,
-      stage,
-      bottom,
-    ),
-    status,
-  );
+  const units = [unit === 12 ? "TFLOP/s" : "GFLOP/s", "FLOPs per byte of main memory →"];
+  const element = framed("roof", units, { left, stage, bottom, status });
   const theme = themeReader(stage);
   const xAt = (width: number, x: number): number =>
     x === 0
@@ -149,13 +140,7 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
       const told = intensityText(roof.ridge);
       const wide = context.measureText(told).width;
       const start = Math.max(2, Math.min(width - wide - 2, rx - wide / 2));
-      context.beginPath();
-      context.arc(rx, ry, i ? 2.5 : 3.5, 0, 2 * Math.PI);
-      context.fillStyle = bg;
-      context.fill();
-      context.strokeStyle = ink;
-      context.lineWidth = 1.5;
-      context.stroke();
+      dot(context, rx, ry, i ? 2.5 : 3.5, bg, ink);
       context.fillStyle = i ? fg2 : ink;
       if (start + wide + 8 <= taken || i === 0) {
         label(told, start, ry - 9);
@@ -192,8 +177,8 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
       const { bg, ink, accent, grid, categories, font } = theme();
       context.fillStyle = grid;
       for (const exponent of decades(across, 8)) context.fillRect(Math.round(xAt(width, 10 ** exponent)), 0, 1, height);
-      for (const exponent of decades(up, 7))
-        context.fillRect(0, Math.round(height * (1 - place(up, 10 ** exponent))), width, 1);
+      const levels = decades(up, 7).map((exponent) => height * (1 - place(up, 10 ** exponent)));
+      gridLines(context, levels, width, grid);
       for (const point of ops) {
         const [x, y] = at(point, width, height);
         context.globalAlpha = shown && !shown.has(point.row) ? 0.1 : 0.72;
@@ -334,15 +319,10 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
     if (modified(event)) return;
     const there = byIntensity.filter((point) => !shown || shown.has(point.row));
     const present = there.findIndex((point) => point.row === picked);
-    const moves: Record<string, number> = {
-      ArrowLeft: present < 0 ? there.length - 1 : present - 1,
-      ArrowRight: present + 1,
-      Home: 0,
-      End: there.length - 1,
-    };
-    const target = moves[event.key];
+    const start = present < 0 && event.key === "ArrowLeft" ? there.length : present;
+    const target = rowByKey(event, start, there.length);
     if (target !== undefined && there.length) {
-      const point = there[Math.max(0, Math.min(there.length - 1, target))] as Point;
+      const point = there[target] as Point;
       onPick(point.row);
       show(point);
       const told = opCard(hlo, point).rows.map((row) => `${row.label} ${row.value}`);

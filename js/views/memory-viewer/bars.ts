@@ -4,9 +4,9 @@ import { canvas } from "../../lib/canvas.js";
 import { numberAt, textAt } from "../../lib/codec.js";
 import { h, handled, listen, modified, shareAt } from "../../lib/dom.js";
 import { bytesText, count } from "../../lib/format.js";
+import { onTheme, themeReader } from "../../lib/palette.js";
 import type { ProgramSpace } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
-import { onTheme, themeReader } from "../trace/palette.js";
 import { isTemporary, type Order, ordered } from "./model.js";
 
 const HEIGHT = 88;

@@ -1,15 +1,14 @@
 /** The working set over the program points: what it shows, and how pointer and keys move on it. */
 
 import { canvas } from "../../lib/canvas.js";
+import { bottomAxis, bytesAxis, dot, fillColumns, framed, gridLines, pointed, ticksOf } from "../../lib/chart.js";
 import { numberAt } from "../../lib/codec.js";
 import { h } from "../../lib/dom.js";
 import { bytesText, count } from "../../lib/format.js";
+import { themeReader } from "../../lib/palette.js";
 import type { ProgramSpace } from "../../lib/payload.js";
-import { ticks } from "../../lib/scale.js";
+import { columns, ticks } from "../../lib/scale.js";
 import { cssColor } from "../../lib/theme.js";
-import { BYTES, columns } from "../memory/series.js";
-import { bytesBeside, pointed } from "../pointed.js";
-import { themeReader } from "../trace/palette.js";
 import { lifetime, peakRow, pointCard, pointText, rowAt } from "./model.js";
 
 const HEIGHT = 200;
@@ -27,19 +26,12 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
   let marked = -1;
 
   // Room above the peak for its label.
-  const { unit, axis, top, element: left } = bytesBeside(space.peak_bytes, 1.14, HEIGHT);
+  const axis = bytesAxis(space.peak_bytes, 1.14, HEIGHT);
   const points = ticks(end - 1, 6).filter((tick) => Number.isInteger(tick));
-  const bottom = h(
-    "div.axp",
-    ...points.map((tick) => h("span", { style: { "--x": `${(100 * tick) / end}%` } }, count(tick))),
-  );
+  const bottom = bottomAxis(ticksOf(points, end, count));
   const stage = h("div.plot");
   const status = h("p.sr", { role: "status" });
-  const element = h(
-    "div",
-    h("div.chart.program", h("div.unit", h("span", unit), h("span", "program points →")), left, stage, bottom),
-    status,
-  );
+  const element = framed("program", [axis.unit, "program points →"], { left: axis.element, stage, bottom, status });
 
   const theme = themeReader(stage);
   const area = canvas(stage, {
@@ -53,30 +45,18 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
       const colour = (name: string): string => cssColor(stage, name);
       const pixels = Math.max(1, Math.floor(width));
       const x = (point: number): number => (point / end) * width;
-      const y = (bytes: number): number => height * (1 - Math.min(1, Math.max(0, bytes / top)));
+      const y = (bytes: number): number => height * (1 - Math.min(1, Math.max(0, bytes / axis.max)));
       const area = (values: ArrayLike<number>, alpha: number): void => {
-        const { min, max } = columns(space.position, (i) => values[i] as number, 0, end, pixels);
-        for (let i = 0; i < pixels; i++) {
-          const [high, low] = [y(max[i] as number), y(min[i] as number)];
-          // Fainter where it is that much only in a part of the pixel.
-          context.globalAlpha = alpha;
-          context.fillRect(i, low, 1, height - low);
-          context.globalAlpha = 0.7 * alpha;
-          context.fillRect(i, high, 1, low - high);
-        }
-        context.globalAlpha = 1;
+        const line = columns(space.position, (i) => values[i] as number, 0, end, pixels);
+        fillColumns(context, line, y, height, colour("--m-heap"), [alpha, 0.7 * alpha]);
       };
-      context.fillStyle = colour("--m-heap");
       area(space.allocated_bytes, 0.45);
       area(space.unpadded, 1);
       context.fillStyle = colour("--m-stack");
       context.fillRect(0, y(space.throughout_bytes), width, height - y(space.throughout_bytes));
 
-      context.globalAlpha = 0.45;
-      context.fillStyle = bg;
-      for (const tick of axis.ticks)
-        if (tick > 0 && tick < axis.max) context.fillRect(0, Math.round(y(tick * BYTES[unit])), width, 1);
-      context.globalAlpha = 1;
+      const inner = axis.ticks.filter((tick) => tick > 0 && tick < axis.max);
+      gridLines(context, inner.map(y), width, bg, 0.45);
 
       if (marked >= 0) {
         const [from, to] = lifetime(space, marked).map(x) as [number, number];
@@ -107,15 +87,7 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
       const room = context.measureText(text).width;
       const at = peak < 0 ? 8 : x((space.position[peak] as number) + 0.5);
       context.fillText(text, Math.min(width - room - 4, Math.max(4, at - room / 2)), line - 6);
-      if (peak >= 0) {
-        context.beginPath();
-        context.arc(Math.min(width - 4, at), line, 3.5, 0, 2 * Math.PI);
-        context.fillStyle = bg;
-        context.fill();
-        context.strokeStyle = ink;
-        context.lineWidth = 1.5;
-        context.stroke();
-      }
+      if (peak >= 0) dot(context, Math.min(width - 4, at), line, 3.5, bg, ink);
       if (pointer.row >= 0) {
         context.fillStyle = accent;
         context.fillRect(Math.round(x((space.position[pointer.row] as number) + 0.5)), 0, 1, height);

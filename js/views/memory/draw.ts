@@ -1,8 +1,10 @@
 /** Draws the timeline: stack on heap, free above, peak and marker; and below it fragmentation. */
 
+import { dot, fillColumns, gridLines } from "../../lib/chart.js";
 import { bytesText } from "../../lib/format.js";
 import type { MemoryId } from "../../lib/payload.js";
-import { type Axis, type Columns, columns } from "./series.js";
+import { type Columns, columns } from "../../lib/scale.js";
+import type { Axis } from "./series.js";
 
 export interface PlotScene {
   id: MemoryId;
@@ -30,29 +32,31 @@ export function draw(context: CanvasRenderingContext2D, width: number, height: n
     context.fillStyle = colours.free;
     context.fillRect(0, 0, width, height);
   } else
-    fill(
+    fillColumns(
       context,
       line((i) => use(i) + (id.free_bytes[i] || 0)),
       y,
       height,
       colours.free,
     );
-  fill(context, line(use), y, height, colours.stack);
-  fill(context, line(heap), y, height, colours.heap);
+  fillColumns(context, line(use), y, height, colours.stack);
+  fillColumns(context, line(heap), y, height, colours.heap);
 
-  context.globalAlpha = 0.45;
-  context.fillStyle = colours.bg;
-  for (const tick of left.ticks) {
-    if (tick.value > 0 && tick.value < left.max) context.fillRect(0, Math.round(y(tick.value)), width, 1);
-  }
-  context.globalAlpha = 1;
+  const inner = left.ticks.filter((tick) => tick.value > 0 && tick.value < left.max);
+  gridLines(
+    context,
+    inner.map((tick) => y(tick.value)),
+    width,
+    colours.bg,
+    0.45,
+  );
   const { strip } = scene;
   if (strip) {
     const bottom = strip.top + strip.height;
     context.fillStyle = colours.grid;
     context.fillRect(0, bottom - 1, width, 1);
     const level = (value: number): number => bottom - strip.height * Math.min(1, Math.max(0, value / strip.max));
-    fill(
+    fillColumns(
       context,
       line((i) => 100 * (id.fragmentation[i] as number)),
       level,
@@ -76,31 +80,6 @@ export function draw(context: CanvasRenderingContext2D, width: number, height: n
     context.fillRect(Math.round(at), 0, 1, strip ? strip.top + strip.height : height);
     dot(context, at, y(use(index)), 3, colours.accent, colours.accent);
     if (index === scene.pinned) dot(context, at, y(use(index)), 4.5, colours.bg, colours.accent);
-  }
-}
-
-/** Full up to the least value of a pixel, lighter up to the largest: a spike within a pixel is seen as one. */
-function fill(
-  context: CanvasRenderingContext2D,
-  values: Columns,
-  y: (value: number) => number,
-  height: number,
-  colour: string,
-  [solid, spike]: readonly [number, number] = [1, 0.7],
-): void {
-  context.fillStyle = colour;
-  for (let i = 0; i < values.max.length; i++) {
-    const high = values.max[i] as number;
-    if (!(high > 0)) continue;
-    const low = y(values.min[i] as number);
-    const top = y(high);
-    context.globalAlpha = solid;
-    context.fillRect(i, low, 1, height - low);
-    if (top < low) {
-      context.globalAlpha = spike;
-      context.fillRect(i, top, 1, low - top);
-    }
-    context.globalAlpha = 1;
   }
 }
 
@@ -135,14 +114,4 @@ function drawPeak(
   }
   context.fillStyle = colours.ink;
   context.fillText(text, centre - half, base);
-}
-
-function dot(context: CanvasRenderingContext2D, x: number, y: number, r: number, inner: string, outer: string): void {
-  context.beginPath();
-  context.arc(x, y, r, 0, 2 * Math.PI);
-  context.fillStyle = inner;
-  context.fill();
-  context.strokeStyle = outer;
-  context.lineWidth = 1.5;
-  context.stroke();
 }

@@ -1,13 +1,13 @@
 /** The timeline of memory: what it shows, and how pointer and keys move on it. */
 
 import { canvas } from "../../lib/canvas.js";
-import { boxOf, clear, h, listen } from "../../lib/dom.js";
+import { bottomTicks, leftTicks, pointed } from "../../lib/chart.js";
+import { boxOf, h, listen } from "../../lib/dom.js";
 import { bytesText, num } from "../../lib/format.js";
+import { themeReader } from "../../lib/palette.js";
 import { link } from "../../lib/parts.js";
 import type { MemoryId } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
-import { pointed } from "../pointed.js";
-import { themeReader } from "../trace/palette.js";
 import { draw } from "./draw.js";
 import { cardRows, momentText, ticksText } from "./moment.js";
 import { axis, firstScope, fragmentationAxis, largest, peakIndex, type Scope, sampleAt, timeTicks } from "./series.js";
@@ -90,21 +90,17 @@ export function plot(
   function drawAxes(): void {
     left_axis = axis(id, scope, id.free_bytes[peak] ?? Number.NaN);
     unit.textContent = left_axis.unit;
-    clear(left);
-    for (const tick of left_axis.ticks) {
-      left.append(h("span", { style: { top: `${HEIGHT * (1 - tick.value / left_axis.max)}px` } }, tick.text));
-    }
-    const [least, most] = [0, parts.max];
-    ticksText(fragmented ? [least, most] : []).forEach((text, i) => {
-      left.append(h("span", { style: { top: `${i ? HEIGHT + GAP + 4 : height - 4}px` } }, text));
-    });
-    clear(bottom);
+    const fragmentation = ticksText(fragmented ? [0, parts.max] : []).map((text, i) =>
+      h("span", { style: { top: `${i ? HEIGHT + GAP + 4 : height - 4}px` } }, text),
+    );
+    const bytes = left_axis.ticks.map(({ value, text }) => ({ share: value / left_axis.max, text }));
+    left.replaceChildren(...leftTicks(bytes, HEIGHT), ...fragmentation);
     const values = timeTicks(from, end, width() < 500 ? 4 : 8);
-    ticksText(values).forEach((text, i) => {
-      const x = (100 * ((values[i] as number) - from)) / (end - from);
-      const last = i === values.length - 1 && i > 0;
-      bottom.append(h("span", { style: { "--x": `${x}%` } }, last ? `${text} ms` : text));
-    });
+    const times = ticksText(values).map((text, i) => ({
+      share: ((values[i] as number) - from) / (end - from),
+      text: i === values.length - 1 && i > 0 ? `${text} ms` : text,
+    }));
+    bottom.replaceChildren(...bottomTicks(times));
     area.redraw();
   }
 
@@ -112,7 +108,7 @@ export function plot(
     pinned = index;
     onPin(index);
     area.redraw();
-    clear(moment);
+    moment.replaceChildren();
     if (index < 0) moment.append("Click a point, or press Enter on it: the table shows that moment.");
     else {
       moment.append(

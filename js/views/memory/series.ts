@@ -1,78 +1,9 @@
-/** A timeline of memory as pixels, and the scale it is drawn on. No drawing. */
+/** The peak of a timeline of memory, the sample that is pointed at, and the axes. No drawing. */
 
 import { bytesText, byteUnit, num } from "../../lib/format.js";
 import type { MemoryId } from "../../lib/payload.js";
-import { niceMax, tickDigits, ticks } from "../../lib/scale.js";
+import { BYTES, byteAxis, niceMax, tickDigits, ticks } from "../../lib/scale.js";
 import { lowest } from "../../lib/search.js";
-
-/** Ends of a byte axis between 1 and 10, and into how many parts each divides evenly: closer than `niceMax`, as areas need room. */
-const ENDS: readonly (readonly [end: number, parts: number])[] = [
-  [1, 4],
-  [1.2, 4],
-  [1.6, 4],
-  [2, 4],
-  [2.4, 4],
-  [3.2, 4],
-  [4, 4],
-  [5, 5],
-  [6, 4],
-  [8, 4],
-  [10, 5],
-];
-
-/** The end of a byte axis at or above a value, and its ticks. */
-export function byteAxis(value: number): { max: number; ticks: number[] } {
-  if (!(value > 0) || !Number.isFinite(value)) return { max: 1, ticks: [0, 1] };
-  const power = 10 ** Math.floor(Math.log10(value));
-  const [end, parts] = ENDS.find(([nice]) => value / power <= nice * (1 + 1e-9)) ?? [10, 5];
-  const at = (i: number): number => Number(((end * power * i) / parts).toPrecision(6));
-  return { max: at(parts), ticks: Array.from({ length: parts + 1 }, (_, i) => at(i)) };
-}
-
-/** Least, largest and last value of each pixel of a step-after line; NaN before the first sample. */
-export interface Columns {
-  min: Float64Array;
-  max: Float64Array;
-  last: Float64Array;
-}
-
-/**
- * The line time → value, where a value holds until the next, in `pixels` columns of from…to.
- *
- * A column knows the least and largest value in it, so that a peak shorter than a pixel stays.
- */
-export function columns(
-  times: ArrayLike<number>,
-  valueAt: (i: number) => number,
-  from: number,
-  to: number,
-  pixels: number,
-): Columns {
-  const make = (): Float64Array => new Float64Array(Math.max(0, pixels)).fill(Number.NaN);
-  const [min, max, last] = [make(), make(), make()];
-  const n = times.length;
-  const width = (to - from) / Math.max(1, pixels);
-  let i = 0;
-  let held = Number.NaN;
-  // The samples before the window only decide what holds at its left edge.
-  for (; i < n && (times[i] as number) < from; i++) held = valueAt(i);
-  for (let x = 0; x < pixels; x++) {
-    const end = x === pixels - 1 ? Number.POSITIVE_INFINITY : from + (x + 1) * width;
-    let low = held;
-    let high = held;
-    // A sample at the very start of the column leaves nothing of the value before it.
-    if (i < n && (times[i] as number) <= from + x * width) low = high = Number.NaN;
-    for (; i < n && (times[i] as number) < end && (times[i] as number) <= to; i++) {
-      held = valueAt(i);
-      if (!(held >= low)) low = held;
-      if (!(held <= high)) high = held;
-    }
-    min[x] = low;
-    max[x] = high;
-    last[x] = held;
-  }
-  return { min, max, last };
-}
 
 /** Index of the sample with most in use, the last of equals; -1 without samples. */
 export function peakIndex(id: MemoryId): number {
@@ -109,8 +40,6 @@ export interface Axis {
   /** Said in the plot where the axis ends below the capacity; "" where it does not. */
   cut: string;
 }
-
-export const BYTES = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 } as const;
 
 const known = (value: number | null): value is number =>
   typeof value === "number" && Number.isFinite(value) && value > 0;

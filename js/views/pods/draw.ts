@@ -1,7 +1,7 @@
 /** Draws the workers of a step as stacked bars. */
 
 import { num } from "../../lib/format.js";
-import type { Theme } from "../trace/palette.js";
+import type { Theme } from "../../lib/palette.js";
 import type { PodBar } from "./model.js";
 
 export const ROW = 22;

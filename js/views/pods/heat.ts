@@ -3,13 +3,13 @@
 import { canvas } from "../../lib/canvas.js";
 import { boxOf, h, handled, listen, modified } from "../../lib/dom.js";
 import { num, signed } from "../../lib/format.js";
+import { onTheme, themeReader } from "../../lib/palette.js";
 import { hoverCard, picker, segmented } from "../../lib/parts.js";
 import type { Heat, HeatLayer } from "../../lib/payload.js";
 import { CATEGORIES, type Pods } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
 import { capital, timeTitle, type Unit, unitOf } from "../../lib/unit.js";
 import type { ViewContext } from "../../lib/view.js";
-import { onTheme, themeReader } from "../trace/palette.js";
 import {
   BLANK,
   columnOf,

@@ -1,9 +1,11 @@
 /** Pods: the workers of a job beside each other, step by step. */
 
 import { canvas } from "../../lib/canvas.js";
+import { bottomTicks, ticksOf } from "../../lib/chart.js";
 import { numberAt, textAt } from "../../lib/codec.js";
 import { boxOf, clear, h, handled, listen, marked, modified } from "../../lib/dom.js";
 import { ms, num } from "../../lib/format.js";
+import { onTheme, themeReader } from "../../lib/palette.js";
 import {
   categoryRows,
   downloadButton,
@@ -22,7 +24,6 @@ import { capital, isWhole, unitOf } from "../../lib/unit.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { hasTrace, toStep } from "../jump.js";
 import { axisLimit } from "../stepstats.js";
-import { onTheme, themeReader } from "../trace/palette.js";
 import { coreTable, nameCell } from "./cores.js";
 import { drawBars, field, ROW } from "./draw.js";
 import { heatMap } from "./heat.js";
@@ -128,12 +129,8 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
         theme: theme(),
       });
       const { left, length } = field(width);
-      clear(axis);
-      for (const value of ticks(max, 5)) {
-        axis.append(
-          h("span", { style: { "--x": `${left + (length * value) / max}px` } }, value === 0 ? "0 ms" : String(value)),
-        );
-      }
+      const labels = ticksOf(ticks(max, 5), max, (value) => (value === 0 ? "0 ms" : String(value)));
+      axis.replaceChildren(...bottomTicks(labels, (share) => `${left + length * share}px`));
     },
   });
   area.element.classList.add("pod-canvas");

@@ -3,13 +3,13 @@
  * The cost is pixels × lanes in view, not events.
  */
 
+import { textColour } from "../../lib/colours.js";
 import { lengthText, num, timeUnit } from "../../lib/format.js";
-import { textColour } from "./colours.js";
+import type { Theme } from "../../lib/palette.js";
 import { inksOf } from "./inks.js";
 import { type Band, bandsIn, levelTop, ROW } from "./layout.js";
 import type { Model } from "./model.js";
 import type { Painter } from "./paint.js";
-import type { Theme } from "./palette.js";
 import type { Rows } from "./source.js";
 import { counterMost } from "./units.js";
 import { rulerTicks } from "./window.js";

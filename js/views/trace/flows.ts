@@ -1,9 +1,9 @@
 /** Arrows of the selected slice: where each lies, and how it is drawn. */
 
+import type { Theme } from "../../lib/palette.js";
 import { RULER } from "./draw.js";
 import { length, otherEnd, short } from "./info/words.js";
 import type { Band } from "./layout.js";
-import type { Theme } from "./palette.js";
 import type { Arrow, SliceRef } from "./source.js";
 
 /** More are not told apart; the details list all. */

@@ -1,7 +1,7 @@
 /** Colours as the words of an image: what a fill looks like at each degree of busyness. */
 
-import { fillColour } from "./colours.js";
-import { categoryColour, type Theme } from "./palette.js";
+import { fillColour } from "../../lib/colours.js";
+import { categoryColour, type Theme } from "../../lib/palette.js";
 import type { LaneHead } from "./source.js";
 
 /** Degrees of busyness that are told apart. */

@@ -1,9 +1,9 @@
 /** The trace as it was saved with the report: all lanes, the longest events, and how busy the rest keeps each row. */
 
+import { fillsOf } from "../../lib/colours.js";
 import { kernelName } from "../../lib/format.js";
 import type { Payload, Lane as SavedLane, Trace } from "../../lib/payload.js";
 import { lowest } from "../../lib/search.js";
-import { fillsOf } from "./colours.js";
 import { eachMark, type Row } from "./rows.js";
 import { SavedAnswers } from "./saved/answers.js";
 import { hitSums } from "./saved/find.js";

@@ -2,9 +2,9 @@
 
 import { type Canvas, canvas } from "../../lib/canvas.js";
 import { boxOf, listen } from "../../lib/dom.js";
+import { categoryColour, type Theme } from "../../lib/palette.js";
 import { CATEGORIES, type Trace } from "../../lib/payload.js";
 import type { Model } from "./model.js";
-import { categoryColour, type Theme } from "./palette.js";
 import { repeated } from "./saved/lanes.js";
 import type { Strip } from "./source.js";
 

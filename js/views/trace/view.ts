@@ -3,6 +3,7 @@
 import { type Canvas, canvas } from "../../lib/canvas.js";
 import { clear, h, handled, listen, modified } from "../../lib/dom.js";
 import { count, lengthText, ms, num } from "../../lib/format.js";
+import { onTheme, themeReader } from "../../lib/palette.js";
 import { emptyView, field, hoverCard, legend, link } from "../../lib/parts.js";
 import { CATEGORIES, type Steps, type Trace } from "../../lib/payload.js";
 import type { Selection } from "../../lib/store.js";
@@ -21,7 +22,6 @@ import { Model } from "./model.js";
 import { motion } from "./motion.js";
 import { Pace } from "./pace.js";
 import { Painter } from "./paint.js";
-import { onTheme, themeReader } from "./palette.js";
 import { pointer } from "./pointer.js";
 import { room } from "./room.js";
 import { stepAt, stepName } from "./saved/steps.js";

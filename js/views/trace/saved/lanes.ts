@@ -1,7 +1,7 @@
 /** The slices that a report holds, ready to be asked for: by lane and level, and by the number of an event. */
 
+import { tintOf } from "../../../lib/colours.js";
 import type { Lane, Payload, Trace } from "../../../lib/payload.js";
-import { tintOf } from "../colours.js";
 import { type Row, rowsOf } from "../rows.js";
 import type { SliceRef } from "../source.js";
 import { stepNames } from "./steps.js";

@@ -1,9 +1,9 @@
 /** The colours of the theme, resolved for a canvas and kept until the theme changes. */
 
-import { listen } from "../../lib/dom.js";
-import { CATEGORIES } from "../../lib/payload.js";
-import { cssColor } from "../../lib/theme.js";
 import { inkOn, type Palette } from "./colours.js";
+import { listen } from "./dom.js";
+import { CATEGORIES } from "./payload.js";
+import { cssColor } from "./theme.js";
 
 export interface Theme extends Palette {
   bg: string;
