@@ -60,18 +60,28 @@ def profiles(lab):
 
 
 @contextmanager
-def dialogs_accepted(browse):
-    """Accepts every dialog until the end of the block: JupyterLab says by itself that it is
-    offline, in front of everything, and again and again while that lasts. From inside the page, for
-    the next dialog may be there before anybody outside has seen the last one go."""
-    accept = (
-        "() => document.querySelectorAll('.jp-Dialog .jp-mod-accept').forEach(each => each.click())"
-    )
-    timer = browse.evaluate(f"() => setInterval({accept}, 100)")
+def offline(browse):
+    """Takes the server away until the end of the block.
+
+    JupyterLab opens a dialog for every request that fails, in front of everything. Each is accepted
+    inside the page as it opens: on a busy machine the next one is there before anybody outside has
+    seen the last one go.
+    """
+    accepting = """() => {
+        const accept = () =>
+            document.querySelectorAll('.jp-Dialog .jp-mod-accept').forEach((button) => button.click());
+        window.accepting = new MutationObserver(accept);
+        window.accepting.observe(document.body, { childList: true });
+        accept();
+    }"""
+    browse.evaluate(accepting)
+    browse.context.set_offline(True)
     try:
         yield
     finally:
-        browse.evaluate("timer => clearInterval(timer)", timer)
+        browse.context.set_offline(False)
+        browse.wait_for_function("() => !document.querySelector('.jp-Dialog')")
+        browse.evaluate("() => window.accepting.disconnect()")
 
 
 @pytest.fixture
@@ -367,22 +377,20 @@ def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
         "() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2"
     )
     assert browse.locator(".lm-TabBar-tab:visible", has_text="b.xplane.pb").count() == 2
-    with dialogs_accepted(browse):
-        browse.context.set_offline(True)
+    with offline(browse):
         board = dashboard(browse).first
         visit(board, "Trace")
         browse.locator(".nbprof-host[data-live='lost']").first.wait_for()
         assert board.get_by_role("tabpanel", name="Trace").locator("canvas").count() >= 1
-        browse.context.set_offline(False)
-        browse.wait_for_function(
-            "() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2"
-        )
-        (folder / "b.xplane.pb").write_bytes(training_run(9))
-        browse.evaluate("() => window.dispatchEvent(new Event('focus'))")
-        bar = browse.locator(".nbprof-bar:visible").first
-        assert "changed" in bar.inner_text()
-        bar.get_by_role("button", name="Open again").click()
-        browse.get_by_text("9 steps").first.wait_for()
+    browse.wait_for_function(
+        "() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2"
+    )
+    (folder / "b.xplane.pb").write_bytes(training_run(9))
+    browse.evaluate("() => window.dispatchEvent(new Event('focus'))")
+    bar = browse.locator(".nbprof-bar:visible").first
+    assert "changed" in bar.inner_text()
+    bar.get_by_role("button", name="Open again").click()
+    browse.get_by_text("9 steps").first.wait_for()
     (folder / "b.xplane.pb").unlink()
 
 
