@@ -36,7 +36,7 @@ const STRETCH = `
 .nbprof-widget:not([style^="width:"], [style*=" width:"]) { flex-grow: 1 }
 `;
 
-function stretch(el: HTMLElement): void {
+function fitHeight(el: HTMLElement): void {
   el.classList.add("nbprof-widget");
   const { head } = el.ownerDocument;
   if (!head.querySelector("style[data-nbprof-widget]")) head.append(h("style", { "data-nbprof-widget": "" }, STRETCH));
@@ -47,7 +47,7 @@ export function render({ model, el, signal }: { model: Model; el: HTMLElement; s
   let board: Dashboard | null = null;
   let version = 0;
 
-  stretch(el);
+  fitHeight(el);
   // The kernel answers when it can: at once, or in a front end without threads for it after the cell that runs.
   const line = new Line();
   const letters = new Letters((message) => model.send(message));
@@ -66,7 +66,7 @@ export function render({ model, el, signal }: { model: Model; el: HTMLElement; s
   };
   const select = (): void => board?.setSelection(toSelection(model.get("selected")));
   const draw = async (): Promise<void> => {
-    const mine = ++version;
+    const current = ++version;
     const packed = model.get("packed");
     board?.destroy();
     board = null;
@@ -81,7 +81,7 @@ export function render({ model, el, signal }: { model: Model; el: HTMLElement; s
         onSelection,
       });
       // A newer payload, or the end, came while this one was being opened.
-      if (mine !== version) {
+      if (current !== version) {
         next.destroy();
         return;
       }
@@ -89,7 +89,7 @@ export function render({ model, el, signal }: { model: Model; el: HTMLElement; s
       // Another selection may have come too.
       select();
     } catch (error) {
-      if (mine === version) el.textContent = reason(error);
+      if (current === version) el.textContent = reason(error);
     }
   };
   const redraw = (): void => void draw();

@@ -48,7 +48,7 @@ export interface Kernel {
 const KEPT = new WeakMap<Kernel, Map<string, Comm>>();
 
 /** The comm that stays; a kernel that was restarted has lost the one before. */
-function kept(kernel: Kernel, target: string): Comm {
+function commOf(kernel: Kernel, target: string): Comm {
   const targets = KEPT.get(kernel) ?? new Map<string, Comm>();
   KEPT.set(kernel, targets);
   let comm = targets.get(target);
@@ -61,7 +61,7 @@ function kept(kernel: Kernel, target: string): Comm {
 
 /** A comm that is not open yet. */
 export function newComm(kernel: Kernel, target: string): Comm {
-  kept(kernel, target);
+  commOf(kernel, target);
   return kernel.createComm(target);
 }
 
@@ -83,7 +83,7 @@ export async function open(comm: Comm, data: object): Promise<void> {
 
 /** Whether a kernel knows a target, asked beside the cell that it runs; null where it can not be asked there. */
 export async function knows(kernel: Kernel, target: string): Promise<boolean | null> {
-  const comm = kept(kernel, target);
+  const comm = commOf(kernel, target);
   if (!(await answersBeside(kernel, comm)) || !comm.subshellId || !kernel.sendShellMessage) return null;
   const header = {
     msg_id: `nbprof-${Date.now()}-${Math.random()}`,

@@ -66,7 +66,7 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
 
   /** Draws the model. It resolves when the dashboard stands, so that the notebook measures it at its size. */
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
-    const mine = ++this.version;
+    const current = ++this.version;
     const saved = model.data[MIME_TYPE] as unknown as Partial<Saved> | undefined;
     try {
       const newer = "This output was written by a newer nbprof. Update nbprof to see it.";
@@ -103,7 +103,7 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
         },
         ...(line && { ask: line, connect }),
       });
-      if (mine === this.version && !this.isDisposed) {
+      if (current === this.version && !this.isDisposed) {
         this.end();
         this.board = board;
         this.early = saved.early === true;
@@ -114,7 +114,7 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
         if (this.known) this.tell();
       } else board.destroy();
     } catch (error) {
-      if (mine !== this.version) return;
+      if (current !== this.version) return;
       this.end();
       this.node.textContent = error instanceof Error ? error.message : String(error);
     }

@@ -65,7 +65,7 @@ export async function mount(
 function resting(
   el: HTMLElement,
   first: Payload,
-  own: () => Bytes,
+  readBytes: () => Bytes,
   opened: number,
   options: DashboardOptions,
 ): Dashboard {
@@ -73,7 +73,7 @@ function resting(
   const ending = new AbortController();
   const { label } = first.meta;
   /** What is drawn: its own payload, or the comparison that was chosen in the header. */
-  let give = own;
+  let give = readBytes;
   let board: Dashboard | null = null;
   let state: BoardState | undefined;
   let live: boolean | null = null;
@@ -85,7 +85,7 @@ function resting(
   let weighing: ReturnType<typeof setTimeout> | undefined;
 
   const draw = (payload: Payload): void => {
-    const compared = give !== own;
+    const compared = give !== readBytes;
     const views = options.views?.length && compared ? [...options.views, "compare" as const] : options.views;
     board = dashboard(host, root, payload, {
       ...options,
@@ -97,10 +97,10 @@ function resting(
     if (live !== null) board.setLive(live);
   };
   async function show(packed: Uint8Array | null): Promise<void> {
-    const payload = await unpack(packed ?? own());
+    const payload = await unpack(packed ?? readBytes());
     if (ending.signal.aborted || !board) return;
     const was = board.state();
-    give = packed ? () => packed : own;
+    give = packed ? () => packed : readBytes;
     // What is opened of one payload need not be in the other.
     state = { tab: packed ? "compare" : (payload.meta.tab ?? "overview"), selection: was.selection, opened: {} };
     board.destroy();

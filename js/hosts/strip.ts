@@ -118,14 +118,14 @@ export class StripRenderer extends Widget implements IRenderMime.IRenderer {
     const { children } = this.items;
     while (children.length > items.length) children[children.length - 1]?.remove();
     for (const [i, { name, value, about, share }] of items.entries()) {
-      const one =
+      const single =
         (children[i] as HTMLElement | undefined) ??
         this.items.appendChild(h("span.item", h("i"), h("b"), h("s", h("u"))));
-      const [label, text, bar] = one.children as unknown as [HTMLElement, HTMLElement, HTMLElement];
+      const [label, text, bar] = single.children as unknown as [HTMLElement, HTMLElement, HTMLElement];
       write(label, name);
       write(text, value);
-      if (one.title !== about) one.title = about;
-      one.dataset["name"] = name;
+      if (single.title !== about) single.title = about;
+      single.dataset["name"] = name;
       bar.hidden = typeof share !== "number";
       (bar.firstElementChild as HTMLElement).style.width = `${100 * Math.min(Math.max(share ?? 0, 0), 1)}%`;
     }

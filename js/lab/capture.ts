@@ -7,7 +7,7 @@ import { IDefaultFileBrowser } from "@jupyterlab/filebrowser";
 import { ILauncher } from "@jupyterlab/launcher";
 import { IMainMenu } from "@jupyterlab/mainmenu";
 import { IStateDB } from "@jupyterlab/statedb";
-import { DEFAULTS, type Fields, kept, summary } from "./capture/fields.js";
+import { DEFAULTS, type Fields, fieldsOf, summary } from "./capture/fields.js";
 import { CaptureForm } from "./capture/form.js";
 import { recordIcon } from "./icon.js";
 import { explained } from "./profile.js";
@@ -63,7 +63,7 @@ export const capture: JupyterFrontEndPlugin<void> = {
     const folder = (): string => [here(), DEFAULTS.folder].filter(Boolean).join("/");
 
     const remembered = async (): Promise<Fields> => {
-      const fields = kept(await state?.fetch(STATE).catch(() => null));
+      const fields = fieldsOf(await state?.fetch(STATE).catch(() => null));
       // A name is of one run, and the folder follows the file browser.
       return { ...fields, name: "", folder: folder() };
     };

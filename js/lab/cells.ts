@@ -78,8 +78,8 @@ async function profileLines(panel: NotebookPanel, cell: CodeCell): Promise<void>
   const kernel = kernelOf(panel);
   const selected = cell.editor?.getSelection();
   const { sharedModel } = cell.model;
-  const at = { line: 0, column: 0 };
-  const lines = linesOf(sharedModel.getSource(), selected?.start ?? at, selected?.end ?? at);
+  const cursor = { line: 0, column: 0 };
+  const lines = linesOf(sharedModel.getSource(), selected?.start ?? cursor, selected?.end ?? cursor);
   if (!lines) {
     complain("The selected lines contain no code.");
     return;
@@ -177,11 +177,11 @@ export const cells: JupyterFrontEndPlugin<void> = {
     );
     add(INSERT, "Insert %%nbprof", "Insert %%nbprof with the default options above the code of this cell", insertMagic);
 
-    let said = "";
+    let announced = "";
     const changed = (): void => {
       const now = `${reason()}\n${reason({ toolbar: true })}`;
-      if (now === said) return;
-      said = now;
+      if (now === announced) return;
+      announced = now;
       for (const id of [PROFILE, LINES, INSERT]) commands.notifyCommandChanged(id);
     };
     const watch = (panel: NotebookPanel): void => {

@@ -9,7 +9,7 @@ import { CompareView } from "./compare.js";
 import { icon } from "./icon.js";
 import { follow } from "./moves.js";
 import { OFFERED, OPENED } from "./names.js";
-import { openPage, said, say } from "./page.js";
+import { openPage, queryValue, say } from "./page.js";
 import { ProfileView } from "./profile.js";
 import { Server } from "./server.js";
 
@@ -73,11 +73,11 @@ class ProfileFactory extends ABCWidgetFactory<ProfileDocument> {
 
   protected createNewWidget(context: DocumentRegistry.Context): ProfileDocument {
     const { path } = context;
-    const before = this.paged ? said("nbprof-before") : "";
+    const before = this.paged ? queryValue("nbprof-before") : "";
     const given = {
       ready: this.ready,
       openOther: () => this.openOther(context.path),
-      tab: this.paged ? said("nbprof-tab") : "",
+      tab: this.paged ? queryValue("nbprof-tab") : "",
       onChange: () => this.changed(widget),
     };
     const content = before
@@ -104,12 +104,12 @@ class ProfileFactory extends ABCWidgetFactory<ProfileDocument> {
 
 /** Tells the server when a folder with a profile is looked at. */
 function watch(browsers: IFileBrowserFactory, server: Server): void {
-  let told = Number.NEGATIVE_INFINITY;
+  let notifiedAt = Number.NEGATIVE_INFINITY;
   const look = (browser: FileBrowser): void => {
-    if (performance.now() - told < READY_MS) return;
+    if (performance.now() - notifiedAt < READY_MS) return;
     for (const item of browser.model.items()) {
       if (item.type !== "file" || !isProfile(item.name)) continue;
-      told = performance.now();
+      notifiedAt = performance.now();
       server.ready();
       return;
     }

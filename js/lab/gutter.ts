@@ -54,7 +54,7 @@ class Gutter {
 
   private cleared(): void {
     const { outputs } = this.cell.model;
-    const left = Array.from({ length: outputs.length }, (_, at) => outputs.get(at));
+    const left = Array.from({ length: outputs.length }, (_, index) => outputs.get(index));
     if (!left.some((output) => MIME_TYPE in output.data)) this.show([]);
   }
 

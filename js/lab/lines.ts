@@ -36,13 +36,13 @@ export class Lines {
       parts.push(value);
       here += value.length;
     }
-    const out = new Uint8Array(here);
-    let at = 0;
+    const bytes = new Uint8Array(here);
+    let offset = 0;
     for (const part of parts) {
-      out.set(part, at);
-      at += part.length;
+      bytes.set(part, offset);
+      offset += part.length;
     }
-    this.held = out.subarray(count);
-    return out.subarray(0, count);
+    this.held = bytes.subarray(count);
+    return bytes.subarray(0, count);
   }
 }

@@ -12,12 +12,12 @@ export function openPage(base: string, path: string, factory: string, more: Part
 }
 
 /** What the address of this page says; "" where it does not. */
-export const said = (key: Key): string => new URLSearchParams(window.location.search).get(key) ?? "";
+export const queryValue = (key: Key): string => new URLSearchParams(window.location.search).get(key) ?? "";
 
 /** Has the address say something from now on, so that it is so again after a reload. */
 export function say(key: Key, value: string): void {
   const url = new URL(window.location.href);
-  if (value === said(key)) return;
+  if (value === queryValue(key)) return;
   if (value) url.searchParams.set(key, value);
   else url.searchParams.delete(key);
   window.history.replaceState(window.history.state, "", url);

@@ -29,7 +29,7 @@ interface Kept {
 }
 
 const texts = (value: unknown): string[] =>
-  Array.isArray(value) ? value.filter((one): one is string => typeof one === "string") : [];
+  Array.isArray(value) ? value.filter((text): text is string => typeof text === "string") : [];
 
 export const runs: JupyterFrontEndPlugin<void> = {
   id: "nbprof:runs",
@@ -50,7 +50,7 @@ export const runs: JupyterFrontEndPlugin<void> = {
     const server = new Server(serverSettings);
     let chosen: string[] = [];
     let visible = false;
-    let told = (): void => undefined;
+    let notify = (): void => undefined;
 
     const list = new RunList(
       (folders, each, signal) => server.lines("runs", { folders }, each, signal),
@@ -63,7 +63,7 @@ export const runs: JupyterFrontEndPlugin<void> = {
       comparable: () => commands.hasCommand(OTHERS.compare),
       addFolder: () => void commands.execute(COMMANDS.add),
       refresh: () => void commands.execute(COMMANDS.refresh),
-      changed: () => told(),
+      changed: () => notify(),
       folded: () => void save(),
       shown: (now) => {
         visible = now;
@@ -116,7 +116,7 @@ export const runs: JupyterFrontEndPlugin<void> = {
           tracker,
           contents,
           () => {
-            told();
+            notify();
             soon(false);
           },
           () => soon(true),
@@ -126,7 +126,7 @@ export const runs: JupyterFrontEndPlugin<void> = {
     const save = async (): Promise<void> => {
       await state?.save(STATE, { folders: chosen, folded: [...panel.tree.folded] });
     };
-    told = addCommands({
+    notify = addCommands({
       app,
       server,
       panel,
@@ -139,8 +139,8 @@ export const runs: JupyterFrontEndPlugin<void> = {
       },
       drop: (paths) => list.drop(paths),
       choose: (path, wanted) => {
-        const at = contents.localPath(path).replace(/^\/+|\/+$/g, "");
-        chosen = [...chosen.filter((one) => one !== at), ...(wanted ? [at] : [])];
+        const local = contents.localPath(path).replace(/^\/+|\/+$/g, "");
+        chosen = [...chosen.filter((each) => each !== local), ...(wanted ? [local] : [])];
         void save();
         follow(wanted);
       },
@@ -162,10 +162,10 @@ export const runs: JupyterFrontEndPlugin<void> = {
       [OTHERS.capture, recordIcon],
       [OTHERS.profile, folderIcon],
     ] as const;
-    for (const [id, own] of others) {
+    for (const [id, entry] of others) {
       const add = (): void => {
         if (!commands.hasCommand(id)) return;
-        panel.toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "", icon: own }));
+        panel.toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "", icon: entry }));
         commands.commandChanged.disconnect(add);
       };
       commands.commandChanged.connect(add);
@@ -184,7 +184,11 @@ export const runs: JupyterFrontEndPlugin<void> = {
       const watched = watchedOf(notebook?.logdirs ?? [], chosen, notebook?.path);
       // What is saved most often is no run.
       const counts = (path: string): boolean => type !== "save" || MAYBE.test(path);
-      if (paths.some((path) => counts(path) && watched.some((one) => inside(path, one.path) || inside(one.path, path))))
+      if (
+        paths.some(
+          (path) => counts(path) && watched.some((folder) => inside(path, folder.path) || inside(folder.path, path)),
+        )
+      )
         soon(true);
     });
 
@@ -199,8 +203,8 @@ export const runs: JupyterFrontEndPlugin<void> = {
       return;
     }
     restorer?.add(panel, ID);
-    void state?.fetch(STATE).then((kept) => {
-      const { folders, folded } = (kept ?? {}) as Kept;
+    void state?.fetch(STATE).then((stored) => {
+      const { folders, folded } = (stored ?? {}) as Kept;
       chosen = [...new Set([...texts(folders), ...chosen])];
       panel.tree.folded = new Set(texts(folded));
       follow(false);

@@ -67,10 +67,10 @@ const foundIn = ({ run, runs }: Said): Refusal["found"] => (run !== undefined &&
 
 async function refusal(response: Response): Promise<Refusal> {
   let message = "";
-  let said: Said = {};
+  let body: Said = {};
   try {
-    said = (await response.json()) as Said;
-    message = String(said.message ?? "");
+    body = (await response.json()) as Said;
+    message = String(body.message ?? "");
   } catch {
     // No JSON: not from us.
   }
@@ -79,9 +79,9 @@ async function refusal(response: Response): Promise<Refusal> {
   return new Refusal(
     message || `The server answered with status ${response.status}.`,
     response.status,
-    said.raw,
-    foundIn(said),
-    said.field,
+    body.raw,
+    foundIn(body),
+    body.field,
   );
 }
 
@@ -127,13 +127,14 @@ export class Server {
     for (;;) {
       const line = await lines.line();
       if (line === null) throw new Error("The connection to the server was lost before the profile was loaded.");
-      const said = JSON.parse(line) as Said;
-      if (said.message !== undefined) throw new Refusal(said.message, 422, said.raw, foundIn(said));
-      const picture = said.early === undefined ? null : await lines.bytes(said.early);
-      if (said.progress) tell({ text: said.progress, fraction: said.fraction ?? null, ...(picture && { picture }) });
-      if (said.bytes === undefined) continue;
-      const { version = "", run = "", runs = [] } = said;
-      return { packed: await lines.bytes(said.bytes), version, run, runs };
+      const parsed = JSON.parse(line) as Said;
+      if (parsed.message !== undefined) throw new Refusal(parsed.message, 422, parsed.raw, foundIn(parsed));
+      const picture = parsed.early === undefined ? null : await lines.bytes(parsed.early);
+      if (parsed.progress)
+        tell({ text: parsed.progress, fraction: parsed.fraction ?? null, ...(picture && { picture }) });
+      if (parsed.bytes === undefined) continue;
+      const { version = "", run = "", runs = [] } = parsed;
+      return { packed: await lines.bytes(parsed.bytes), version, run, runs };
     }
   }
 

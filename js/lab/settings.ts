@@ -71,7 +71,7 @@ export const settingsPlugin: JupyterFrontEndPlugin<void> = {
       const { kernelspecs } = app.serviceManager;
       NotebookActions.executionScheduled.connect((_, { cell, notebook }) => {
         if (!cell.model.sharedModel.getSource().includes("nbprof")) return;
-        const panel = notebooks.find((one) => one.content === notebook);
+        const panel = notebooks.find((candidate) => candidate.content === notebook);
         const kernel = panel?.sessionContext.session?.kernel;
         if (!panel || !kernel) return;
         if (PYTHON.test(languageOf(kernel.name, kernelspecs.specs, panel.model as INotebookModel | null) ?? ""))

@@ -47,11 +47,11 @@ function readArray(reference: Reference, container: Uint8Array, base: number): N
 
 /** The elements of an array whose bytes are stored apart. */
 function joined(planes: Uint8Array, size: number): Uint8Array<ArrayBuffer> {
-  const out = new Uint8Array(planes.length);
+  const bytes = new Uint8Array(planes.length);
   const length = planes.length / size;
   for (let byte = 0; byte < size; byte++)
-    for (let i = 0; i < length; i++) out[i * size + byte] = planes[byte * length + i] as number;
-  return out;
+    for (let i = 0; i < length; i++) bytes[i * size + byte] = planes[byte * length + i] as number;
+  return bytes;
 }
 
 function summed<T extends NumberArray>(values: T): T {
@@ -99,13 +99,13 @@ const VALUES = new Map([...LETTERS].map((letter, value) => [letter.charCodeAt(0)
 
 /** The bytes of a text that `to_text` of nbprof/display/codec.py wrote: four for five letters. */
 export function fromText(text: string): Uint8Array {
-  const out = new DataView(new ArrayBuffer(Math.ceil(text.length / 5) * 4));
+  const bytes = new DataView(new ArrayBuffer(Math.ceil(text.length / 5) * 4));
   for (let i = 0; i < text.length; i += 5) {
     let value = 0;
     for (let j = i; j < i + 5; j++) value = value * 85 + (VALUES.get(text.charCodeAt(j)) ?? 84);
-    out.setUint32((i / 5) * 4, value);
+    bytes.setUint32((i / 5) * 4, value);
   }
-  return new Uint8Array(out.buffer, 0, out.byteLength - ((5 - (text.length % 5)) % 5));
+  return new Uint8Array(bytes.buffer, 0, bytes.byteLength - ((5 - (text.length % 5)) % 5));
 }
 
 /** The data that the script of a saved page holds; null where it has none. */

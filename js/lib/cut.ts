@@ -32,25 +32,25 @@ const LEAST_TELLING = 5;
 const SEPARATOR = /[/:_.,<([\-\s]/;
 
 /** Whether a word begins at `at`: above the last segment of a path, a segment. */
-function begins(name: string, at: number, last: number): boolean {
-  const [before, here] = [name[at - 1] as string, name[at] as string];
-  if (at < last) return before === "/" || (before === ":" && here !== ":");
+function begins(name: string, index: number, last: number): boolean {
+  const [before, here] = [name[index - 1] as string, name[index] as string];
+  if (index < last) return before === "/" || (before === ":" && here !== ":");
   if (SEPARATOR.test(before)) return !SEPARATOR.test(here) || /[<([]/.test(here);
   return /[<([-]/.test(here) || (/[a-z]/.test(before) && /[A-Z]/.test(here));
 }
 
 /** Where the word begins in which a name differs from another that has its first `same` letters. */
 function wordAt(name: string, same: number, last: number): number {
-  let at = Math.min(same, name.length - 1);
-  while (at > 0 && !begins(name, at, last)) at--;
-  return Math.max(0, at);
+  let index = Math.min(same, name.length - 1);
+  while (index > 0 && !begins(name, index, last)) index--;
+  return Math.max(0, index);
 }
 
 function sameStart(a: string, b: string, most: number): number {
   const end = Math.min(a.length, b.length, most);
-  let at = 0;
-  while (at < end && a.charCodeAt(at) === b.charCodeAt(at)) at++;
-  return at;
+  let index = 0;
+  while (index < end && a.charCodeAt(index) === b.charCodeAt(index)) index++;
+  return index;
 }
 
 /** Where the last segment of a path or of an iterator begins; 0 of other names. */
@@ -62,8 +62,8 @@ function lastSegment(name: string): number {
 }
 
 /** Behind the segment that begins at `at`. */
-function segmentEnd(name: string, at: number): number {
-  const ends = ["/", "::"].map((mark) => [name.indexOf(mark, at), mark.length] as const);
+function segmentEnd(name: string, index: number): number {
+  const ends = ["/", "::"].map((mark) => [name.indexOf(mark, index), mark.length] as const);
   const found = ends.filter(([place]) => place >= 0).map(([place, length]) => place + length);
   return found.length ? Math.min(...found) : name.length;
 }
@@ -102,8 +102,8 @@ export function cuts(names: Iterable<string>): Cut {
     worth.fill(KIND, last || name.length);
     starts.forEach((start, i) => {
       const next = starts[i + 1] ?? name.length;
-      const whole = !last && next === name.length;
-      worth.fill(TELLING, start, whole ? next : Math.min(next, segmentEnd(name, start)));
+      const complete = !last && next === name.length;
+      worth.fill(TELLING, start, complete ? next : Math.min(next, segmentEnd(name, start)));
     });
     // Of a kernel that differs further on, the beginning is no more than that.
     if (!last && (starts.at(-1) as number) > 0)
@@ -129,9 +129,9 @@ function pieces(parts: readonly Part[], gone: readonly number[]): Piece[] {
   const all: Piece[] = [];
   parts.forEach(({ text, worth }, i) => {
     const [less, first] = [gone[i] as number, worth === KIND && i > 0];
-    const at = first ? less : text.length - less;
-    if (at > 0) all.push({ text: text.slice(0, at), gone: first });
-    if (at < text.length) all.push({ text: text.slice(at), gone: !first });
+    const index = first ? less : text.length - less;
+    if (index > 0) all.push({ text: text.slice(0, index), gone: first });
+    if (index < text.length) all.push({ text: text.slice(index), gone: !first });
   });
   return all;
 }
@@ -174,15 +174,15 @@ const known = new WeakMap<object, Cut>();
 export function cutOf({ data, rows }: Table, key: string): Cut {
   const column = data[key];
   if (!column) return cuts([]);
-  let cut = known.get(column);
-  if (!cut) {
-    let made: Cut | undefined;
-    cut = (name) => {
+  let shorten = known.get(column);
+  if (!shorten) {
+    let shortened: Cut | undefined;
+    shorten = (name) => {
       // Sorted when the first name is drawn.
-      made ??= cuts(Array.from({ length: rows }, (_, row) => displayName(textAt(column, row))));
-      return made(name);
+      shortened ??= cuts(Array.from({ length: rows }, (_, row) => displayName(textAt(column, row))));
+      return shortened(name);
     };
-    known.set(column, cut);
+    known.set(column, shorten);
   }
-  return cut;
+  return shorten;
 }

@@ -24,7 +24,7 @@ export function donut(options: {
   const ranked = options.parts.filter((part) => (part.kind ?? "rank") === "rank").length;
   const steps = LIGHTNESS[ranked > 5 ? 10 : 5];
   const size = options.size ?? 88;
-  const cut = cuts(
+  const shorten = cuts(
     options.parts.filter(({ kind }) => (kind ?? "rank") === "rank").map(({ label }) => displayName(label)),
   );
   let rank = 0;
@@ -57,7 +57,7 @@ export function donut(options: {
         "li",
         { class: css, style },
         h("i"),
-        h("span", { title: part.label }, nameNode(part.label, cut)),
+        h("span", { title: part.label }, nameNode(part.label, shorten)),
         `${num(part.percent, 1)}%`,
       ),
     );

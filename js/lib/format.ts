@@ -182,9 +182,9 @@ export function kernelName(full: string): { name: string; template: string } {
   if (angle !== 0) return { name: full, template: "" };
   // A space outside of a signature belongs to a plain label ("Memcpy HtoD").
   if (!signature && (space >= 0 || template < 0)) return { name: full, template: "" };
-  const cut = template >= 0 ? template : end;
-  const name = full.slice(start, cut);
-  return name ? { name, template: full.slice(cut, end) } : { name: full, template: "" };
+  const length = template >= 0 ? template : end;
+  const name = full.slice(start, length);
+  return name ? { name, template: full.slice(length, end) } : { name: full, template: "" };
 }
 
 /** A name as it is drawn: a kernel without return type, namespaces and arguments, everything else as it is. */

@@ -64,8 +64,8 @@ const KINDS = {
     of: "table:has([aria-sort])",
     read: (element: HTMLElement) => {
       const heads = [...element.querySelectorAll("th")];
-      const at = heads.findIndex((head) => /ing$/.test(head.getAttribute("aria-sort") ?? ""));
-      return `${at} ${heads[at]?.getAttribute("aria-sort")}`;
+      const column = heads.findIndex((head) => /ing$/.test(head.getAttribute("aria-sort") ?? ""));
+      return `${column} ${heads[column]?.getAttribute("aria-sort")}`;
     },
     write: (element: HTMLElement, value: string) => {
       // A first click sorts, a second one turns the order.
@@ -93,25 +93,25 @@ export function readKept(view: HTMLElement, keepers: readonly Keeper[]): Kept {
   const kinds = Object.keys(KINDS) as (keyof typeof KINDS)[];
   return {
     controls: kinds.flatMap((kind) =>
-      all(view, kind).map((element, at) => ({ kind, at, value: KINDS[kind].read(element) })),
+      all(view, kind).map((element, index) => ({ kind, at: index, value: KINDS[kind].read(element) })),
     ),
     own: keepers.map((keeper) => keeper.read()),
   };
 }
 
 /** The order is that of reading, but for what the view says itself, which comes before the order of rows and scrolling. */
-export function writeKept(view: HTMLElement, keepers: readonly Keeper[], { controls, own }: Kept): void {
+export function writeKept(view: HTMLElement, keepers: readonly Keeper[], { controls, own: state }: Kept): void {
   const late = new Set(["sorted", "scrolled"]);
   const put = (of: readonly Control[]): void => {
-    for (const { kind, at, value } of of) {
+    for (const { kind, at: index, value } of of) {
       // Setting one may have drawn others anew.
-      const element = all(view, kind)[at];
+      const element = all(view, kind)[index];
       if (element && KINDS[kind].read(element) !== value) KINDS[kind].write(element, value);
     }
   };
   put(controls.filter(({ kind }) => !late.has(kind)));
   keepers.forEach((keeper, i) => {
-    if (i < own.length) keeper.write(own[i] as never);
+    if (i < state.length) keeper.write(state[i] as never);
   });
   put(controls.filter(({ kind }) => late.has(kind)));
 }

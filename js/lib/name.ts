@@ -38,12 +38,12 @@ function fit(entries: readonly ResizeObserverEntry[]): void {
 /** Letters that go stay in the text, for whoever searches or copies it. */
 function draw(element: HTMLElement, faint: Name["faint"], pieces: readonly Piece[]): void {
   clear(element);
-  let at = 0;
+  let start = 0;
   pieces.forEach(({ text, gone }, i) => {
-    const [a, b] = faint.map((edge) => Math.max(0, Math.min(text.length, edge - at))) as [number, number];
+    const [a, b] = faint.map((edge) => Math.max(0, Math.min(text.length, edge - start))) as [number, number];
     const css = gone ? (pieces[i - 1]?.gone ? "in" : "gap") : undefined;
     element.append(h("bdi", { class: css }, text.slice(0, a), a < b && h("span", text.slice(a, b)), text.slice(b)));
-    at += text.length;
+    start += text.length;
   });
 }
 
@@ -51,13 +51,13 @@ function draw(element: HTMLElement, faint: Name["faint"], pieces: readonly Piece
  * A name in full colour but for what is faint of it: kernels without return type and arguments. Where it has no room, `cut` says
  * what goes; by default the beginning.
  */
-export function nameNode(full: string, cut: Cut = cuts([])): HTMLElement {
+export function nameNode(full: string, shorten: Cut = cuts([])): HTMLElement {
   const { name, template } = kernelName(full);
   const shown = name + template;
   const element = h("code.cut", { "data-name": shown });
   const faint: [number, number] = shown === full && !template ? [0, tailStart(full)] : [name.length, shown.length];
-  const own = { parts: cut(shown), faint, room: shown.length };
-  names.set(element, own);
+  const parts = { parts: shorten(shown), faint, room: shown.length };
+  names.set(element, parts);
   draw(element, faint, [{ text: shown, gone: false }]);
   rooms ??= new ResizeObserver(fit);
   rooms.observe(element);

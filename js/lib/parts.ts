@@ -140,13 +140,13 @@ function download(file: string, blob: Blob): void {
 export function codeBox(lines: readonly { kind: "removed" | "added" | "same"; text: string }[]): HTMLElement {
   const tags = { removed: "del", added: "ins", same: "span" } as const;
   const code = lines.flatMap((line, i): Child[] => [i > 0 && "\n", h(tags[line.kind], null, line.text)]);
-  const kept = () =>
+  const stay = () =>
     lines
       .filter((line) => line.kind !== "removed")
       .map((line) => line.text)
       .join("\n");
   // A long line scrolls; by keyboard too.
-  return h("div.fix", copyButton(kept), h("pre", { tabindex: "0", role: "group", "aria-label": "Code" }, ...code));
+  return h("div.fix", copyButton(stay), h("pre", { tabindex: "0", role: "group", "aria-label": "Code" }, ...code));
 }
 
 export function snippet(code: string): HTMLElement {
@@ -244,8 +244,8 @@ export function field(
     input.setAttribute("aria-invalid", String(wrong !== ""));
   };
   const change = (): void => {
-    const said = onInput(input.value);
-    say(typeof said === "string" ? said : "");
+    const status = onInput(input.value);
+    say(typeof status === "string" ? status : "");
   };
   listen(input, "input", change);
   listen(input, "keydown", (event) => {

@@ -49,8 +49,8 @@ export function byteAxis(value: number): { max: number; ticks: number[] } {
   if (!(value > 0) || !Number.isFinite(value)) return { max: 1, ticks: [0, 1] };
   const power = 10 ** Math.floor(Math.log10(value));
   const [end, parts] = ENDS.find(([nice]) => value / power <= nice * (1 + 1e-9)) ?? [10, 5];
-  const at = (i: number): number => Number(((end * power * i) / parts).toPrecision(6));
-  return { max: at(parts), ticks: Array.from({ length: parts + 1 }, (_, i) => at(i)) };
+  const tickAt = (i: number): number => Number(((end * power * i) / parts).toPrecision(6));
+  return { max: tickAt(parts), ticks: Array.from({ length: parts + 1 }, (_, i) => tickAt(i)) };
 }
 
 /** Least, largest and last value of each pixel of a step-after line; NaN before the first sample. */

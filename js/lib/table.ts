@@ -305,22 +305,23 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
 
   function onKey(event: KeyboardEvent): void {
     if (event.target !== wrap) return;
-    const at = rows.indexOf(current);
+    const index = rows.indexOf(current);
     const page = Math.max(1, Math.floor(wrap.clientHeight / ROW) - 2);
     const moves: Record<string, number> = {
-      ArrowDown: at + 1,
-      ArrowUp: at < 0 ? 0 : at - 1,
-      PageDown: at + page,
-      PageUp: at - page,
+      ArrowDown: index + 1,
+      ArrowUp: index < 0 ? 0 : index - 1,
+      PageDown: index + page,
+      PageUp: index - page,
       Home: 0,
       End: rows.length - 1,
     };
     const target = modified(event) ? undefined : moves[event.key];
     if (target !== undefined && rows.length > 0) {
       select(rows[Math.max(0, Math.min(rows.length - 1, target))] as number);
-    } else if (event.key === "Enter" && at >= 0) options.onRow?.(current);
-    else if (event.key === "c" && (event.ctrlKey || event.metaKey) && at >= 0 && !getSelection()?.toString()) copyRow();
-    else if (event.key === "Escape" && at >= 0) select(null);
+    } else if (event.key === "Enter" && index >= 0) options.onRow?.(current);
+    else if (event.key === "c" && (event.ctrlKey || event.metaKey) && index >= 0 && !getSelection()?.toString())
+      copyRow();
+    else if (event.key === "Escape" && index >= 0) select(null);
     else return;
     handled(event);
   }

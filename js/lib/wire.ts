@@ -59,18 +59,18 @@ export class Letters {
   /** A message came; what is no answer to one of these requests is left alone. */
   receive(message: unknown, buffers: readonly unknown[] | undefined): void {
     const { id } = (message ?? {}) as { id?: unknown };
-    const one = typeof id === "string" ? this.waiting.get(id) : undefined;
-    if (!one) return;
+    const request = typeof id === "string" ? this.waiting.get(id) : undefined;
+    if (!request) return;
     this.waiting.delete(id as string);
     const answer = buffers?.[0];
-    if (answer instanceof ArrayBuffer || ArrayBuffer.isView(answer)) one.resolve(answer as Packed);
-    else one.reject(new Error("The answer has no data."));
+    if (answer instanceof ArrayBuffer || ArrayBuffer.isView(answer)) request.resolve(answer as Packed);
+    else request.reject(new Error("The answer has no data."));
   }
 
   /** Nothing will come any more. */
   close(reason: string): void {
     this.closed = reason;
-    for (const one of this.waiting.values()) one.reject(new Error(reason));
+    for (const request of this.waiting.values()) request.reject(new Error(reason));
     this.waiting.clear();
   }
 }

@@ -7,7 +7,7 @@ import {
   DEFAULTS,
   doing,
   type Field,
-  kept,
+  fieldsOf,
   resultOf,
   sentence,
   summary,
@@ -90,9 +90,9 @@ describe("the fields", () => {
   });
 
   it("are as usual where what was kept is none", () => {
-    expect(kept(null)).toEqual(DEFAULTS);
-    expect(kept({ addresses: 5, retries: "7", other: "x" })).toEqual({ ...DEFAULTS, retries: "7" });
-    expect(kept("x")).toEqual(DEFAULTS);
+    expect(fieldsOf(null)).toEqual(DEFAULTS);
+    expect(fieldsOf({ addresses: 5, retries: "7", other: "x" })).toEqual({ ...DEFAULTS, retries: "7" });
+    expect(fieldsOf("x")).toEqual(DEFAULTS);
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import schema from "../../schema/plugin.json";
-import { arm, ready, said } from "../lab/cells/arm.js";
+import { arm, messageOf, ready } from "../lab/cells/arm.js";
 import { type Askable, answerOf, ask, literal } from "../lab/cells/ask.js";
 import { linesOf, magicLine } from "../lab/cells/lines.js";
 import { type Facts, languageOf, whyNot } from "../lab/cells/reason.js";
@@ -171,17 +171,17 @@ describe("a question to the kernel", () => {
   });
 
   it("tells what is missing, and what to do", async () => {
-    const none = said({ kind: "error", name: "ModuleNotFoundError", text: "No module named 'nbprof'" });
+    const none = messageOf({ kind: "error", name: "ModuleNotFoundError", text: "No module named 'nbprof'" });
     expect(none).toMatchObject({ ok: false, error: expect.stringContaining("%pip install nbprof") });
-    const old = said({
+    const old = messageOf({
       kind: "error",
       name: "ModuleNotFoundError",
       text: "No module named 'nbprof.notebook.profile_button'",
     });
     expect(old).toMatchObject({ ok: false, error: expect.stringContaining("too old") });
-    expect(said({ kind: "mute" })).toMatchObject({ ok: false, error: expect.stringContaining("Put %%nbprof") });
-    expect(said({ kind: "answer", value: "[1]" })).toMatchObject({ ok: false });
-    expect(said({ kind: "dropped" })).toBeNull();
+    expect(messageOf({ kind: "mute" })).toMatchObject({ ok: false, error: expect.stringContaining("Put %%nbprof") });
+    expect(messageOf({ kind: "answer", value: "[1]" })).toMatchObject({ ok: false });
+    expect(messageOf({ kind: "dropped" })).toBeNull();
     const { one } = kernel(text('{"ok": false, "error": "--steps 9:3 is an empty range"}'));
     expect(await ready(one, "--steps 9:3")).toEqual({ ok: false, error: "--steps 9:3 is an empty range" });
   });

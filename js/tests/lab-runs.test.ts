@@ -7,7 +7,6 @@ import { Pace } from "../lab/runs/pace.js";
 import { below, loading, logdirs, watchedOf } from "../lab/runs/places.js";
 import {
   ago,
-  beside,
   called,
   changeOf,
   facts,
@@ -17,6 +16,7 @@ import {
   spoken,
   stepTime,
   student,
+  subtitle,
   verdict,
 } from "../lab/runs/run.js";
 import { Selection } from "../lab/runs/selection.js";
@@ -101,11 +101,11 @@ describe("a run", () => {
 
   it("is called by notebook and cell while nobody has given it a name", () => {
     const recorded = run("w/2026_11_21_13_55_02", { label: "train [3]" });
-    expect([called(recorded), beside(recorded)]).toEqual(["train [3]", expect.stringMatching(/^\d\d:55$/)]);
+    expect([called(recorded), subtitle(recorded)]).toEqual(["train [3]", expect.stringMatching(/^\d\d:55$/)]);
     const window = run("w/2026_11_21_13_55_02_2-steps-500-520", { label: "train [3]" });
     expect(called(window)).toBe("train [3]");
     const named = run("w/with-cache", { label: "train [3]" });
-    expect([called(named), beside(named)]).toEqual(["with-cache", "train [3]"]);
+    expect([called(named), subtitle(named)]).toEqual(["with-cache", "train [3]"]);
     expect(called(run("w/2026_11_21_13_55_02"))).toBe("2026_11_21_13_55_02");
   });
 

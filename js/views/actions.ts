@@ -134,8 +134,8 @@ export function actions({ ask, connect, show, compared, say }: ActionOptions, si
   }
   listen(menu, "keydown", (event) => {
     const items = [...menu.querySelectorAll("button")];
-    const at = items.indexOf(event.target as HTMLButtonElement);
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[event.key];
+    const index = items.indexOf(event.target as HTMLButtonElement);
+    const to = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: items.length - 1 }[event.key];
     if (event.key === "Escape" || event.key === "Tab") {
       close();
       compare.focus();

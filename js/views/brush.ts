@@ -69,8 +69,8 @@ export function brush(store: Store): Brush {
 
   let drag: { mode: "first" | "last" | "body" | "new"; anchor: number; from: [number, number] } | null = null;
   const barAt = (event: PointerEvent): number => {
-    const at = Math.floor(shareAt(event, svg) * bars.length);
-    return Math.max(0, Math.min(bars.length - 1, at));
+    const index = Math.floor(shareAt(event, svg) * bars.length);
+    return Math.max(0, Math.min(bars.length - 1, index));
   };
   listen(svg, "pointerdown", (event) => {
     if (event.button !== 0 || bars.length === 0) return;
@@ -78,30 +78,30 @@ export function brush(store: Store): Brush {
     const x = event.clientX - box.left;
     const [first, last] = range();
     const edges = [(first / bars.length) * box.width, ((last + 1) / bars.length) * box.width] as const;
-    const at = barAt(event);
+    const bar = barAt(event);
     const near = edges.map((edge) => Math.abs(edge - x));
     const mode =
       Math.min(...near) <= REACH
         ? (near[0] as number) <= (near[1] as number)
           ? "first"
           : "last"
-        : selectedBars(bars, store) && at >= first && at <= last
+        : selectedBars(bars, store) && bar >= first && bar <= last
           ? "body"
           : "new";
-    drag = { mode, anchor: at, from: [first, last] };
+    drag = { mode, anchor: bar, from: [first, last] };
     svg.setPointerCapture(event.pointerId);
     event.preventDefault();
   });
   listen(svg, "pointermove", (event) => {
     if (!drag) return;
-    const at = barAt(event);
+    const bar = barAt(event);
     const [first, last] = drag.from;
-    if (drag.mode === "first") selectBars(bars, store, at, last);
-    else if (drag.mode === "last") selectBars(bars, store, first, at);
+    if (drag.mode === "first") selectBars(bars, store, bar, last);
+    else if (drag.mode === "last") selectBars(bars, store, first, bar);
     else if (drag.mode === "new") {
-      if (at !== drag.anchor || store.get("selection")) selectBars(bars, store, drag.anchor, at);
+      if (bar !== drag.anchor || store.get("selection")) selectBars(bars, store, drag.anchor, bar);
     } else {
-      const by = Math.max(-first, Math.min(bars.length - 1 - last, at - drag.anchor));
+      const by = Math.max(-first, Math.min(bars.length - 1 - last, bar - drag.anchor));
       selectBars(bars, store, first + by, last + by);
     }
   });

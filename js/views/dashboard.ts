@@ -86,11 +86,11 @@ function regionName(name: string, signal: AbortSignal): string {
   const page = globalThis as { [REGIONS]?: Set<string> };
   page[REGIONS] ??= new Set();
   const taken = page[REGIONS];
-  let own = name;
-  for (let number = 2; taken.has(own); number++) own = `${name} (${number})`;
-  taken.add(own);
-  listen(signal, "abort", () => taken.delete(own));
-  return own;
+  let label = name;
+  for (let number = 2; taken.has(label); number++) label = `${name} (${number})`;
+  taken.add(label);
+  listen(signal, "abort", () => taken.delete(label));
+  return label;
 }
 
 /** Draws the dashboard into the shadow root's frame and answers to keys while focus is inside. */
@@ -110,7 +110,7 @@ export function dashboard(
   const start = tabs.find((tab) => tab.id === first)?.id ?? tabs[0]?.id ?? "overview";
   const store = createStore({ selection: was.selection ?? null, host: options.state?.host ?? null, tab: start });
   /** Of views that were not opened since. */
-  const kept = { ...options.state?.opened };
+  const stored = { ...options.state?.opened };
   const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
 
   const frame = h("div.nbp", { role: "region", "aria-label": regionName(`nbprof, ${payload.meta.label}`, signal) });
@@ -168,7 +168,7 @@ export function dashboard(
       },
     ]),
   );
-  const said = h("div");
+  const status = h("div");
   const { ask } = options;
   const offered =
     ask &&
@@ -178,7 +178,7 @@ export function dashboard(
         ...(options.connect && { connect: options.connect }),
         ...(options.show && { show: options.show }),
         compared: options.compared ?? false,
-        say: (notice) => said.replaceChildren(...(notice ? [noticeLine(notice)] : [])),
+        say: (notice) => status.replaceChildren(...(notice ? [noticeLine(notice)] : [])),
       },
       signal,
     );
@@ -198,7 +198,7 @@ export function dashboard(
   const unknown = unknownTabs(payload, VIEWS);
   frame.append(
     bar,
-    said,
+    status,
     unknown ? noticeLine(unknown) : "",
     payload.meta.notice ? noticeLine(payload.meta.notice) : "",
     tabs.length > 1 || pending ? tablist : "",
@@ -231,8 +231,8 @@ export function dashboard(
         onResize: (fn: () => void) => void pane.resize.add(fn),
       };
       pane.handle = VIEWS[id](pane.element, context as ViewContext, hint) ?? undefined;
-      const before = kept[id];
-      delete kept[id];
+      const before = stored[id];
+      delete stored[id];
       const label = tabs.find((tab) => tab.id === id)?.label ?? id;
       pane.element.prepend(...about(id, label), wholeNote(id, payload, store, pane.abort.signal));
       // Who reads by headings finds the view before its sections, also where it begins with no sentence of its own.
@@ -388,7 +388,7 @@ export function dashboard(
     tab: () => store.get("tab"),
     key: onKey,
     state() {
-      const opened = { ...kept };
+      const opened = { ...stored };
       for (const [id, pane] of panes) if (pane.drawn) opened[id] = readKept(pane.element, pane.keepers);
       return { tab: awaited ?? store.get("tab"), selection: store.get("selection"), host: store.get("host"), opened };
     },

@@ -73,11 +73,11 @@ export function foldTable(source: Table, groups: readonly Group[], open: Readonl
         (origin[i] as number) < 0 ? String(each.values[key] ?? "") : textAt(data, origin[i] as number),
       );
     } else {
-      const own = (each: Group): number =>
+      const ownTime = (each: Group): number =>
         typeof each.values[key] === "number" ? (each.values[key] as number) : Number.NaN;
-      sorted[key] = Float64Array.from(group, own);
+      sorted[key] = Float64Array.from(group, ownTime);
       real[key] = Float64Array.from(group, (each, i) =>
-        (origin[i] as number) < 0 ? own(each) : numberAt(data, origin[i] as number),
+        (origin[i] as number) < 0 ? ownTime(each) : numberAt(data, origin[i] as number),
       );
     }
   }
@@ -132,13 +132,13 @@ export function nameCell(
   row: number,
   cell: HTMLTableCellElement,
   name: string,
-  cut?: Cut,
+  shorten?: Cut,
 ): void {
   const group = folded.group[row] as Group;
   const several = group.rows.length > 1 && !isMember(folded, row);
   const isOpen = open.has(group.key);
   const text = h("span");
-  fillName(text, name, cut);
+  fillName(text, name, shorten);
   cell.title = name;
   if (several) cell.setAttribute("aria-expanded", String(isOpen));
   cell.append(

@@ -9,8 +9,8 @@ import type { Hint, Target, ViewContext } from "../lib/view.js";
 
 /** When the longest call of a row starts, ms; nothing where the table does not say. */
 function time(table: Table, row: number): Pick<Target, "time_ms"> {
-  const at = numberAt(table.data["_at_ms"], row);
-  return Number.isFinite(at) ? { time_ms: at } : {};
+  const time_ms = numberAt(table.data["_at_ms"], row);
+  return Number.isFinite(time_ms) ? { time_ms: time_ms } : {};
 }
 
 /** On the CPU the ops of compiled programs are no ops of the framework, and of no device: where they are. */

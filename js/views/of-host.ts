@@ -132,9 +132,11 @@ export function hostPicker(hosts: readonly string[], store: Store, signal: Abort
   listen(field, "input", fill);
   listen(menu, "keydown", (event) => {
     const items = [...list.querySelectorAll("button")];
-    const at = items.indexOf(event.target as HTMLButtonElement);
+    const index = items.indexOf(event.target as HTMLButtonElement);
     const typing = event.target === field;
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, ...(typing ? {} : { Home: 0, End: items.length - 1 }) }[event.key];
+    const to = { ArrowDown: index + 1, ArrowUp: index - 1, ...(typing ? {} : { Home: 0, End: items.length - 1 }) }[
+      event.key
+    ];
     if (event.key === "Escape") {
       close();
       open.focus();

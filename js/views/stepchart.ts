@@ -53,7 +53,7 @@ function place(i: number, n: number, alone = false): { x: string; width: string 
 }
 
 /** The stack of one bar; cut at the axis with a break mark where it is longer. */
-function stack(bar: Bar, at: { x: string; width: string }, max: number): SVGElement[] {
+function stack(bar: Bar, span: { x: string; width: string }, max: number): SVGElement[] {
   const known = bar.parts_ms.some((part) => part > 0);
   const parts = known ? bar.parts_ms : CATEGORIES.map(({ key }) => (key === "other" ? bar.time_ms : 0));
   const marks: SVGElement[] = [];
@@ -69,13 +69,13 @@ function stack(bar: Bar, at: { x: string; width: string }, max: number): SVGElem
     marks.push(
       s("rect", {
         class: `m ${CATEGORIES[c]?.css}`,
-        ...at,
+        ...span,
         y: (HEIGHT * (1 - high / max)).toFixed(1),
         height: (height - gap).toFixed(1),
       }),
     );
   });
-  if (bar.time_ms > max) marks.push(s("rect.cut", { ...at, y: 9, height: 3 }));
+  if (bar.time_ms > max) marks.push(s("rect.cut", { ...span, y: 9, height: 3 }));
   return marks;
 }
 
@@ -93,8 +93,8 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
   const noun = steps.noun ?? "step";
   const time = noun === "recording" ? "Recording" : `${capital(noun)} time`;
   // A recording has no number, and of one there is nothing to select.
-  const whole = noun === "recording";
-  const said = h("span", null);
+  const isRecording = noun === "recording";
+  const status = h("span", null);
   const caption = h("div.axt");
   const live = h("span.sr", { "aria-live": "polite" });
   const left = h("div");
@@ -118,14 +118,14 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
   const strip = brush(store);
   const chart = h(
     "div.chart.stepchart",
-    h("div.unit", h("span", "ms"), said),
+    h("div.unit", h("span", "ms"), status),
     left,
     plot,
     options.waiting && h("div.unit.wait", `% of ${noun} waiting for input`),
     options.waiting && ticksColumn(100, WAIT_HEIGHT, 2),
     options.waiting && h("div.plot2", waitSvg),
     numbers,
-    !whole && strip.element,
+    !isRecording && strip.element,
     caption,
     live,
   );
@@ -146,12 +146,12 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     lines.append(...gridLines(max, HEIGHT, 5));
     const n = bars.length;
     bars.forEach((bar, i) => {
-      const at = place(i, n, whole);
-      marks.append(s("g", ...stack(bar, at, max)));
+      const span = place(i, n, isRecording);
+      marks.append(s("g", ...stack(bar, span, max)));
       if (options.waiting) {
         const share = Math.max(0, Math.min(100, ((bar.parts_ms[INPUT] as number) / bar.time_ms) * 100)) || 0;
         const height = (share / 100) * WAIT_HEIGHT;
-        waitMarks.append(s("rect.m.input", { ...at, y: (WAIT_HEIGHT - height).toFixed(1), height }));
+        waitMarks.append(s("rect.m.input", { ...span, y: (WAIT_HEIGHT - height).toFixed(1), height }));
       }
     });
     const found = borderLabels(steps, bars, width);
@@ -173,17 +173,19 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       cuts.append(s("text.hl", { x: `${share * 100}%`, y: -3, "text-anchor": anchor }, text));
     chart.classList.toggle("cuts", cuts.childElementCount > 0);
     const every = labelEvery(n, width);
-    const labelled = whole ? [] : bars.map((bar, i) => ({ share: (i + 0.5) / n, text: String(bar.first) }));
+    const labelled = isRecording ? [] : bars.map((bar, i) => ({ share: (i + 0.5) / n, text: String(bar.first) }));
     numbers.append(...bottomTicks(labelled.filter((_, i) => i % every === 0)));
     const per = Math.max(0, ...bars.map((bar) => new Set(bar.rows.map((row) => steps.step[row])).size));
     const many = per > 1 ? `each bar is the mean of ${per} ${noun}s` : "";
     const tooLong = times.filter((time) => time > max).length;
     const room = labels.length < tooLong ? " where there is room" : "";
     const bordered = found.length ? bordersText(steps) : "";
-    const cut = tooLong ? `truncated bars are labelled with their value${room}` : "";
+    const truncated = tooLong ? `truncated bars are labelled with their value${room}` : "";
     const hosts = steps.hosts.length;
     const recordings = hosts > 1 ? `mean of the recordings of ${hosts} hosts` : "the recording";
-    caption.textContent = [whole ? recordings : `${noun} number`, many, cut, bordered].filter(Boolean).join(" · ");
+    caption.textContent = [isRecording ? recordings : `${noun} number`, many, truncated, bordered]
+      .filter(Boolean)
+      .join(" · ");
     if (options.hint) caption.append(h("span.hint", ` · ${options.hint}`));
     strip.draw(bars, max);
     select();
@@ -205,11 +207,11 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     });
     strip.update();
     const rows = selectedRows(steps, selection);
-    clear(said);
+    clear(status);
     if (selection) {
       const selected = countSteps(steps, rows);
       const all = countSteps(steps, [...steps.step.keys()]);
-      said.append(
+      status.append(
         `${rangeText(selection.first, selection.last, noun)} selected (${num(selected)} of ${num(all)}) `,
         link("clear", () => store.set("selection", null)),
         " ",
@@ -218,23 +220,23 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     }
     const stats = statistics(steps.step_time_ms, rows);
     const y = HEIGHT * (1 - Math.min(1, stats.mean / frame.max));
-    const off = whole || !(stats.mean <= frame.max);
+    const off = isRecording || !(stats.mean <= frame.max);
     average.setAttribute("y1", String(y));
     average.setAttribute("y2", String(y));
     average.style.display = off ? "none" : "";
-    mean.textContent = whole ? "" : `mean ${num(stats.mean, 2)}`;
+    mean.textContent = isRecording ? "" : `mean ${num(stats.mean, 2)}`;
     const top = off ? 2 : Math.max(0, y - 18);
     const tops = frame.bars.map((bar) => HEIGHT * (1 - Math.min(1, bar.time_ms / frame.max || 0)));
     mean.style.top = `${top}px`;
     mean.style.left = `${clearest(tops, plot.clientWidth, mean.offsetWidth, top + 16)}px`;
     svg.setAttribute(
       "aria-label",
-      whole
+      isRecording
         ? `The recording of ${ms(stats.mean)}, stacked by category`
         : `${time} by ${noun}, stacked by category: mean ${ms(stats.mean)} over ${num(stats.n)} ${noun}s, ` +
             `${ms(stats.min)} to ${ms(stats.max)}`,
     );
-    const keys = whole ? "" : ` Arrow keys move from ${noun} to ${noun}, Shift selects.`;
+    const keys = isRecording ? "" : ` Arrow keys move from ${noun} to ${noun}, Shift selects.`;
     plot.setAttribute("aria-label", `${time} chart.${keys}`);
   }
 
@@ -258,19 +260,19 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     };
     const named = bar.rows.length === 1 ? steps.name[bar.rows[0] as number] : "";
     const range = rangeText(bar.first, bar.last, noun);
-    const title = whole ? "The recording" : capital(range);
+    const title = isRecording ? "The recording" : capital(range);
     // Top to bottom as drawn.
     const rows = categoryRows(bar.parts_ms, bar.time_ms, steps.labels).reverse();
     if (bar.rows.length > 1) {
       const longest = bar.rows.reduce((a, b) => ((steps.step_time_ms[b] ?? 0) > (steps.step_time_ms[a] ?? 0) ? b : a));
-      const called = whole ? steps.hosts[steps.host?.[longest] ?? 0] : steps.step[longest];
+      const called = isRecording ? steps.hosts[steps.host?.[longest] ?? 0] : steps.step[longest];
       rows.push({ label: `Longest: ${called}`, value: num(steps.step_time_ms[longest], 2), note: "" });
     }
     const before = (steps.boundaries ?? []).filter(({ row }) => bar.rows.includes(row));
     for (const { text } of before) rows.push({ label: `Before it: ${text}`, value: "", note: "" });
     // Where all are called the same, the number says it all.
-    const told = named === String(bar.first) || (steps.prefix !== "" && named?.endsWith(` ${bar.first}`));
-    const shown = named && !told && !whole ? `${title}, ${named}` : title;
+    const repeatsNumber = named === String(bar.first) || (steps.prefix !== "" && named?.endsWith(` ${bar.first}`));
+    const shown = named && !repeatsNumber && !isRecording ? `${title}, ${named}` : title;
     card.show(mark, { title: shown, total: ms(bar.time_ms), rows });
     live.textContent = `${shown}: ${ms(bar.time_ms)}`;
   }
@@ -279,18 +281,18 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     return Math.floor(shareAt(event, svg) * frame.bars.length);
   };
   listen(plot, "pointermove", (event) => {
-    const at = barAt(event);
-    if (!pinned && at !== hovered) hover(at);
+    const bar = barAt(event);
+    if (!pinned && bar !== hovered) hover(bar);
   });
   listen(plot, "pointerleave", () => {
     if (!pinned) hover(-1);
   });
   listen(plot, "click", (event) => {
-    const at = barAt(event);
-    pinned = !(pinned && at === hovered);
-    hover(at);
-    if (whole) return;
-    if (pinned) selectBars(frame.bars, store, at, at);
+    const bar = barAt(event);
+    pinned = !(pinned && bar === hovered);
+    hover(bar);
+    if (isRecording) return;
+    if (pinned) selectBars(frame.bars, store, bar, bar);
     else store.set("selection", null);
   });
   listen(plot, "blur", () => {
@@ -303,7 +305,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const next = rowByKey(event, before < 0 && event.key === "ArrowLeft" ? n : before, n);
     if (next !== undefined && n > 0 && !modified(event)) {
       hover(next);
-      if (event.shiftKey && !whole) {
+      if (event.shiftKey && !isRecording) {
         const range = selectedBars(frame.bars, store);
         const start = Math.max(0, before);
         // The end that the hover step stood on moves, the other one stays.
@@ -339,10 +341,10 @@ const DETAIL = / \(.*?\)/g;
 /** The borders between steps, from left to right. */
 export function borderLabels(steps: Steps, drawn: readonly Bar[], width: number): Border[] {
   const borders = (steps.boundaries ?? []).map(({ row, text }) => {
-    const at = drawn.findIndex((bar) => bar.rows.includes(row));
-    const bar = drawn[at];
+    const index = drawn.findIndex((bar) => bar.rows.includes(row));
+    const bar = drawn[index];
     const within = bar && bar.rows.length > 1 ? bar.rows.indexOf(row) / bar.rows.length : 0;
-    return { share: bar ? (at + within) / drawn.length : 1, text };
+    return { share: bar ? (index + within) / drawn.length : 1, text };
   });
   let taken = 0;
   return borders.map(({ share, text }, i) => {
@@ -375,8 +377,8 @@ export function cutLabels(
   width: number,
 ): { share: number; anchor: string; text: string }[] {
   const taken: { left: number; right: number }[] = [];
-  const cut = [...times.keys()].filter((i) => (times[i] as number) > max);
-  return cut
+  const truncated = [...times.keys()].filter((i) => (times[i] as number) > max);
+  return truncated
     .sort((a, b) => (times[b] as number) - (times[a] as number))
     .flatMap((i) => {
       const [share, text] = [(i + 0.5) / times.length, num(times[i], 2)];

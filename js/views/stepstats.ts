@@ -144,14 +144,14 @@ export interface Bar {
 /** At most about `limit` bars, each over equally many consecutive step numbers; numbers that come again have bars of their own. */
 export function bars(steps: Steps, limit: number): Bar[] {
   const turn = turns(steps);
-  const apart = (a: number, b: number): number =>
+  const distance = (a: number, b: number): number =>
     (turn[a] as number) - (turn[b] as number) || (steps.step[a] as number) - (steps.step[b] as number);
-  const order = Array.from(steps.step, (_, row) => row).sort((a, b) => apart(a, b) || a - b);
+  const order = Array.from(steps.step, (_, row) => row).sort((a, b) => distance(a, b) || a - b);
   const groups: number[][] = [];
   for (const row of order) {
     const group = groups.at(-1);
     // Several hosts report the same step: one bar.
-    if (group && !apart(group[0] as number, row)) group.push(row);
+    if (group && !distance(group[0] as number, row)) group.push(row);
     else groups.push([row]);
   }
   const per = Math.max(1, Math.ceil(groups.length / Math.max(1, limit)));

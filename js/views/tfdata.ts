@@ -49,9 +49,9 @@ export function layout(nodes: readonly TfDataNode[], nodeWidth: number): Layout 
     // A ring cannot come from a tree of iterators, but a file may say anything.
     const children = (inputs.get(node.id) ?? []).filter((child) => !depth.has(child.id));
     const rows = children.map((child) => visit(child, level + 1));
-    const at = rows.length ? ((rows[0] as number) + (rows.at(-1) as number)) / 2 : nextRow++;
-    row.set(node.id, at);
-    return at;
+    const y = rows.length ? ((rows[0] as number) + (rows.at(-1) as number)) / 2 : nextRow++;
+    row.set(node.id, y);
+    return y;
   };
   for (const root of roots) visit(root, 0);
   for (const node of nodes) if (!depth.has(node.id)) visit(node, 0);
@@ -60,9 +60,9 @@ export function layout(nodes: readonly TfDataNode[], nodeWidth: number): Layout 
     const column = columns - 1 - (depth.get(node.id) as number);
     return { node, column, x: 1 + column * (nodeWidth + GAP), y: TOP + (row.get(node.id) as number) * ROW };
   });
-  const at = new Map(placed.map((item) => [item.node.id, item]));
+  const placeOf = new Map(placed.map((item) => [item.node.id, item]));
   const edges = placed.flatMap((from): Edge[] => {
-    const to = from.node.parent === null ? undefined : at.get(from.node.parent);
+    const to = from.node.parent === null ? undefined : placeOf.get(from.node.parent);
     return to && to !== from ? [{ from, to, critical: from.node.critical && to.node.critical }] : [];
   });
   return {

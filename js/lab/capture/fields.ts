@@ -99,9 +99,9 @@ export function addressesOf(text: string): { addresses: string[] } | { wrong: st
   const found: string[] = [];
   for (const part of text.split(/[\s,;]+/)) {
     if (!part) continue;
-    const one = address(part);
-    if ("wrong" in one) return one;
-    if (!found.includes(one.address)) found.push(one.address);
+    const parsed = address(part);
+    if ("wrong" in parsed) return parsed;
+    if (!found.includes(parsed.address)) found.push(parsed.address);
   }
   if (!found.length) {
     return { wrong: "no address given: name the workers, as in grpc://host:6009,grpc://host2:6009" };
@@ -110,7 +110,7 @@ export function addressesOf(text: string): { addresses: string[] } | { wrong: st
 }
 
 /** The number that a field holds, or the sentence why it is none. */
-function whole(text: string, least: number, most: number, rule: string): number | string {
+function wholeNumber(text: string, least: number, most: number, rule: string): number | string {
   const plain = text.trim().replaceAll(",", "");
   if (!/^[+-]?\d+$/.test(plain)) return `${rule}, a whole number, not ${shown(text.trim())}`;
   const value = Number(plain);
@@ -132,7 +132,7 @@ function wrongFolder(text: string): string {
 export function check(fields: Fields): { request: Request } | { wrong: Partial<Record<Field, string>> } {
   const wrong: Partial<Record<Field, string>> = {};
   const number = (field: Field, least: number, most: number, rule: string): number => {
-    const value = whole(fields[field], least, most, rule);
+    const value = wholeNumber(fields[field], least, most, rule);
     if (typeof value === "number") return value;
     wrong[field] = value;
     return 0;
@@ -165,7 +165,7 @@ export function check(fields: Fields): { request: Request } | { wrong: Partial<R
 }
 
 /** What was kept of the fields; what is missing or of another kind is as usual. */
-export function kept(value: unknown): Fields {
+export function fieldsOf(value: unknown): Fields {
   const fields = { ...DEFAULTS };
   if (typeof value !== "object" || value === null) return fields;
   for (const field of Object.keys(DEFAULTS) as Field[]) {
@@ -232,7 +232,7 @@ const BEGINS =
 
 /** A sentence of Python's, which begins with a small letter and may lack its full stop. */
 export function sentence(text: string): string {
-  const whole = text.trim();
-  const begun = BEGINS.test(whole) ? (whole[0] as string).toUpperCase() + whole.slice(1) : whole;
+  const trimmed = text.trim();
+  const begun = BEGINS.test(trimmed) ? (trimmed[0] as string).toUpperCase() + trimmed.slice(1) : trimmed;
   return /[.?!…]$/.test(begun) ? begun : `${begun}.`;
 }

@@ -299,8 +299,9 @@ export class CaptureForm extends Widget {
       h("span.does", state === "recorded" ? `${doing(state)}, ${text}` : doing(state)),
       about,
     );
-    const at = before && [...this.list.children].find((one) => (one as HTMLElement).dataset["address"] === address);
-    if (at) at.replaceWith(row);
+    const item =
+      before && [...this.list.children].find((child) => (child as HTMLElement).dataset["address"] === address);
+    if (item) item.replaceWith(row);
     else this.list.append(row);
     if (state === "failed" && before?.state !== "failed") this.voice.textContent = `${address} is missing`;
   }

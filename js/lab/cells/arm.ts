@@ -20,20 +20,20 @@ export interface Request {
 export async function arm(kernel: Askable, request: Request): Promise<Said> {
   const { options, ...rest } = request;
   const json = JSON.stringify(options ? request : rest);
-  return said(await ask(kernel, `${ROOM}.arm(${literal(json)})`));
+  return messageOf(await ask(kernel, `${ROOM}.arm(${literal(json)})`));
 }
 
 /** Whether nbprof is there, and its options make sense; nothing is armed. */
 export async function ready(kernel: Askable, options: string): Promise<Said> {
-  return said(await ask(kernel, `${ROOM}.ready(${literal(options)})`));
+  return messageOf(await ask(kernel, `${ROOM}.ready(${literal(options)})`));
 }
 
 /** Takes back what `arm` gave; `state` is "used" where the cell was recorded. */
 export async function disarm(kernel: Askable, token: string): Promise<Said> {
-  return said(await ask(kernel, `${ROOM}.disarm(${literal(token)})`));
+  return messageOf(await ask(kernel, `${ROOM}.disarm(${literal(token)})`));
 }
 
-export function said(answer: Answer): Said {
+export function messageOf(answer: Answer): Said {
   if (answer.kind === "dropped") return null;
   if (answer.kind === "error") return { ok: false, error: missing(answer.name, answer.text) };
   try {

@@ -53,10 +53,10 @@ export async function ask(kernel: Askable, expression: string): Promise<Answer> 
 export function answerOf({ content }: Reply): Answer {
   if (content.status === "aborted" || content.status === "abort") return { kind: "dropped" };
   if (content.status !== "ok") return { kind: "error", name: content.ename ?? "", text: content.evalue ?? "" };
-  const said = content.user_expressions?.["nbprof"] as
+  const reply = content.user_expressions?.["nbprof"] as
     | { status?: string; data?: Record<string, unknown>; ename?: string; evalue?: string }
     | undefined;
-  if (!said) return { kind: "mute" };
-  if (said.status === "error") return { kind: "error", name: said.ename ?? "", text: said.evalue ?? "" };
-  return { kind: "answer", value: String(said.data?.["text/plain"] ?? "") };
+  if (!reply) return { kind: "mute" };
+  if (reply.status === "error") return { kind: "error", name: reply.ename ?? "", text: reply.evalue ?? "" };
+  return { kind: "answer", value: String(reply.data?.["text/plain"] ?? "") };
 }

@@ -40,6 +40,7 @@ export function isSame(source: string, heat: readonly Heat[]): boolean {
   const lines = source.replace(/\s+$/, "").split("\n");
   const ran = heat.map((each) => each.source);
   while (ran.length && !ran.at(-1)?.trim()) ran.pop();
-  const same = (line: string, at: number): boolean => line === ran[at] || ran[at]?.includes("get_ipython()") === true;
+  const same = (line: string, index: number): boolean =>
+    line === ran[index] || ran[index]?.includes("get_ipython()") === true;
   return ran.length > 0 && lines.length === ran.length && lines.every(same);
 }

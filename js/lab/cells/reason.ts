@@ -41,6 +41,6 @@ export function languageOf(
 ): string | null {
   const known = specs?.kernelspecs[name]?.language;
   if (known) return known;
-  const said = model?.getMetadata("language_info") as { name?: string } | undefined;
-  return said?.name ?? null;
+  const language = model?.getMetadata("language_info") as { name?: string } | undefined;
+  return language?.name ?? null;
 }

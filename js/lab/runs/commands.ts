@@ -71,7 +71,7 @@ export interface Parts {
 export function addCommands(parts: Parts): () => void {
   const { app, server, panel, notebook, documents } = parts;
   const { commands } = app;
-  const one = (): Run | null => (panel.runs.length === 1 ? (panel.runs[0] as Run) : null);
+  const onlyRun = (): Run | null => (panel.runs.length === 1 ? (panel.runs[0] as Run) : null);
   const some = (): boolean => panel.runs.length > 0;
   const plural = (text: string): string => (panel.runs.length > 1 ? `${text} ${many(panel.runs.length, "run")}` : text);
   const attempt = async (work: () => Promise<void>): Promise<void> => {
@@ -131,9 +131,9 @@ export function addCommands(parts: Parts): () => void {
 
   commands.addCommand(COMMANDS.rename, {
     label: "Rename",
-    isEnabled: () => one() !== null,
+    isEnabled: () => onlyRun() !== null,
     execute: async () => {
-      const run = one();
+      const run = onlyRun();
       const name = run && (await panel.tree.rename(run));
       if (!run || !name) return;
       await attempt(async () => {
@@ -160,8 +160,8 @@ export function addCommands(parts: Parts): () => void {
           const gone = Array.isArray(deleted) ? deleted.filter((path) => typeof path === "string") : [];
           parts.drop(gone);
           for (const path of gone) tellDeleted(app.serviceManager.contents, path);
-          const said = Array.isArray(problems) ? problems.map(({ path, message }) => `${path}: ${message}`) : [];
-          if (said.length) panel.tell(said.join(" "));
+          const messages = Array.isArray(problems) ? problems.map(({ path, message }) => `${path}: ${message}`) : [];
+          if (messages.length) panel.tell(messages.join(" "));
         } finally {
           void parts.refresh();
           browsed();
@@ -174,7 +174,7 @@ export function addCommands(parts: Parts): () => void {
   const noLoad = (): string => {
     if (!notebook?.panel) return "no notebook is open";
     if (notebook.path === null) return "the notebook is on another drive";
-    return one() ? "" : "select one run";
+    return onlyRun() ? "" : "select one run";
   };
   commands.addCommand(COMMANDS.load, {
     label: () => {
@@ -184,7 +184,7 @@ export function addCommands(parts: Parts): () => void {
     isVisible: () => notebook !== null,
     isEnabled: () => noLoad() === "",
     execute: () => {
-      const run = one();
+      const run = onlyRun();
       if (run) notebook?.load(run.path);
     },
   });
@@ -253,9 +253,9 @@ export function addCommands(parts: Parts): () => void {
     label: "Show in File Browser",
     icon: folderIcon,
     isVisible: () => commands.hasCommand("filebrowser:go-to-path"),
-    isEnabled: () => one() !== null || panel.tree.folder !== null,
+    isEnabled: () => onlyRun() !== null || panel.tree.folder !== null,
     execute: async () => {
-      const run = one();
+      const run = onlyRun();
       const path = run ? folderOf(run.path) : (panel.tree.folder?.path ?? "");
       await commands.execute("filebrowser:go-to-path", { path });
     },

@@ -55,8 +55,8 @@ const names = new Intl.Collator("en", { numeric: true });
 /** The folder of the list that a path belongs to: the nearest above it. */
 function watcherOf(path: string, watched: readonly Watched[]): Watched | null {
   let best: Watched | null = null;
-  for (const one of watched) {
-    if (inside(path, one.path) && (best === null || one.path.length > best.path.length)) best = one;
+  for (const folder of watched) {
+    if (inside(path, folder.path) && (best === null || folder.path.length > best.path.length)) best = folder;
   }
   return best;
 }
@@ -82,12 +82,12 @@ function linked(group: Making): void {
  * chose stands there also without runs.
  */
 export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watched: readonly Watched[]): Group[] {
-  const made = new Map<string, Making>();
-  const at = (path: string, owner: Watched): Making => {
-    let group = made.get(path);
+  const byPath = new Map<string, Making>();
+  const groupAt = (path: string, owner: Watched): Making => {
+    let group = byPath.get(path);
     if (!group) {
       group = { path, watched: owner, runs: [], before: new Map(), problems: [], broken: new Map() };
-      made.set(path, group);
+      byPath.set(path, group);
     }
     return group;
   };
@@ -98,21 +98,21 @@ export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watch
   };
   for (const run of runs) {
     const owner = watcherOf(run.path, watched);
-    if (owner && owned(run, owner)) at(home(run.path, owner), owner).runs.push(run);
+    if (owner && owned(run, owner)) groupAt(home(run.path, owner), owner).runs.push(run);
   }
   for (const problem of problems) {
     const owner = watcherOf(problem.path, watched);
     // Of a notebook that has no runs, or none any more, nobody asked for a folder.
     if (!owner || (problem.gone && !owner.chosen && problem.path === owner.path)) continue;
-    const group = at(problem.path === owner.path ? owner.path : home(problem.path, owner), owner);
+    const group = groupAt(problem.path === owner.path ? owner.path : home(problem.path, owner), owner);
     if (group.runs.some(({ path }) => path === problem.path)) group.broken.set(problem.path, problem.message);
     else group.problems.push(problem);
   }
-  const groups = [...made.values()];
+  const groups = [...byPath.values()];
   for (const owner of watched) {
-    if (owner.chosen && !groups.some(({ path }) => inside(path, owner.path))) at(owner.path, owner);
+    if (owner.chosen && !groups.some(({ path }) => inside(path, owner.path))) groupAt(owner.path, owner);
   }
-  for (const group of made.values()) {
+  for (const group of byPath.values()) {
     group.runs.sort(newest);
     linked(group);
   }
@@ -120,7 +120,7 @@ export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watch
     const first = group.runs[0]?.time;
     return first !== undefined && Number.isFinite(first) ? first : Number.NEGATIVE_INFINITY;
   };
-  return [...made.values()].sort((a, b) => {
+  return [...byPath.values()].sort((a, b) => {
     if (a.watched.notebook !== b.watched.notebook) return a.watched.notebook ? -1 : 1;
     const [left, right] = [time(a), time(b)];
     return left === right ? names.compare(a.path, b.path) : right - left;

@@ -123,9 +123,9 @@ export class RunList {
   private take(run: Run): void {
     const old = this.runs.get(run.path);
     // What is known of a run is known until its files are others; the first line of an answer is of what lies on the disk.
-    const kept = old?.known && !run.known && old.modified === run.modified && old.bytes === run.bytes ? old : run;
-    if (JSON.stringify(old) === JSON.stringify(kept)) return;
-    this.runs.set(run.path, kept);
+    const latest = old?.known && !run.known && old.modified === run.modified && old.bytes === run.bytes ? old : run;
+    if (JSON.stringify(old) === JSON.stringify(latest)) return;
+    this.runs.set(run.path, latest);
     this.changes++;
   }
 
@@ -147,8 +147,8 @@ export class RunList {
   }
 }
 
-function problemOf(told: unknown): Problem | null {
-  const value = told as Record<string, unknown> | null | undefined;
+function problemOf(answer: unknown): Problem | null {
+  const value = answer as Record<string, unknown> | null | undefined;
   if (typeof value?.["path"] !== "string" || typeof value["message"] !== "string") return null;
   return { path: value["path"], message: value["message"], gone: value["gone"] === true };
 }

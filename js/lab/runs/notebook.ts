@@ -9,15 +9,15 @@ import { loading, logdirs } from "./places.js";
 
 /** The files that the profiles in a cell's outputs name. */
 function filesOf(cell: ICodeCellModel): string[][] {
-  const out: string[][] = [];
+  const rows: string[][] = [];
   for (let i = 0; i < cell.outputs.length; i++) {
     const output = cell.outputs.get(i);
     if (output.type !== "display_data" && output.type !== "execute_result") continue;
     const saved = output.data[MIME_TYPE] as { files?: unknown } | undefined;
     if (!saved) continue;
-    out.push(Array.isArray(saved.files) ? saved.files.filter((file) => typeof file === "string") : []);
+    rows.push(Array.isArray(saved.files) ? saved.files.filter((file) => typeof file === "string") : []);
   }
-  return out;
+  return rows;
 }
 
 const isCode = (cell: { type: string } | null | undefined): cell is ICodeCellModel => cell?.type === "code";

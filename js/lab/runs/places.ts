@@ -49,12 +49,12 @@ export function watchedOf(
   notebook: string | null = null,
 ): Watched[] {
   const name = notebook?.slice(notebook.lastIndexOf("/") + 1) ?? "";
-  const own = new Set(logdirs);
+  const configured = new Set(logdirs);
   const picked = new Set(chosen);
-  return [...new Set([...own, ...picked])].map((path) => ({
+  return [...new Set([...configured, ...picked])].map((path) => ({
     path,
     chosen: picked.has(path),
-    notebook: own.has(path),
+    notebook: configured.has(path),
     name,
   }));
 }

@@ -4,7 +4,6 @@ import { h, s } from "../../lib/dom.js";
 import type { Group } from "./groups.js";
 import {
   ago,
-  beside,
   called,
   changeOf,
   facts,
@@ -14,6 +13,7 @@ import {
   type Run,
   spoken,
   stepTime,
+  subtitle,
   timeOf,
   verdict,
 } from "./run.js";
@@ -64,14 +64,14 @@ function write(node: Element, text: string): void {
 export function folderRow(key: string): Row {
   // Where it is cut, it is cut at the beginning: the end tells folders apart.
   const path = h("bdi");
-  const own = h("span.own");
+  const badge = h("span.own");
   const count = h("span.count");
   const node = h(
     "div.nbprof-row.nbprof-folder",
     { role: "treeitem", "aria-level": 1, "data-key": key },
     h("i.twist", { "aria-hidden": "true" }),
     h("span.path", path),
-    own,
+    badge,
     count,
   );
   const row: Row = {
@@ -84,11 +84,11 @@ export function folderRow(key: string): Row {
       row.group = group;
       const shown = group.path || "/";
       write(path, shown);
-      write(own, group.watched.notebook ? "this notebook" : "");
+      write(badge, group.watched.notebook ? "this notebook" : "");
       write(count, String(group.runs.length));
       set(node, "aria-expanded", String(open));
       set(node, "title", group.path ? shown : "The folder that Jupyter serves");
-      set(node, "aria-label", [shown, own.textContent, many(group.runs.length, "run")].filter(Boolean).join(", "));
+      set(node, "aria-label", [shown, badge.textContent, many(group.runs.length, "run")].filter(Boolean).join(", "));
       set(node, "data-chosen", String(group.watched.chosen));
     },
   };
@@ -123,13 +123,13 @@ export function runRow(key: string): Row {
       const { run, before, problem } = line as RunLine;
       // Most rows are what they were.
       const change = changeOf(run, before);
-      const said = `${problem}\n${busy && !run.known}\n${ago(run.time, now)}\n${change}`;
-      if (row.run === run && drawn === said) return;
-      drawn = said;
+      const state = `${problem}\n${busy && !run.known}\n${ago(run.time, now)}\n${change}`;
+      if (row.run === run && drawn === state) return;
+      drawn = state;
       row.run = run;
       const why = verdict(run, busy, problem);
       write(name, called(run));
-      write(was, beside(run));
+      write(was, subtitle(run));
       write(time, ago(run.time, now));
       set(time, "datetime", Number.isFinite(run.time) ? new Date(run.time).toISOString() : "");
       write(known, facts(run).join(" · "));
@@ -139,7 +139,7 @@ export function runRow(key: string): Row {
         delta,
         "title",
         before
-          ? `${timeOf(run)} compared with ${called(before)}, ${beside(before)}${isNoise(run, before) ? ": the change is within noise" : ""}`
+          ? `${timeOf(run)} compared with ${called(before)}, ${subtitle(before)}${isNoise(run, before) ? ": the change is within noise" : ""}`
           : "",
       );
       course.replaceChildren(...sparkline(run.times_ms));
@@ -166,9 +166,9 @@ const [WIDE, HIGH] = [48, 12];
 function sparkline(times: readonly number[]): SVGElement[] {
   const top = Math.max(...times);
   if (times.length < 3 || !(top > 0)) return [];
-  const at = (time: number, i: number): string =>
+  const labelAt = (time: number, i: number): string =>
     `${((i / (times.length - 1)) * WIDE).toFixed(1)},${(HIGH - 1 - (time / top) * (HIGH - 2)).toFixed(1)}`;
-  return [s("svg", { width: WIDE, height: HIGH }, s("polyline", { points: times.map(at).join(" ") }))];
+  return [s("svg", { width: WIDE, height: HIGH }, s("polyline", { points: times.map(labelAt).join(" ") }))];
 }
 
 const sentence = ({ head, rest }: { head: string; rest: string }): string => [head, rest].filter(Boolean).join(": ");
@@ -190,7 +190,7 @@ export function noteRow(key: string): Row {
 
 /** What stands under a folder besides its runs. */
 export function notes(group: Group, busy: boolean): NoteLine[] {
-  const out = group.problems.slice(0, MOST_PROBLEMS).map(({ path, message, gone }): NoteLine => {
+  const lines = group.problems.slice(0, MOST_PROBLEMS).map(({ path, message, gone }): NoteLine => {
     const about =
       path === group.path || !path
         ? ""
@@ -199,9 +199,9 @@ export function notes(group: Group, busy: boolean): NoteLine[] {
       gone && path === group.path ? "This folder no longer exists. Was it moved or deleted?" : `${about}${message}`;
     return { kind: "note", text, problem: true };
   });
-  const left = group.problems.length - out.length;
-  if (left > 0) out.push({ kind: "note", text: `${many(left, "more problem")}.`, problem: true });
-  if (!out.length && !group.runs.length)
-    out.push({ kind: "note", text: busy ? "Looking for runs…" : EMPTY, problem: false });
-  return out;
+  const left = group.problems.length - lines.length;
+  if (left > 0) lines.push({ kind: "note", text: `${many(left, "more problem")}.`, problem: true });
+  if (!lines.length && !group.runs.length)
+    lines.push({ kind: "note", text: busy ? "Looking for runs…" : EMPTY, problem: false });
+  return lines;
 }

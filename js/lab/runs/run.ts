@@ -45,8 +45,8 @@ const number = (value: unknown): number | null =>
   typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : null;
 
 /** A run of an answer; null where it is none. */
-export function runOf(told: unknown): Run | null {
-  const value = told as Record<string, unknown> | null;
+export function runOf(answer: unknown): Run | null {
+  const value = answer as Record<string, unknown> | null;
   if (typeof value !== "object" || value === null || typeof value["path"] !== "string" || !value["path"]) return null;
   const path = value["path"];
   const modified = Date.parse(text(value["modified"]));
@@ -87,7 +87,7 @@ const DATED = /^\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?$/;
 export const called = (run: Run): string => (run.label && DATED.test(run.name) ? run.label : run.name);
 
 /** What stands beside the name: the time of day of one that is called by its cell, else how the recording was called. */
-export function beside(run: Run): string {
+export function subtitle(run: Run): string {
   if (called(run) !== run.name) return Number.isFinite(run.time) ? CLOCK.format(run.time) : "";
   return run.label === run.name ? "" : run.label;
 }
@@ -104,8 +104,8 @@ export const inside = (path: string, folder: string): boolean =>
 
 /** The logdir of a run or of a file of one: what lies above TensorBoard's plugins/profile/<run>, else the folder that it is in. */
 export function logdirOf(path: string): string {
-  const at = `/${path}`.lastIndexOf("/plugins/profile/");
-  return at >= 0 ? `/${path}`.slice(1, Math.max(1, at)) : folderOf(path);
+  const index = `/${path}`.lastIndexOf("/plugins/profile/");
+  return index >= 0 ? `/${path}`.slice(1, Math.max(1, index)) : folderOf(path);
 }
 
 /** Whether it opens as a document; else it is a folder. */
@@ -141,7 +141,7 @@ export function ago(time: number, now: number): string {
 /** A time with everything, in the time zone of the person. */
 export const fullTime = (time: number): string => (Number.isFinite(time) ? FULL.format(time) : "");
 
-export const many = (n: number, one: string): string => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
+export const many = (n: number, singular: string): string => `${count(n)} ${singular}${n === 1 ? "" : "s"}`;
 
 /** "JAX", "2 hosts", "21 steps": what is known of these, else how large it is. One host is what everybody expects. */
 export function facts(run: Run): string[] {
@@ -261,9 +261,9 @@ export function verdict(run: Run, busy: boolean, problem = ""): Verdict {
     return plain(/[./\\\d_]/.test(first) ? problem : problem.charAt(0).toUpperCase() + problem.slice(1), true);
   if (run.failed) return plain(failure(run.failed), true);
   if (!run.verdict) return plain(run.known ? "no verdict" : busy ? "not analysed yet" : "open it to see its verdict");
-  const cut = run.verdict.indexOf(":");
-  const head = cut < 0 ? run.verdict : run.verdict.slice(0, cut);
-  const rest = cut < 0 ? "" : run.verdict.slice(cut + 1).trim();
+  const colon = run.verdict.indexOf(":");
+  const head = colon < 0 ? run.verdict : run.verdict.slice(0, colon);
+  const rest = colon < 0 ? "" : run.verdict.slice(colon + 1).trim();
   return { head, rest, colour: CLASSES[head] ?? "", wrong: false };
 }
 
@@ -279,7 +279,7 @@ export function spoken(run: Run, now: number, busy: boolean, problem = "", chang
   const step = stepTime(run);
   return [
     called(run),
-    beside(run),
+    subtitle(run),
     ago(run.time, now),
     ...facts(run),
     step &&

@@ -102,6 +102,6 @@ export class Selection {
     const end = this.places.get(key) ?? 0;
     const between = this.rows.slice(Math.min(start, end), Math.max(start, end) + 1).filter(({ run }) => run);
     if (!more) this.picked.clear();
-    for (const one of between) this.picked.add(one.key);
+    for (const row of between) this.picked.add(row.key);
   }
 }

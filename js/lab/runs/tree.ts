@@ -31,11 +31,11 @@ export class Tree {
   private lines: Row[] = [];
   private editing: { key: string; end(commit: boolean): void } | null = null;
 
-  constructor(private readonly told: Told) {
+  constructor(private readonly listeners: Told) {
     listen(this.node, "mousedown", (event) => this.press(event));
     listen(this.node, "dblclick", (event) => {
       const row = this.rowAt(event);
-      if (row?.run && !this.editing) this.told.open();
+      if (row?.run && !this.editing) this.listeners.open();
     });
     listen(this.node, "contextmenu", (event) => {
       const row = this.rowAt(event);
@@ -60,8 +60,8 @@ export class Tree {
   show(groups: readonly Group[], now: number, busy: boolean, open: boolean): void {
     const focused = this.node.contains(document.activeElement) && !this.editing;
     const wanted: Row[] = [];
-    const take = (key: string, made: () => Row): Row => {
-      const row = this.rows.get(key) ?? made();
+    const take = (key: string, create: () => Row): Row => {
+      const row = this.rows.get(key) ?? create();
       this.rows.set(key, row);
       wanted.push(row);
       return row;
@@ -87,24 +87,24 @@ export class Tree {
         take(key, () => noteRow(key)).update(note, now, busy);
       }
     }
-    const kept = new Set(wanted.map(({ key }) => key));
+    const keys = new Set(wanted.map(({ key }) => key));
     for (const [key, row] of this.rows) {
-      if (kept.has(key)) continue;
+      if (keys.has(key)) continue;
       if (this.editing?.key === key) this.editing.end(false);
       row.node.remove();
       this.rows.delete(key);
     }
     // A row that is where it should be is not touched: moving it would take the focus away.
-    let at = this.node.firstElementChild;
+    let next = this.node.firstElementChild;
     for (const { node } of wanted) {
-      if (node === at) at = at.nextElementSibling;
-      else this.node.insertBefore(node, at);
+      if (node === next) next = next.nextElementSibling;
+      else this.node.insertBefore(node, next);
     }
     this.lines = wanted;
     this.selection.show(wanted.map(({ key, run }) => ({ key, run: run !== null })));
     this.mark();
     if (focused && !this.node.contains(document.activeElement)) this.focus();
-    this.told.selected();
+    this.listeners.selected();
   }
 
   /** Gives the focus to the row on which the keys act. */
@@ -119,7 +119,7 @@ export class Tree {
   select(paths: readonly string[]): void {
     this.selection.set(paths.map((path) => `run ${path}`));
     this.mark();
-    this.told.selected();
+    this.listeners.selected();
   }
 
   /** Lets the person write another name in place; null where that was let go. */
@@ -179,7 +179,7 @@ export class Tree {
     if (shut === this.folded.has(path)) return;
     if (shut) this.folded.add(path);
     else this.folded.delete(path);
-    this.told.folded();
+    this.listeners.folded();
   }
 
   private key(event: KeyboardEvent): void {
@@ -187,7 +187,7 @@ export class Tree {
     const held = { toggle: event.ctrlKey || event.metaKey, extend: event.shiftKey };
     const go = (by: number): void => this.act(() => this.selection.move(by, held));
     const row = this.rows.get(this.selection.cursor ?? "");
-    const at = row ? this.lines.indexOf(row) : -1;
+    const index = row ? this.lines.indexOf(row) : -1;
     switch (event.key) {
       case "ArrowDown":
         go(1);
@@ -218,7 +218,7 @@ export class Tree {
       case "ArrowLeft": {
         if (row?.group) this.fold(row.group.path, true);
         else {
-          const above = this.lines.slice(0, Math.max(0, at)).findLast(({ key }) => this.rows.get(key)?.group);
+          const above = this.lines.slice(0, Math.max(0, index)).findLast(({ key }) => this.rows.get(key)?.group);
           if (above) this.act(() => this.selection.pick(above.key));
         }
         break;
@@ -232,7 +232,7 @@ export class Tree {
         this.act(() => this.selection.none());
         break;
       case "/":
-        this.told.search();
+        this.listeners.search();
         break;
       case "a":
       case "A":
@@ -249,7 +249,7 @@ export class Tree {
     change();
     this.mark();
     this.focus();
-    this.told.selected();
+    this.listeners.selected();
   }
 
   /** Says on each row whether it is selected, and which one Tab leads to. */

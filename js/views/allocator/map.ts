@@ -16,12 +16,12 @@ const LEAST = 0.04;
 /** First block of each segment, and the end of the last. */
 export function firsts(device: AllocatorDevice): number[] {
   const { blocks, segments } = device;
-  const out: number[] = [];
+  const rows: number[] = [];
   for (let row = 0; row < blocks.rows; row++) {
-    while (out.length <= (blocks.segment[row] as number)) out.push(row);
+    while (rows.length <= (blocks.segment[row] as number)) rows.push(row);
   }
-  while (out.length <= segments.rows) out.push(blocks.rows);
-  return out;
+  while (rows.length <= segments.rows) rows.push(blocks.rows);
+  return rows;
 }
 
 export function segmentMap(device: AllocatorDevice, signal: AbortSignal): HTMLElement {
@@ -32,16 +32,17 @@ export function segmentMap(device: AllocatorDevice, signal: AbortSignal): HTMLEl
   let most = 1;
   for (const size of segments.size) most = Math.max(most, size);
   let picked = -1;
-  const at = (values: ArrayLike<number>, row: number): number => values[row] as number;
-  const long = (segment: number, width: number): number => width * Math.max(LEAST, at(segments.size, segment) / most);
+  const valueAt = (values: ArrayLike<number>, row: number): number => values[row] as number;
+  const long = (segment: number, width: number): number =>
+    width * Math.max(LEAST, valueAt(segments.size, segment) / most);
   /** Left and width of a block, px. */
   const place = (row: number, width: number): [number, number] => {
-    const segment = at(blocks.segment, row);
-    const scale = long(segment, width) / Math.max(1, at(segments.size, segment));
-    return [at(blocks.offset, row) * scale, Math.max(0.5, at(blocks.size, row) * scale)];
+    const segment = valueAt(blocks.segment, row);
+    const scale = long(segment, width) / Math.max(1, valueAt(segments.size, segment));
+    return [valueAt(blocks.offset, row) * scale, Math.max(0.5, valueAt(blocks.size, row) * scale)];
   };
   const stage = h("div.plot");
-  const told = h("dl.env.buffer", { "aria-label": "Block" });
+  const details = h("dl.env.buffer", { "aria-label": "Block" });
   const status = h("p.sr", { role: "status" });
   const area = canvas(stage, {
     signal,
@@ -52,9 +53,9 @@ export function segmentMap(device: AllocatorDevice, signal: AbortSignal): HTMLEl
       const [used, pending, free, lost] = ["--m-stack", "--m-heap", "--m-free", "--c-launch"].map(colour);
       for (let row = 0; row < blocks.rows; row++) {
         const [left, wide] = place(row, width);
-        const top = at(blocks.segment, row) * pitch;
-        const state = at(blocks.state, row);
-        const stuck = at(blocks.stranded, row) > 0;
+        const top = valueAt(blocks.segment, row) * pitch;
+        const state = valueAt(blocks.state, row);
+        const stuck = valueAt(blocks.stranded, row) > 0;
         context.fillStyle = (state === 1 ? used : state === 2 ? pending : stuck ? lost : free) as string;
         context.globalAlpha = stuck ? 0.75 : 1;
         context.fillRect(left, top, wide > 3 ? wide - 0.5 : wide, tall);
@@ -71,24 +72,25 @@ export function segmentMap(device: AllocatorDevice, signal: AbortSignal): HTMLEl
   const card = hoverCard(stage, signal);
 
   const facts = (row: number): [string, string][] => {
-    const size = bytesText(at(blocks.size, row));
-    const [segment, lost] = [at(blocks.segment, row), at(blocks.stranded, row)];
-    const state = STATES[at(blocks.state, row)] ?? "";
+    const size = bytesText(valueAt(blocks.size, row));
+    const [segment, lost] = [valueAt(blocks.segment, row), valueAt(blocks.stranded, row)];
+    const state = STATES[valueAt(blocks.state, row)] ?? "";
     return [
       [state, lost ? `${size}, ${bytesText(lost)} of it stranded` : size],
       [
         "Segment",
-        `${bytesText(at(segments.size, segment))} with ${bytesText(at(segments.stranded, segment))} stranded, ${textAt(segments.name, segment)}`,
+        `${bytesText(valueAt(segments.size, segment))} with ${bytesText(valueAt(segments.stranded, segment))} stranded, ${textAt(segments.name, segment)}`,
       ],
-      ...(at(blocks.state, row) ? [["Stack", textAt(blocks.stack, row)] as [string, string]] : []),
+      ...(valueAt(blocks.state, row) ? [["Stack", textAt(blocks.stack, row)] as [string, string]] : []),
     ];
   };
   function pick(row: number, spoken = false): void {
     picked = row;
     area.redraw();
-    clear(told);
+    clear(details);
     if (row < 0) return;
-    for (const [name, value] of facts(row)) told.append(h("dt", name), h(name === "Stack" ? "dd.lines" : "dd", value));
+    for (const [name, value] of facts(row))
+      details.append(h("dt", name), h(name === "Stack" ? "dd.lines" : "dd", value));
     if (spoken) status.textContent = facts(row).flat().join(", ");
   }
   const find = (event: MouseEvent): number => {
@@ -109,16 +111,16 @@ export function segmentMap(device: AllocatorDevice, signal: AbortSignal): HTMLEl
     }
     const box = boxOf(area.element);
     const [left, wide] = place(row, box.width);
-    const top = box.top + at(blocks.segment, row) * pitch;
+    const top = box.top + valueAt(blocks.segment, row) * pitch;
     const rows = facts(row).map(([label, value]) => ({ label, value: value.split("\n").slice(0, 4).join(" < ") }));
     const mark = { left: box.left + left, right: box.left + left + wide, top, bottom: top + tall };
-    card.show(mark, { title: bytesText(at(blocks.size, row)), rows, two: true });
+    card.show(mark, { title: bytesText(valueAt(blocks.size, row)), rows, two: true });
   });
   listen(area.element, "pointerleave", () => card.hide());
   listen(area.element, "click", (event) => pick(find(event)));
   listen(area.element, "keydown", (event) => {
     if (!blocks.rows || modified(event)) return;
-    const segment = picked < 0 ? -1 : at(blocks.segment, picked);
+    const segment = picked < 0 ? -1 : valueAt(blocks.segment, picked);
     const next = (to: number): number => first[Math.max(0, Math.min(segments.rows - 1, to))] as number;
     const moves: Record<string, number> = {
       ArrowLeft: picked - 1,
@@ -136,7 +138,7 @@ export function segmentMap(device: AllocatorDevice, signal: AbortSignal): HTMLEl
   // At first the free block that is the largest of those that are stranded.
   let largest = -1;
   for (let row = 0; row < blocks.rows; row++)
-    if (at(blocks.stranded, row) > (largest < 0 ? 0 : at(blocks.stranded, largest))) largest = row;
+    if (valueAt(blocks.stranded, row) > (largest < 0 ? 0 : valueAt(blocks.stranded, largest))) largest = row;
   pick(largest);
-  return h("div", h("div.segments", stage), told, status);
+  return h("div", h("div.segments", stage), details, status);
 }

@@ -13,8 +13,8 @@ import { cssColor } from "../../lib/theme.js";
 const HEIGHT = 180;
 
 /** The last row at or before a place on the axis; the first where there is none. */
-export function rowAt(x: ArrayLike<number>, at: number): number {
-  return Math.max(0, lowest(x.length, (i) => (x[i] as number) > at) - 1);
+export function rowAt(x: ArrayLike<number>, position: number): number {
+  return Math.max(0, lowest(x.length, (i) => (x[i] as number) > position) - 1);
 }
 
 export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElement {
@@ -26,7 +26,7 @@ export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElemen
   for (const value of reserved) most = Math.max(most, value);
   const axis = bytesAxis(most, 1.06, HEIGHT);
 
-  const shown = (at: number): string => (timed ? num(at, span < 100 ? 2 : 0) : count(at));
+  const shown = (position: number): string => (timed ? num(position, span < 100 ? 2 : 0) : count(position));
   const share = (row: number): number => ((x[row] as number) - from) / span;
   const marks = ticks(span, 6).filter((tick) => tick <= span);
   const stage = h("div.plot");
@@ -47,7 +47,8 @@ export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElemen
       fill(active, "--m-heap", 1);
       fill(allocated, "--m-stack", 1);
       context.fillStyle = colour("--err");
-      for (const at of device.oom_at) context.fillRect(Math.min(width - 2, ((at - from) / span) * width), 0, 2, height);
+      for (const position of device.oom_at)
+        context.fillRect(Math.min(width - 2, ((position - from) / span) * width), 0, 2, height);
       if (pointer.row < 0) return;
       context.fillStyle = colour("--accent");
       context.fillRect(Math.round(share(pointer.row) * width), 0, 1, height);

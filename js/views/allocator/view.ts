@@ -107,12 +107,12 @@ function stranded(device: AllocatorDevice, signal: AbortSignal): HTMLElement {
   const { data, rows } = device.stranded;
   if (!rows)
     return h("section", heading("What strands free memory", device.when), h("p.dim", "No free memory is stranded."));
-  const told = h("p.dim.lines");
+  const details = h("p.dim.lines");
   const columns = ["location", "pinned_bytes", "alone_bytes", "blocks", "bytes", "segments", "largest_hole_bytes"];
   const tell = (row: number): void => {
-    told.textContent = textAt(data.stack, row);
+    details.textContent = textAt(data.stack, row);
   };
-  const out = listed(
+  const frames = listed(
     "What strands free memory",
     device.when,
     device.stranded,
@@ -124,8 +124,8 @@ function stranded(device: AllocatorDevice, signal: AbortSignal): HTMLElement {
   );
   tell(0);
   const more = device.stranded_more;
-  out.append(told, more ? h("p.more", `${count(more)} more: p.allocator.stranded has all of them.`) : "");
-  return out;
+  frames.append(details, more ? h("p.more", `${count(more)} more: p.allocator.stranded has all of them.`) : "");
+  return frames;
 }
 
 function listed(

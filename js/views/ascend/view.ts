@@ -100,11 +100,11 @@ function iterations(el: HTMLElement, context: ViewContext): void {
       );
     }
     // Iterations are no steps: what is selected here is of this chart alone.
-    const own = { ...context, payload: { ...context.payload, steps }, store: createStore(), signal: end.signal };
+    const local = { ...context, payload: { ...context.payload, steps }, store: createStore(), signal: end.signal };
     const [left, side] = [h("div"), h("div")];
     body.append(h("div.split.b", left, side));
     const update = (): void => {
-      const selection = own.store.get("selection");
+      const selection = local.store.get("selection");
       const { total, parts } = breakdown(steps, selectedRows(steps, selection));
       clear(side);
       side.append(statisticsTable(parts, total, headsOf(context.payload.meta, "ascend.iterations"), steps.noun));
@@ -112,8 +112,8 @@ function iterations(el: HTMLElement, context: ViewContext): void {
       if (left_out) side.append(h("p.more", left_out));
     };
     update();
-    own.store.subscribe("selection", update, end.signal);
-    stepChart(left, own, { waiting: steps.categories.input !== undefined });
+    local.store.subscribe("selection", update, end.signal);
+    stepChart(left, local, { waiting: steps.categories.input !== undefined });
   };
   show(first.steps);
 }

@@ -116,11 +116,11 @@ function kindOf(
   const beyond = kind === "ops" ? pair.ops_left_out : pair.kernels_left_out;
   const tell = (all: boolean): void => {
     const counted = left === 1 ? `1 ${word.toLowerCase()} that` : `${num(left)} ${word.toLowerCase()}s that`;
-    const told = `${counted} changed by less than ${num(small, small < 1 ? 3 : 0)} µs ${left === 1 ? "is" : "are"}`;
+    const sentence = `${counted} changed by less than ${num(small, small < 1 ? 3 : 0)} µs ${left === 1 ? "is" : "are"}`;
     rest.replaceChildren(
       h(
         "span",
-        left > 0 && (all ? `With the ${told} so small. ` : `The ${told} not shown. `),
+        left > 0 && (all ? `With the ${sentence} so small. ` : `The ${sentence} not shown. `),
         left > 0 &&
           link(all ? "Show fewer" : "Show all", () => {
             list.setWhere(all ? shown : undefined);

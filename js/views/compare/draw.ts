@@ -53,31 +53,36 @@ export function figures(figs: readonly ComparedFigure[]): HTMLElement {
 /** Steps as dots, a row a run, on one axis from 0. */
 export function stepDots(runs: readonly ComparedRun[], digits: number, signal: AbortSignal, unit = STEP): HTMLElement {
   const end = axisEnd(runs.map((run) => run.times_ms));
-  const at = (value: number): string => `${((value / end) * 100).toFixed(2)}%`;
+  const percentAt = (value: number): string => `${((value / end) * 100).toFixed(2)}%`;
   const marks = ticks(end, MOST_TICKS);
   const grid = marks.map((tick) =>
-    s("line", { class: tick ? "g" : "g0", x1: at(tick), x2: at(tick), y1: 0, y2: HEIGHT }),
+    s("line", { class: tick ? "g" : "g0", x1: percentAt(tick), x2: percentAt(tick), y1: 0, y2: HEIGHT }),
   );
   const chart = h("div.chart.dots");
-  const cut: string[] = [];
+  const beyondAxis: string[] = [];
   runs.forEach(({ times_ms: times }, i) => {
     const name = SIDES[i] as string;
     const middle = mean(times);
-    const said = times.length
+    const label = times.length
       ? `${name}: mean ${ms(middle, digits)} of ${num(times.length)} ${times.length === 1 ? unit.noun : unit.plural}`
       : `${name}: no steps`;
     const { dots: shown, beyond, longest } = dots(times, end);
-    if (beyond) cut.push(`${num(beyond)} ${name.toLowerCase()}, up to ${ms(longest, digits)}`);
+    if (beyond) beyondAxis.push(`${num(beyond)} ${name.toLowerCase()}, up to ${ms(longest, digits)}`);
     const svg = s(
       "svg",
-      { height: HEIGHT, role: "img", "aria-label": said },
+      { height: HEIGHT, role: "img", "aria-label": label },
       ...grid.map((line) => line.cloneNode() as SVGElement),
       ...shown.map(({ value, off }) =>
-        s("circle", { class: i ? "after" : "before", cx: at(value), cy: (HEIGHT / 2 + off * 7).toFixed(1), r: 3 }),
+        s("circle", {
+          class: i ? "after" : "before",
+          cx: percentAt(value),
+          cy: (HEIGHT / 2 + off * 7).toFixed(1),
+          r: 3,
+        }),
       ),
       times.length > 0 &&
         middle <= end &&
-        s("line", { class: "mean", x1: at(middle), x2: at(middle), y1: 2, y2: HEIGHT - 2 }),
+        s("line", { class: "mean", x1: percentAt(middle), x2: percentAt(middle), y1: 2, y2: HEIGHT - 2 }),
     );
     chart.append(h("span", name), svg);
     hover(svg, times, name, digits, end, signal, unit);
@@ -94,7 +99,7 @@ export function stepDots(runs: readonly ComparedRun[], digits: number, signal: A
   observer.observe(axis);
   listen(signal, "abort", () => observer.disconnect());
   chart.append(axis);
-  if (cut.length) chart.append(h("div.axt", `Beyond the axis: ${cut.join("; ")}`));
+  if (beyondAxis.length) chart.append(h("div.axt", `Beyond the axis: ${beyondAxis.join("; ")}`));
   return chart;
 }
 

@@ -61,7 +61,7 @@ export interface Dot {
 /** The dots of a run that the axis has room for, and how many lie beyond. */
 export function dots(times: ArrayLike<number>, end: number): { dots: Dot[]; beyond: number; longest: number } {
   const stride = Math.ceil(times.length / MOST_DOTS);
-  const out: Dot[] = [];
+  const placed: Dot[] = [];
   let beyond = 0;
   let longest = 0;
   for (let i = 0; i < times.length; i++) {
@@ -69,9 +69,9 @@ export function dots(times: ArrayLike<number>, end: number): { dots: Dot[]; beyo
     longest = Math.max(longest, value);
     if (value > end) beyond++;
     // Multiples of the golden ratio fill the height evenly and are the same each time.
-    else if (i % stride === 0) out.push({ value, off: ((i * 0.618034) % 1) * 2 - 1 });
+    else if (i % stride === 0) placed.push({ value, off: ((i * 0.618034) % 1) * 2 - 1 });
   }
-  return { dots: out, beyond, longest };
+  return { dots: placed, beyond, longest };
 }
 
 export interface CategoryRow extends ComparedCategory {

@@ -54,13 +54,13 @@ export const sum = (row: readonly (number | null)[]): number =>
 
 /** To the longest piece of a row of the critical path. */
 export function toPiece(table: Table, row: number): Hint {
-  const at = numberAt(table.data["_at_ms"], row);
+  const start = numberAt(table.data["_at_ms"], row);
   const name = textAt(table.data.name, row);
   const kind = textAt(table.data.kind, row);
   const length = Math.max(numberAt(table.data["_for_ms"], row), 1e-6);
   const on = ["compute", "communication", "memory"].includes(kind);
-  const target = on || kind === "op" ? ({ kind: on ? "kernel" : "op", name, time_ms: at } as const) : null;
-  return { range_ms: [at - length / 2, at + 1.5 * length], ...(target && { target }) };
+  const target = on || kind === "op" ? ({ kind: on ? "kernel" : "op", name, time_ms: start } as const) : null;
+  return { range_ms: [start - length / 2, start + 1.5 * length], ...(target && { target }) };
 }
 
 /** Of which step the critical path is: a name that is a number alone says that it is of a step. */

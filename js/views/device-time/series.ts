@@ -18,9 +18,9 @@ export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
   const marks = ticks(max, 4).filter((tick) => line.unit !== "count" || Number.isInteger(tick));
   const unit = line.unit === "count" ? "" : ` ${line.unit}`;
   const plot = h("div.plot");
-  const said = h("p.dim.dt-at", { "aria-live": "off" });
+  const status = h("p.dim.dt-at", { "aria-live": "off" });
   const rest = `Maximum ${num(highest, unit ? 2 : 0)}${unit}, from ${num(line.from_ms, 2)} to ${num(line.to_ms, 2)} ms`;
-  said.textContent = rest;
+  status.textContent = rest;
   const area = canvas(plot, {
     signal,
     height: HEIGHT,
@@ -40,11 +40,11 @@ export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
   listen(area.element, "pointermove", (event) => {
     const share = Math.min(0.9999, Math.max(0, event.offsetX / area.width()));
     const value = line.most[Math.floor(share * line.most.length)] as number;
-    const at = line.from_ms + share * (line.to_ms - line.from_ms);
-    said.textContent = `${num(at, 2)} ms: up to ${num(value, unit ? 2 : 0)}${unit}`;
+    const time = line.from_ms + share * (line.to_ms - line.from_ms);
+    status.textContent = `${num(time, 2)} ms: up to ${num(value, unit ? 2 : 0)}${unit}`;
   });
   listen(area.element, "pointerleave", () => {
-    said.textContent = rest;
+    status.textContent = rest;
   });
   onTheme(plot, signal, area.redraw);
   return h(
@@ -59,6 +59,6 @@ export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
       ),
       plot,
     ),
-    said,
+    status,
   );
 }

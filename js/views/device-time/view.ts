@@ -95,20 +95,20 @@ function stacked(
   parts: readonly Part[],
 ): HTMLElement[] {
   const most = Math.max(...rows.map(sum), 1e-12);
-  const cut = cuts(names);
+  const shorten = cuts(names);
   return names.map((name, i) => {
     const row = rows[i] ?? [];
     const total = sum(row);
-    const told = parts
+    const sentence = parts
       .map(({ label }, k) => (row[k] ? `${label} ${ms(row[k])}, ${num((100 * row[k]) / total, 1)}%` : ""))
       .filter(Boolean);
     return h(
       "div.dt-row",
-      { title: told.join("\n") },
-      h("bdi", { title: name }, nameNode(name, cut)),
+      { title: sentence.join("\n") },
+      h("bdi", { title: name }, nameNode(name, shorten)),
       h(
         "div.stack",
-        { role: "img", "aria-label": `${name}: ${told.join("; ") || "unknown"}` },
+        { role: "img", "aria-label": `${name}: ${sentence.join("; ") || "unknown"}` },
         ...parts.map(
           ({ css }, k) =>
             (row[k] ?? 0) > 0 &&

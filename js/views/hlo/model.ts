@@ -74,9 +74,9 @@ export function remarks(hlo: Hlo, found: readonly Point[]): string {
   const time = (row: number): number => numberAt(data.self_us, row) || 0;
   const inside = new Set(found.map((point) => point.row));
   const every = Array.from({ length: rows }, (_, row) => row);
-  const whole = every.reduce((sum, row) => sum + time(row), 0) || 1;
-  const told = (part: readonly number[]): string =>
-    `${count(part.length)} ${part.length === 1 ? "op" : "ops"} (${percent((100 * part.reduce((sum, row) => sum + time(row), 0)) / whole)} of the time)`;
+  const total = every.reduce((sum, row) => sum + time(row), 0) || 1;
+  const shareText = (part: readonly number[]): string =>
+    `${count(part.length)} ${part.length === 1 ? "op" : "ops"} (${percent((100 * part.reduce((sum, row) => sum + time(row), 0)) / total)} of the time)`;
   const copies = found.filter((point) => point.flops === 0).map((point) => point.row);
   const nothing = (row: number): boolean => numberAt(data._flops, row) === 0 && numberAt(data._bytes, row) === 0;
   const idle = every.filter(nothing);
@@ -87,11 +87,11 @@ export function remarks(hlo: Hlo, found: readonly Point[]): string {
     : "higher means more bytes per second";
   return [
     copies.length &&
-      `${told(copies)} ${copies.length === 1 ? "computes nothing: the ring" : "compute nothing: rings"} at the left edge, ${where}.`,
+      `${shareText(copies)} ${copies.length === 1 ? "computes nothing: the ring" : "compute nothing: rings"} at the left edge, ${where}.`,
     idle.length &&
-      `${told(idle)} ${idle.length === 1 ? "neither computes nor moves anything: it is" : "neither compute nor move anything: they are"} only in the table.`,
+      `${shareText(idle)} ${idle.length === 1 ? "neither computes nor moves anything: it is" : "neither compute nor move anything: they are"} only in the table.`,
     unknown.length &&
-      `What ${told(unknown)} ${unknown.length === 1 ? "computes or moves is unknown: it is" : "compute or move is unknown: they are"} only in the table.`,
+      `What ${shareText(unknown)} ${unknown.length === 1 ? "computes or moves is unknown: it is" : "compute or move is unknown: they are"} only in the table.`,
   ]
     .filter(Boolean)
     .join(" ");
@@ -158,7 +158,7 @@ export const place = ([from, to]: Span, value: number): number =>
 export function decades([from, to]: Span, most: number): number[] {
   const step = Math.max(1, Math.ceil((to - from) / most));
   const found: number[] = [];
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
+  for (let exponent = Math.ceil(from / step) * step; exponent <= to; exponent += step) found.push(exponent);
   return found;
 }
 

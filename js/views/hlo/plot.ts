@@ -83,7 +83,7 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
     xAt(width, x),
     height * (1 - place(up, y)),
   ];
-  const at = (point: Point, width: number, height: number): [number, number] =>
+  const placeOf = (point: Point, width: number, height: number): [number, number] =>
     where(width, height, point.intensity, level(point, across));
 
   /** Draws them; returns where their labels are. */
@@ -137,13 +137,13 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
       if (roof.ridge === null) continue;
       // Where the two sides meet: from there on more FLOPs a byte gain nothing.
       const [rx, ry] = where(width, height, roof.ridge, peak);
-      const told = intensityText(roof.ridge);
-      const wide = context.measureText(told).width;
+      const ridgeText = intensityText(roof.ridge);
+      const wide = context.measureText(ridgeText).width;
       const start = Math.max(2, Math.min(width - wide - 2, rx - wide / 2));
       dot(context, rx, ry, i ? 2.5 : 3.5, bg, ink);
       context.fillStyle = i ? fg2 : ink;
       if (start + wide + 8 <= taken || i === 0) {
-        label(told, start, ry - 9);
+        label(ridgeText, start, ry - 9);
         boxes.push(textBox(start, ry - 9, wide));
         taken = start;
       }
@@ -180,7 +180,7 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
       const levels = decades(up, 7).map((exponent) => height * (1 - place(up, 10 ** exponent)));
       gridLines(context, levels, width, grid);
       for (const point of ops) {
-        const [x, y] = at(point, width, height);
+        const [x, y] = placeOf(point, width, height);
         context.globalAlpha = shown && !shown.has(point.row) ? 0.1 : 0.72;
         context.beginPath();
         context.arc(x, y, point.radius, 0, 2 * Math.PI);
@@ -199,7 +199,7 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
       context.font = `600 11px ${font}`;
       const around = [
         ...ops.map((point) => {
-          const [x, y] = at(point, width, height);
+          const [x, y] = placeOf(point, width, height);
           return { x, y, radius: point.radius + 1 };
         }),
         ...marks.map((mark) => {
@@ -242,7 +242,7 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
       }
       for (const point of ops) {
         if (point.row !== picked && point !== hover) continue;
-        const [x, y] = at(point, width, height);
+        const [x, y] = placeOf(point, width, height);
         context.beginPath();
         context.arc(x, y, point.radius + 2, 0, 2 * Math.PI);
         context.strokeStyle = accent;
@@ -272,7 +272,7 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
     let least = REACH;
     for (const point of ops) {
       if (shown && !shown.has(point.row)) continue;
-      const [x, y] = at(point, box.width, box.height);
+      const [x, y] = placeOf(point, box.width, box.height);
       const off = Math.hypot(px - x, py - y) - point.radius;
       // The later is drawn above.
       if (off <= Math.max(0, least)) {
@@ -294,7 +294,7 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
     const box = boxOf(area.element);
     const [x, y] =
       "row" in target
-        ? at(target, box.width, box.height)
+        ? placeOf(target, box.width, box.height)
         : where(box.width, box.height, target.operational_intensity as number, target.flops_per_second as number);
     const far = "row" in target ? target.radius + 2 : 8;
     const content: CardContent = "row" in target ? opCard(hlo, target) : markCard(target);
@@ -325,8 +325,8 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
       const point = there[target] as Point;
       onPick(point.row);
       show(point);
-      const told = opCard(hlo, point).rows.map((row) => `${row.label} ${row.value}`);
-      status.textContent = `${textAt(hlo.table.data.op, point.row)}: ${told.join(", ")}`;
+      const values = opCard(hlo, point).rows.map((row) => `${row.label} ${row.value}`);
+      status.textContent = `${textAt(hlo.table.data.op, point.row)}: ${values.join(", ")}`;
     } else if (event.key === "Escape" && picked >= 0) {
       show(null);
       onPick(-1);

@@ -41,7 +41,7 @@ export const render: View = (el, context, hint) => {
   const wanted = new Map<string, string>();
   const every = allRows(hlo.table);
   const holder = h("div");
-  const told = h("dl.env.hlo-op", { "aria-label": "Op" });
+  const card = h("dl.env.hlo-op", { "aria-label": "Op" });
   const rowsText = h("span");
   const sort: Sort = { key: "self_us", descending: true };
   let wide = false;
@@ -52,15 +52,15 @@ export const render: View = (el, context, hint) => {
     picked = row;
     chart.select(row);
     if (scroll) list.select(row < 0 ? null : row);
-    clear(told);
+    clear(card);
     if (row < 0) {
-      told.append(h("dt", "Click an op in the chart or the table for details."));
+      card.append(h("dt", "Click an op in the chart or the table for details."));
       return;
     }
     for (const { key, label, value } of details(hlo, row))
-      told.append(h("dt", label), h("dd", CODE.has(key) ? h("code", value) : value));
+      card.append(h("dt", label), h("dd", CODE.has(key) ? h("code", value) : value));
     if (hasTrace(context.payload))
-      told.append(
+      card.append(
         h("dt", "Trace"),
         h(
           "dd",
@@ -140,7 +140,7 @@ export const render: View = (el, context, hint) => {
           downloadButton("nbprof-hlo.csv", () => list.csv()),
         ),
       ),
-      told,
+      card,
       holder,
       h("p.more", rowsText),
     ),

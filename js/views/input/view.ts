@@ -108,7 +108,7 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
 }
 
 /** How much of the steps is input, and what to do next. */
-function said(el: HTMLElement, context: ViewContext): void {
+function summary(el: HTMLElement, context: ViewContext): void {
   const { input, steps, meta } = context.payload;
   const unit = unitOf(meta);
   if (!input.statement) return;
@@ -186,10 +186,10 @@ export function rowsOf(table: Table, { host, name }: Pick<Pipeline, "host" | "na
 }
 
 /** All pipelines; a row chooses the one that is drawn. */
-function pipelineTable(el: HTMLElement, context: ViewContext, choose: (at: number) => void): void {
+function pipelineTable(el: HTMLElement, context: ViewContext, choose: (index: number) => void): void {
   const { pipelines, pipeline_table: all } = context.payload.input;
   if (!all || pipelines.length < 2) return;
-  const at = new Map(pipelines.flatMap((item, i) => rowsOf(all, item).map((row) => [row, i] as const)));
+  const pipelineOfRow = new Map(pipelines.flatMap((item, i) => rowsOf(all, item).map((row) => [row, i] as const)));
   const hosts = new Set(pipelines.map(({ host }) => host)).size > 1;
   const box = h("div");
   el.append(h("section.of-run.by-host", heading("tf.data pipelines", `${num(pipelines.length)}`, runTag()), box));
@@ -208,19 +208,19 @@ function pipelineTable(el: HTMLElement, context: ViewContext, choose: (at: numbe
       { key: "bottleneck", narrow: true },
       { key: "bottleneck_us", narrow: true },
     ],
-    onRow: (row) => choose(at.get(row) ?? 0),
+    onRow: (row) => choose(pipelineOfRow.get(row) ?? 0),
   });
-  rows.setRows([...at.keys()]);
+  rows.setRows([...pipelineOfRow.keys()]);
 }
 
 /** The calls of a pipeline, longest first; a row shows its call in the trace. */
 function callTable(el: HTMLElement, context: ViewContext, pipeline: Pipeline, signal: AbortSignal): void {
   const { call_table: all } = context.payload.input;
-  const mine = all ? rowsOf(all, pipeline) : [];
-  if (!all || mine.length < 2) return;
+  const nodes = all ? rowsOf(all, pipeline) : [];
+  if (!all || nodes.length < 2) return;
   const box = h("div");
-  const cut = pipeline.calls > mine.length ? `the ${num(mine.length)} longest of ${num(pipeline.calls)}` : "";
-  el.append(heading("Calls", cut ? `${cut}; p.tf_data.calls has all` : num(mine.length)), box);
+  const truncation = pipeline.calls > nodes.length ? `the ${num(nodes.length)} longest of ${num(pipeline.calls)}` : "";
+  el.append(heading("Calls", truncation ? `${truncation}; p.tf_data.calls has all` : num(nodes.length)), box);
   const rows = table(box, {
     table: all,
     label: "Calls of the pipeline",
@@ -231,7 +231,7 @@ function callTable(el: HTMLElement, context: ViewContext, pipeline: Pipeline, si
       context.go("trace", { range_ms: [start, start + numberAt(all.data["duration_us"], row) / 1000] });
     },
   });
-  rows.setRows(mine);
+  rows.setRows(nodes);
 }
 
 function graph(el: HTMLElement, context: ViewContext): void {
@@ -244,31 +244,31 @@ function graph(el: HTMLElement, context: ViewContext): void {
   });
   el.append(section);
   const hosts = [...new Set(pipelines.map((item) => item.host))];
-  let at = 0;
+  let index = 0;
   let call = -1;
   let drawing = new AbortController();
   const choose = (pipeline: number, of: number): void => {
-    at = pipeline;
+    index = pipeline;
     call = of;
     draw();
   };
   const draw = (): void => {
-    const pipeline = pipelines[at];
+    const pipeline = pipelines[index];
     if (!pipeline) return;
     drawing.abort();
     drawing = new AbortController();
     clear(section);
-    const one = pipeline.slowest[call];
-    const nodes = one?.nodes ?? pipeline.nodes;
-    const critical = (one ?? pipeline).critical_ms;
-    const mine = pipelines.flatMap((item, i) =>
+    const iterator = pipeline.slowest[call];
+    const nodes = iterator?.nodes ?? pipeline.nodes;
+    const critical = (iterator ?? pipeline).critical_ms;
+    const rows = pipelines.flatMap((item, i) =>
       item.host === pipeline.host ? [{ id: String(i), label: item.name }] : [],
     );
     const calls = pipeline.slowest.map((item, i) => ({
       id: String(i),
       label: `${i ? `no. ${i + 1} slowest` : "slowest"}, ${us(item.duration_us)}`,
     }));
-    const scope = `data flows left to right; thick outlines and lines = critical path, ${ms(critical, one ? 3 : 1)}, dashed = off it; each box: time in the pipeline's calls, on any thread, without its inputs, and its part of them`;
+    const scope = `data flows left to right; thick outlines and lines = critical path, ${ms(critical, iterator ? 3 : 1)}, dashed = off it; each box: time in the pipeline's calls, on any thread, without its inputs, and its part of them`;
     section.append(
       heading("tf.data pipeline", scope, runTag()),
       h(
@@ -284,12 +284,14 @@ function graph(el: HTMLElement, context: ViewContext): void {
                 -1,
               ),
           ),
-        mine.length > 1 && picker("Pipeline", mine, String(at), (id) => choose(Number(id), -1)),
+        rows.length > 1 && picker("Pipeline", rows, String(index), (id) => choose(Number(id), -1)),
         calls.length > 0 &&
-          picker("Call", [{ id: "-1", label: "all combined" }, ...calls], String(call), (id) => choose(at, Number(id))),
-        one &&
+          picker("Call", [{ id: "-1", label: "all combined" }, ...calls], String(call), (id) =>
+            choose(index, Number(id)),
+          ),
+        iterator &&
           link("Show in trace →", () =>
-            context.go("trace", { range_ms: [one.start_ms, one.start_ms + one.duration_us / 1000] }),
+            context.go("trace", { range_ms: [iterator.start_ms, iterator.start_ms + iterator.duration_us / 1000] }),
           ),
       ),
     );
@@ -435,7 +437,7 @@ function serving(el: HTMLElement, { kinds, parts }: NonNullable<Input["serving"]
 
 export const render: View = (el, context, hint) => {
   const { input } = context.payload;
-  said(el, context);
+  summary(el, context);
   deviceSide(el, context);
   if (input.serving) serving(el, input.serving, context);
   if (input.empty) {

@@ -32,9 +32,9 @@ export function occupancyNote(table: Table, recorded = "as recorded"): string {
     all++;
     if (textAt(table.data.occupancy_source, row) === "computed") computed++;
   }
-  const made = "computed from the launch shape and the limits of the device";
+  const source = "computed from the launch shape and the limits of the device";
   if (!computed) return ` Occupancy is ${recorded}.`;
-  return computed === all ? ` Occupancy is ${made}.` : ` Occupancy is ${recorded}, or, set faint, ${made}.`;
+  return computed === all ? ` Occupancy is ${source}.` : ` Occupancy is ${recorded}, or, set faint, ${source}.`;
 }
 
 /** Columns in which the rows of a group add up, as `p.kernels.by_name()` has them. */
@@ -66,15 +66,15 @@ export function groups(table: Table, rows: ArrayLike<number>, by: "kernel" | "op
   const order = Array.from(rows).sort((a, b) => time(b) - time(a) || a - b);
   const other = by === "kernel" ? "op" : "kernel";
   const rest = table.columns.filter(({ key }) => key !== "rank" && key !== by && key !== other && !SUMMED.has(key));
-  const whole = new Map<string, number>();
-  for (const row of allRows(table)) whole.set(textAt(data[by], row), (whole.get(textAt(data[by], row)) ?? 0) + 1);
+  const byKernel = new Map<string, number>();
+  for (const row of allRows(table)) byKernel.set(textAt(data[by], row), (byKernel.get(textAt(data[by], row)) ?? 0) + 1);
   const known = new Map(Array.from(allRows(sums), (row) => [textAt(sums.data[by], row), row]));
   const list = groupRows(
     order,
     (row) => textAt(data[by], row),
     (members, key) => {
       const others = new Set(members.map((row) => textAt(data[other], row)));
-      const row = members.length === whole.get(key) ? known.get(key) : undefined;
+      const row = members.length === byKernel.get(key) ? known.get(key) : undefined;
       const made = row === undefined ? added(table, members) : SUMS.map((name) => numberAt(sums.data[name], row));
       return {
         [by]: key,

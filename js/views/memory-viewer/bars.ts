@@ -63,14 +63,14 @@ export function bars(
   area.element.tabIndex = 0;
   onTheme(stage, signal, area.redraw);
 
-  const at = (event: MouseEvent): number => {
+  const barAt = (event: MouseEvent): number => {
     const width = Math.max(1, area.width());
     return rows[Math.floor((shareAt(event, area.element) * width) / pitch(width))] ?? -1;
   };
-  listen(area.element, "pointermove", (event) => onPoint(at(event)));
+  listen(area.element, "pointermove", (event) => onPoint(barAt(event)));
   listen(area.element, "pointerleave", () => onPoint(-1));
   listen(area.element, "click", (event) => {
-    const row = at(event);
+    const row = barAt(event);
     if (row >= 0) onPick(row);
   });
   listen(area.element, "keydown", (event) => {

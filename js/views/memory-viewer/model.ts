@@ -60,7 +60,7 @@ export function pointCard(space: ProgramSpace, row: number): CardContent {
   };
 }
 
-const share = (part: number, whole: number): string => percent((100 * part) / whole);
+const share = (part: number, total: number): string => percent((100 * part) / total);
 
 /** The same as a sentence, for those who cannot see the card. */
 export function pointText(space: ProgramSpace, row: number): string {

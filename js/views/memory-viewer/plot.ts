@@ -80,14 +80,14 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
       const line = Math.round(y(space.peak_bytes));
       context.fillStyle = ink;
       context.globalAlpha = 0.65;
-      for (let at = 0; at < width; at += 6) context.fillRect(at, line, 3, 1);
+      for (let dash = 0; dash < width; dash += 6) context.fillRect(dash, line, 3, 1);
       context.globalAlpha = 1;
       context.font = `600 11px ${font}`;
       const text = `peak ${bytesText(space.peak_bytes)}`;
       const room = context.measureText(text).width;
-      const at = peak < 0 ? 8 : x((space.position[peak] as number) + 0.5);
-      context.fillText(text, Math.min(width - room - 4, Math.max(4, at - room / 2)), line - 6);
-      if (peak >= 0) dot(context, Math.min(width - 4, at), line, 3.5, bg, ink);
+      const centre = peak < 0 ? 8 : x((space.position[peak] as number) + 0.5);
+      context.fillText(text, Math.min(width - room - 4, Math.max(4, centre - room / 2)), line - 6);
+      if (peak >= 0) dot(context, Math.min(width - 4, centre), line, 3.5, bg, ink);
       if (pointer.row >= 0) {
         context.fillStyle = accent;
         context.fillRect(Math.round(x((space.position[pointer.row] as number) + 0.5)), 0, 1, height);

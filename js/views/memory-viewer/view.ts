@@ -17,8 +17,8 @@ const NONE = { title: "No programs with known memory", text: "The profile has no
 
 export const render: View = (el, context) => {
   const { empty, modules, left_out, chosen } = context.payload.memory_viewer;
-  const [at, of] = chosen ?? [0, 0];
-  const opened = modules[at];
+  const [program, of] = chosen ?? [0, 0];
+  const opened = modules[program];
   if (empty || !opened) {
     el.append(h("section", emptyView(empty ?? NONE)));
     return;
@@ -46,7 +46,7 @@ export const render: View = (el, context) => {
   const programs = picker(
     "Program",
     modules.map((module, i) => ({ id: String(i), label: label(module) })),
-    String(at),
+    String(program),
     (id) => choose(modules[Number(id)] ?? opened),
   );
   el.append(h("div.toolbar.memory-pick.programs", programs, spaces), body, left_out ? h("p.dim", left_out) : "");
@@ -93,13 +93,13 @@ function alive(
   if (!buffers.rows)
     return h("section", heading("Live at the peak"), h("p.dim", "No buffer is live, or none is listed."));
   let picked = first(space);
-  const told = h("dl.env.buffer", { "aria-label": "Buffer" });
+  const bufferCard = h("dl.env.buffer", { "aria-label": "Buffer" });
   const mark = (buffer: number): void => {
     const row = buffer < 0 ? picked : buffer;
     onMark(row);
     area.mark(row);
-    clear(told);
-    for (const [name, value] of details(space, row)) told.append(h("dt", name), h("dd", value));
+    clear(bufferCard);
+    for (const [name, value] of details(space, row)) bufferCard.append(h("dt", name), h("dd", value));
   };
   const pick = (buffer: number): void => {
     picked = buffer;
@@ -141,8 +141,8 @@ function alive(
   });
   // Pointing at a row draws its lifetime too.
   listen(holder, "pointerover", (event) => {
-    const at = (event.target as Element).closest<HTMLElement>("tr[data-at]")?.dataset["at"];
-    if (at !== undefined) mark(list.visibleRows()[Number(at)] as number);
+    const index = (event.target as Element).closest<HTMLElement>("tr[data-at]")?.dataset["at"];
+    if (index !== undefined) mark(list.visibleRows()[Number(index)] as number);
   });
   listen(holder, "pointerleave", () => mark(-1));
   const order = segmented<Order>(
@@ -169,7 +169,7 @@ function alive(
       ),
     ),
     area.element,
-    told,
+    bufferCard,
     holder,
     rest > 0 &&
       h(

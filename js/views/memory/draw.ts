@@ -75,11 +75,11 @@ export function draw(context: CanvasRenderingContext2D, width: number, height: n
   if (scene.peak >= 0) drawPeak(context, scene, width, height, x, y);
   for (const index of [scene.pinned, scene.hover]) {
     if (index < 0) continue;
-    const at = x(id.time_ms[index] as number);
+    const x0 = x(id.time_ms[index] as number);
     context.fillStyle = colours.accent;
-    context.fillRect(Math.round(at), 0, 1, strip ? strip.top + strip.height : height);
-    dot(context, at, y(use(index)), 3, colours.accent, colours.accent);
-    if (index === scene.pinned) dot(context, at, y(use(index)), 4.5, colours.bg, colours.accent);
+    context.fillRect(Math.round(x0), 0, 1, strip ? strip.top + strip.height : height);
+    dot(context, x0, y(use(index)), 3, colours.accent, colours.accent);
+    if (index === scene.pinned) dot(context, x0, y(use(index)), 4.5, colours.bg, colours.accent);
   }
 }
 
@@ -93,18 +93,18 @@ function drawPeak(
 ): void {
   const { id, peak, colours } = scene;
   const most = id.in_use_bytes[peak] as number;
-  const at = x(id.time_ms[peak] as number);
+  const centreX = x(id.time_ms[peak] as number);
   const top = y(most);
   const text = `peak ${bytesText(Math.max(most, id.peak_bytes || 0))}`;
   context.font = `600 11px ${colours.font}`;
   const half = context.measureText(text).width / 2;
-  const centre = Math.min(width - half - 4, Math.max(half + 4, at));
+  const centre = Math.min(width - half - 4, Math.max(half + 4, centreX));
   // Below the note on the cut axis where the two would meet.
-  const cut = scene.left.cut ? 8 + context.measureText(scene.left.cut).width : 0;
-  const base = centre - half < cut + 8 ? 32 : 18;
+  const noteWidth = scene.left.cut ? 8 + context.measureText(scene.left.cut).width : 0;
+  const base = centre - half < noteWidth + 8 ? 32 : 18;
   context.fillStyle = colours.ink;
-  context.fillRect(Math.round(at), base + 6, 1, height - base - 6);
-  dot(context, at, top, 3.5, colours.bg, colours.ink);
+  context.fillRect(Math.round(centreX), base + 6, 1, height - base - 6);
+  dot(context, centreX, top, 3.5, colours.bg, colours.ink);
   // Over a full plot the words need their own ground.
   if (top < base + 4) {
     context.globalAlpha = 0.8;

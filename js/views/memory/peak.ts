@@ -47,8 +47,8 @@ export function total(peak: Table, rows: ArrayLike<number>): Sum {
 
 /** The first rows, and those that are folded: all beyond the twelfth, unless that is only one. */
 export function split(order: Uint32Array, first = 12): { shown: Uint32Array; smaller: Uint32Array } {
-  const at = order.length <= first + 1 ? order.length : first;
-  return { shown: order.slice(0, at), smaller: order.slice(at) };
+  const end = order.length <= first + 1 ? order.length : first;
+  return { shown: order.slice(0, end), smaller: order.slice(end) };
 }
 
 /** The blocks alive after drawn event `k`: the columns of the table at the peak. What is in use beyond them is one row. */
@@ -63,12 +63,12 @@ export function aliveAt(id: MemoryId, k: number): Table {
   };
   const stack = id.stack_bytes[k] as number;
   const rest = ["", "unknown"];
-  const at = moments ? moments.point.indexOf(k) : -1;
+  const moment = moments ? moments.point.indexOf(k) : -1;
   let beyond = id.heap_bytes[k] as number;
-  if (moments && at >= 0) {
+  if (moments && moment >= 0) {
     const { data } = moments.blocks;
     const counts = new Map<number, number>();
-    for (let i = 0; i < moments.moment.length && (moments.moment[i] as number) <= at; i++) {
+    for (let i = 0; i < moments.moment.length && (moments.moment[i] as number) <= moment; i++) {
       const block = moments.block[i] as number;
       counts.set(block, (counts.get(block) ?? 0) + (moments.change[i] as number));
     }
@@ -80,8 +80,8 @@ export function aliveAt(id: MemoryId, k: number): Table {
       const requested = count * numberAt(data["requested_bytes"], block);
       rows.push({ texts, requested, allocated: count * allocated, count });
     }
-    const small = moments.smaller_bytes[at] as number;
-    add(small, ["blocks too small for this report"], moments.smaller_count[at]);
+    const small = moments.smaller_bytes[moment] as number;
+    add(small, ["blocks too small for this report"], moments.smaller_count[moment]);
     beyond -= small;
   }
   if (!moments) add(beyond, [UNTOLD]);

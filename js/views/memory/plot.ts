@@ -119,11 +119,11 @@ export function plot(
     }
   }
 
-  const at = (share: number, pixel: number): number =>
+  const rowAt = (share: number, pixel: number): number =>
     sampleAt(id, from + share * (end - from), 1.5 * (end - from) * pixel);
   const pointer = pointed(area, stage, signal, {
     rows: n,
-    at,
+    at: rowAt,
     share: (index) => ((id.time_ms[index] as number) - from) / (end - from),
     card: (index) => cardRows(id, index, noun),
     begin: () => (pinned >= 0 ? { row: pinned, moves: true } : { row: peak, moves: false }),
@@ -139,7 +139,7 @@ export function plot(
   listen(area.element, "click", (event) => {
     const box = boxOf(area.element);
     const pixel = 1 / Math.max(1, box.width);
-    pin(at((event.clientX - box.left) * pixel, pixel));
+    pin(rowAt((event.clientX - box.left) * pixel, pixel));
   });
   drawAxes();
   pin(-1);

@@ -51,23 +51,23 @@ export function firstScope(id: MemoryId): Scope {
 
 /** Largest use on the timeline, or the peak where that is larger. */
 export function largest(id: MemoryId): number {
-  const at = peakIndex(id);
-  return Math.max(0, id.peak_bytes || 0, at < 0 ? 0 : (id.in_use_bytes[at] as number));
+  const peak = peakIndex(id);
+  return Math.max(0, id.peak_bytes || 0, peak < 0 ? 0 : (id.in_use_bytes[peak] as number));
 }
 
 /** The left axis: up to the capacity, or cut above the peak. */
 export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
   const most = largest(id);
   const capacity = id.capacity_bytes;
-  const whole = scope === "device" && known(capacity);
-  const top = whole ? Math.max(most, capacity) : most;
+  const toCapacity = scope === "device" && known(capacity);
+  const top = toCapacity ? Math.max(most, capacity) : most;
   const unit = byteUnit(top);
   const size = BYTES[unit];
   // The whole device ends where the device ends: there is nothing above.
   // Room above the peak for its label.
   const nice = byteAxis((1.12 * top) / size);
-  const max = whole ? top / size : nice.max;
-  const values = whole ? ticks(max, 5) : nice.ticks;
+  const max = toCapacity ? top / size : nice.max;
+  const values = toCapacity ? ticks(max, 5) : nice.ticks;
   const digits = tickDigits(values);
   const end = { value: max * size, text: num(max, 1) };
   return {
@@ -76,10 +76,10 @@ export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
     ticks: [
       ...values.map((value) => ({ value: value * size, text: value === 0 ? "0" : num(value, digits) })),
       // The capacity is seldom round: it gets its own tick where it does not run into the last one.
-      ...(whole && (values.at(-1) ?? 0) < 0.93 * max ? [end] : []),
+      ...(toCapacity && (values.at(-1) ?? 0) < 0.93 * max ? [end] : []),
     ],
     cut:
-      !whole && known(free_bytes)
+      !toCapacity && known(free_bytes)
         ? `${id.stack_bytes.some((value) => Number.isFinite(value)) ? "free" : "reserved, not allocated"}: ${bytesText(free_bytes)}, axis cut at ${num(max, tickDigits([max]))} ${unit}`
         : "",
   };

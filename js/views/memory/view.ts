@@ -32,7 +32,7 @@ export const render: View = (el, context) => {
   let picture: Plot | null = null;
   context.keep(
     () => picture?.pinned ?? -1,
-    (at) => at >= 0 && picture?.pin(at),
+    (index) => index >= 0 && picture?.pin(index),
   );
   const show = (index: number): void => {
     end?.abort();
@@ -49,7 +49,7 @@ export const render: View = (el, context) => {
         id,
         context,
         inside,
-        (at) => alive(table, context, id, at, inside),
+        (index) => alive(table, context, id, index, inside),
         (drawn) => {
           picture = drawn;
         },
@@ -76,7 +76,7 @@ function timeline(
   id: MemoryId,
   context: ViewContext,
   signal: AbortSignal,
-  onPin: (at: number) => void,
+  onPin: (index: number) => void,
   onPlot: (plot: Plot) => void,
 ): HTMLElement {
   const n = id.time_ms.length;
@@ -99,8 +99,8 @@ function timeline(
     area.scope,
     (next) => area.setScope(next),
   );
-  const at = peakIndex(id);
-  const stack = id.stack_bytes[at];
+  const peak = peakIndex(id);
+  const stack = id.stack_bytes[peak];
   // PyTorch's allocators state neither stack nor fragmentation, and hold free memory as a reserve.
   const stacked = known(stack);
   const fragmented = id.fragmentation.some((value) => known(value));
@@ -193,8 +193,8 @@ function byOp(
 }
 
 /** What was alive at the peak (`at` -1), or after a drawn event. */
-function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, signal: AbortSignal): void {
-  const live = at < 0 ? id.peak : aliveAt(id, at);
+function alive(el: HTMLElement, context: ViewContext, id: MemoryId, index: number, signal: AbortSignal): void {
+  const live = index < 0 ? id.peak : aliveAt(id, index);
   const order = bySize(live);
   const all = total(live, order);
   const blocks = total(
@@ -202,10 +202,10 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
     order.filter((row) => !isRest(live, row)),
   ).count;
   const { shown, smaller } = split(order);
-  const name = at < 0 ? "the peak" : `${num(id.time_ms[at], 3)} ms`;
-  const time = at < 0 ? (id.peak_time_ms ?? Number.NaN) : (id.time_ms[at] as number);
+  const name = index < 0 ? "the peak" : `${num(id.time_ms[index], 3)} ms`;
+  const time = index < 0 ? (id.peak_time_ms ?? Number.NaN) : (id.time_ms[index] as number);
   const peak = { kind: "memory_peak", name: id.memory_id, time_ms: time } as const;
-  const moment = { ...toMoment(context.payload, time), ...(at < 0 && { target: peak }) };
+  const moment = { ...toMoment(context.payload, time), ...(index < 0 && { target: peak }) };
   clear(el);
   if (!live.rows) {
     el.append(heading(`Live at ${name}`), h("p.dim", "No allocation was live, or none was recorded."));
@@ -254,7 +254,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
     if (!smaller.length) return;
     const rest = total(live, smaller);
     const text = folded
-      ? `${count(rest.count)} smaller: ${bytesText(rest.allocated_bytes)}, ${percent(rest.percent)} of ${at < 0 ? "the peak" : "what is in use"}`
+      ? `${count(rest.count)} smaller: ${bytesText(rest.allocated_bytes)}, ${percent(rest.percent)} of ${index < 0 ? "the peak" : "what is in use"}`
       : `All ${count(live.rows)} rows`;
     line.append(
       h(
@@ -272,7 +272,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
       h(
         "span.actions",
         known(time) && hasTrace(context.payload) && link("Show in trace →", () => context.go("trace", moment)),
-        downloadButton(`nbprof-memory-${at < 0 ? "peak" : "moment"}.csv`, () => toCsv(live, order)),
+        downloadButton(`nbprof-memory-${index < 0 ? "peak" : "moment"}.csv`, () => toCsv(live, order)),
       ),
     ),
     holder,

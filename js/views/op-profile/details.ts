@@ -37,16 +37,16 @@ export function verdict(profile: Profile, node: Node): string {
     known(flops) && `${percent(100 * flops)} of the peak FLOP/s`,
     known(bytes) && `${percent(100 * bytes)} of the memory bandwidth`,
   ];
-  const said = of.filter(Boolean).join(" and ");
-  if (!said) return "";
+  const parts = of.filter(Boolean).join(" and ");
+  if (!parts) return "";
   if (/-done$/.test(node.category))
     return "Waits for work started earlier: more work in between, or less data to move, shortens the wait.";
   const moves = !(flops >= bytes);
   const best = moves ? bytes : flops;
-  if (best > 1) return `Uses ${said}: what exceeds main memory bandwidth comes from caches.`;
+  if (best > 1) return `Uses ${parts}: what exceeds main memory bandwidth comes from caches.`;
   if (best >= NEAR)
-    return `Uses ${said}: near the peak. Only ${moves ? "moving fewer bytes" : "computing less"} makes it faster.`;
-  return `Uses ${said}: far from both peaks.`;
+    return `Uses ${parts}: near the peak. Only ${moves ? "moving fewer bytes" : "computing less"} makes it faster.`;
+  return `Uses ${parts}: far from both peaks.`;
 }
 
 type Line = [label: string, value: string];
@@ -91,8 +91,8 @@ const sizes = (shape: string): string[] => /\[(.*)\]/.exec(shape)?.[1]?.split(",
 export function padding({ arrays: all }: Profile, i: number): string {
   const [bare, size] = [numberAt(all.bytes, i), numberAt(all.padded_bytes, i)];
   const long = sizes(textAt(all.padded, i));
-  const grown = sizes(textAt(all.shape, i)).flatMap((length, at) =>
-    long[at] && length !== long[at] ? [`dimension ${at}: ${length} → ${long[at]}`] : [],
+  const grown = sizes(textAt(all.shape, i)).flatMap((length, axis) =>
+    long[axis] && length !== long[axis] ? [`dimension ${axis}: ${length} → ${long[axis]}`] : [],
   );
   const more = size > bare ? `padded to ${bytesText(size)}, ${num(size / bare, 2)} ×` : "no padding";
   return [bytesText(bare), more, ...grown].join("; ");
@@ -136,7 +136,7 @@ export function details(profile: Profile, root: Node, node: Node, links: Links):
   const list = op ? arrays(profile, node.row) : null;
   const below = node.children.length && !op ? worst(profile, node) : [];
   const wastes = below.some((each) => known(use(profile, each).wasted));
-  const said = verdict(profile, node);
+  const verdictText = verdict(profile, node);
   const several = new Set(below.map(({ row }) => textAt(ops.program, row))).size > 1;
   return [
     h("h4", h("code", node.name)),
@@ -148,7 +148,7 @@ export function details(profile: Profile, root: Node, node: Node, links: Links):
           links.hlo && link("In HLO & roofline →", () => links.hlo?.(node)),
         )
       : "",
-    said ? h("p", said) : "",
+    verdictText ? h("p", verdictText) : "",
     h("dl.env", ...lines(profile, root, node).flatMap(([label, text]) => [h("dt", label), h("dd", text)])),
     below.length
       ? h(

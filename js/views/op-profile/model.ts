@@ -45,19 +45,19 @@ const plus = (a: number, b: number): number => (Number.isNaN(a) ? b : Number.isN
 
 /** The scopes of a framework op and its own name; a slash in brackets parts nothing. The twin of op_profile.py of nbprof/analysis. */
 export function scopes(path: string): string[] {
-  const out: string[] = [];
+  const labels: string[] = [];
   let depth = 0;
   let begin = 0;
-  for (let at = 0; at < path.length; at++) {
-    const letter = path[at] as string;
+  for (let index = 0; index < path.length; index++) {
+    const letter = path[index] as string;
     if ("([{".includes(letter)) depth++;
     else if (")]}".includes(letter)) depth = Math.max(0, depth - 1);
     else if (letter === "/" && depth === 0) {
-      out.push(path.slice(begin, at));
-      begin = at + 1;
+      labels.push(path.slice(begin, index));
+      begin = index + 1;
     }
   }
-  const parts = [...out, path.slice(begin)].filter(Boolean);
+  const parts = [...labels, path.slice(begin)].filter(Boolean);
   if (parts.length > MOST_DEEP) parts.push(parts.splice(MOST_DEEP - 1).join("/"));
   return parts.length ? parts : [NO_SCOPE];
 }
@@ -89,12 +89,12 @@ export function build(profile: Profile, by: By, idle: boolean): Node {
   const root = node("total", ROOTS[by], null);
   const groups = new Map<string, Node>();
   const under = (parent: Node, kind: Kind, name: string, category = ""): Node => {
-    const made = node(kind, name, parent, -1, category);
-    const known = groups.get(made.key);
+    const child = node(kind, name, parent, -1, category);
+    const known = groups.get(child.key);
     if (known) return known;
-    groups.set(made.key, made);
-    parent.children.push(made);
-    return made;
+    groups.set(child.key, child);
+    parent.children.push(child);
+    return child;
   };
   const put = (parent: Node, leaf: Node, from: Profile["ops"] | Profile["rest"], row: number): Node => {
     const known = (values: Profile["ops"]["time_us"]): number => numberAt(values, row);
@@ -138,9 +138,9 @@ export function build(profile: Profile, by: By, idle: boolean): Node {
     }
     const leaf = put(parent, node("op", textAt(ops.name, row), parent, row, textAt(ops.category, row)), ops, row);
     if (by !== "program" && several) leaf.note = textAt(ops.program, row);
-    for (const at of within.get(row) ?? []) {
-      const inner = node("fused", textAt(inside.name, at), leaf, at, textAt(inside.category, at));
-      leaf.children.push({ ...inner, time: Number.NaN, flops: numberAt(inside.flops, at) });
+    for (const member of within.get(row) ?? []) {
+      const inner = node("fused", textAt(inside.name, member), leaf, member, textAt(inside.category, member));
+      leaf.children.push({ ...inner, time: Number.NaN, flops: numberAt(inside.flops, member) });
     }
   }
   for (let row = 0; row < rest.rows; row++) {
@@ -277,24 +277,24 @@ export interface Shown {
 
 /** Nodes that fit a search, and those they lie in. */
 function found(root: Node, fits: (node: Node) => boolean): Set<Node> {
-  const out = new Set<Node>();
+  const nodes = new Set<Node>();
   const look = (each: Node): boolean => {
     const below = each.children.map(look).some(Boolean);
     const here = below || (each !== root && fits(each));
-    if (here) out.add(each);
+    if (here) nodes.add(each);
     return here;
   };
   look(root);
-  return out;
+  return nodes;
 }
 
 /** The rows of the tree in order, a node before its children. */
 export function rows(profile: Profile, root: Node, how: Shown): Row[] {
   const hits = how.fits && found(root, how.fits);
-  const out: Row[] = [];
+  const rows: Row[] = [];
   const sign = how.descending ? -1 : 1;
-  const walk = (each: Node, depth: number, at: number, of: number): void => {
-    out.push({ node: each, depth, more: 0, time: each.time, at, of });
+  const walk = (each: Node, depth: number, index: number, of: number): void => {
+    rows.push({ node: each, depth, more: 0, time: each.time, at: index, of });
     const inHit = hits && each.children.some((child) => hits.has(child));
     if (each.children.length === 0 || !(inHit || how.open.has(each.key))) return;
     const order = each.children
@@ -304,18 +304,18 @@ export function rows(profile: Profile, root: Node, how: Shown): Row[] {
     const small = ({ child }: { child: Node }): boolean =>
       child.kind !== "fused" && child.kind !== "idle" && child.time < how.least * root.time;
     const all = hits !== null || how.full.has(each.key);
-    const kept = all ? order : order.filter((one) => !small(one)).slice(0, how.most);
-    const left = order.filter((one) => !kept.includes(one));
+    const shown = all ? order : order.filter((child) => !small(child)).slice(0, how.most);
+    const left = order.filter((child) => !shown.includes(child));
     // One that would be left out alone is shown: the row that says so takes as much room.
-    if (left.length === 1) kept.push(left.pop() as (typeof left)[0]);
-    for (const [i, { child }] of kept.entries()) walk(child, depth + 1, i + 1, kept.length + Number(left.length > 0));
+    if (left.length === 1) shown.push(left.pop() as (typeof left)[0]);
+    for (const [i, { child }] of shown.entries()) walk(child, depth + 1, i + 1, shown.length + Number(left.length > 0));
     if (left.length) {
       const time = left.reduce((sum, { child }) => plus(sum, child.time), Number.NaN);
-      out.push({ node: each, depth: depth + 1, more: left.length, time, at: kept.length + 1, of: kept.length + 1 });
+      rows.push({ node: each, depth: depth + 1, more: left.length, time, at: shown.length + 1, of: shown.length + 1 });
     }
   };
   walk(root, 0, 1, 1);
-  return out;
+  return rows;
 }
 
 /** What is open at first: the longest nodes one after another, until there are about so many rows. Ops stay closed. */
@@ -325,11 +325,11 @@ export function opened(root: Node, most = 16, each = 10): Set<string> {
   const next = [...root.children];
   while (next.length && shown < most) {
     next.sort((a, b) => b.time - a.time);
-    const one = next.shift() as Node;
-    if (one.kind === "op" || !one.children.length || !(one.time >= 0.02 * root.time)) continue;
-    open.add(one.key);
-    shown += Math.min(each, one.children.length);
-    next.push(...one.children);
+    const current = next.shift() as Node;
+    if (current.kind === "op" || !current.children.length || !(current.time >= 0.02 * root.time)) continue;
+    open.add(current.key);
+    shown += Math.min(each, current.children.length);
+    next.push(...current.children);
   }
   return open;
 }

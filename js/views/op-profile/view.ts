@@ -50,7 +50,7 @@ export const render: View = (el, context, hint) => {
   let shown: Row[] = [];
   let picked = root;
   const uid = `nbp-op-${Math.random().toString(36).slice(2, 8)}`;
-  const told = h("div.op-card", { role: "region", "aria-label": "Details" });
+  const card = h("div.op-card", { role: "region", "aria-label": "Details" });
   const thead = h("thead");
   const tbody = h("tbody");
   const grid = h("table.op-tree", { role: "treegrid", tabindex: "0", "aria-label": "Op profile" }, thead, tbody);
@@ -67,10 +67,10 @@ export const render: View = (el, context, hint) => {
 
   function follow(node: Node): void {
     const name = textAt(profile.ops.trace_op, node.row);
-    const at = { name, time_ms: numberAt(profile.ops.at_ms, node.row) };
+    const place = { name, time_ms: numberAt(profile.ops.at_ms, node.row) };
     context.go("trace", {
       search: name,
-      target: profile.where === "cpu" ? { kind: "name", ...at } : { kind: "op", where: "device", ...at },
+      target: profile.where === "cpu" ? { kind: "name", ...place } : { kind: "op", where: "device", ...place },
     });
   }
 
@@ -110,16 +110,16 @@ export const render: View = (el, context, hint) => {
   function draw(): void {
     const how = { open, full, sort, descending, most, least: tiny ? LEAST : 0, fits };
     shown = rows(profile, root, how);
-    const cut = shown.length - MOST_ROWS;
-    if (cut > 0) shown.length = MOST_ROWS;
-    note.textContent = cut > 0 ? `${num(cut)} more rows are not shown: collapse some, or search.` : "";
+    const hidden = shown.length - MOST_ROWS;
+    if (hidden > 0) shown.length = MOST_ROWS;
+    note.textContent = hidden > 0 ? `${num(hidden)} more rows are not shown: collapse some, or search.` : "";
     clear(tbody);
     tbody.append(...shown.map(line));
     if (fits && shown.length < 2) tbody.append(h("tr.none", h("td", { colspan: columns.length }, "No op matches.")));
     mark(picked);
   }
 
-  function line({ node, depth, more, at, of, time: taken }: Row, i: number): HTMLElement {
+  function line({ node, depth, more, at: position, of, time: taken }: Row, i: number): HTMLElement {
     const folds = node.children.length > 0 && !more;
     const isOpen = folds && shown[i + 1] !== undefined && (shown[i + 1] as Row).depth > depth;
     const cell = h("td.name");
@@ -144,7 +144,7 @@ export const render: View = (el, context, hint) => {
         id: `${uid}-${i}`,
         class: more ? "more-row" : `k-${node.kind}`,
         "aria-level": depth + 1,
-        "aria-posinset": at,
+        "aria-posinset": position,
         "aria-setsize": of,
         "aria-expanded": folds ? String(isOpen) : undefined,
         "data-at": i,
@@ -192,12 +192,12 @@ export const render: View = (el, context, hint) => {
 
   function mark(node: Node, scroll = false): void {
     picked = node;
-    const at = shown.findIndex((row) => row.node === node && !row.more);
+    const index = shown.findIndex((row) => row.node === node && !row.more);
     for (const row of tbody.querySelectorAll(".cur")) {
       row.classList.remove("cur");
       row.removeAttribute("aria-selected");
     }
-    const row = tbody.children[at] as HTMLElement | undefined;
+    const row = tbody.children[index] as HTMLElement | undefined;
     row?.classList.add("cur");
     row?.setAttribute("aria-selected", "true");
     grid.setAttribute("aria-activedescendant", row?.id ?? "");
@@ -207,8 +207,8 @@ export const render: View = (el, context, hint) => {
       else if (row.offsetTop + row.offsetHeight > wrap.scrollTop + wrap.clientHeight)
         wrap.scrollTop = row.offsetTop + row.offsetHeight - wrap.clientHeight;
     }
-    clear(told);
-    append(told, details(profile, root, node, links));
+    clear(card);
+    append(card, details(profile, root, node, links));
   }
 
   /** Opens what a node lies in, and picks it. */
@@ -262,9 +262,9 @@ export const render: View = (el, context, hint) => {
   });
   listen(grid, "keydown", (event) => {
     if (event.target !== grid || modified(event)) return;
-    const at = shown.findIndex((row) => row.node === picked && !row.more);
+    const index = shown.findIndex((row) => row.node === picked && !row.more);
     const step = (by: number): number => {
-      let next = at + by;
+      let next = index + by;
       while (shown[next]?.more) next += Math.sign(by);
       return next;
     };
@@ -284,7 +284,7 @@ export const render: View = (el, context, hint) => {
       if (row && !row.more) mark(row.node, true);
     } else if (event.key === "ArrowRight") {
       if (!picked.children.length) return;
-      if (isOpen) mark((shown[at + 1] as Row).node, true);
+      if (isOpen) mark((shown[index + 1] as Row).node, true);
       else fold(picked, true);
     } else if (event.key === "ArrowLeft") {
       if (isOpen && picked.children.length) fold(picked, false);
@@ -362,7 +362,7 @@ export const render: View = (el, context, hint) => {
       ...profile.notes.map((text) => h("p.more", text)),
       toolbar,
       heading("Time of ops", [profile.device, us(root.busy + root.unknown, 2)].filter(Boolean).join(", "), legend),
-      h("div.op-split", h("div", wrap, narrow.length > 0 && moreColumns(grid, narrow), note), told),
+      h("div.op-split", h("div", wrap, narrow.length > 0 && moreColumns(grid, narrow), note), card),
     ),
   );
   context.keep(

@@ -41,13 +41,13 @@ export function withShares(table: Table, totals: Ops["totals"], idle: boolean): 
   const [rank, share, reached] = [fresh("rank"), fresh("self_percent"), fresh("cumulative_percent")];
   let more = 0;
   for (const where of SIDES) {
-    const whole = timeOf(totals, `${where}_us`) + timeOf(totals, `${where}_idle_us`);
+    const total_us = timeOf(totals, `${where}_us`) + timeOf(totals, `${where}_idle_us`);
     const order = Array.from({ length: count }, (_, row) => row).filter((row) => of(row) === where);
     order.sort((a, b) => selfOf(b) - selfOf(a) || a - b);
     const ranks = order.map((row) => rank[row] as number).filter((value) => !Number.isNaN(value));
     let [running, last] = [0, ranks.length ? (ranks[0] as number) - 1 : 0];
     for (const row of order) {
-      share[row] = (100 * selfOf(row)) / whole;
+      share[row] = (100 * selfOf(row)) / total_us;
       running += share[row] as number;
       reached[row] = running;
       if (row >= table.rows) {
@@ -65,15 +65,15 @@ export function withShares(table: Table, totals: Ops["totals"], idle: boolean): 
     const ready = given.get(key);
     if (ready) return ready;
     const rows = Array.from({ length: count }, (_, row) => row);
-    const own = (row: number): boolean => row < table.rows;
+    const inTable = (row: number): boolean => row < table.rows;
     if ("codes" in data || typeof (data as ArrayLike<unknown>)[0] === "string") {
       const idleText = (row: number): string =>
         key === "where" ? of(row) : key === "op" || key === "type" ? IDLE : "";
-      return rows.map((row) => (own(row) ? textAt(data, row) : idleText(row)));
+      return rows.map((row) => (inTable(row) ? textAt(data, row) : idleText(row)));
     }
     const idleNumber = (row: number): number =>
       times.includes(key) ? selfOf(row) : key === "occurrences" ? 1 : Number.NaN;
-    return Float64Array.from(rows, (row) => (own(row) ? numberAt(data, row) : idleNumber(row)));
+    return Float64Array.from(rows, (row) => (inTable(row) ? numberAt(data, row) : idleNumber(row)));
   };
   const data = Object.fromEntries(Object.entries(table.data).map(([key, column]) => [key, grown(key, column)]));
   return { ...table, data, rows: count };
@@ -102,7 +102,7 @@ export function groups(table: Table, rows: ArrayLike<number>, by: By): Group[] {
     (row) => `${whereOf(table, row)}\n${name(row)}`,
     (members, key) => {
       const count = sum(data.occurrences, members);
-      const [total, own] = [sum(data.total_us, members), sum(data.self_us, members)];
+      const [total, self] = [sum(data.total_us, members), sum(data.self_us, members)];
       const types = new Set(members.map((row) => textAt(data.type, row)));
       return {
         where: key.slice(0, key.indexOf("\n")),
@@ -111,8 +111,8 @@ export function groups(table: Table, rows: ArrayLike<number>, by: By): Group[] {
         occurrences: count,
         total_us: total,
         avg_us: count > 0 ? total / count : Number.NaN,
-        self_us: own,
-        avg_self_us: count > 0 ? own / count : Number.NaN,
+        self_us: self,
+        avg_self_us: count > 0 ? self / count : Number.NaN,
         eager: extreme(data.eager, members, 1),
         self_percent: sum(data.self_percent, members),
       };

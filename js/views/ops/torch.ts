@@ -31,9 +31,9 @@ export function tree(modules: Table): Modules {
   const around: number[] = [];
   for (let row = 0; row < modules.rows; row++) {
     around.length = Math.min(around.length, numberAt(depth, row));
-    const at = around.at(-1) ?? -1;
-    parent[row] = at;
-    if (at >= 0) inside[at] = (inside[at] as number) + 1;
+    const nearest = around.at(-1) ?? -1;
+    parent[row] = nearest;
+    if (nearest >= 0) inside[nearest] = (inside[nearest] as number) + 1;
     around.push(row);
   }
   return { parent, inside };
@@ -63,12 +63,12 @@ export function visible(modules: Table, { parent }: Modules, open: ReadonlySet<n
     for (let row = 0; row < modules.rows; row++) {
       if (!match(textAt(modules.data.name, row)) && !match(textAt(modules.data.module, row).split("/").at(-1) ?? ""))
         continue;
-      for (let at = row; at >= 0; at = parent[at] as number) show[at] = 1;
+      for (let ancestor = row; ancestor >= 0; ancestor = parent[ancestor] as number) show[ancestor] = 1;
     }
   } else {
     for (let row = 0; row < modules.rows; row++) {
-      const at = parent[row] as number;
-      show[row] = Number(at < 0 || (show[at] === 1 && open.has(at)));
+      const above = parent[row] as number;
+      show[row] = Number(above < 0 || (show[above] === 1 && open.has(above)));
     }
   }
   return [...show.keys()].filter((row) => show[row]);
@@ -85,7 +85,7 @@ export function modulesTable(context: ViewContext, modules: Table, test: () => T
     const [forward, backward] = device
       ? (["device_total_us", "backward_device_us"] as const)
       : (["host_total_us", "backward_host_us"] as const);
-    const at = (key: string, row: number): number => numberAt(modules.data[key], row);
+    const valueAt = (key: string, row: number): number => numberAt(modules.data[key], row);
     const digits = (key: string): number => modules.columns.find((column) => column.key === key)?.digits ?? 0;
     const name = (row: number, cell: HTMLTableCellElement): void => {
       const text = h("span");
@@ -94,14 +94,14 @@ export function modulesTable(context: ViewContext, modules: Table, test: () => T
       const on = open.has(row) || test() !== null;
       if (folds) cell.setAttribute("aria-expanded", String(on));
       cell.title = textAt(modules.data.module, row) || textAt(modules.data.name, row);
-      const style = { paddingLeft: `${12 * at("_depth", row)}px` };
+      const style = { paddingLeft: `${12 * valueAt("_depth", row)}px` };
       const sign = folds ? (on ? "▾" : "▸") : "";
       cell.append(h("span.fold", { style }, h("span.tri", { "aria-hidden": "true" }, sign), text));
     };
     /** What share of the row's time is forward: the rest of the bar is the backward pass. */
     const bar = (row: number, cell: HTMLTableCellElement): void => {
-      const share = at("percent", row);
-      const [ahead, back] = [at(forward, row) || 0, at(backward, row) || 0];
+      const share = valueAt("percent", row);
+      const [ahead, back] = [valueAt(forward, row) || 0, valueAt(backward, row) || 0];
       const part = ahead + back > 0 ? ahead / (ahead + back) : 0;
       const style = {
         "--u": `${share * part || 0}%`,
@@ -122,7 +122,7 @@ export function modulesTable(context: ViewContext, modules: Table, test: () => T
         ...[forward, backward, ...(device ? ["host_total_us", "backward_host_us"] : []), "calls"].map((key) => ({
           key,
           narrow: key.includes("host") ? device : key === "calls",
-          cell: (row: number, cell: HTMLTableCellElement) => cell.append(num(at(key, row), digits(key))),
+          cell: (row: number, cell: HTMLTableCellElement) => cell.append(num(valueAt(key, row), digits(key))),
         })),
       ],
       rowClass: (row) => (textAt(modules.data.module, row) ? "" : "member"),

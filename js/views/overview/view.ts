@@ -229,9 +229,9 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
   if (steps.empty) {
     left.append(heading(timeTitle(unit)));
     // The notice under the header already says what to add: once is enough.
-    const told = meta.notice?.kind === "no_steps";
+    const noticed = meta.notice?.kind === "no_steps";
     const short = { title: "No steps to draw", text: "See the line below the header for how to mark them." };
-    left.append(emptyView(told ? short : steps.empty));
+    left.append(emptyView(noticed ? short : steps.empty));
     return h("section", left);
   }
   const [first, last] = [Math.min(...steps.step), Math.max(...steps.step)];

@@ -47,8 +47,8 @@ export interface Told {
 
 /** What a cell shows, as it was measured where the report has its bar. */
 export function toldAt(pods: Pods, heat: Heat, layer: HeatLayer, row: number, column: number): Told {
-  const at = pods.step.indexOf(stepAt(heat, row, column));
-  const exact = at < 0 ? Number.NaN : exactly(pods, at, heat.rows[row] as number, layer.key);
+  const index = pods.step.indexOf(stepAt(heat, row, column));
+  const exact = index < 0 ? Number.NaN : exactly(pods, index, heat.rows[row] as number, layer.key);
   if (!Number.isNaN(exact)) return { ms: exact, about: false, digits: 2 };
   return { ms: msAt(heat, layer, row, column), about: true, digits: digitsOf(heat.unit_ms[column] as number) };
 }
@@ -99,7 +99,7 @@ export function picture(
   height: number,
 ): Uint8Array {
   const columns = heat.first.length;
-  const out = new Uint8Array(width * height).fill(BLANK);
+  const pixels = new Uint8Array(width * height).fill(BLANK);
   const farthest = new Float32Array(width * height).fill(-1);
   const box = Uint32Array.from({ length: columns }, (_, column) => boxOfCell(column, width, columns));
   // One look at each cell: what is the same in a column is worked out once.
@@ -123,13 +123,13 @@ export function picture(
       if (code === NOT_RECORDED) continue;
       const shade = code * (factor[column] as number) - (less[column] as number);
       const far = scale === "over" ? Math.abs(shade) : Math.max(0, shade);
-      const at = line + (box[column] as number);
-      if (!(far > (farthest[at] as number))) continue;
-      farthest[at] = far;
-      out[at] = Math.round(((Math.max(-1, Math.min(1, shade)) + 1) / 2) * SHADES);
+      const pixel = line + (box[column] as number);
+      if (!(far > (farthest[pixel] as number))) continue;
+      farthest[pixel] = far;
+      pixels[pixel] = Math.round(((Math.max(-1, Math.min(1, shade)) + 1) / 2) * SHADES);
     }
   }
-  return out;
+  return pixels;
 }
 
 /** The box of a thing, where `n` boxes share `of` things as `share` says. */

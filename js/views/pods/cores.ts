@@ -25,20 +25,20 @@ export function coreTable(parent: HTMLElement, context: ViewContext, cores: Core
   const unit = unitOf(context.payload.meta);
   const kinds = looks(cores);
   const step = state && cores.first.length > 1 ? state : null;
-  let whole = true;
+  let complete = true;
   let data = cores.table;
   let most = longest(data, "mean_step_ms");
-  const time = (): string => (whole ? "mean_step_ms" : "step_time_ms");
+  const time = (): string => (complete ? "mean_step_ms" : "step_time_ms");
   const stack = (row: number, cell: HTMLTableCellElement): void => {
-    const said = kinds.flatMap((kind) => {
+    const parts = kinds.flatMap((kind) => {
       const time = numberAt(data.data[kind.key], row);
       return time > 0 ? [{ ...kind, time }] : [];
     });
-    cell.title = said.map((part) => `${part.label} ${ms(part.time)}`).join("\n");
+    cell.title = parts.map((part) => `${part.label} ${ms(part.time)}`).join("\n");
     cell.append(
       h(
         "div.stack.of-core",
-        ...said.map(({ css, faint, time }) =>
+        ...parts.map(({ css, faint, time }) =>
           h("i", { class: css, style: { "--w": `${(100 * time) / most}%`, ...(faint ? { opacity: ".45" } : {}) } }),
         ),
       ),
@@ -60,10 +60,10 @@ export function coreTable(parent: HTMLElement, context: ViewContext, cores: Core
   const scope = h("small");
   const rows = table(holder, { table: data, columns, label: "Cores", sort: null, height: 320, signal: context.signal });
   const update = (): void => {
-    data = whole || !step ? cores.table : stepOf(cores, step.at);
+    data = complete || !step ? cores.table : stepOf(cores, step.at);
     most = longest(data, time());
     rows.setTable(data);
-    scope.textContent = whole
+    scope.textContent = complete
       ? `means over the ${unit.plural} in averages, ms`
       : `${unit.noun} ${context.payload.pods.step[step?.at ?? 0]}, ms`;
   };
@@ -77,7 +77,7 @@ export function coreTable(parent: HTMLElement, context: ViewContext, cores: Core
       ],
       "all",
       (id) => {
-        whole = id === "all";
+        complete = id === "all";
         update();
       },
     );
@@ -100,7 +100,7 @@ export function coreTable(parent: HTMLElement, context: ViewContext, cores: Core
     ),
   );
   step?.onChange(() => {
-    if (!whole) update();
+    if (!complete) update();
   });
   update();
 }
@@ -131,7 +131,7 @@ export const looks = (cores: Cores): Look[] =>
     const [css, second] = LOOKS[key] ?? ["other"];
     // Alone, the second kind of a category has its full colour.
     const faint =
-      css === "other" || Boolean(second && cores.kinds.some((one) => one !== key && LOOKS[one]?.[0] === css));
+      css === "other" || Boolean(second && cores.kinds.some((other) => other !== key && LOOKS[other]?.[0] === css));
     return { key, css, faint, label: cores.table.columns.find((column) => column.key === key)?.label ?? key };
   });
 
@@ -145,12 +145,12 @@ export function longest(data: Table, key: string): number {
 /** One step as a table: a row a core, in the order of all. */
 export function stepOf(cores: Cores, i: number): Table {
   const [from, to] = [cores.first[i] ?? 0, cores.first[i + 1] ?? 0];
-  const at = Array.from({ length: Math.max(0, to - from) }, (_, k) => cores.core[from + k] as number);
+  const coreNumbers = Array.from({ length: Math.max(0, to - from) }, (_, k) => cores.core[from + k] as number);
   const data: Table["data"] = {
-    worker: at.map((row) => textAt(cores.table.data["worker"], row)),
-    chip: Float64Array.from(at, (row) => numberAt(cores.table.data["chip"], row)),
+    worker: coreNumbers.map((row) => textAt(cores.table.data["worker"], row)),
+    chip: Float64Array.from(coreNumbers, (row) => numberAt(cores.table.data["chip"], row)),
     step_time_ms: cores.time_ms.slice(from, to),
   };
   for (const key of cores.kinds) data[key] = (cores.parts[key] ?? new Float32Array(0)).slice(from, to);
-  return { columns: cores.heads, data, rows: at.length };
+  return { columns: cores.heads, data, rows: coreNumbers.length };
 }

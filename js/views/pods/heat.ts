@@ -61,10 +61,10 @@ export function causeAt(
   for (const layer of heat.layers) {
     if (layer.key === "step_time") continue;
     const median = layer.median_ms[column] as number;
-    const told = toldAt(pods, heat, layer, row, column);
-    if (!(told.ms - median > most)) continue;
-    most = told.ms - median;
-    found = { layer, told, median };
+    const tip = toldAt(pods, heat, layer, row, column);
+    if (!(tip.ms - median > most)) continue;
+    most = tip.ms - median;
+    found = { layer, told: tip, median };
   }
   return found;
 }
@@ -73,15 +73,15 @@ export function causeAt(
 function shades(el: Element, scale: Scale, css: string | undefined): Uint32Array {
   const strip = h("canvas", { width: SHADES + 1, height: 1 });
   const graphics = strip.getContext("2d", { willReadFrequently: true });
-  const out = new Uint32Array(BLANK + 1);
-  if (!graphics) return out;
+  const palette = new Uint32Array(BLANK + 1);
+  if (!graphics) return palette;
   const ends = scale === "over" ? ["--under", "--middle", "--over"] : ["--middle", "--middle", `--c-${css ?? "other"}`];
   const gradient = graphics.createLinearGradient(0.5, 0, SHADES + 0.5, 0);
   for (const [i, name] of ends.entries()) gradient.addColorStop(i / 2, cssColor(el, name));
   graphics.fillStyle = gradient;
   graphics.fillRect(0, 0, SHADES + 1, 1);
-  out.set(new Uint32Array(graphics.getImageData(0, 0, SHADES + 1, 1).data.buffer));
-  return out;
+  palette.set(new Uint32Array(graphics.getImageData(0, 0, SHADES + 1, 1).data.buffer));
+  return palette;
 }
 
 export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, state: Shown): void {
@@ -113,10 +113,10 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
 
   const choose = picker(
     "Shown",
-    heat.layers.map((one) => ({ id: one.key, label: labelOf(one, unit) })),
+    heat.layers.map((each) => ({ id: each.key, label: labelOf(each, unit) })),
     layer.key,
     (key) => {
-      layer = heat.layers.find((one) => one.key === key) ?? first;
+      layer = heat.layers.find((each) => each.key === key) ?? first;
       turn();
     },
   );
@@ -249,7 +249,7 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
     const colours = theme();
     graphics.textAlign = "right";
     graphics.textBaseline = "middle";
-    const own = [marked, cursor?.y ?? -1].filter((y) => y >= 0);
+    const pinnedRows = [marked, cursor?.y ?? -1].filter((y) => y >= 0);
     const middle = (y: number): number => Math.max(6, Math.min(tall - 6, (y + 0.5) * high));
     const write = (y: number, bold: boolean): void => {
       graphics.font = `${bold ? "600 " : ""}12px ${colours.font}`;
@@ -260,11 +260,11 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
     let last = -NAMES;
     for (let y = 0; y < rows.length; y += every) {
       // The first and the last are moved inside the picture, towards their neighbours.
-      if ([last, ...own.map(middle)].some((at) => Math.abs(at - middle(y)) < NAMES)) continue;
+      if ([last, ...pinnedRows.map(middle)].some((y0) => Math.abs(y0 - middle(y)) < NAMES)) continue;
       write(y, false);
       last = middle(y);
     }
-    for (const y of own) write(y, true);
+    for (const y of pinnedRows) write(y, true);
     graphics.textAlign = "left";
   }
 
@@ -276,8 +276,8 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
     graphics.textAlign = "center";
     const every = Math.max(1, Math.ceil(NUMBERS / wide));
     for (let c = 0; c < columns; c += every) {
-      const at = left + (c + 0.5) * wide;
-      if (at < width - 8) graphics.fillText(String(heat.first[c]), at, tall + 16);
+      const x = left + (c + 0.5) * wide;
+      if (x < width - 8) graphics.fillText(String(heat.first[c]), x, tall + 16);
     }
     graphics.fillText(`${unit.noun} number`, left + room(width) / 2, tall + AXIS - 4);
     graphics.textAlign = "left";
@@ -319,8 +319,8 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
     }
     const row = rows[next.y] as number;
     const { column } = next;
-    const told = toldAt(pods, heat, layer, row, column);
-    const { ms } = told;
+    const tip = toldAt(pods, heat, layer, row, column);
+    const { ms } = tip;
     const median = layer.median_ms[column] as number;
     const cause = causeAt(pods, heat, row, column);
     const away = Number.isNaN(ms)
@@ -342,12 +342,12 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
           : [
               {
                 label: labelOf(layer, unit),
-                value: toldText(told),
+                value: toldText(tip),
                 note: "ms",
                 ...(cssOf(layer) && { css: cssOf(layer) as string }),
               },
-              { label: "Median worker", value: num(median, told.digits), note: "ms" },
-              { label: "From the median", value: overText(told, median), note: away },
+              { label: "Median worker", value: num(median, tip.digits), note: "ms" },
+              { label: "From the median", value: overText(tip, median), note: away },
               ...(cause && cause.layer !== layer
                 ? [
                     {
@@ -364,7 +364,7 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
     if (aloud)
       live.textContent = Number.isNaN(ms)
         ? `${title}, ${step}: not recorded`
-        : `${title}, ${step}: ${toldText(told)} ms, ${away}`;
+        : `${title}, ${step}: ${toldText(tip)} ms, ${away}`;
   }
 
   /** The cell at a place of the page: of those that share its pixel the one that is seen. */
@@ -386,8 +386,8 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
     const row = rows[cell.y] as number;
     const worker = heat.rows[row] as number;
     const number = stepAt(heat, row, cell.column);
-    const at = pods.step.indexOf(number);
-    state.select(worker, at < 0 ? state.at : at);
+    const index = pods.step.indexOf(number);
+    state.select(worker, index < 0 ? state.at : index);
   }
 
   listen(area.element, "pointermove", (event) => point(cellAt(event)));

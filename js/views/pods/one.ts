@@ -21,25 +21,25 @@ export interface Line {
 }
 
 /** The step time, then each recorded category; empty where the report does not have the worker's means. */
-export function lines(pods: Pods, worker: number, at: number, unit = STEP): Line[] {
+export function lines(pods: Pods, worker: number, index: number, unit = STEP): Line[] {
   const name = pods.workers[worker] ?? "";
   const { data, rows } = pods.table;
   const row = Array.from({ length: rows }, (_, i) => i).find((i) => textAt(data["worker"], i) === name);
   if (row === undefined || !pods.typical) return [];
   const { typical } = pods;
-  const one = (key: string, column: string, label: string, css: string | null): Line => {
+  const lineOf = (key: string, column: string, label: string, css: string | null): Line => {
     return {
       label,
       css,
       mean: numberAt(data[column], row),
       median: typical[column] ?? Number.NaN,
-      step: stepOf(pods, key, worker, pods.step[at] as number),
+      step: stepOf(pods, key, worker, pods.step[index] as number),
     };
   };
   return [
-    one("step_time", "mean_step_ms", timeTitle(unit), null),
+    lineOf("step_time", "mean_step_ms", timeTitle(unit), null),
     ...CATEGORIES.filter(({ key }) => data[`${key}_ms`] && typical[`${key}_ms`] !== undefined).map(
-      ({ key, label, css }) => one(key, `${key}_ms`, label, css),
+      ({ key, label, css }) => lineOf(key, `${key}_ms`, label, css),
     ),
   ];
 }

@@ -37,17 +37,17 @@ export class Shown {
     store.subscribe("host", ofHost, signal);
   }
 
-  set(at: number): void {
-    if (at === this.at) return;
-    this.at = at;
+  set(index: number): void {
+    if (index === this.at) return;
+    this.at = index;
     this.tell();
   }
 
   /** Selects a worker, and with it its host for every tab; -1: none. */
-  select(worker: number, at = this.at): void {
-    if (worker === this.worker && at === this.at) return;
+  select(worker: number, index = this.at): void {
+    if (worker === this.worker && index === this.at) return;
     this.worker = worker;
-    this.at = at;
+    this.at = index;
     this.tell();
     // The devices of one host are workers too, of a host that cannot be chosen.
     if (!this.context.payload.meta.hosts) return;

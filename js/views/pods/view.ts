@@ -50,14 +50,14 @@ export const render: View = (el, context) => {
   const steps = isWhole(unit) ? "" : `, ${num(n)} ${n === 1 ? unit.noun : unit.plural}`;
   const scope = `${num(pods.total)} workers${steps}`;
   const map = h("div");
-  const one = h("section", { hidden: true });
+  const worker = h("section", { hidden: true });
   const stage = h("div.pod-bars");
   const list = h("section");
-  el.append(h("section", heading("Workers", scope), ...said(pods), map), one, stage, list);
+  el.append(h("section", heading("Workers", scope), ...summary(pods), map), worker, stage, list);
   const state = new Shown(context);
   // Of recordings that nothing divides, a map would have one column.
   if (pods.heat && !isWhole(unit)) heatMap(map, context, pods.heat, state);
-  oneWorker(one, context, state);
+  oneWorker(worker, context, state);
   stepBars(stage, context, state);
   workerTable(list, context, state);
   stragglerTable(el, context, state);
@@ -66,7 +66,7 @@ export const render: View = (el, context) => {
 };
 
 /** What holds the job up, then how far apart the workers are. */
-const said = (pods: Pods): HTMLElement[] =>
+const summary = (pods: Pods): HTMLElement[] =>
   [...(pods.findings ?? []), pods.statement].filter(Boolean).map((text) => h("p.pod-said", ...marked(text)));
 
 /** The workers of one step as stacked bars, with the slider that chooses it. */
@@ -74,7 +74,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
   const { pods } = context.payload;
   const { store, signal } = context;
   const unit = unitOf(context.payload.meta);
-  const whole = isWhole(unit);
+  const isRecording = isWhole(unit);
   const last = pods.step.length - 1;
   // Of many the slow ones matter.
   let order: Order = pods.total > MANY ? "time" : "worker";
@@ -84,7 +84,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
   const max = niceMax(axisLimit(Array.from(pods.slowest_ms)));
   const title = h("h3.wrap");
   const slider = h("input", { type: "range", min: 0, max: last, value: state.at, "aria-label": capital(unit.noun) });
-  const said = h("p.pod-said", { role: "status" });
+  const status = h("p.pod-said", { role: "status" });
   const modes = segmented<Order>(
     "Order",
     [
@@ -108,14 +108,22 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
   const axis = h("div.axp.pod-axis");
   scroller.append(room);
   parent.append(
-    h("section", title, last > 0 && h("div.toolbar.pod-tools", slider, modes), said, scroller, axis, legend(recorded)),
+    h(
+      "section",
+      title,
+      last > 0 && h("div.toolbar.pod-tools", slider, modes),
+      status,
+      scroller,
+      axis,
+      legend(recorded),
+    ),
   );
   const theme = themeReader(scroller);
   const card = hoverCard(scroller, signal);
   const area = canvas(room, {
     signal,
     height: ROW,
-    label: `${capital(whole ? "duration" : unit.time)} of each worker, stacked by category`,
+    label: `${capital(isRecording ? "duration" : unit.time)} of each worker, stacked by category`,
     draw(graphics, width, height) {
       drawBars(graphics, width, height, {
         bars,
@@ -180,14 +188,14 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
     clear(title);
     title.append(
       ...heading(
-        whole ? "Recordings" : `${capital(unit.noun)} ${number}`,
-        [whole ? "" : `${num(i + 1)} of ${num(last + 1)}`, `dashed: median ${ms(pods.median_ms[i])}`, part]
+        isRecording ? "Recordings" : `${capital(unit.noun)} ${number}`,
+        [isRecording ? "" : `${num(i + 1)} of ${num(last + 1)}`, `dashed: median ${ms(pods.median_ms[i])}`, part]
           .filter(Boolean)
           .join("; "),
       ).childNodes,
       h(
         "span.pod-links",
-        !whole &&
+        !isRecording &&
           link(only ? `all ${unit.plural} in every view` : "select in every view", () =>
             store.set("selection", only ? null : { first: number, last: number }),
           ),
@@ -196,14 +204,14 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
           link("Show in trace →", () => context.go("trace", toStep(number, start, length))),
       ),
     );
-    clear(said);
+    clear(status);
     // Which of them was recorded for longest says nothing of who is slow.
-    if (!whole) said.append(...marked(sentence(pods, i, unit.noun)));
+    if (!isRecording) status.append(...marked(sentence(pods, i, unit.noun)));
     show(-1);
     if (state.worker !== follows) {
       follows = state.worker;
-      const own = bars.findIndex((bar) => bar.worker === follows);
-      if (own >= 0) scroller.scrollTop = Math.max(0, own * ROW - TALLEST / 2);
+      const row = bars.findIndex((bar) => bar.worker === follows);
+      if (row >= 0) scroller.scrollTop = Math.max(0, row * ROW - TALLEST / 2);
     }
     area.redraw();
   }
@@ -234,11 +242,11 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
 }
 
 /** Shows a step of one worker in the trace. */
-function goTo(context: ViewContext, at: number, worker: number): void {
+function goTo(context: ViewContext, index: number, worker: number): void {
   const { pods } = context.payload;
-  const start = pods.start_ms[at] as number;
+  const start = pods.start_ms[index] as number;
   if (!Number.isFinite(start)) return;
-  const [step, length] = [pods.step[at] as number, pods.slowest_ms[at] as number];
+  const [step, length] = [pods.step[index] as number, pods.slowest_ms[index] as number];
   context.go("trace", toStep(step, start, length, pods.workers[worker] ?? ""));
 }
 
@@ -247,7 +255,7 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
   const { pods } = context.payload;
   const unit = unitOf(context.payload.meta);
   let data = pods.table;
-  let whole = true;
+  let complete = true;
   const longest = (key: string): number => (mostOf(pods.table, key) || 1) * 1.06;
   const neutral = { css: "other", width: 40 };
   const columns: ColumnSpec[] = [
@@ -270,7 +278,7 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
   const holder = h("div");
   const scope = h("small");
   const sorted = (): { key: string; descending: boolean } => ({
-    key: whole ? "mean_step_ms" : "step_time_ms",
+    key: complete ? "mean_step_ms" : "step_time_ms",
     descending: true,
   });
   const rows = table(holder, {
@@ -283,16 +291,16 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
     // Of one step a row is a cell: its step in the trace.
     onRow: (row) => {
       const worker = pods.workers.indexOf(textAt(data.data["worker"], row));
-      if (whole) state.select(worker);
+      if (complete) state.select(worker);
       else goTo(context, state.at, worker);
     },
   });
   const update = (): void => {
-    data = whole ? pods.table : stepTable(pods, state.at);
+    data = complete ? pods.table : stepTable(pods, state.at);
     rows.setTable(data);
-    const left = whole && pods.warmup ? ", warm-up excluded" : "";
+    const left = complete && pods.warmup ? ", warm-up excluded" : "";
     const means = isWhole(unit) ? "ms" : `means over the ${unit.plural}, ms${left}`;
-    scope.textContent = whole ? means : `${unit.noun} ${pods.step[state.at]}, ms`;
+    scope.textContent = complete ? means : `${unit.noun} ${pods.step[state.at]}, ms`;
   };
   const mode = segmented(
     "Table",
@@ -302,7 +310,7 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
     ],
     "all",
     (id) => {
-      whole = id === "all";
+      complete = id === "all";
       update();
       rows.setSort(sorted());
     },
@@ -322,7 +330,7 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
   );
   if (pods.left_out) el.append(h("p.more", pods.left_out));
   state.onChange(() => {
-    if (!whole) update();
+    if (!complete) update();
   });
   update();
 }

@@ -39,7 +39,7 @@ export class Queue {
   private last = "";
 
   constructor(
-    private readonly out: (text: string) => void,
+    private readonly speak: (text: string) => void,
     private readonly later: (fn: () => void, ms: number) => unknown,
   ) {}
 
@@ -63,7 +63,7 @@ export class Queue {
       // What came together is said together.
       const text = [...this.waiting.values()].join(" ");
       this.waiting.clear();
-      if (text !== this.last || pause !== PAUSE) this.out(text);
+      if (text !== this.last || pause !== PAUSE) this.speak(text);
       this.last = text;
       this.rest(PAUSE);
     }, pause);
@@ -106,10 +106,10 @@ export function rangeWords(info: RangeInfo): string {
   return `${parts.join("; ")}.`;
 }
 
-export function foundWords(query: string, found: Found, at: number): string {
+export function foundWords(query: string, found: Found, index: number): string {
   if (found.error) return `${found.error}`;
   const hits = `${count(found.count)} ${found.count === 1 ? "hit" : "hits"}`;
-  if (at >= 0) return `Hit ${count(at + 1)} of ${count(found.count)}.`;
+  if (index >= 0) return `Hit ${count(index + 1)} of ${count(found.count)}.`;
   return `${hits} for ${short(query, 60)}.${found.where ? ` ${found.where}` : ""}`;
 }
 

@@ -13,13 +13,13 @@ export const MOST_NAME = 600;
 export function candidates(payload: Pick<Payload, "ops" | "kernels">, name: string): string[] {
   const list = [name.slice(0, MOST_NAME)];
   const kernels = payload.kernels.table;
-  const own: [number, string][] = [];
+  const pairs: [number, string][] = [];
   for (let row = 0; row < kernels.rows; row++) {
     if (textAt(kernels.data.op, row) !== name) continue;
-    own.push([numberAt(kernels.data.total_us, row) || 0, textAt(kernels.data.kernel, row)]);
+    pairs.push([numberAt(kernels.data.total_us, row) || 0, textAt(kernels.data.kernel, row)]);
   }
-  own.sort((a, b) => b[0] - a[0]);
-  list.push(...own.map(([, kernel]) => kernel.slice(0, MOST_NAME)));
+  pairs.sort((a, b) => b[0] - a[0]);
+  list.push(...pairs.map(([, kernel]) => kernel.slice(0, MOST_NAME)));
   const last = name.split(/\/|::/).at(-1) ?? "";
   if (name.startsWith("Iterator::")) list.push(`Iterator::${last.replace(/\[\d+\]$/, "")}`);
   const ops = payload.ops.table;

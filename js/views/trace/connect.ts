@@ -10,11 +10,11 @@ import type { SavedSource } from "./saved.js";
 /** How many of how many events are drawn, and where the rest is. `recorded`: how many the profile has, without those made of them here. */
 export function coverage(source: { shown: number; total: number }, density: boolean, recorded?: number): string {
   const { shown, total } = source;
-  const made = total - (recorded ?? total);
-  const derived = made > 0 ? `, ${count(made)} of them derived` : "";
+  const added = total - (recorded ?? total);
+  const derived = added > 0 ? `, ${count(added)} of them derived` : "";
   if (shown >= total) return total === 1 ? "The only event." : `All ${count(total)} events${derived}.`;
   const rest = density ? "; the rest is faded" : "";
-  return `Saved: ${count(shown)} of ${count(total)} events${made > 0 ? ` (${count(made)} derived)` : ""}, the longest of each track${rest}.`;
+  return `Saved: ${count(shown)} of ${count(total)} events${added > 0 ? ` (${count(added)} derived)` : ""}, the longest of each track${rest}.`;
 }
 
 export interface Connection {

@@ -43,11 +43,11 @@ export function details({ model, go, onGap, lanesInView, noun, onSlice, onRange 
   // An answer that comes after the next question is dropped.
   const asked = { slice: 0, range: 0 };
   let shown: number | null = null;
-  let told = false;
+  let announced = false;
   const tell = (info: SliceInfo | null): void => {
     // That nothing is known, once; and not while the view is still being made.
-    if (info || told) onSlice(info);
-    told = info !== null;
+    if (info || announced) onSlice(info);
+    announced = info !== null;
   };
 
   /** What had the focus when its text went: a link that was followed, a button that was pressed. */
@@ -136,8 +136,8 @@ function names(info: RangeInfo, go: Go): HTMLElement {
   const shares = sortShares(info.shares, { key: "self_ns", descending: true });
   const unit = unitOf(Math.max(0, ...shares.map((share) => share.total_ns)));
   const { shown, rest } = head(info, shares, NAMES);
-  const cut = cutOfShares(shares);
-  const rows = shown.map((share) => shareRow(share, unit, go.to, cut));
+  const shorten = cutOfShares(shares);
+  const rows = shown.map((share) => shareRow(share, unit, go.to, shorten));
   if (rest) rows.push(restRow(rest, info.to - info.from, unit, null));
   const heads = ["Name", "On", "Count", `Self ${unit.unit}`, `Total ${unit.unit}`, "% of it"];
   const helps = [HEADS.name, HEADS.on, HEADS.count, HEADS.self, HEADS.total, HEADS.percent];

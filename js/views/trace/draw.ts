@@ -231,10 +231,10 @@ function drawTexts(
 }
 
 /** A step by name and length; without the length, or by its number alone, where there is no room: a cut number would be wrong. */
-function stepText(name: string, length_ms: number, cut: (text: string) => string): string {
+function stepText(name: string, length_ms: number, shorten: (text: string) => string): string {
   const number = /\d+$/.exec(name)?.[0] ?? "";
   const texts = [`${name} · ${lengthText(length_ms)}`, name, number];
-  return texts.find((text) => text && cut(text) === text) ?? (number ? "" : cut(name));
+  return texts.find((text) => text && shorten(text) === text) ?? (number ? "" : shorten(name));
 }
 
 function drawSelected(context: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
@@ -298,11 +298,11 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
     if (x >= 0 && x <= width) label = { text, left, right: left + 2 * half };
   }
   context.font = `11px ${theme.font}`;
-  let { at, digits } = rulerTicks(from / size, to / size, width, 84);
+  let { at: positions, digits } = rulerTicks(from / size, to / size, width, 84);
   // Deep in a long profile numbers are long: fewer of them, then.
   const widest = context.measureText(`${num(to / size, digits)} ${unit}`).width + 16;
-  if (widest > 84) ({ at, digits } = rulerTicks(from / size, to / size, width, widest));
-  for (const tick of at) {
+  if (widest > 84) ({ at: positions, digits } = rulerTicks(from / size, to / size, width, widest));
+  for (const tick of positions) {
     const x = Math.round(((tick * size - from) / (to - from)) * width);
     const text = `${num(tick, digits)} ${unit}`;
     context.fillStyle = theme.line;

@@ -100,16 +100,16 @@ export class Fetcher {
   private ahead(rows: readonly Rows[], near: readonly Rows[], from: number, to: number, level: number): void {
     const side = tileLength(level);
     const [first, last] = [Math.floor(from / side), Math.ceil(to / side) - 1];
-    const out = 2 * side;
+    const outer = 2 * side;
     const rounds = [
       [rows, level, first - 1, last + 1],
       [near, level, first, last],
-      [rows, level + 1, Math.floor(from / out), Math.ceil(to / out) - 1],
+      [rows, level + 1, Math.floor(from / outer), Math.ceil(to / outer) - 1],
     ] as const;
-    for (const [of, at, begin, stop] of rounds) {
-      const found = this.missing(of, at, Math.max(0, begin), stop);
+    for (const [of, level, begin, stop] of rounds) {
+      const found = this.missing(of, level, Math.max(0, begin), stop);
       if (!found.want.length) continue;
-      void this.fetch(found, at, from - side, to + side, true);
+      void this.fetch(found, level, from - side, to + side, true);
       return;
     }
   }
@@ -192,16 +192,20 @@ export class Fetcher {
       for (let d = depth; d <= depth_to; d++)
         for (let t = tile; t <= tile_to; t++) tiles.put(rowKey(lane, d), job.level, t, { block, first: 0, count: 0 });
     for (let i = 0; i < rows.lane.length; i++) {
-      const at = tiles.get(rowKey(rows.lane[i] as number, rows.depth[i] as number), job.level, rows.tile[i] as number);
-      if (at?.block !== block) continue;
-      at.first = rows.first[i] as number;
-      at.count = rows.count[i] as number;
+      const tile = tiles.get(
+        rowKey(rows.lane[i] as number, rows.depth[i] as number),
+        job.level,
+        rows.tile[i] as number,
+      );
+      if (tile?.block !== block) continue;
+      tile.first = rows.first[i] as number;
+      tile.count = rows.count[i] as number;
     }
     for (let i = 0; i < samples.lane.length; i++) {
-      const at = tiles.get(rowKey(samples.lane[i] as number, 0), job.level, samples.tile[i] as number);
-      if (at?.block !== block) continue;
-      if (!at.count) at.first = i;
-      at.count = i + 1 - at.first;
+      const tile = tiles.get(rowKey(samples.lane[i] as number, 0), job.level, samples.tile[i] as number);
+      if (tile?.block !== block) continue;
+      if (!tile.count) tile.first = i;
+      tile.count = i + 1 - tile.first;
     }
     tiles.add(block);
     this.options.onNames((reply["names"] ?? {}) as Record<string, string>);

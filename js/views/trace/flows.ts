@@ -48,8 +48,8 @@ export const leaves = ({ from, to }: Arrow): number =>
 
 /** The curves of the arrows of a slice, nearest first. */
 export function curves(arrows: readonly Arrow[], event: number, stage: Stage): Curve[] {
-  const own = arrows.slice(0, MOST_ARROWS);
-  return own.flatMap((arrow): Curve[] => {
+  const drawn = arrows.slice(0, MOST_ARROWS);
+  return drawn.flatMap((arrow): Curve[] => {
     const [a, b] = [stage.place(arrow.from), stage.place(arrow.to)];
     if (!a || !b) return [];
     const same = a.top === b.top;
@@ -63,14 +63,14 @@ export function curves(arrows: readonly Arrow[], event: number, stage: Stage): C
     const from: [number, number] = [clamp(x1, 0, stage.width), clamp(y1, stage.top, stage.bottom)];
     const to: [number, number] = [clamp(x2, 0, stage.width), clamp(y2, stage.top, stage.bottom)];
     const bend = Math.max(LEAST_BEND, Math.abs(to[1] - from[1]) / 2);
-    const [out, into] = same ? [-bend, -bend] : [down * bend, -down * bend];
+    const [leaving, into] = same ? [-bend, -bend] : [down * bend, -down * bend];
     const end = same ? 1 : down;
     const curve: Curve = {
       kind: arrow.kind,
       from,
       to,
       bend: [
-        [from[0], from[1] + out],
+        [from[0], from[1] + leaving],
         [to[0], to[1] + into],
       ],
       down: end,
@@ -93,10 +93,10 @@ export function curves(arrows: readonly Arrow[], event: number, stage: Stage): C
 
 /** "→ wgrad, 36 µs later": what is at the end that is not in view. */
 function labelOf(arrow: Arrow, event: number): string {
-  const { slice, out } = otherEnd(arrow, event);
-  const own = out ? arrow.from : arrow.to;
-  const apart = slice.start_ns - own.start_ns;
-  return `${out ? "→" : "←"} ${short(slice.name, 28)}, ${length(Math.abs(apart))} ${apart < 0 ? "earlier" : "later"}`;
+  const { slice, out: outgoing } = otherEnd(arrow, event);
+  const near = outgoing ? arrow.from : arrow.to;
+  const delay_ns = slice.start_ns - near.start_ns;
+  return `${outgoing ? "→" : "←"} ${short(slice.name, 28)}, ${length(Math.abs(delay_ns))} ${delay_ns < 0 ? "earlier" : "later"}`;
 }
 
 /** The arrow to follow: of those that leave (1) or reach (−1) the slice the one whose other end is nearest in time. */
@@ -104,10 +104,10 @@ export function follow(arrows: readonly Arrow[], event: number, by: 1 | -1): Sli
   let best: SliceRef | null = null;
   let nearest = Number.POSITIVE_INFINITY;
   for (const arrow of arrows) {
-    const [own, other] = by > 0 ? [arrow.from, arrow.to] : [arrow.to, arrow.from];
-    if (own.event !== event) continue;
-    const apart = Math.abs(other.start_ns - own.start_ns);
-    if (apart < nearest) [best, nearest] = [other, apart];
+    const [near, other] = by > 0 ? [arrow.from, arrow.to] : [arrow.to, arrow.from];
+    if (near.event !== event) continue;
+    const distance_ns = Math.abs(other.start_ns - near.start_ns);
+    if (distance_ns < nearest) [best, nearest] = [other, distance_ns];
   }
   return best;
 }

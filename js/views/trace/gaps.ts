@@ -24,8 +24,8 @@ export function nextGap(gaps: Gaps, range: { from: number; to: number } | null, 
   // To within a ns, which is lost where a range was written down in ms.
   const is = (i: number): boolean =>
     range !== null && Math.abs(start(i) - range.from) <= 1 && Math.abs(end(i) - range.to) <= 1;
-  const at = [...gaps.start.keys()].findIndex(is);
-  const i = at < 0 ? (by > 0 ? 0 : n - 1) : (at + by + n) % n;
+  const index = [...gaps.start.keys()].findIndex(is);
+  const i = index < 0 ? (by > 0 ? 0 : n - 1) : (index + by + n) % n;
   const process = textAt(gaps.process, i) || "The device";
   const text = `Gap ${count(i + 1)} of the ${count(n)} longest: ${process} idle for ${length(end(i) - start(i))} at ${moment(start(i))}.`;
   return { from: start(i), to: end(i), text };

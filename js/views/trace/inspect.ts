@@ -56,7 +56,7 @@ export function inspect(options: InspectOptions): Inspect {
   const { context, model, redraw } = options;
   const { signal } = context;
   const words = announcer(signal);
-  const said = h("span.hits.dim.said");
+  const status = h("span.hits.dim.said");
   const search = searchBar(model, signal);
   const laneOf = (id: number) => model.lanes.get(id);
   let info: SliceInfo | null = null;
@@ -93,8 +93,8 @@ export function inspect(options: InspectOptions): Inspect {
   flows.title = "Arrows of the selected slice: launch to kernel, producer to consumer, forward to backward";
 
   const tell = (text: string): void => {
-    said.textContent = text;
-    said.title = text;
+    status.textContent = text;
+    status.title = text;
     words.say("said", text);
   };
   /** A movement of the window by key is told; one by hand is felt. */
@@ -119,8 +119,8 @@ export function inspect(options: InspectOptions): Inspect {
     const lanes = bands.flatMap((band) => (band.kind === "lane" ? [band.lane] : []));
     const { selected } = model;
     if (!selected) return void model.move("next");
-    const at = lanes.indexOf(selected.lane);
-    const others = by > 0 ? lanes.slice(at + 1) : lanes.slice(0, Math.max(0, at)).reverse();
+    const index = lanes.indexOf(selected.lane);
+    const others = by > 0 ? lanes.slice(index + 1) : lanes.slice(0, Math.max(0, index)).reverse();
     const to = Math.max(model.span.to, selected.start_ns + 1);
     const next = await model.source.first(selected.start_ns, to, others);
     if (model.selected !== selected) return;
@@ -223,7 +223,7 @@ export function inspect(options: InspectOptions): Inspect {
     const name = found?.slice?.name ?? text;
     // The slices of an op are called by its kernel or type, and others may be too: say whose name it is.
     search.set(name, found?.slice && name !== text ? "by the name of the longest call" : "");
-    if (!found && !said.textContent) tell(`No slice of ${text} is available.`);
+    if (!found && !status.textContent) tell(`No slice of ${text} is available.`);
   }
 
   /** The whole profile came after the jump: once more, unless one went elsewhere meanwhile. */
@@ -236,12 +236,12 @@ export function inspect(options: InspectOptions): Inspect {
     search,
     details: parts.element,
     flows,
-    said,
+    said: status,
     words: words.element,
     arrows: () => (shown && info && info.slice.event === model.selected?.event ? info.arrows : []),
     changed(change) {
       if (change === "slice") {
-        said.textContent = "";
+        status.textContent = "";
         if (model.selection.length > 1) words.say("slice", manyWords(model.selection));
         else if (model.selected) words.say("slice", sliceWords(model.selected, laneOf));
         parts.drawSlice();

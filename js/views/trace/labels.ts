@@ -49,10 +49,10 @@ export function labels(options: LabelsOptions): Labels {
     const { top, bottom } = options.view();
     const seen = bandsIn(model.bands, top, bottom);
     // What the keyboard is at stays an element, or focus would be lost as it scrolls away.
-    const at = model.bands.find((band) => band.key === current);
-    const own = at && !seen.includes(at) ? [at] : [];
+    const currentBand = model.bands.find((band) => band.key === current);
+    const extra = currentBand && !seen.includes(currentBand) ? [currentBand] : [];
     const look = (band: Band): string => `${band.key} ${band.top} ${band.height} ${band.open} ${noteOf(band)}`;
-    const key = [current, ...model.pinnedBands.map(look), "", ...own.map(look), ...seen.map(look)].join("\n");
+    const key = [current, ...model.pinnedBands.map(look), "", ...extra.map(look), ...seen.map(look)].join("\n");
     if (key === drawn) return;
     drawn = key;
     const root = column.getRootNode() as Document | ShadowRoot;
@@ -63,7 +63,7 @@ export function labels(options: LabelsOptions): Labels {
     clear(column);
     clear(pinned);
     for (const band of model.pinnedBands) pinned.append(label(band));
-    for (const band of [...own, ...seen]) column.append(label(band));
+    for (const band of [...extra, ...seen]) column.append(label(band));
     if (focused) focus(focused);
   }
 
@@ -151,15 +151,15 @@ export function labels(options: LabelsOptions): Labels {
 
   function press(event: KeyboardEvent): boolean {
     const all = bands();
-    const at = all.findIndex((band) => band.key === current);
-    const band = all[at];
+    const index = all.findIndex((band) => band.key === current);
+    const band = all[index];
     if (!band) return false;
     switch (event.key) {
       case "ArrowDown":
-        move(all[at + 1]);
+        move(all[index + 1]);
         return true;
       case "ArrowUp":
-        move(all[at - 1]);
+        move(all[index - 1]);
         return true;
       case "Home":
         move(all[0]);
@@ -172,7 +172,7 @@ export function labels(options: LabelsOptions): Labels {
         return true;
       case "ArrowLeft":
         if (band.open && (band.kind !== "lane" || band.depths > 1)) model.toggle(band);
-        else move(all.slice(0, at).findLast((each) => each.kind === "process"));
+        else move(all.slice(0, index).findLast((each) => each.kind === "process"));
         return true;
       case "Enter":
       case " ":

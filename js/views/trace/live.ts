@@ -146,14 +146,14 @@ export class LiveSource implements Source {
       this.saved?.visit(lane, depth, missing, until, Math.max(1, pixels * share), this.fromSaved.to(sink));
       missing = Number.NaN;
     };
-    for (let at = Math.floor(from / length); at <= last; at++) {
-      const begin = Math.max(from, at * length);
-      const stop = Math.min(to, (at + 1) * length);
-      const here = this.tiles.best(row, level, at, (tile, finer, place) => {
+    for (let tileIndex = Math.floor(from / length); tileIndex <= last; tileIndex++) {
+      const begin = Math.max(from, tileIndex * length);
+      const stop = Math.min(to, (tileIndex + 1) * length);
+      const here = this.tiles.best(row, level, tileIndex, (tile, finer, place) => {
         flush(begin);
         this.tiles.touch(tile);
-        const own = tileLength(finer);
-        const [a, b] = [Math.max(begin, place * own), Math.min(stop, (place + 1) * own)];
+        const fine = tileLength(finer);
+        const [a, b] = [Math.max(begin, place * fine), Math.min(stop, (place + 1) * fine)];
         if (!(b > a)) return;
         sink.clip(a, b);
         pour(tile, finer, place, a, b, this.query, sink, fill);
@@ -168,18 +168,18 @@ export class LiveSource implements Source {
     const length = tileLength(level);
     const parts: { samples: Samples; first: number; count: number; base: number }[] = [];
     let size = 0;
-    for (let at = Math.floor(from / length); at < Math.ceil(to / length); at++) {
-      const found = this.tiles.best(rowKey(lane, 0), level, at, (tile: Tile, own, place) => {
+    for (let tileIndex = Math.floor(from / length); tileIndex < Math.ceil(to / length); tileIndex++) {
+      const found = this.tiles.best(rowKey(lane, 0), level, tileIndex, (tile: Tile, finerTile, place) => {
         this.tiles.touch(tile);
         const { samples } = tile.block;
-        const base = place * tileLength(own);
+        const base = place * tileLength(finerTile);
         // Of a coarser tile only the part that is wanted here.
         const inside = (i: number): number => base + (samples.t[i] as number);
         let first = tile.first;
         let last = tile.first + tile.count;
-        while (first < last && inside(first) < at * length) first++;
-        while (last > first && inside(last - 1) >= (at + 1) * length) last--;
-        if (own > level && first > tile.first) first--;
+        while (first < last && inside(first) < tileIndex * length) first++;
+        while (last > first && inside(last - 1) >= (tileIndex + 1) * length) last--;
+        if (finerTile > level && first > tile.first) first--;
         parts.push({ samples, first, count: last - first, base });
         size += last - first;
       });
@@ -245,7 +245,7 @@ export class LiveSource implements Source {
 
   search: Answers["search"] = async (query) => (await this.ask({ ask: "search", query })) as unknown as Found;
 
-  hit: Answers["hit"] = async (query, at) => (await this.ask({ ask: "hit", query, ...at })) as unknown as Hit;
+  hit: Answers["hit"] = async (query, anchor) => (await this.ask({ ask: "hit", query, ...anchor })) as unknown as Hit;
 
   async locate(target: Parameters<Answers["locate"]>[0]): Promise<Located | null> {
     const reply = await this.ask({ ask: "locate", ...target });

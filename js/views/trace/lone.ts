@@ -24,28 +24,28 @@ export function crowdOf(starts: Float64Array, ends: Float64Array, end: number): 
   const n = starts.length;
   if (n < 8) return null;
   const order = Uint32Array.from(starts.keys()).sort((a, b) => (starts[a] as number) - (starts[b] as number));
-  const at = (i: number): number => starts[order[i] as number] as number;
+  const startOf = (i: number): number => starts[order[i] as number] as number;
   const spare = Math.max(1, Math.floor(n * LONE));
   let [first, last] = [Math.min(spare, n - 1), Math.max(0, n - 1 - spare)];
-  const gap = (): number => Math.max(at(last) - at(first), end * 1e-6);
-  while (first > 0 && at(first) - at(first - 1) <= gap()) first--;
-  while (last < n - 1 && at(last + 1) - at(last) <= gap()) last++;
+  const gap = (): number => Math.max(startOf(last) - startOf(first), end * 1e-6);
+  while (first > 0 && startOf(first) - startOf(first - 1) <= gap()) first--;
+  while (last < n - 1 && startOf(last + 1) - startOf(last) <= gap()) last++;
   if (first === 0 && last === n - 1) return null;
-  let to = at(last);
+  let to = startOf(last);
   // What reaches far out of it (a whole session) does not make it longer.
   for (let i = first; i <= last; i++) {
     const stop = ends[order[i] as number] as number;
-    if (stop - at(i) <= gap()) to = Math.max(to, stop);
+    if (stop - startOf(i) <= gap()) to = Math.max(to, stop);
   }
-  const length = to - at(first);
+  const length = to - startOf(first);
   if (length * FAR > end) return null;
   const side = (from: number, until: number): Crowd["before"] => {
     if (from >= until) return null;
-    let stop = at(until - 1);
+    let stop = startOf(until - 1);
     for (let i = from; i < until; i++) stop = Math.max(stop, Math.min(end, ends[order[i] as number] as number));
-    return { count: until - from, span: { from: at(from), to: stop } };
+    return { count: until - from, span: { from: startOf(from), to: stop } };
   };
-  return { span: { from: at(first), to }, before: side(0, first), after: side(last + 1, n) };
+  return { span: { from: startOf(first), to }, before: side(0, first), after: side(last + 1, n) };
 }
 
 /** A length of time in the words of a person: "3 s", "2 h", "1 day". */

@@ -46,7 +46,7 @@ export interface Rows {
  *
  * `pixel` is the time of a pixel.
  */
-export function snap(time: number, pixel: number, { source, own, others = [] }: Rows): number {
+export function snap(time: number, pixel: number, { source, own: row, others = [] }: Rows): number {
   const within = SNAP * pixel;
   const look = (rows: readonly { lane: number; depth: number }[]): number => {
     const nearest = new Nearest(time, within);
@@ -56,7 +56,7 @@ export function snap(time: number, pixel: number, { source, own, others = [] }: 
     }
     return nearest.edge;
   };
-  const here = own ? look([own]) : Number.NaN;
+  const here = row ? look([row]) : Number.NaN;
   if (!Number.isNaN(here)) return here;
   const there = look(others);
   return Number.isNaN(there) ? time : there;

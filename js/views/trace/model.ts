@@ -98,9 +98,9 @@ export class Model {
       this.pinned = [];
       this.folding = new Map();
     }
-    const whole = this.span.to - this.span.from >= this.end;
+    const complete = this.span.to - this.span.from >= this.end;
     this.take(source);
-    this.span = clamp(whole ? { from: 0, to: this.end } : this.span, this.end);
+    this.span = clamp(complete ? { from: 0, to: this.end } : this.span, this.end);
     this.tell("source");
     this.tell("lanes");
     if (others) this.tell("slice");
@@ -255,8 +255,8 @@ export class Model {
       const next = await this.source.hit(query, { event: selected.event, by: 1 });
       const index = ((next.index < 0 ? 0 : next.index) - 1 + found.count) % found.count;
       if (!here()) return;
-      const own = await this.source.hit(query, { index });
-      if (!here() || own.slice?.event !== selected.event) return;
+      const current = await this.source.hit(query, { index });
+      if (!here() || current.slice?.event !== selected.event) return;
       this.hit = index;
       this.tell("search");
     } catch {

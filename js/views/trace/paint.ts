@@ -133,8 +133,9 @@ export class Painter implements Sink {
       this.line.fill(ink[fill * DEGREES + DEGREES - 1] as number, left, drawn);
       this.what.fill(LONG, left, drawn);
       // A text has all of the slice for room, not only the piece that is painted now.
-      const whole = Math.min(width, (end - this.from) * this.scale);
-      if (whole - x0 >= this.least && event !== this.texted) this.addText(left, whole, event, name, fill, end - start);
+      const fullWidth = Math.min(width, (end - this.from) * this.scale);
+      if (fullWidth - x0 >= this.least && event !== this.texted)
+        this.addText(left, fullWidth, event, name, fill, end - start);
     } else {
       right = Math.min(width, Math.max(left + 1, Math.round(x1)));
       const degree = count === 1 ? DEGREES - 1 : (busy * (DEGREES - 1) + 127) >> 8;
@@ -230,14 +231,14 @@ export class Painter implements Sink {
     top: number,
     bottom: number,
     most: number,
-    [whole, pale]: readonly [full: number, pale: number],
+    [fullWidth, pale]: readonly [full: number, pale: number],
   ): void {
     const { width, words } = this;
     const { time, low, high, last } = series;
     if (!time.length || !(most > 0)) return;
     const room = bottom - top;
     const y = (value: number): number => bottom - Math.round((Math.max(0, Math.min(most, value)) / most) * (room - 1));
-    const xOf = (at: number): number => (at - this.from) * this.scale;
+    const xOf = (time: number): number => (time - this.from) * this.scale;
     const means = Number.isNaN(series.mean[0]) ? null : this.means(series, end);
     const line = Math.max(1, Math.round(room / 32));
     let i = 0;
@@ -259,7 +260,7 @@ export class Painter implements Sink {
       const full = y(means ? (means[x] as number) : floor);
       const from = y(ceiling);
       for (let row = Math.max(0, from); row < Math.min(this.height, bottom); row++) {
-        if (row >= full) words[row * width + x] = whole;
+        if (row >= full) words[row * width + x] = fullWidth;
         else if (!means || row < from + line) words[row * width + x] = pale;
       }
     }
@@ -268,7 +269,7 @@ export class Painter implements Sink {
   /** The mean of each pixel. */
   private means({ time, mean }: Series, end: number): Float64Array {
     const sum = new Float64Array(this.width);
-    const xOf = (at: number): number => Math.max(0, Math.min(this.width, (at - this.from) * this.scale));
+    const xOf = (time: number): number => Math.max(0, Math.min(this.width, (time - this.from) * this.scale));
     for (let i = 0; i < time.length; i++) {
       const stop = xOf(i + 1 < time.length ? (time[i + 1] as number) : end);
       for (let from = xOf(time[i] as number); from < stop; ) {

@@ -36,7 +36,7 @@ export interface PointerOptions {
 export function pointer(options: PointerOptions): Pointer {
   const { canvas, model, card } = options;
   const { element } = canvas;
-  let at: { x: number; y: number } | null = null;
+  let position: { x: number; y: number } | null = null;
   let held: { x: number; y: number; time: number; span: Span; range: boolean; add: boolean; moved: boolean } | null =
     null;
   let dragged: Span | null = null;
@@ -63,13 +63,13 @@ export function pointer(options: PointerOptions): Pointer {
       const info = await model.source.slice(id).catch(() => null);
       if (!info) return;
       named = { event: id, name: info.slice.name };
-      if (at && place(event).x === at.x && place(event).y === at.y && !held) hover(event);
+      if (position && place(event).x === position.x && place(event).y === position.y && !held) hover(event);
     }, RESTS);
   };
 
   function hover(event: PointerEvent): void {
-    at = place(event);
-    const slice = sliceUnder(model, at.x, at.y, canvas.width(), options.scroll());
+    position = place(event);
+    const slice = sliceUnder(model, position.x, position.y, canvas.width(), options.scroll());
     if (slice && !slice.name) {
       if (named.event === slice.event) slice.name = named.name;
       else name(slice.event, event);
@@ -85,8 +85,8 @@ export function pointer(options: PointerOptions): Pointer {
     const { from, to } = model.spanOf(slice);
     const scale = canvas.width() / (model.span.to - model.span.from);
     // The pointer, not the whole of a long slice, is what the card keeps clear of.
-    const left = Math.max((from - model.span.from) * scale, at.x - 12);
-    const right = Math.min((to - model.span.from) * scale, at.x + 12);
+    const left = Math.max((from - model.span.from) * scale, position.x - 12);
+    const right = Math.min((to - model.span.from) * scale, position.x + 12);
     card.show(
       {
         left: box.left + left,
@@ -189,7 +189,7 @@ export function pointer(options: PointerOptions): Pointer {
     canvas.redraw();
   });
   listen(element, "pointerleave", () => {
-    at = null;
+    position = null;
     card.hide();
   });
   listen(element, "dblclick", () => model.fit());
@@ -210,7 +210,7 @@ export function pointer(options: PointerOptions): Pointer {
     },
     { passive: false },
   );
-  const share = (): number => (at ? at.x / Math.max(1, canvas.width()) : 0.5);
+  const share = (): number => (position ? position.x / Math.max(1, canvas.width()) : 0.5);
   return { dragged: () => dragged, share };
 }
 

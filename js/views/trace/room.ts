@@ -30,8 +30,8 @@ export interface Room {
 function pageOf(host: Element): Element | null {
   const tab = host.closest(".nbprof-body");
   // A frame within a page may be made as high as what is in it: lanes that fill it would never stop growing.
-  const own = globalThis.top === globalThis.self && host.closest("body > main > [data-nbprof]");
-  return tab ?? (own ? document.documentElement : null);
+  const page = globalThis.top === globalThis.self && host.closest("body > main > [data-nbprof]");
+  return tab ?? (page ? document.documentElement : null);
 }
 
 /** `lanes` is what gets the height; `onChange` is called when the reader or the window changes it. */

@@ -114,7 +114,7 @@ export function eachMark(
   from: number,
   to: number,
   bin: number,
-  mark: (first: number, last: number, at: number, busy: number) => void,
+  mark: (first: number, last: number, longest: number, busy: number) => void,
 ): void {
   const [first, last] = visible(row, from, to);
   for (let i = first; i < last; ) {
@@ -150,11 +150,11 @@ function startsFrom(row: Row, low: number, high: number, time: number): number {
 
 /** End of the run of slices shorter than a bin that begins at `first`. */
 function shortRun(row: Row, first: number, last: number, bin: number): number {
-  const at = longestOf(row, first, last);
-  if ((row.end[at] as number) - (row.start[at] as number) < bin) return last;
+  const longestIndex = longestOf(row, first, last);
+  if ((row.end[longestIndex] as number) - (row.start[longestIndex] as number) < bin) return last;
   // At most one slice of a bin or more can start in a bin unless slices overlap: look for the first.
   return lowest(
-    at,
+    longestIndex,
     (i) => {
       const longest = longestOf(row, first, i + 1);
       return (row.end[longest] as number) - (row.start[longest] as number) >= bin;

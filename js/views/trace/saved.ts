@@ -98,14 +98,14 @@ export class SavedSource implements Source {
     const row = this.held.levels(place)[depth];
     if (!row) return;
     const sums = this.sumsOf(row, data);
-    eachMark(row, from, to, binOf((to - from) / pixels), (first, last, at, busy) => {
-      const code = data.name_code[row.slice[at] as number] as number;
+    eachMark(row, from, to, binOf((to - from) / pixels), (first, last, longest, busy) => {
+      const code = data.name_code[row.slice[longest] as number] as number;
       const hit = sums !== null && sums[last] !== sums[first];
       const fill = data.kind === "steps" ? STEP : (this.fills[code] as number);
       sink.mark(
         row.start[first] as number,
         (last - first === 1 ? row.end[first] : row.reach[last - 1]) as number,
-        data.event[row.slice[at] as number] as number,
+        data.event[row.slice[longest] as number] as number,
         code,
         fill,
         last - first,
@@ -145,8 +145,8 @@ export class SavedSource implements Source {
 
   label(name: number, lane: number, event: number): string {
     if (this.trace.lanes[this.held.place(lane)]?.kind === "steps") {
-      const at = this.held.at(event);
-      if (at) return this.held.name(at);
+      const slice = this.held.at(event);
+      if (slice) return this.held.name(slice);
     }
     return this.labels[name] ?? "";
   }
@@ -168,7 +168,7 @@ export class SavedSource implements Source {
   range: Answers["range"] = (from, to, lanes) => this.answers.range(from, to, lanes);
   many: Answers["many"] = (events) => this.answers.many(events);
   search: Answers["search"] = (query) => this.answers.search(query);
-  hit: Answers["hit"] = (query, at) => this.answers.hit(query, at);
+  hit: Answers["hit"] = (query, anchor) => this.answers.hit(query, anchor);
   locate: Answers["locate"] = (target) => this.answers.locate(target);
 }
 

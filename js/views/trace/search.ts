@@ -131,9 +131,9 @@ export function searchBar(model: Searched, signal: AbortSignal): Search {
       bar.input.focus();
       bar.input.select();
     },
-    set(text, said = "") {
+    set(text, status = "") {
       bar.input.value = text;
-      note = said;
+      note = status;
       now();
       draw();
     },

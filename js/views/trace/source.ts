@@ -190,7 +190,7 @@ export interface Answers {
   range(from: number, to: number, lanes: readonly number[] | null): Promise<RangeInfo>;
   many(events: readonly number[]): Promise<RangeInfo>;
   search(query: string): Promise<Found>;
-  hit(query: string, at: HitAt): Promise<Hit>;
+  hit(query: string, anchor: HitAt): Promise<Hit>;
   locate(target: Target): Promise<Located | null>;
 }
 

@@ -102,8 +102,8 @@ function drag(strip: Canvas, model: Model): void {
     if (Math.abs(time - model.span.from) < grip) return "from";
     if (Math.abs(time - model.span.to) < grip) return "to";
     // The whole profile cannot be moved: there a drag opens a window.
-    const whole = model.span.to - model.span.from >= model.end;
-    return !whole && time > model.span.from && time < model.span.to ? "body" : "new";
+    const complete = model.span.to - model.span.from >= model.end;
+    return !complete && time > model.span.from && time < model.span.to ? "body" : "new";
   };
   let held: { part: string; time: number; from: number; to: number; moved: boolean } | null = null;
   listen(element, "pointerdown", (event) => {
@@ -115,8 +115,8 @@ function drag(strip: Canvas, model: Model): void {
   listen(element, "pointermove", (event) => {
     const time = timeAt(event);
     if (!held) {
-      const at = part(event);
-      element.style.cursor = at === "body" ? "grab" : at === "new" ? "crosshair" : "ew-resize";
+      const share = part(event);
+      element.style.cursor = share === "body" ? "grab" : share === "new" ? "crosshair" : "ew-resize";
       return;
     }
     const by = time - held.time;
@@ -174,10 +174,10 @@ export function strip(
       change[last] = (change[last] as number) - 1;
     }
   });
-  let whole = 0;
+  let total = 0;
   for (let x = 0; x < pixels; x++) {
-    whole += change[x] as number;
-    busy[x] = Math.min(1, ((busy[x] as number) + whole) / lanes);
+    total += change[x] as number;
+    busy[x] = Math.min(1, ((busy[x] as number) + total) / lanes);
   }
   return busy;
 }

@@ -70,13 +70,13 @@ export class Tiles {
     return this.rows.get(row)?.get(level)?.get(tile);
   }
 
-  put(row: number, level: number, at: number, tile: Tile): void {
+  put(row: number, level: number, index: number, tile: Tile): void {
     const levels = this.rows.get(row) ?? new Map<number, Map<number, Tile>>();
     this.rows.set(row, levels);
     const tiles = levels.get(level) ?? new Map<number, Tile>();
     levels.set(level, tiles);
-    tiles.set(at, tile);
-    tile.block.keys.push([row, level, at]);
+    tiles.set(index, tile);
+    tile.block.keys.push([row, level, index]);
   }
 
   /** A block is complete: what has not been looked at for longest makes room for it. */
@@ -95,12 +95,12 @@ export class Tiles {
   private drop(block: Block): void {
     this.blocks.delete(block);
     this.bytes -= block.bytes;
-    for (const [row, level, at] of block.keys) {
+    for (const [row, level, index] of block.keys) {
       const levels = this.rows.get(row);
       const tiles = levels?.get(level);
       // A later answer may have brought the tile again.
-      if (!levels || !tiles || tiles.get(at)?.block !== block) continue;
-      tiles.delete(at);
+      if (!levels || !tiles || tiles.get(index)?.block !== block) continue;
+      tiles.delete(index);
       if (!tiles.size) levels.delete(level);
       if (!levels.size) this.rows.delete(row);
     }
@@ -115,30 +115,30 @@ export class Tiles {
    * The best that is here for a part of a row: the tile itself, the two halves of it, or one that it is part of. Calls
    * back with each that is found and the part of time it stands for; false where there is none.
    */
-  best(row: number, level: number, at: number, found: (tile: Tile, level: number, at: number) => void): boolean {
+  best(row: number, level: number, index: number, found: (tile: Tile, level: number, index: number) => void): boolean {
     const levels = this.rows.get(row);
     if (!levels) return false;
-    const own = levels.get(level)?.get(at);
-    if (own) {
-      found(own, level, at);
+    const exact = levels.get(level)?.get(index);
+    if (exact) {
+      found(exact, level, index);
       return true;
     }
     const halves = levels.get(level - 1);
-    const [left, right] = [halves?.get(2 * at), halves?.get(2 * at + 1)];
+    const [left, right] = [halves?.get(2 * index), halves?.get(2 * index + 1)];
     if (left && right) {
-      found(left, level - 1, 2 * at);
-      found(right, level - 1, 2 * at + 1);
+      found(left, level - 1, 2 * index);
+      found(right, level - 1, 2 * index + 1);
       return true;
     }
     let nearest = Number.POSITIVE_INFINITY;
-    let whole: Tile | undefined;
+    let complete: Tile | undefined;
     for (const [coarser, tiles] of levels) {
       if (coarser <= level || coarser >= nearest) continue;
-      const tile = tiles.get(Math.floor(at / 2 ** (coarser - level)));
-      if (tile) [nearest, whole] = [coarser, tile];
+      const tile = tiles.get(Math.floor(index / 2 ** (coarser - level)));
+      if (tile) [nearest, complete] = [coarser, tile];
     }
-    if (!whole) return false;
-    found(whole, nearest, Math.floor(at / 2 ** (nearest - level)));
+    if (!complete) return false;
+    found(complete, nearest, Math.floor(index / 2 ** (nearest - level)));
     return true;
   }
 }
@@ -147,7 +147,7 @@ export class Tiles {
 export function pour(
   tile: Tile,
   level: number,
-  at: number,
+  index: number,
   from: number,
   to: number,
   query: string,
@@ -155,7 +155,7 @@ export function pour(
   fill: number,
 ): void {
   const { marks } = tile.block;
-  const base = at * tileLength(level);
+  const base = index * tileLength(level);
   const last = tile.first + tile.count;
   const hits = tile.block.query === query && query !== "";
   const [least, most] = [from - base, to - base];

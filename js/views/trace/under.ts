@@ -48,10 +48,10 @@ export class Finder implements Sink {
 /** The level of a lane under a point of the canvas; null beside all. */
 export function rowUnder(model: Model, y: number, scroll: number): { lane: number; depth: number } | null {
   const fixed = y < RULER + model.pinnedHeight;
-  const at = fixed ? y - RULER : y - RULER - model.pinnedHeight + scroll;
-  const [band] = y < RULER ? [] : bandsIn(fixed ? model.pinnedBands : model.bands, at, at + 1);
+  const y0 = fixed ? y - RULER : y - RULER - model.pinnedHeight + scroll;
+  const [band] = y < RULER ? [] : bandsIn(fixed ? model.pinnedBands : model.bands, y0, y0 + 1);
   if (band?.kind !== "lane") return null;
-  const depth = Math.floor((at - band.top - 1) / (ROW - 1));
+  const depth = Math.floor((y0 - band.top - 1) / (ROW - 1));
   return depth < band.depths ? { lane: band.lane, depth: Math.max(0, depth) } : null;
 }
 

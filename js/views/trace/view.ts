@@ -85,7 +85,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     if (!help.hidden) help.scrollIntoView({ block: "nearest" });
   };
   // Strip, lanes, details
-  const whole = h("span", null);
+  const scope = h("span", null);
   const shown = h("small", null);
   const stripBox = h("div.lane");
   const stage = h("div.stage");
@@ -130,7 +130,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   scroller.querySelector(".corner")?.append(filter.element);
   const frame = h(
     "div.trace",
-    h("div.trow.strips", h("div.tlab", whole, shown), stripBox),
+    h("div.trow.strips", h("div.tlab", scope, shown), stripBox),
     scroller,
     size.handle,
     desk.details,
@@ -190,11 +190,11 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     lanes.redraw();
   });
 
-  whole.textContent = `0–${lengthText(model.end / 1e6)}`;
+  scope.textContent = `0–${lengthText(model.end / 1e6)}`;
 
   async function noteProcesses(): Promise<void> {
     for (const [process, members] of processes(model.source.lanes)) {
-      const threads = members.filter((at) => isThread(model.source.lanes[at])).length;
+      const threads = members.filter((lane) => isThread(model.source.lanes[lane])).length;
       if (threads) notes.set(process, `${count(threads)} ${threads === 1 ? "thread" : "threads"}`);
     }
     // Of the longest events alone it would be wrong: then only a live source knows.
@@ -239,7 +239,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     }
     if (change === "source") {
       lanes.element.setAttribute("aria-label", summary(trace, model.source));
-      whole.textContent = `0–${lengthText(model.end / 1e6)}`;
+      scope.textContent = `0–${lengthText(model.end / 1e6)}`;
       void noteProcesses();
     }
     if (change === "span") pace.moved();
@@ -256,9 +256,9 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     const crowd = crowdOf(starts, ends, model.end);
     if (!crowd) return;
     model.setSpan(around(crowd.span, model.end, 0.96), true);
-    const chip = (side: typeof crowd.before, apart: number, where: string): void => {
+    const chip = (side: typeof crowd.before, distance: number, where: string): void => {
       if (!side) return;
-      const events = `${count(side.count)} ${side.count === 1 ? "event" : "events"} ${longTime(apart)}`;
+      const events = `${count(side.count)} ${side.count === 1 ? "event" : "events"} ${longTime(distance)}`;
       const go = (): void => model.setSpan(around(side.span, model.end), true);
       chips.append(
         h("button.chip", { on: { click: go } }, where === "later" ? `${events} later →` : `← ${events} earlier`),
@@ -275,20 +275,20 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   };
   /** Of several steps it opens on a typical one: the first compiles, and all of them at once show no slice. */
   function openAtStep(): void {
-    const at = steps.typical;
+    const typical = steps.typical;
     const { noun = "step" } = steps;
     const spanOf = (row: number): Span => {
       const start = steps.start_ms[row] as number;
       return inNs([start, start + (steps.step_time_ms[row] as number)]);
     };
-    if (at === undefined) return;
-    const step = spanOf(at);
+    if (typical === undefined) return;
+    const step = spanOf(typical);
     // A step that is most of what there is, or that lies outside of it, is no better place.
     if (!(step.from >= 0 && step.to <= model.end && step.to - step.from < model.end / 2)) return;
     const chip = (text: string, title: string, go: () => void): void =>
       chips.append(h("button.chip", { title, on: { click: go } }, text));
     const zoom = (span: Span): void => model.setSpan(around(span, model.end), true);
-    chip(`typical: ${stepName(steps, at)}`, `${capital(unitOf(context.payload.meta).a)} of median length`, () =>
+    chip(`typical: ${stepName(steps, typical)}`, `${capital(unitOf(context.payload.meta).a)} of median length`, () =>
       zoom(step),
     );
     const warm = [...(steps.warmup ?? [])].findIndex((flag) => !flag);

@@ -14,11 +14,11 @@ export const shortest = (end: number): number => Math.max(1, end * 2 ** -40);
 /** A window of at least the shortest length inside 0…end; its length is kept where possible. */
 export function clamp(span: Span, end: number): Span {
   const least = shortest(end);
-  const whole = Math.max(end, least);
-  const length = Math.min(whole, Math.max(least, span.to - span.from));
+  const total = Math.max(end, least);
+  const length = Math.min(total, Math.max(least, span.to - span.from));
   // A span that had to be lengthened grows around its middle.
   const grown = span.to - span.from < length ? (span.from + span.to - length) / 2 : span.from;
-  const from = Math.min(Math.max(0, grown), whole - length);
+  const from = Math.min(Math.max(0, grown), total - length);
   return { from, to: from + length };
 }
 
@@ -63,8 +63,8 @@ export function rulerTicks(
   if (!(least > 0)) return { at: [], digits: 0 };
   const power = 10 ** Math.floor(Math.log10(least));
   const step = ([1, 2, 5, 10].find((nice) => nice * power >= least * (1 - 1e-9)) ?? 10) * power;
-  const at: number[] = [];
+  const positions: number[] = [];
   // + 0: no tick at −0.
-  for (let i = Math.ceil(from_ms / step - 1e-9); i * step <= to_ms; i++) at.push(i * step + 0);
-  return { at, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
+  for (let i = Math.ceil(from_ms / step - 1e-9); i * step <= to_ms; i++) positions.push(i * step + 0);
+  return { at: positions, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
 }

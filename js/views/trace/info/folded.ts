@@ -34,12 +34,12 @@ export function longText(text: string): HTMLElement {
 }
 
 /** The first items of a list, and a button for the others; one more than `most` is not worth a button. */
-export function folded<T>(items: readonly T[], most: number, item: (one: T) => Child, box: HTMLElement): HTMLElement {
+export function folded<T>(items: readonly T[], most: number, item: (entry: T) => Child, box: HTMLElement): HTMLElement {
   let open = items.length <= most + 1;
   const draw = (): void => {
     clear(box);
-    for (const one of open ? items : items.slice(0, most)) {
-      const child = item(one);
+    for (const entry of open ? items : items.slice(0, most)) {
+      const child = item(entry);
       if (child instanceof Node) box.append(child);
     }
     if (open) return;

@@ -134,8 +134,8 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
       drawBody();
       body.querySelector<HTMLElement>(".tx")?.focus();
     };
-    const cut = cutOfShares(list);
-    const rows: HTMLElement[] = shown.map((share) => shareRow(share, unit, to, cut));
+    const shorten = cutOfShares(list);
+    const rows: HTMLElement[] = shown.map((share) => shareRow(share, unit, to, shorten));
     if (rest) rows.push(restRow(rest, range.to - range.from, unit, all ? null : open));
     const order = shareOrder as Order<ShareKey | "percent">;
     const headRow = sortHead(columns, order, (key) => {

@@ -127,7 +127,7 @@ const bar = (css: string, percent: number): HTMLElement =>
 export const cutOfShares = (shares: readonly Share[]): Cut => cuts(shares.map(({ name }) => displayName(name)));
 
 /** A name; its link goes to the longest of them. */
-export function shareRow(share: Share, unit: ReturnType<typeof unitOf>, to: (slice: SliceRef) => void, cut?: Cut) {
+export function shareRow(share: Share, unit: ReturnType<typeof unitOf>, to: (slice: SliceRef) => void, shorten?: Cut) {
   const cell = h("td.name");
   const name = h("a.plain", {
     href: "#",
@@ -139,7 +139,7 @@ export function shareRow(share: Share, unit: ReturnType<typeof unitOf>, to: (sli
       },
     },
   });
-  fillName(name, share.name, cut);
+  fillName(name, share.name, shorten);
   cell.title = `${share.name}: go to the longest`;
   name.removeAttribute("title");
   cell.append(name);
@@ -217,10 +217,10 @@ export function busyCsv(lanes: readonly LaneBusy[], length_ns: number, laneOf: L
     data: {
       section: lanes.map(({ lane }) => laneOf(lane)?.process ?? ""),
       lane: lanes.map(({ lane }) => laneOf(lane)?.name ?? ""),
-      count: Float64Array.from(lanes, (one) => one.count),
-      busy_ns: Float64Array.from(lanes, (one) => one.busy_ns),
-      idle_ns: Float64Array.from(lanes, (one) => length_ns - one.busy_ns),
-      busy_percent: Float64Array.from(lanes, (one) => one.percent),
+      count: Float64Array.from(lanes, (lane) => lane.count),
+      busy_ns: Float64Array.from(lanes, (lane) => lane.busy_ns),
+      idle_ns: Float64Array.from(lanes, (lane) => length_ns - lane.busy_ns),
+      busy_percent: Float64Array.from(lanes, (lane) => lane.percent),
     },
     rows: lanes.length,
   };

@@ -61,9 +61,10 @@ export function sliceView({ info, laneOf, go, lacks, noun = "step" }: SliceView)
   const part = slice.duration_ns > 0 ? `${num((100 * info.self_ns) / slice.duration_ns, 1)}% of it` : "";
   const to = (target: SliceRef): HTMLElement => link(short(target.name, 60), () => go.to(target));
   const steps: Line[] = [];
-  const whole = noun === "recording";
-  if (info.step && !whole) steps.push([capital(noun), info.step]);
-  if (category) steps.push([whole ? "Counts as" : `${capital(noun)} time`, swatch(category.css), ` ${category.label}`]);
+  const isRecording = noun === "recording";
+  if (info.step && !isRecording) steps.push([capital(noun), info.step]);
+  if (category)
+    steps.push([isRecording ? "Counts as" : `${capital(noun)} time`, swatch(category.css), ` ${category.label}`]);
   const call = launch?.slice;
   const delay = launch && `${length(Math.abs(launch.delay_ns))} ${launch.delay_ns < 0 ? "after" : "before"} it ran, `;
   // The launch has its own line.

@@ -24,9 +24,9 @@ export function exactLength(ns: number): string {
 /** Up to `most` decimals, of which zeros at the end are left out, down to `least`. */
 function trimmed(value: number, least: number, most = 6): string {
   const text = num(value, most);
-  const [whole, part] = text.split(".");
-  const kept = part?.replace(/0+$/, "").padEnd(least, "0");
-  return kept ? `${whole}.${kept}` : `${whole}`;
+  const [integer, part] = text.split(".");
+  const decimals = part?.replace(/0+$/, "").padEnd(least, "0");
+  return decimals ? `${integer}.${decimals}` : `${integer}`;
 }
 
 /** "0.9% over the mean of 21", "46× the mean of 22,777". */
@@ -58,8 +58,8 @@ const WORDS: Record<Arrow["kind"], [out: string, into: string]> = {
 
 /** The other end of an arrow of a slice, and what it is to the slice. */
 export function otherEnd(arrow: Arrow, event: number): { word: string; slice: SliceRef; out: boolean } {
-  const out = arrow.from.event === event;
-  return { word: WORDS[arrow.kind][out ? 0 : 1], slice: out ? arrow.to : arrow.from, out };
+  const outgoing = arrow.from.event === event;
+  return { word: WORDS[arrow.kind][outgoing ? 0 : 1], slice: outgoing ? arrow.to : arrow.from, out: outgoing };
 }
 
 /** What a report does not hold: "Not saved in a report: arguments and stacks. …" */

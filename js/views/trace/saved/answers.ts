@@ -44,14 +44,14 @@ export class SavedAnswers implements Answers {
   }
 
   async step(event: number, to: Direction): Promise<SliceRef | null> {
-    const at = this.lanes.at(event);
-    const next = at && neighbour(this.lanes, at, to);
+    const slice = this.lanes.at(event);
+    const next = slice && neighbour(this.lanes, slice, to);
     return next && this.lanes.ref(next);
   }
 
   async first(from: number, to: number, lanes: readonly number[]): Promise<SliceRef | null> {
-    const at = firstIn(this.lanes, from, to, lanes);
-    return at && this.lanes.ref(at);
+    const first = firstIn(this.lanes, from, to, lanes);
+    return first && this.lanes.ref(first);
   }
 
   async range(from: number, to: number, lanes: readonly number[] | null): Promise<RangeInfo> {
@@ -66,8 +66,8 @@ export class SavedAnswers implements Answers {
     return foundIn(this.lanes, this.found(query));
   }
 
-  async hit(query: string, at: HitAt): Promise<Hit> {
-    return hitAt(this.lanes, this.found(query), at);
+  async hit(query: string, anchor: HitAt): Promise<Hit> {
+    return hitAt(this.lanes, this.found(query), anchor);
   }
 
   async locate(target: Target): Promise<Located | null> {

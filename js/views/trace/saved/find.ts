@@ -47,8 +47,8 @@ export function hitsOf(saved: SavedLanes, query: string): Hits {
 export function foundIn(saved: SavedLanes, hits: Hits): Found {
   const strip = new Uint8Array(PARTS);
   const scale = PARTS / Math.max(1, saved.trace.end * saved.tick);
-  for (const at of hits.slices) {
-    const part = Math.max(0, Math.min(PARTS - 1, Math.floor(saved.start(at) * scale)));
+  for (const slice of hits.slices) {
+    const part = Math.max(0, Math.min(PARTS - 1, Math.floor(saved.start(slice) * scale)));
     strip[part] = Math.min(255, (strip[part] as number) + 1);
   }
   const { shown, total } = saved.trace;
@@ -61,32 +61,32 @@ export function foundIn(saved: SavedLanes, hits: Hits): Found {
 }
 
 /** One hit: by its number, next to a slice or a time, or the longest; none where it would lie beyond the ends. */
-export function hitAt(saved: SavedLanes, hits: Hits, at: HitAt): Hit {
+export function hitAt(saved: SavedLanes, hits: Hits, anchor: HitAt): Hit {
   const { slices } = hits;
-  const index = position(saved, hits, at);
+  const index = position(saved, hits, anchor);
   const slice = slices[index];
   return slice ? { index, slice: saved.ref(slice) } : { index: -1, slice: null };
 }
 
-function position(saved: SavedLanes, { slices }: Hits, at: HitAt): number {
-  if ("index" in at) return at.index;
-  if ("longest" in at) {
+function position(saved: SavedLanes, { slices }: Hits, anchor: HitAt): number {
+  if ("index" in anchor) return anchor.index;
+  if ("longest" in anchor) {
     const longer = (best: number, i: number): number =>
       saved.duration(slices[i] as At) > saved.duration(slices[best] as At) ? i : best;
     return slices.length ? [...slices.keys()].reduce(longer, 0) : -1;
   }
-  const own = "event" in at ? saved.at(at.event) : null;
-  if ("event" in at && !own) return -1;
-  const time = own ? saved.start(own) : (at as { time_ns: number }).time_ns;
+  const selected = "event" in anchor ? saved.at(anchor.event) : null;
+  if ("event" in anchor && !selected) return -1;
+  const time = selected ? saved.start(selected) : (anchor as { time_ns: number }).time_ns;
   const before = (slice: At): boolean => {
     const start = saved.start(slice);
-    if (start !== time || !own) return start < time;
-    return slice.lane < own.lane || (slice.lane === own.lane && slice.index < own.index);
+    if (start !== time || !selected) return start < time;
+    return slice.lane < selected.lane || (slice.lane === selected.lane && slice.index < selected.index);
   };
   const next = lowest(slices.length, (i) => !before(slices[i] as At));
-  if (at.by < 0) return next - 1;
+  if (anchor.by < 0) return next - 1;
   const found = slices[next];
-  return found && own && found.lane === own.lane && found.index === own.index ? next + 1 : next;
+  return found && selected && found.lane === selected.lane && found.index === selected.index ? next + 1 : next;
 }
 
 /** How many hits lie before each slice of a row, so that "any hit in here?" is a subtraction. */

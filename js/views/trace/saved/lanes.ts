@@ -112,8 +112,8 @@ export class SavedLanes {
   }
 
   /** As the other views call it: a step by its number. */
-  name(at: At): string {
-    return this.stepName(at.lane, at.index) || (this.trace.names[this.code(at)] ?? "");
+  name(slice: At): string {
+    return this.stepName(slice.lane, slice.index) || (this.trace.names[this.code(slice)] ?? "");
   }
 
   start({ lane, index }: At): number {
@@ -124,15 +124,15 @@ export class SavedLanes {
     return (this.trace.lanes[lane]?.duration[index] ?? 0) * this.tick;
   }
 
-  ref(at: At): SliceRef {
-    const lane = this.trace.lanes[at.lane] as Lane;
+  ref(slice: At): SliceRef {
+    const lane = this.trace.lanes[slice.lane] as Lane;
     return {
-      event: lane.event[at.index] as number,
+      event: lane.event[slice.index] as number,
       lane: lane.id,
-      depth: lane.depth[at.index] as number,
-      start_ns: this.start(at),
-      duration_ns: this.duration(at),
-      name: this.name(at),
+      depth: lane.depth[slice.index] as number,
+      start_ns: this.start(slice),
+      duration_ns: this.duration(slice),
+      name: this.name(slice),
     };
   }
 

@@ -38,10 +38,10 @@ function sliceLike(saved: SavedLanes, from: number, to: number, names: readonly 
       const first = lowest(level.slice.length, (i) => (level.start[i] as number) >= from - slack);
       for (let i = first; i < level.slice.length && (level.start[i] as number) <= from + slack; i++) {
         const fits = Math.abs((level.end[i] as number) - to) <= slack;
-        const at = { lane: place, index: level.slice[i] as number };
-        const named = names.includes(saved.name(at));
-        const own = (fits ? 2 : 0) + (named ? 1 : 0) + depth / (depth + 1);
-        if ((fits || named) && own > rank) [best, rank] = [at, own];
+        const slice = { lane: place, index: level.slice[i] as number };
+        const named = names.includes(saved.name(slice));
+        const score = (fits ? 2 : 0) + (named ? 1 : 0) + depth / (depth + 1);
+        if ((fits || named) && score > rank) [best, rank] = [slice, score];
       }
     });
   });
@@ -58,11 +58,16 @@ function byName(saved: SavedLanes, texts: readonly string[]): At | null {
   return null;
 }
 
-function located(saved: SavedLanes, at: At | null, text: string, range?: { from: number; to: number }): Located | null {
-  if (!at && !range) return null;
-  const slice = at && saved.ref(at);
-  const own = slice && { from: slice.start_ns, to: slice.start_ns + slice.duration_ns };
-  return { slice, ...((range ?? own) as { from: number; to: number }), text };
+function located(
+  saved: SavedLanes,
+  place: At | null,
+  text: string,
+  range?: { from: number; to: number },
+): Located | null {
+  if (!place && !range) return null;
+  const slice = place && saved.ref(place);
+  const span = slice && { from: slice.start_ns, to: slice.start_ns + slice.duration_ns };
+  return { slice, ...((range ?? span) as { from: number; to: number }), text };
 }
 
 /** The row of a table that a target means: of several of the name that of the time, else that of the longest call. */
@@ -96,8 +101,8 @@ function innermost(saved: SavedLanes, time: number): At | null {
     for (const level of saved.levels(place)) {
       const [first, last] = visible(level, time, time);
       for (let i = first; i < last; i++) {
-        const at = { lane: place, index: level.slice[i] as number };
-        if ((level.end[i] as number) >= time && (!best || saved.duration(at) < saved.duration(best))) best = at;
+        const slice = { lane: place, index: level.slice[i] as number };
+        if ((level.end[i] as number) >= time && (!best || saved.duration(slice) < saved.duration(best))) best = slice;
       }
     }
   });
@@ -120,16 +125,16 @@ export function locate(saved: SavedLanes, target: Target): Located | null {
       const texts = candidates(payload, name);
       const there = row < 0 ? null : longestOf(table, row);
       const range = there && { from: saved.time(there.from), to: saved.time(there.to) };
-      const at = range && sliceLike(saved, range.from, range.to, texts);
+      const slice = range && sliceLike(saved, range.from, range.to, texts);
       // The longest call itself may be left out of a report: then only its range is shown.
       if (range && there) {
         const took = (there.to - there.from) * 1e6;
-        const drawn = at ? saved.duration(at) : took;
+        const drawn = slice ? saved.duration(slice) : took;
         const clock =
           Math.abs(drawn - took) > Math.max(3 * saved.tick, took / 1000)
             ? `, ${length(took)} by the device's own clock`
             : "";
-        return located(saved, at, `The longest call of ${name}${clock}.`, clock ? undefined : range);
+        return located(saved, slice, `The longest call of ${name}${clock}.`, clock ? undefined : range);
       }
       return located(saved, byName(saved, texts), `The longest saved call of ${name}.`);
     }
@@ -144,8 +149,8 @@ export function locate(saved: SavedLanes, target: Target): Located | null {
       const from = saved.time(steps.start_ms[i] as number);
       const to = from + (steps.step_time_ms[i] as number) * 1e6;
       const lanes = saved.lanes.filter((lane) => lane.kind === "steps").map((lane) => lane.id);
-      const at = lanes.length ? firstIn(saved, from - 1.5 * saved.tick, to, lanes) : null;
-      return located(saved, at, `${capital(steps.noun ?? "step")} ${stepName(steps, i)}.`, { from, to });
+      const slice = lanes.length ? firstIn(saved, from - 1.5 * saved.tick, to, lanes) : null;
+      return located(saved, slice, `${capital(steps.noun ?? "step")} ${stepName(steps, i)}.`, { from, to });
     }
     case "gap": {
       const { start, duration, process } = saved.trace.gaps;

@@ -28,10 +28,11 @@ export function shares(saved: SavedLanes, places: readonly number[], from: numbe
         const end = level.end[i] as number;
         if (!inside(start, end, from, to)) continue;
         const index = level.slice[i] as number;
-        const whole = selfTicks(lane, index) * saved.tick;
+        const self_ns = selfTicks(lane, index) * saved.tick;
         const [left, right] = [Math.max(start, from), Math.min(end, to)];
-        const own = start >= from && end <= to ? whole : Math.min(whole, ownPart(levels[depth + 1], left, right));
-        sums.add({ lane: place, index }, own, right - left);
+        const part_ns =
+          start >= from && end <= to ? self_ns : Math.min(self_ns, ownPart(levels[depth + 1], left, right));
+        sums.add({ lane: place, index }, part_ns, right - left);
       }
     });
   }
@@ -54,22 +55,32 @@ class Sums {
     private readonly length: number,
   ) {}
 
-  add(at: At, self_ns: number, total_ns: number): void {
-    const code = this.saved.code(at);
+  add(slice: At, self_ns: number, total_ns: number): void {
+    const code = this.saved.code(slice);
     const name = this.saved.trace.names[code] ?? "";
-    const on = (this.saved.lanes[at.lane] as Lane).kind;
+    const on = (this.saved.lanes[slice.lane] as Lane).kind;
     let share = this.byName.get(on + name);
     if (!share) {
       const fill = this.saved.fill(code);
-      share = { name, on, fill, count: 0, self_ns: 0, total_ns: 0, percent: 0, longest: this.saved.ref(at), at };
+      share = {
+        name,
+        on,
+        fill,
+        count: 0,
+        self_ns: 0,
+        total_ns: 0,
+        percent: 0,
+        longest: this.saved.ref(slice),
+        at: slice,
+      };
       this.byName.set(on + name, share);
     }
     share.count++;
     share.self_ns += self_ns;
     share.total_ns += total_ns;
-    if (this.saved.duration(at) > this.saved.duration(share.at)) {
-      share.at = at;
-      share.longest = this.saved.ref(at);
+    if (this.saved.duration(slice) > this.saved.duration(share.at)) {
+      share.at = slice;
+      share.longest = this.saved.ref(slice);
     }
   }
 
@@ -120,7 +131,7 @@ export function rangeInfo(saved: SavedLanes, from: number, to: number, lanes: re
   return {
     from,
     to,
-    ...cut(all),
+    ...largest(all),
     lanes: places.map((place) => busy(saved, place, from, to)),
     idle: idle(saved, from, to),
     count: all.reduce((sum, share) => sum + share.count, 0),
@@ -130,18 +141,18 @@ export function rangeInfo(saved: SavedLanes, from: number, to: number, lanes: re
 
 /** Several slices as one: their numbers in whole, by name. */
 export function manyInfo(saved: SavedLanes, events: readonly number[]): RangeInfo {
-  const found = events.map((event) => saved.at(event)).filter((at) => at !== null);
-  const from = Math.min(...found.map((at) => saved.start(at)));
-  const to = Math.max(...found.map((at) => saved.start(at) + saved.duration(at)));
+  const found = events.map((event) => saved.at(event)).filter((slice) => slice !== null);
+  const from = Math.min(...found.map((slice) => saved.start(slice)));
+  const to = Math.max(...found.map((slice) => saved.start(slice) + saved.duration(slice)));
   const sums = new Sums(saved, to - from);
-  for (const at of found) {
-    const lane = saved.lanes[at.lane];
-    if (lane) sums.add(at, selfTicks(lane, at.index) * saved.tick, saved.duration(at));
+  for (const slice of found) {
+    const lane = saved.lanes[slice.lane];
+    if (lane) sums.add(slice, selfTicks(lane, slice.index) * saved.tick, saved.duration(slice));
   }
-  return { from, to, ...cut(sums.list()), lanes: [], idle: [], count: found.length, note: "" };
+  return { from, to, ...largest(sums.list()), lanes: [], idle: [], count: found.length, note: "" };
 }
 
-function cut(all: Share[]): Pick<RangeInfo, "shares" | "others"> {
+function largest(all: Share[]): Pick<RangeInfo, "shares" | "others"> {
   const rest = all.slice(MOST);
   if (!rest.length) return { shares: all, others: null };
   const sum = (read: (share: Share) => number): number => rest.reduce((total, share) => total + read(share), 0);

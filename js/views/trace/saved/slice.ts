@@ -18,11 +18,11 @@ type Tables = Pick<Source, "ops" | "kernels"> & Partial<Pick<Source, "input">>;
 /** The view whose table lists a slice's name as kernel, op, type of op or iterator, if any does. */
 export function tableOf(payload: Tables, name: string, kind: string): Where | null {
   // Names in the trace are cut, those in the tables are not.
-  const cut = (text: string): boolean => text.slice(0, MOST_NAME) === name;
-  if (kind === "device" && holds(payload.kernels.table.data.kernel, cut)) return "kernels";
+  const sameStart = (text: string): boolean => text.slice(0, MOST_NAME) === name;
+  if (kind === "device" && holds(payload.kernels.table.data.kernel, sameStart)) return "kernels";
   const { op, type } = payload.ops.table.data;
-  if (kind !== "device" && holds(payload.input?.ops.data.op, cut)) return "input";
-  return holds(op, cut) || holds(type, cut) ? "ops" : null;
+  if (kind !== "device" && holds(payload.input?.ops.data.op, sameStart)) return "input";
+  return holds(op, sameStart) || holds(type, sameStart) ? "ops" : null;
 }
 
 /** The op of a kernel where all launches of it belong to the same one; else "". */
@@ -36,11 +36,11 @@ function opOf(payload: Source, kernel: string): string {
 }
 
 /** All slices here of that name on lanes like its own. */
-export function peers(saved: SavedLanes, at: At): SliceInfo["same"] {
-  const code = saved.code(at);
+export function peers(saved: SavedLanes, slice: At): SliceInfo["same"] {
+  const code = saved.code(slice);
   const found: (At & { length: number })[] = [];
   saved.lanes.forEach((lane, l) => {
-    if (!alike(saved, lane, at)) return;
+    if (!alike(saved, lane, slice)) return;
     for (let index = 0; index < lane.start.length; index++)
       if (lane.name_code[index] === code) found.push({ lane: l, index, length: lane.duration[index] as number });
   });
@@ -58,12 +58,12 @@ export function peers(saved: SavedLanes, at: At): SliceInfo["same"] {
 
 /** Details of a slice; null where the report does not hold it. Arguments and stacks are never in a report. */
 export function sliceInfo(saved: SavedLanes, event: number): SliceInfo | null {
-  const at = saved.at(event);
-  if (!at) return null;
+  const where = saved.at(event);
+  if (!where) return null;
   const { payload } = saved;
-  const lane = saved.lanes[at.lane] as Lane;
-  const slice = saved.ref(at);
-  const parent = neighbour(saved, at, "parent");
+  const lane = saved.lanes[where.lane] as Lane;
+  const slice = saved.ref(where);
+  const parent = neighbour(saved, where, "parent");
   const { steps } = payload;
   const step = lane.kind === "steps" ? -1 : stepIndex(steps, saved.clock(slice.start_ns));
   const tab = tableOf(payload, slice.name, lane.kind);
@@ -72,13 +72,13 @@ export function sliceInfo(saved: SavedLanes, event: number): SliceInfo | null {
     full_name: slice.name,
     process: lane.process,
     thread: lane.name,
-    self_ns: selfTicks(lane, at.index) * saved.tick,
-    same: peers(saved, at),
+    self_ns: selfTicks(lane, where.index) * saved.tick,
+    same: peers(saved, where),
     parent: parent && saved.ref(parent),
-    op: saved.trace.names[(lane.op?.[at.index] ?? 0) - 1] ?? (tab === "kernels" ? opOf(payload, slice.name) : ""),
+    op: saved.trace.names[(lane.op?.[where.index] ?? 0) - 1] ?? (tab === "kernels" ? opOf(payload, slice.name) : ""),
     step: stepName(steps, step),
-    category: CATEGORIES[(saved.trace.category[saved.code(at)] ?? 0) - 1]?.key ?? "",
-    launch: launchOf(saved, at),
+    category: CATEGORIES[(saved.trace.category[saved.code(where)] ?? 0) - 1]?.key ?? "",
+    launch: launchOf(saved, where),
     stack: [],
     args: [],
     arrows: arrowsOf(saved, event),
@@ -118,10 +118,10 @@ export function arrowsOf(saved: SavedLanes, event: number): Arrow[] {
 }
 
 /** Where the work of a device was asked for; of several launches the last. */
-export function launchOf(saved: SavedLanes, at: At): SliceInfo["launch"] {
-  const lane = saved.lanes[at.lane];
+export function launchOf(saved: SavedLanes, slice: At): SliceInfo["launch"] {
+  const lane = saved.lanes[slice.lane];
   if (lane?.kind !== "device") return null;
-  const event = lane.event[at.index] as number;
+  const event = lane.event[slice.index] as number;
   const { links } = saved.trace;
   let last: Arrow | null = null;
   for (const arrow of arrowsOf(saved, event)) {

@@ -7,19 +7,19 @@ import type { Direction } from "../source.js";
 import type { At, SavedLanes } from "./lanes.js";
 
 /** The slice beside, above or below another, or of the same name before or after it; null where there is none. */
-export function neighbour(saved: SavedLanes, at: At, to: Direction): At | null {
-  if (to === "previous_same" || to === "next_same") return sameName(saved, at, to === "next_same" ? 1 : -1);
-  const levels = saved.levels(at.lane);
-  const depth = saved.lanes[at.lane]?.depth[at.index] ?? 0;
+export function neighbour(saved: SavedLanes, slice: At, to: Direction): At | null {
+  if (to === "previous_same" || to === "next_same") return sameName(saved, slice, to === "next_same" ? 1 : -1);
+  const levels = saved.levels(slice.lane);
+  const depth = saved.lanes[slice.lane]?.depth[slice.index] ?? 0;
   const level = levels[depth];
   if (!level) return null;
   const here = (i: number | null | undefined): At | null =>
-    i === null || i === undefined ? null : { lane: at.lane, index: i };
-  const place = lowest(level.slice.length, (i) => (level.slice[i] as number) >= at.index);
+    i === null || i === undefined ? null : { lane: slice.lane, index: i };
+  const place = lowest(level.slice.length, (i) => (level.slice[i] as number) >= slice.index);
   if (to === "previous") return here(level.slice[place - 1]);
   if (to === "next") return here(level.slice[place + 1]);
-  const start = saved.start(at);
-  const end = start + saved.duration(at);
+  const start = saved.start(slice);
+  const end = start + saved.duration(slice);
   return to === "parent" ? here(around(levels[depth - 1], start, end)) : here(longestIn(levels[depth + 1], start, end));
 }
 
@@ -39,22 +39,22 @@ function longestIn(level: Row | undefined, start: number, end: number): number |
 }
 
 /** Whether a lane is of the same kind as that of a slice; of a step only its own, as a device and its host are not two of a kind. */
-export const alike = (saved: SavedLanes, lane: Lane, at: At): boolean => {
-  const own = saved.lanes[at.lane];
-  return own?.kind === "steps" ? lane === own : lane.kind === own?.kind;
+export const alike = (saved: SavedLanes, lane: Lane, slice: At): boolean => {
+  const current = saved.lanes[slice.lane];
+  return current?.kind === "steps" ? lane === current : lane.kind === current?.kind;
 };
 
 /** The next or previous slice of the name on lanes like its own, by start. */
-function sameName(saved: SavedLanes, at: At, by: 1 | -1): At | null {
-  const code = saved.code(at);
+function sameName(saved: SavedLanes, slice: At, by: 1 | -1): At | null {
+  const code = saved.code(slice);
   const order = (a: At, b: At): number => saved.start(a) - saved.start(b) || a.lane - b.lane || a.index - b.index;
   let best: At | null = null;
   saved.lanes.forEach((lane, l) => {
-    if (!alike(saved, lane, at)) return;
+    if (!alike(saved, lane, slice)) return;
     for (let index = 0; index < lane.start.length; index++) {
       if (lane.name_code[index] !== code) continue;
-      const one = { lane: l, index };
-      if (order(one, at) * by > 0 && (!best || order(one, best) * by < 0)) best = one;
+      const candidate = { lane: l, index };
+      if (order(candidate, slice) * by > 0 && (!best || order(candidate, best) * by < 0)) best = candidate;
     }
   });
   return best;
