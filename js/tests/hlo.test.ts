@@ -70,7 +70,7 @@ describe("points of the roofline", () => {
   it("and what is not known is said", () => {
     expect(remarks(hlo, points(hlo))).toBe(
       "1 op (20.0% of the time) computes nothing: the ring at the left edge, as far below the memory line as the bandwidth is " +
-        "below its peak. What 1 op (8.0% of the time) computes or moves is unknown: it is only in the table.",
+        "below its peak. FLOPs or bytes of 1 op (8.0% of the time) are unknown: it is only in the table.",
     );
     expect(remarks({ ...hlo, roofs: [], peak_flops: null }, points(hlo))).toContain(
       "computes nothing: the ring at the left edge, higher means more bytes per second. What 1 op",

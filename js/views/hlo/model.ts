@@ -91,7 +91,7 @@ export function remarks(hlo: Hlo, found: readonly Point[]): string {
     idle.length &&
       `${shareText(idle)} ${idle.length === 1 ? "neither computes nor moves anything: it is" : "neither compute nor move anything: they are"} only in the table.`,
     unknown.length &&
-      `What ${shareText(unknown)} ${unknown.length === 1 ? "computes or moves is unknown: it is" : "compute or move is unknown: they are"} only in the table.`,
+      `FLOPs or bytes of ${shareText(unknown)} are unknown: ${unknown.length === 1 ? "it is" : "they are"} only in the table.`,
   ]
     .filter(Boolean)
     .join(" ");

@@ -34,7 +34,7 @@ export function occupancyNote(table: Table, recorded = "as recorded"): string {
   }
   const source = "computed from the launch shape and the limits of the device";
   if (!computed) return ` Occupancy is ${recorded}.`;
-  return computed === all ? ` Occupancy is ${source}.` : ` Occupancy is ${recorded}, or, set faint, ${source}.`;
+  return computed === all ? ` Occupancy is ${source}.` : ` Occupancy is ${recorded}, or, where faint, ${source}.`;
 }
 
 /** Columns in which the rows of a group add up, as `p.kernels.by_name()` has them. */
@@ -75,12 +75,12 @@ export function groups(table: Table, rows: ArrayLike<number>, by: "kernel" | "op
     (members, key) => {
       const others = new Set(members.map((row) => textAt(data[other], row)));
       const row = members.length === byKernel.get(key) ? known.get(key) : undefined;
-      const made = row === undefined ? added(table, members) : SUMS.map((name) => numberAt(sums.data[name], row));
+      const sumOf = row === undefined ? added(table, members) : SUMS.map((name) => numberAt(sums.data[name], row));
       return {
         [by]: key,
         [other]:
           others.size === 1 ? ([...others][0] as string) : `${others.size} ${other === "op" ? "ops" : "kernels"}`,
-        ...Object.fromEntries(SUMS.map((name, i) => [name, made[i] as number])),
+        ...Object.fromEntries(SUMS.map((name, i) => [name, sumOf[i] as number])),
         ...Object.fromEntries(rest.map(({ key, kind }) => [key, common(data[key], members, isText(kind))])),
       };
     },
