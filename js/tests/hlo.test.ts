@@ -73,7 +73,7 @@ describe("points of the roofline", () => {
         "below its peak. FLOPs or bytes of 1 op (8.0% of the time) are unknown: it is only in the table.",
     );
     expect(remarks({ ...hlo, roofs: [], peak_flops: null }, points(hlo))).toContain(
-      "computes nothing: the ring at the left edge, higher means more bytes per second. What 1 op",
+      "computes nothing: the ring at the left edge, higher means more bytes per second. FLOPs or bytes of 1 op",
     );
     expect(remarks(NO_OPS, [])).toBe("");
     const { data } = hlo.table;

@@ -1,0 +1,24 @@
+"""The package stays readable: faults that are gone do not come back, and the others only fall.
+
+`python -m tests.support.style --list nbprof` lists each with its place.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.style import ROOT, count
+
+LIMITS: dict[str, float] = {}
+"""Per 1,000 lines of `nbprof/`; lower a limit when its count has fallen, and never raise it."""
+
+
+@pytest.fixture(scope="module")
+def per_thousand():
+    total = count(ROOT / "nbprof")
+    return {kind: 1000 * number / total["lines"] for kind, number in total.items()}
+
+
+@pytest.mark.parametrize(("kind", "limit"), LIMITS.items())
+def test_faults_of_style_do_not_grow(per_thousand, kind, limit):
+    assert per_thousand.get(kind, 0) <= limit
