@@ -17,7 +17,8 @@ from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.ascend import waits as ascend_waits
 from nbprof.analysis.ascend.facts import Facts as AscendFacts
 from nbprof.dialects.msprof import tasks as msprof_tasks
-from nbprof.run.lazy import Group, cached, persisted
+from nbprof.run.frame import Group, cached, frame
+from nbprof.run.frames.recording import Recording
 from nbprof.schema.frames import shaped
 
 LACKS = {
@@ -49,7 +50,7 @@ LACKS = {
 """Why a frame has no rows, and what to do about it."""
 
 
-class AscendFrames(Group):
+class AscendFrames(Group[Recording]):
     """What msprof measured on an NPU: `run.ascend`."""
 
     prefix = "ascend_"
@@ -75,12 +76,12 @@ class AscendFrames(Group):
         table = self.tables.get(kind)
         return None if table is None else make(table)
 
-    @persisted
+    @frame
     def kinds(self) -> list[str]:
         """Kinds of tables that the profile has."""
         return list(self.tables)
 
-    @persisted
+    @frame
     def _iterations(self) -> tuple[pd.DataFrame, list[str]]:
         table = self.tables.get("step_trace")
         frame, doubts = (None, []) if table is None else ascend_iterations.frame(table)
@@ -91,12 +92,12 @@ class AscendFrames(Group):
         """Where the time of each iteration goes."""
         return self._iterations[0]
 
-    @persisted
+    @frame
     def iterations_summary(self) -> pd.DataFrame:
         """The mean iteration of each model on each device."""
         return shaped("ascend.iterations.summary", ascend_iterations.summary(self.iterations))
 
-    @persisted
+    @frame
     def ops(self) -> pd.DataFrame:
         """Tasks of the devices."""
         return shaped(
@@ -104,19 +105,19 @@ class AscendFrames(Group):
             self._made("op_summary", lambda table: ascend_ops.frame(table, self.iterations)),
         )
 
-    @persisted
+    @frame
     def op_types(self) -> pd.DataFrame:
         """Time by type of op."""
         return shaped(
             "ascend.op_types.frame", ascend_ops.types(self.ops, self.tables.get("op_statistic"))
         )
 
-    @persisted
+    @frame
     def cores(self) -> pd.DataFrame:
         """Time by kind of core."""
         return shaped("ascend.op_types.cores", ascend_ops.by_core(self.ops))
 
-    @persisted
+    @frame
     def pmu(self) -> pd.DataFrame:
         """Counters of the cores, by task."""
         tables = self.tables
@@ -125,23 +126,23 @@ class AscendFrames(Group):
         )
         return shaped("ascend.pmu.frame", made)
 
-    @persisted
+    @frame
     def pmu_types(self) -> pd.DataFrame:
         """Counters of the cores, by type of op."""
         return shaped("ascend.pmu.types", ascend_pmu.by_type(self.pmu))
 
-    @persisted
+    @frame
     def pmu_groups(self) -> list[str]:
         """Groups of counters that were recorded."""
         table = self.tables.get("op_summary")
         return [] if table is None else ascend_pmu.groups(table)
 
-    @persisted
+    @frame
     def waits(self) -> pd.DataFrame:
         """How long streams were idle."""
         return shaped("ascend.waits.frame", ascend_waits.frame(self.ops, self.iterations))
 
-    @persisted
+    @frame
     def fusion(self) -> pd.DataFrame:
         """Ops of the compiled graph, and the ops they were fused from."""
         return shaped(
@@ -149,7 +150,7 @@ class AscendFrames(Group):
             self._made("fusion_op", lambda table: ascend_tables.fusion(table, self.ops)),
         )
 
-    @persisted
+    @frame
     def api(self) -> pd.DataFrame:
         """Calls of the host, summed up."""
         return shaped("ascend.api.frame", self._made("api_statistic", ascend_tables.api))
@@ -183,7 +184,7 @@ class AscendFrames(Group):
             if isinstance(number, str)
         }
 
-    @persisted
+    @frame
     def rules(self) -> pd.DataFrame:
         """The rules of Ascend's tools, with their results."""
         if not self.kinds:
@@ -192,12 +193,12 @@ class AscendFrames(Group):
             "ascend.rules.frame", ascend_rules.frame(self.facts, self.tables.get("prof_rule"))
         )
 
-    @persisted
+    @frame
     def verdict(self) -> dict[str, Any]:
         """What limits the iterations: `bound verdict text detail`."""
         return ascend_verdict.verdict(self.iterations_summary, self.ops, self.waits)
 
-    @persisted
+    @frame
     def notes(self) -> list[str]:
         """Contradictions between the tables, in sentences."""
         statistic = self.tables.get("op_statistic")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nbprof.run.lazy import Group, cached
+from nbprof.run.frame import Group, cached
+from nbprof.run.frames.recording import Recording
 from nbprof.schema import frames
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from nbprof.formats.torch_snapshot.snapshot import Snapshot
 
 
-class AllocatorFrames(Group):
+class AllocatorFrames(Group[Recording]):
     """Blocks and segments of an allocator: `run.allocator`."""
 
     prefix = "allocator_"
