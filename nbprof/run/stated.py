@@ -26,7 +26,7 @@ _COUNTED = re.compile(r"(.*): (\d+)\Z")
 
 
 class NeedsHostError(NbprofError):
-    """This needs the events of one host, but the hosts of the run were read separately."""
+    """Raised for what needs the events of a host, if the hosts were read separately."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -38,10 +38,9 @@ class Stored(RunCache):
 class Hosts:
     """Two hosts, the clock of the second 5 ms late."""
 
-    groups = [["a"], ["b"]]
-    clock_offsets_ms = [0.0, 5.0]
-
     def __init__(self):
+        self.groups = [["a"], ["b"]]
+        self.clock_offsets_ms = [0.0, 5.0]
         self.phases = []
 
     def values(self, name):
