@@ -243,7 +243,7 @@ class CombinedRun(Run):
 
     @property
     def activity(self) -> Activity:
-        """What the hosts state about themselves; its tables of events raise an error."""
+        """Facts that the hosts state about themselves; its tables of events raise an error."""
         return self._stated_activity
 
     @property

@@ -80,7 +80,7 @@ class ReadHosts:
 
 @dataclass
 class Units:
-    """What may replace steps in what is read, see `nbprof.activity.unit`.
+    """The unit that may replace steps while hosts are read, see `nbprof.activity.unit`.
 
     It changes after no host turned out to have steps.
     """
@@ -257,7 +257,7 @@ class Parts:
         return [int(host) for host in summary["peak_host"].dropna()] if len(summary) else []
 
     def receipt(self) -> Receipt:
-        """What was read of all hosts, and what was skipped."""
+        """Notes on what was read of all hosts, and what was skipped."""
         receipt = Receipt(events=sum(facts["events"] for facts in self._facts))
         for facts in self._facts:
             for reason, count in facts["skipped"].items():

@@ -51,7 +51,7 @@ LACKS = {
 
 
 class AscendFrames(Group[Recording]):
-    """What msprof measured on an NPU: `run.ascend`."""
+    """Measurements of msprof on an NPU: `run.ascend`."""
 
     prefix = "ascend_"
 
@@ -63,18 +63,20 @@ class AscendFrames(Group[Recording]):
         if self.parts is not None and not self.run.stated["tables"]:
             return {}
         trace = self.run.trace
-        out = ascend.gathered(getattr(trace, "tables", {}), trace.hosts)
-        if out and "op_summary" not in out:
+        tables = ascend.gathered(getattr(trace, "tables", {}), trace.hosts)
+        if tables and "op_summary" not in tables:
             tasks = msprof_tasks.tasks(trace)
-            if not len(tasks) and "task_time" in out:
-                tasks = msprof_tasks.of_table(out["task_time"])
+            if not len(tasks) and "task_time" in tables:
+                tasks = msprof_tasks.of_table(tables["task_time"])
             if len(tasks):
-                out["op_summary"] = tasks
-        return out
+                tables["op_summary"] = tasks
+        return tables
 
-    def _made(self, kind: str, make: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame | None:
+    def _from_table(
+        self, kind: str, compute: Callable[[pd.DataFrame], pd.DataFrame]
+    ) -> pd.DataFrame | None:
         table = self.tables.get(kind)
-        return None if table is None else make(table)
+        return None if table is None else compute(table)
 
     @frame
     def kinds(self) -> list[str]:
@@ -89,7 +91,7 @@ class AscendFrames(Group[Recording]):
 
     @property
     def iterations(self) -> pd.DataFrame:
-        """Where the time of each iteration goes."""
+        """The breakdown of each iteration."""
         return self._iterations[0]
 
     @frame
@@ -102,7 +104,7 @@ class AscendFrames(Group[Recording]):
         """Tasks of the devices."""
         return shaped(
             "ascend.ops.frame",
-            self._made("op_summary", lambda table: ascend_ops.frame(table, self.iterations)),
+            self._from_table("op_summary", lambda table: ascend_ops.frame(table, self.iterations)),
         )
 
     @frame
@@ -121,10 +123,10 @@ class AscendFrames(Group[Recording]):
     def pmu(self) -> pd.DataFrame:
         """Counters of the cores, by task."""
         tables = self.tables
-        made = self._made(
+        frame = self._from_table(
             "op_summary", lambda table: ascend_pmu.frame(table, self.ops, tables.get("l2_cache"))
         )
-        return shaped("ascend.pmu.frame", made)
+        return shaped("ascend.pmu.frame", frame)
 
     @frame
     def pmu_types(self) -> pd.DataFrame:
@@ -139,7 +141,7 @@ class AscendFrames(Group[Recording]):
 
     @frame
     def waits(self) -> pd.DataFrame:
-        """How long streams were idle."""
+        """Idle times of streams."""
         return shaped("ascend.waits.frame", ascend_waits.frame(self.ops, self.iterations))
 
     @frame
@@ -147,13 +149,13 @@ class AscendFrames(Group[Recording]):
         """Ops of the compiled graph, and the ops they were fused from."""
         return shaped(
             "ascend.fusion.frame",
-            self._made("fusion_op", lambda table: ascend_tables.fusion(table, self.ops)),
+            self._from_table("fusion_op", lambda table: ascend_tables.fusion(table, self.ops)),
         )
 
     @frame
     def api(self) -> pd.DataFrame:
         """Calls of the host, summed up."""
-        return shaped("ascend.api.frame", self._made("api_statistic", ascend_tables.api))
+        return shaped("ascend.api.frame", self._from_table("api_statistic", ascend_tables.api))
 
     @cached
     def facts(self) -> AscendFacts:
@@ -177,10 +179,10 @@ class AscendFrames(Group[Recording]):
             return {}
         rows = devices[pd.to_numeric(devices["cores"], errors="coerce") > 0]
         numbers: list[Any] = rows["device"].astype(str).str.extract(r"(\d+)$")[0].tolist()
-        known = zip(rows["host"], numbers, rows["cores"], strict=True)
+        counts = zip(rows["host"], numbers, rows["cores"], strict=True)
         return {
             (str(host), int(number)): int(cores)
-            for host, number, cores in known
+            for host, number, cores in counts
             if isinstance(number, str)
         }
 
@@ -195,12 +197,17 @@ class AscendFrames(Group[Recording]):
 
     @frame
     def verdict(self) -> dict[str, Any]:
-        """What limits the iterations: `bound verdict text detail`."""
+        """The bottleneck of the iterations: `bound verdict text detail`."""
         return ascend_verdict.verdict(self.iterations_summary, self.ops, self.waits)
 
     @frame
     def notes(self) -> list[str]:
         """Contradictions between the tables, in sentences."""
+        notes = list(self._iterations[1])
         statistic = self.tables.get("op_statistic")
-        apart = "" if statistic is None else ascend_ops.disagreement(self.ops, statistic)
-        return [*self._iterations[1], *([apart] if apart else [])]
+        disagreement = ""
+        if statistic is not None:
+            disagreement = ascend_ops.disagreement(self.ops, statistic)
+        if disagreement:
+            notes.append(disagreement)
+        return notes

@@ -59,7 +59,7 @@ def _add_ops(values: list[ProgramOps], hosts: Hosts) -> ProgramOps:
 
 
 def _stack_sums(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
-    """What the ops of each step computed and moved, in the order of the steps of the run."""
+    """FLOPs and bytes of the ops of each step, in the order of the steps of the run."""
     # Ops of a host that do not name a memory moved nothing to it.
     sums = stacked(values, hosts, ["start_ms"]).fillna(0.0)
     return sums.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @record
 @dataclass(frozen=True)
 class HostNotes(WithHostNames):
-    """What the receipt says of some hosts.
+    """The part of the receipt that some hosts contribute.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class ReceiptFrames(AdviceFrames):
 
     @cached
     def receipt(self) -> Receipt:
-        """What was read, what was skipped and what looks wrong."""
+        """Notes on what was read, what was skipped and what looks wrong."""
         receipt = self.as_read.receipt
         # Warnings that profilers of GPUs write into their files name a function of a library; its
         # remedy is known.

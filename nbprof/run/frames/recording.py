@@ -1,4 +1,4 @@
-"""What a run consists of: its trace and activity, its hosts and devices, how it was recorded."""
+"""The base of all frames: trace and activity, hosts and devices, how a run was recorded."""
 
 from __future__ import annotations
 

@@ -154,9 +154,9 @@ class StepFrames(Recording):
     @frame
     def xprof_steps(self) -> pd.DataFrame:
         """Steps by the rules of XProf 2.24."""
-        out = xprof_steps.frame(self.activity)
+        frame = xprof_steps.frame(self.activity)
         self.activity.forget("xprof_work")
-        return out
+        return frame
 
     @frame(combine=below("start_ms"))
     def pods_cores(self) -> pd.DataFrame:
