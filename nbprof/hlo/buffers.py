@@ -137,7 +137,9 @@ def read(program: Program) -> Assignment | None:
     buffers = _buffers(buf, program, *_span(spans.get(_BUFFERS)))
     allocations, assigned = _allocations(buf, buffers, *_span(spans.get(_ALLOCATIONS)))
     traces = zip(*spans.get(_TRACES, ([], [])), strict=True)
-    return Assignment(buffers, allocations, assigned, [_trace(buf, at, end) for at, end in traces])
+    return Assignment(
+        buffers, allocations, assigned, [_trace(buf, start, end) for start, end in traces]
+    )
 
 
 def _span(spans: tuple[list[int], list[int]] | None) -> tuple[Int64s, Int64s]:
@@ -158,11 +160,11 @@ class _Messages:
 
     def numbers(self, number: int, missing: int = 0) -> Int64s:
         """A number of each message; of a field that stands twice the last counts."""
-        out = np.full(self._count, missing, np.int64)
+        result = np.full(self._count, missing, np.int64)
         field = self._fields.get((number, VARINT))
         if field is not None:
-            out[field.message] = field.value
-        return out
+            result[field.message] = field.value
+        return result
 
     def flags(self, number: int) -> Bools:
         """A truth of each message."""
@@ -180,32 +182,32 @@ class _Messages:
 def _texts(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, list[str]]:
     """Texts as codes, and the texts of the codes."""
     data = buf.data
-    known: dict[bytes, int] = {}
+    codes_of: dict[bytes, int] = {}
     codes = np.fromiter(
         (
-            known.setdefault(bytes(data[a:b]), len(known))
+            codes_of.setdefault(bytes(data[a:b]), len(codes_of))
             for a, b in zip(start.tolist(), end.tolist(), strict=True)
         ),
         np.int64,
         len(start),
     )
-    return codes, [text.decode("utf-8", "replace") for text in known]
+    return codes, [text.decode("utf-8", "replace") for text in codes_of]
 
 
 def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffers:
     rows = _Messages(buf, start, end, _DEPTH + 1)
     count = len(start)
-    owner, at, stop = rows.spans(_DEFINED)
-    defined = _Messages(buf, at, stop, _DEPTH + 2)
+    owner, begin, stop = rows.spans(_DEFINED)
+    defined = _Messages(buf, begin, stop, _DEPTH + 2)
     ident = np.full(count, -1, np.int64)
     ident[owner] = defined.numbers(_DEFINED_ID, -1)
-    place = np.full(count, -1, np.int64)
+    instruction = np.full(count, -1, np.int64)
     order = np.argsort(program.idents, kind="stable")
     sorted_idents = program.idents[order]
-    where = np.searchsorted(sorted_idents, ident)
-    found = (ident >= 0) & (where < len(order))
-    found[found] = sorted_idents[where[found]] == ident[found]
-    place[found] = order[where[found]]
+    slot = np.searchsorted(sorted_idents, ident)
+    matches = (ident >= 0) & (slot < len(order))
+    matches[matches] = sorted_idents[slot[matches]] == ident[matches]
+    instruction[matches] = order[slot[matches]]
     # Programs of before 2022 name the instruction.
     who, a, b = defined.spans(_DEFINED_NAME)
     if len(who):
@@ -214,8 +216,8 @@ def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffer
             [-1 if (p := program.place(name)) is None else p for name in names], np.int64
         )[codes]
         old = owner[who]
-        use = (place[old] < 0) & (ident[old] < 0)
-        place[old[use]] = named[use]
+        use = (instruction[old] < 0) & (ident[old] < 0)
+        instruction[old[use]] = named[use]
     index: dict[int, tuple[int, ...]] = {}
     for field_kind in (VARINT, LENGTH):
         field = defined.field(_DEFINED_INDEX, field_kind)
@@ -230,7 +232,9 @@ def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffer
         ):
             row = int(owner[message])
             index[row] = (*index.get(row, ()), *numbers(buf.data, field_kind, value, stop_at))
-    return Buffers(rows.numbers(_ID), rows.numbers(_SIZE), rows.numbers(_COLOUR), place, index)
+    return Buffers(
+        rows.numbers(_ID), rows.numbers(_SIZE), rows.numbers(_COLOUR), instruction, index
+    )
 
 
 def _allocations(
@@ -242,8 +246,8 @@ def _allocations(
         rows.numbers(_INDEX), rows.numbers(_SIZE), rows.numbers(_ALLOCATION_COLOUR), rows.flags(_THREAD_LOCAL), parameter,
         rows.flags(_LIVE_OUT), rows.flags(_TUPLE), rows.flags(_CONSTANT),
     )  # fmt: skip
-    owner, at, stop = rows.spans(_ASSIGNED)
-    parts = _Messages(buf, at, stop, _DEPTH + 2)
+    owner, begin, stop = rows.spans(_ASSIGNED)
+    parts = _Messages(buf, begin, stop, _DEPTH + 2)
     ident = parts.numbers(_ASSIGNED_BUFFER)
     order = np.argsort(buffers.ident, kind="stable")
     return allocations, Assigned(
@@ -255,22 +259,22 @@ def _allocations(
 
 
 def _trace(buf: Bytes, start: int, end: int) -> HeapTrace:
-    whole, allocation = False, -1
-    spans, others = wire.split(buf.data, start, end, _DEPTH + 1)
-    for number, kind, value, _ in others:
+    whole_module, allocation = False, -1
+    spans, scalars = wire.split(buf.data, start, end, _DEPTH + 1)
+    for number, kind, value, _ in scalars:
         if number == _WHOLE and kind == VARINT:
-            whole = value != 0
+            whole_module = value != 0
         elif number == _TRACE_ALLOCATION and kind == VARINT:
             allocation = wire.signed(value)
     first, last = _span(spans.get(_EVENTS))
     rows = _Messages(buf, first, last, _DEPTH + 2)
     code = np.full(len(first), -1, np.int64)
-    owner, at, stop = rows.spans(_EVENT_INSTRUCTION)
-    codes, names = _texts(buf, at, stop)
+    owner, begin, stop = rows.spans(_EVENT_INSTRUCTION)
+    codes, names = _texts(buf, begin, stop)
     code[owner] = codes
     return HeapTrace(
         allocation,
-        whole,
+        whole_module,
         rows.numbers(_KIND),
         rows.numbers(_EVENT_BUFFER),
         rows.numbers(_EVENT_SHARED),

@@ -19,15 +19,15 @@ CALLS_PYTHON = re.compile(r"python.*callback")
 """In the target of a custom call: it calls back into Python, on the host."""
 
 
-def category(program: Program, place: int) -> str:
+def category(program: Program, index: int) -> str:
     """The category of the instruction at a place of the file, as TPUs state it and as XProf finds
     it for GPUs.
 
     Most opcodes are one of their own, also of a convolution whose window is damaged.
     `tests/parity/test_hlo.py` asks XProf about each.
     """
-    opcode = program.opcodes[place]
-    if opcode == "fusion" and (kind := program.fusion_kinds[place])[:1] == "k":
+    opcode = program.opcodes[index]
+    if opcode == "fusion" and (kind := program.fusion_kinds[index])[:1] == "k":
         return f"{kind[1:].lower()} fusion"
     if opcode in _FORMATTING:
         return "data formatting"
@@ -35,7 +35,7 @@ def category(program: Program, place: int) -> str:
         return "non-fusion elementwise"
     if opcode == "convolution":
         try:
-            window = hlo_details.read(program, place).window
+            window = hlo_details.read(program, index).window
         except ReadError:
             return opcode
         dilated = (

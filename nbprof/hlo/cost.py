@@ -119,36 +119,36 @@ class Costs:
         """What one run of an op takes; None where the program has no such op, is damaged there, or
         has an op or type that is not known.
         """
-        place = self._program.place(name)
-        return None if place is None else self.at(place)
+        index = self._program.place(name)
+        return None if index is None else self.at(index)
 
-    def at(self, place: int) -> Cost | None:
+    def at(self, index: int) -> Cost | None:
         """The same of the op at a place of the file."""
         try:
-            run, factor = self._run(place), self._width_factor(place)
-            called = self._program.opcodes[place] == "custom-call"
-            target = self._program.instruction(place).target if called else ""
+            run, factor = self._run(index), self._width_factor(index)
+            called = self._program.opcodes[index] == "custom-call"
+            target = self._program.instruction(index).target if called else ""
             counted = not called or target.startswith(_IN_XPROF)
-            theirs = self._xprof_convolution(place) if target.startswith(_GRADIENTS) else run.flops
+            theirs = self._xprof_convolution(index) if target.startswith(_GRADIENTS) else run.flops
         except (ReadError, IndexError):
             return None
         return Cost(run.flops, run.flops / factor, run.bytes, run.memory, counted, theirs)
 
-    def _xprof_convolution(self, place: int) -> float:
+    def _xprof_convolution(self, index: int) -> float:
         """XProf's FLOPs of a convolution for a gradient: as if the operands were input and kernel,
         and the result the output.
         """
-        out, operands = self._program.shape(place), self._operands(place)
-        made = out.parts[0] if out.is_tuple and out.parts else out
+        result, operands = self._program.shape(index), self._operands(index)
+        output = result.parts[0] if result.is_tuple and result.parts else result
         return convolution_flops(
-            operands[0], operands[1], made, hlo_details.read(self._program, place)
+            operands[0], operands[1], output, hlo_details.read(self._program, index)
         )
 
-    def _width_factor(self, place: int) -> int:
+    def _width_factor(self, index: int) -> int:
         """By how much narrow operands make the device faster."""
-        if self._program.opcodes[place] == "custom-call":
+        if self._program.opcodes[index] == "custom-call":
             return 1
-        widest = max(map(self._widest, self._operands(place)), default=0)
+        widest = max(map(self._widest, self._operands(index)), default=0)
         return 16 // widest if widest else 1
 
     def _widest(self, shape: Shape) -> int:
@@ -157,9 +157,9 @@ class Costs:
             self._widths[key] = max((_width(part.element) for part in shape.arrays()), default=0)
         return self._widths[key]
 
-    def _operands(self, place: int) -> list[Shape]:
+    def _operands(self, index: int) -> list[Shape]:
         shape = self._program.shape
-        return [shape(at) for at in self._program.operands(place) if at >= 0]
+        return [shape(operand) for operand in self._program.operands(index) if operand >= 0]
 
     def _size(self, shape: Shape) -> int:
         key = id(shape)
@@ -167,53 +167,53 @@ class Costs:
             self._sizes[key] = size(shape)
         return self._sizes[key]
 
-    def _run(self, place: int) -> _Run:
-        if place not in self._runs:
+    def _run(self, index: int) -> _Run:
+        if index not in self._runs:
             if self._depth > _MOST_NESTED:
                 raise ReadError("computations call each other endlessly")
             self._depth += 1
             try:
-                self._runs[place] = self._count(place)
+                self._runs[index] = self._count(index)
             finally:
                 self._depth -= 1
-        return self._runs[place]
+        return self._runs[index]
 
-    def _count(self, place: int) -> _Run:
-        opcode, out, operands = (
-            self._program.opcodes[place],
-            self._program.shape(place),
-            self._operands(place),
+    def _count(self, index: int) -> _Run:
+        opcode, result, operands = (
+            self._program.opcodes[index],
+            self._program.shape(index),
+            self._operands(index),
         )
         if opcode not in ELEMENTWISE:
-            return self._other(place, opcode, out, operands)
-        key = (opcode, id(out), *map(id, operands))
+            return self._other(index, opcode, result, operands)
+        key = (opcode, id(result), *map(id, operands))
         if key not in self._alike:
-            self._alike[key] = self._other(place, opcode, out, operands)
+            self._alike[key] = self._other(index, opcode, result, operands)
         return self._alike[key]
 
-    def _other(self, place: int, opcode: str, out: Shape, operands: list[Shape]) -> _Run:
+    def _other(self, index: int, opcode: str, result: Shape, operands: list[Shape]) -> _Run:
         if opcode == "tuple":
             return _Run(0.0, 8.0 * len(operands), 8.0 * len(operands), {})
         if opcode in NOTHING and opcode != "custom-call":
             return _NO_RUN
-        if opcode != "custom-call" and not all(shape.is_known for shape in (out, *operands)):
+        if opcode != "custom-call" and not all(shape.is_known for shape in (result, *operands)):
             raise ReadError("an element type that is newer than this")
         if opcode == "fusion":
-            return self._fusion(place, operands)
-        one = self._program.instruction(place)
+            return self._fusion(index, operands)
+        instruction = self._program.instruction(index)
         if opcode == "custom-call":
-            return self._custom_call(place, one, out, operands)
+            return self._custom_call(index, instruction, result, operands)
         if opcode in ("while", "call", "conditional"):
-            flops, moved = self._called(one)
+            flops, moved = self._called(instruction)
             return _Run(flops, moved, moved, {})
         if opcode == "transpose" and _in_place(
-            out, operands[0], hlo_details.read(self._program, place).dimensions
+            result, operands[0], hlo_details.read(self._program, index).dimensions
         ):
             return _NO_RUN
-        written, reads, share = _moved(opcode, out, operands)
-        flops = self._flops(place, one, out, operands)
+        written, reads, share = _moved(opcode, result, operands)
+        flops = self._flops(index, instruction, result, operands)
         if opcode in _FROM_RANKS:
-            moved = _FROM_RANKS[opcode](out, operands)
+            moved = _FROM_RANKS[opcode](result, operands)
         elif opcode == "all-reduce-start":
             moved = written
         else:
@@ -224,34 +224,36 @@ class Costs:
         return _Run(
             flops,
             moved,
-            (0.0 if out.is_tuple and opcode != "infeed" else written) + sum(of_arrays),
+            (0.0 if result.is_tuple and opcode != "infeed" else written) + sum(of_arrays),
             share,
         )
 
-    def _flops(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> float:
-        opcode, first = one.opcode, next(iter(out.arrays()), out)
+    def _flops(
+        self, index: int, instruction: Instruction, result: Shape, operands: list[Shape]
+    ) -> float:
+        opcode, first = instruction.opcode, next(iter(result.arrays()), result)
         if opcode in ELEMENTWISE:
-            return out.elements * elementwise(opcode, out.element)
+            return result.elements * elementwise(opcode, result.element)
         if opcode in ("all-reduce", "all-reduce-start", "reduce-scatter"):
             return float(
-                sum(part.elements * elementwise("add", part.element) for part in out.arrays())
+                sum(part.elements * elementwise("add", part.element) for part in result.arrays())
             )
         if opcode == "dot":
-            return dot_flops(out, operands[0], hlo_details.read(self._program, place).dot)
+            return dot_flops(result, operands[0], hlo_details.read(self._program, index).dot)
         if opcode == "convolution":
             return convolution_flops(
-                operands[0], operands[1], out, hlo_details.read(self._program, place)
+                operands[0], operands[1], result, hlo_details.read(self._program, index)
             )
         if opcode == "concatenate":
-            along = hlo_details.read(self._program, place).dimensions
+            along = hlo_details.read(self._program, index).dimensions
             return float(
-                out.elements * (_LONG_CONCATENATION if along and along[0] > 0 else 2 * DEFAULT)
+                result.elements * (_LONG_CONCATENATION if along and along[0] > 0 else 2 * DEFAULT)
             )
         if opcode == "sort":
             count = operands[0].elements
             return float(count * ceil(log2(count))) if count > 1 else 0.0
         if opcode == "fft":
-            lengths = hlo_details.read(self._program, place).fft_length
+            lengths = hlo_details.read(self._program, index).fft_length
             return float(
                 operands[0].elements * 4 * _FMA * prod(int(log2(n)) for n in lengths if n > 0)
             )
@@ -259,15 +261,17 @@ class Costs:
             return float(int(operands[0].elements * operands[0].dimensions[-1] / 3))
         if opcode == "triangular-solve":
             return float(operands[1].elements * operands[0].dimensions[-1] * _FMA)
-        inner = [self._sum(ident)[0] for ident in one.called]
+        inner = [self._sum(ident)[0] for ident in instruction.called]
         if opcode == "reduce" and inner:
             return inner[0] * max(operands[0].elements - first.elements, 0)
         if opcode == "map" and inner:
-            return inner[0] * out.elements
+            return inner[0] * result.elements
         if opcode == "scatter" and inner:
             return inner[0] * operands[-1].elements
         if opcode in ("reduce-window", "select-and-scatter") and inner:
-            window = prod(one.size for one in hlo_details.read(self._program, place).window)
+            window = prod(
+                dimension.size for dimension in hlo_details.read(self._program, index).window
+            )
             if opcode == "reduce-window":
                 return inner[0] * first.elements * max(window - 1, 0)
             source = operands[1].elements
@@ -282,8 +286,8 @@ class Costs:
             computation = self._program.computation(ident)
             runs = (
                 [
-                    self._run(place)
-                    for place in range(computation.first, computation.first + computation.count)
+                    self._run(member)
+                    for member in range(computation.first, computation.first + computation.count)
                 ]
                 if computation
                 else []
@@ -291,92 +295,96 @@ class Costs:
             self._sums[ident] = sum(run.flops for run in runs), sum(run.bytes for run in runs)
         return self._sums[ident]
 
-    def _called(self, one: Instruction) -> tuple[float, float]:
+    def _called(self, instruction: Instruction) -> tuple[float, float]:
         """Of a loop one round, since how many there are is not known; of branches the dearest."""
-        sums = [self._sum(ident) for ident in one.called]
+        sums = [self._sum(ident) for ident in instruction.called]
         if not sums:
             return 0.0, 0.0
-        join = np.max if one.opcode == "conditional" else np.sum
+        join = np.max if instruction.opcode == "conditional" else np.sum
         return float(join([flops for flops, _ in sums])), float(join([moved for _, moved in sums]))
 
-    def _custom_call(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> _Run:
+    def _custom_call(
+        self, index: int, instruction: Instruction, result: Shape, operands: list[Shape]
+    ) -> _Run:
         """A call into a library: what it makes is the first part of its value, the others are room
         to work in.
         """
-        made = out.parts[0] if out.is_tuple and out.parts else out
-        if one.target in library_calls.NOTHING:
+        output = result.parts[0] if result.is_tuple and result.parts else result
+        if instruction.target in library_calls.NOTHING:
             return _NO_RUN
-        details = hlo_details.read(self._program, place)
-        if one.target.startswith(_CUBLAS) and operands:
-            flops = dot_flops(made, operands[0], _gemm(details))
-        elif one.target.startswith(_CUDNN) and len(operands) > 1:
+        details = hlo_details.read(self._program, index)
+        if instruction.target.startswith(_CUBLAS) and operands:
+            flops = dot_flops(output, operands[0], _gemm(details))
+        elif instruction.target.startswith(_CUDNN) and len(operands) > 1:
             first, second = operands[0], operands[1]
             # Dimensions and window are those of the forward convolution, whatever of it is made.
-            if one.target.startswith(_OF_INPUT):
-                flops = convolution_flops(made, second, first, details)
-            elif one.target.startswith(_OF_FILTER):
-                flops = convolution_flops(first, made, second, details)
+            if instruction.target.startswith(_OF_INPUT):
+                flops = convolution_flops(output, second, first, details)
+            elif instruction.target.startswith(_OF_FILTER):
+                flops = convolution_flops(first, output, second, details)
             else:
-                flops = convolution_flops(first, second, made, details)
+                flops = convolution_flops(first, second, output, details)
         elif (
-            products := library_calls.attention_flops(one.target, details.backend, operands)
+            products := library_calls.attention_flops(instruction.target, details.backend, operands)
         ) is not None:
             # Besides what it makes it keeps what the backward pass needs; the last part is room to
             # work in.
             moved = float(
                 sum(map(size, operands))
-                + sum(map(size, out.parts[:-1] if out.is_tuple else (out,)))
+                + sum(map(size, result.parts[:-1] if result.is_tuple else (result,)))
             )
             return _Run(products, moved, moved, {})
-        elif (stated := library_calls.estimate(details.backend)) is not None:
-            return _Run(stated[0], stated[1], stated[1], {})
+        elif (estimate := library_calls.estimate(details.backend)) is not None:
+            return _Run(estimate[0], estimate[1], estimate[1], {})
         else:
             return _UNKNOWN
         reads = float(sum(size(shape) for shape in operands))
-        return _Run(flops, size(made) + reads, reads + (0.0 if out.is_tuple else size(made)), {})
+        return _Run(
+            flops, size(output) + reads, reads + (0.0 if result.is_tuple else size(output)), {}
+        )
 
-    def _fusion(self, place: int, operands: list[Shape]) -> _Run:
+    def _fusion(self, index: int, operands: list[Shape]) -> _Run:
         """Ops that run as one: what is in between stays on the chip, and what several of them need
         may be computed again.
         """
         program = self._program
-        called = program.instruction(place).called
+        called = program.instruction(index).called
         computation = program.computation(called[0]) if called else None
         if computation is None:
             return _NO_RUN
         opcodes = program.opcodes
-        inside = range(computation.first, computation.first + computation.count)
+        members = range(computation.first, computation.first + computation.count)
         root = program.place_of(computation.root)
-        root = inside[-1] if root is None or root not in inside else root
+        root = members[-1] if root is None or root not in members else root
         # How often the value at a place is computed: by the ops that all others read it through,
         # each of which asks for it anew.
-        asked: dict[int, set[int]] = {at: set() for at in inside}
-        often: dict[int, float] = dict.fromkeys(inside, 0.0)
+        asked: dict[int, set[int]] = {member: set() for member in members}
+        often: dict[int, float] = dict.fromkeys(members, 0.0)
         asked[root].add(root)
         often[root] = 1.0
         results = self._results(root)
         flops = 0.0
         read: dict[int, float] = {}
-        for at in reversed(inside):
-            asking = asked[at]
+        for member in reversed(members):
+            asking = asked[member]
             times = sum(map(often.__getitem__, asking))
             if not times:
                 continue
-            opcode = opcodes[at]
+            opcode = opcodes[member]
             if opcode == "parameter":
-                read[hlo_details.parameter(program, at)] = times
+                read[hlo_details.parameter(program, member)] = times
                 continue
-            run = self._run(at)
+            run = self._run(member)
             flops += times * run.flops
             passed_on = opcode in _PASSED_ON
-            for number, operand in enumerate(program.operands(at)):
+            for number, operand in enumerate(program.operands(member)):
                 if operand not in asked:
                     continue
                 if passed_on:
                     asked[operand] |= asking
                     continue
                 # What is written over in place is not read.
-                in_place = opcode == "dynamic-update-slice" and at in results and number == 0
+                in_place = opcode == "dynamic-update-slice" and member in results and number == 0
                 count = sum(part.elements for part in program.shape(operand).arrays())
                 share = (
                     0.0
@@ -390,24 +398,24 @@ class Costs:
         moved = float(sum(map(self._written, results)))
         for number, shape in enumerate(operands):
             part = min(read.get(number, 0.0), 1.0)
-            whole = (
+            complete = (
                 8 * len(shape.parts) + sum(map(size, shape.parts[:1]))
                 if shape.is_tuple
                 else self._size(shape)
             )
-            moved += round(whole * part)
+            moved += round(complete * part)
         return _Run(flops, moved, moved, {})
 
     def _results(self, root: int) -> list[int]:
         """The instructions that make what a fusion gives back."""
         if self._program.opcodes[root] != "tuple":
             return [root]
-        return [at for at in self._program.operands(root) if at >= 0]
+        return [operand for operand in self._program.operands(root) if operand >= 0]
 
-    def _written(self, place: int) -> int:
-        if self._program.opcodes[place] == "dynamic-update-slice":
-            return self._size(self._operands(place)[1])
-        return self._size(self._program.shape(place))
+    def _written(self, index: int) -> int:
+        if self._program.opcodes[index] == "dynamic-update-slice":
+            return self._size(self._operands(index)[1])
+        return self._size(self._program.shape(index))
 
 
 def elementwise(opcode: str, element: str) -> float:
@@ -429,25 +437,25 @@ def _width(element: str) -> int:
     return 8 if element.startswith("f8") else _NARROW.get(element, 16)
 
 
-def _in_place(out: Shape, operand: Shape, dimensions: tuple[int, ...]) -> bool:
+def _in_place(result: Shape, operand: Shape, dimensions: tuple[int, ...]) -> bool:
     """Whether a transpose only names the dimensions anew: the values lie as they did."""
     return (
-        bool(out.minor_to_major)
-        and tuple(dimensions[d] for d in out.minor_to_major) == operand.minor_to_major
+        bool(result.minor_to_major)
+        and tuple(dimensions[d] for d in result.minor_to_major) == operand.minor_to_major
     )
 
 
 def _moved(
-    opcode: str, out: Shape, operands: list[Shape]
+    opcode: str, result: Shape, operands: list[Shape]
 ) -> tuple[float, list[float], dict[int, float]]:
     """Bytes written, bytes read of each operand, and how much of an operand that is where it is not
     all of it.
     """
-    written = float(size(out))
+    written = float(size(result))
     reads = [float(8 * len(shape.parts) if shape.is_tuple else size(shape)) for shape in operands]
     share: dict[int, float] = {}
     if opcode in ("slice", "dynamic-slice", "gather") and operands:
-        reads[0], share[0] = written, out.elements / max(operands[0].elements, 1)
+        reads[0], share[0] = written, result.elements / max(operands[0].elements, 1)
     elif opcode == "dynamic-update-slice" and len(operands) > 1:
         written, reads[0] = reads[1], 0.0
         share[0] = 1 - operands[1].elements / max(operands[0].elements, 1)
@@ -458,8 +466,10 @@ def _moved(
     elif opcode == "reduce":
         half = len(operands) // 2
         # The value to begin with is read for each sum.
-        reads[half:] = [float(size(part)) for part in out.arrays()]
-        share |= {half + number: float(part.elements) for number, part in enumerate(out.arrays())}
+        reads[half:] = [float(size(part)) for part in result.arrays()]
+        share |= {
+            half + number: float(part.elements) for number, part in enumerate(result.arrays())
+        }
     elif opcode == "cholesky":
         # Of a triangle one half.
         written, reads = written / 2, [read / 2 for read in reads]
@@ -468,20 +478,22 @@ def _moved(
     return written, reads, share
 
 
-def _all_gather(out: Shape, operands: list[Shape]) -> float:
+def _all_gather(result: Shape, operands: list[Shape]) -> float:
     """In a ring of n ranks each sends and gets a part n - 1 times, and reads and writes what it
     has.
     """
     part = sum(size(shape) for shape in operands)
-    whole = (
-        max((size(shape) for shape in out.arrays()), default=0) if len(operands) == 1 else size(out)
+    complete = (
+        max((size(shape) for shape in result.arrays()), default=0)
+        if len(operands) == 1
+        else size(result)
     )
-    return float(3 * whole - part)
+    return float(3 * complete - part)
 
 
-def _reduce_scatter(out: Shape, operands: list[Shape]) -> float:
-    whole = sum(size(shape) for shape in operands)
-    return float(3 * whole - size(out))
+def _reduce_scatter(result: Shape, operands: list[Shape]) -> float:
+    complete = sum(size(shape) for shape in operands)
+    return float(3 * complete - size(result))
 
 
 _FROM_RANKS = {
@@ -491,21 +503,21 @@ _FROM_RANKS = {
 }
 
 
-def dot_flops(out: Shape, lhs: Shape, dot: DotDimensions) -> float:
+def dot_flops(result: Shape, lhs: Shape, dot: DotDimensions) -> float:
     """Two operations for each element of the result and of the dimensions that are summed over."""
-    return float(_FMA * out.elements * prod(lhs.dimensions[d] for d in dot.lhs_contracting))
+    return float(_FMA * result.elements * prod(lhs.dimensions[d] for d in dot.lhs_contracting))
 
 
 def _gemm(details: Details) -> DotDimensions:
     """What cuBLAS is asked to multiply."""
     try:
-        said = json.loads(details.backend)["gemm_backend_config"]["dot_dimension_numbers"]
-        return DotDimensions(tuple(int(d) for d in said["lhs_contracting_dimensions"]))
+        numbers = json.loads(details.backend)["gemm_backend_config"]["dot_dimension_numbers"]
+        return DotDimensions(tuple(int(d) for d in numbers["lhs_contracting_dimensions"]))
     except (ValueError, KeyError, TypeError):
         return DotDimensions()
 
 
-def convolution_flops(lhs: Shape, rhs: Shape, out: Shape, details: Details) -> float:
+def convolution_flops(lhs: Shape, rhs: Shape, result: Shape, details: Details) -> float:
     """Two operations for each input feature, output feature, picture, and place of the kernel that
     lies on the input and not on padding.
     """
@@ -518,21 +530,21 @@ def convolution_flops(lhs: Shape, rhs: Shape, out: Shape, details: Details) -> f
             window,
             length,
             lhs.dimensions[dims.input_spatial[axis]],
-            out.dimensions[dims.output_spatial[axis]],
+            result.dimensions[dims.output_spatial[axis]],
         )
-    return float(_FMA * places * _channels(dims, details, lhs, out))
+    return float(_FMA * places * _channels(dims, details, lhs, result))
 
 
-def _channels(dims: ConvolutionDimensions, details: Details, lhs: Shape, out: Shape) -> int:
+def _channels(dims: ConvolutionDimensions, details: Details, lhs: Shape, result: Shape) -> int:
     features = lhs.dimensions[dims.input_feature] // details.feature_groups
     return (
         features
-        * out.dimensions[dims.output_feature]
+        * result.dimensions[dims.output_feature]
         * (lhs.dimensions[dims.input_batch] // details.batch_groups)
     )
 
 
-def _places(window: WindowDimension, kernel: int, length: int, out: int) -> int:
+def _places(window: WindowDimension, kernel: int, length: int, result: int) -> int:
     """Pairs of a place of the kernel and one of the output that meet on an element of the input,
     along one dimension.
     """
@@ -540,7 +552,7 @@ def _places(window: WindowDimension, kernel: int, length: int, out: int) -> int:
     offset = np.arange(kernel, dtype=np.int64) * window.window_dilation - window.low
     # 0 <= o * stride + offset < length' of the input with its holes; a hole is no element.
     first = np.maximum(-(offset // stride), 0)
-    last = np.minimum(((length - 1) * base - offset) // stride, out - 1)
+    last = np.minimum(((length - 1) * base - offset) // stride, result - 1)
     period = base // gcd(stride, base)
     found = 0
     for start in range(period):

@@ -79,9 +79,9 @@ class ConvolutionDimensions:
         places = {
             first: letters[0],
             second: letters[1],
-            **{place: str(number) for number, place in enumerate(spatial)},
+            **{dimension: str(number) for number, dimension in enumerate(spatial)},
         }
-        return "".join(places[place] for place in sorted(places))
+        return "".join(places[dimension] for dimension in sorted(places))
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class Details:
     direction: str = ""
 
 
-def parameter(program: Program, place: int) -> int:
+def parameter(program: Program, index: int) -> int:
     """Which parameter of its computation the instruction at a place is."""
-    return program.number_of(place, _PARAMETER)
+    return program.number_of(index, _PARAMETER)
 
 
-def read(program: Program, place: int) -> Details:
+def read(program: Program, index: int) -> Details:
     """What the instruction at a place of the file states.
 
     Raises
@@ -119,47 +119,47 @@ def read(program: Program, place: int) -> Details:
         It is damaged.
     """
     data = program.buffer.data
-    found: dict[str, object] = {}
+    stated_values: dict[str, object] = {}
     many: dict[str, list[int]] = {}
     slices: list[tuple[int, int, int]] = []
-    for number, kind, value, end in program.fields(place):
+    for number, kind, value, end in program.fields(index):
         if number not in _WANTED:
             continue
         if number in _LISTS:
             many.setdefault(_LISTS[number], []).extend(numbers(data, kind, value, end))
         elif number in _NUMBERS and kind == VARINT:
-            found[_NUMBERS[number]] = value
+            stated_values[_NUMBERS[number]] = value
         elif kind != LENGTH:
             continue
         elif number == _WINDOW:
-            found["window"] = tuple(
-                _window(data, at, stop)
-                for key, form, at, stop in wire.fields(data, value, end, _DEPTH)
+            stated_values["window"] = tuple(
+                _window(data, start, stop)
+                for key, form, start, stop in wire.fields(data, value, end, _DEPTH)
                 if (key, form) == (1, LENGTH)
             )
         elif number == _CONVOLUTION:
-            found["convolution"] = _convolution(data, value, end)
+            stated_values["convolution"] = _convolution(data, value, end)
         elif number == _DOT:
-            found["dot"] = DotDimensions(
+            stated_values["dot"] = DotDimensions(
                 *(tuple(part) for part in _parts(data, value, end, (1, 2, 3, 4)))
             )
         elif number == _SLICES:
-            one = {
-                key: wire.signed(at)
-                for key, form, at, _ in wire.fields(data, value, end, _DEPTH)
+            bounds = {
+                key: wire.signed(start)
+                for key, form, start, _ in wire.fields(data, value, end, _DEPTH)
                 if form == VARINT
             }
-            slices.append((one.get(1, 0), one.get(2, 0), one.get(3, 1)))
+            slices.append((bounds.get(1, 0), bounds.get(2, 0), bounds.get(3, 1)))
         elif number == _BACKEND:
-            found["backend"] = bytes(data[value:end])
+            stated_values["backend"] = bytes(data[value:end])
         elif number == _DIRECTION:
-            found["direction"] = bytes(data[value:end]).decode("utf-8", "replace")
+            stated_values["direction"] = bytes(data[value:end]).decode("utf-8", "replace")
     for name, values in many.items():
-        found[name] = tuple(values)
+        stated_values[name] = tuple(values)
     # Older programs leave the groups at 0.
     for name in ("feature_groups", "batch_groups"):
-        found[name] = max(int(str(found.get(name, 1))), 1)
-    return Details(**found, slices=tuple(slices))  # type: ignore[arg-type]
+        stated_values[name] = max(int(str(stated_values.get(name, 1))), 1)
+    return Details(**stated_values, slices=tuple(slices))  # type: ignore[arg-type]
 
 
 _LISTS = {_DIMENSIONS: "dimensions", _SLICE_SIZES: "slice_sizes", _FFT_LENGTH: "fft_length"}
@@ -171,28 +171,28 @@ _NUMBERS = {
 }
 
 
-def _parts(data: Data, start: int, end: int, wanted: tuple[int, ...]) -> list[list[int]]:
-    out: dict[int, list[int]] = {number: [] for number in wanted}
+def _parts(data: Data, start: int, end: int, fields: tuple[int, ...]) -> list[list[int]]:
+    result: dict[int, list[int]] = {number: [] for number in fields}
     for key, form, at, stop in wire.fields(data, start, end, _DEPTH):
-        if key in out:
-            out[key] += numbers(data, form, at, stop)
-    return [out[number] for number in wanted]
+        if key in result:
+            result[key] += numbers(data, form, at, stop)
+    return [result[number] for number in fields]
 
 
 def _window(data: Data, start: int, end: int) -> WindowDimension:
-    one = {
-        key: wire.signed(at)
-        for key, form, at, _ in wire.fields(data, start, end, _DEPTH + 1)
+    values = {
+        key: wire.signed(start)
+        for key, form, start, _ in wire.fields(data, start, end, _DEPTH + 1)
         if form == VARINT
     }
     return WindowDimension(
-        one.get(1, 0),
-        one.get(2, 1) or 1,
-        one.get(3, 0),
-        one.get(4, 0),
-        one.get(5, 1) or 1,
-        one.get(6, 1) or 1,
-        bool(one.get(7, 0)),
+        values.get(1, 0),
+        values.get(2, 1) or 1,
+        values.get(3, 0),
+        values.get(4, 0),
+        values.get(5, 1) or 1,
+        values.get(6, 1) or 1,
+        bool(values.get(7, 0)),
     )
 
 

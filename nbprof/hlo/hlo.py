@@ -128,12 +128,12 @@ class Program:
         self.assignment: tuple[int, int] | None = None
         self._frame_index: tuple[int, int] | None = None
         spans: list[tuple[int, int]] = []
-        for number, kind, at, end in wire.fields(data, 0, len(data)):
+        for number, kind, start, end in wire.fields(data, 0, len(data)):
             if (number, kind) == (_BUFFER_ASSIGNMENT, LENGTH):
-                self.assignment = at, end
+                self.assignment = start, end
             if (number, kind) != (_HLO_MODULE, LENGTH):
                 continue
-            for number, kind, value, stop in wire.fields(data, at, end, _PROGRAM_DEPTH):
+            for number, kind, value, stop in wire.fields(data, start, end, _PROGRAM_DEPTH):
                 if kind == LENGTH and number == _MODULE_NAME:
                     self.name = _text(data, value, stop)
                 elif kind == LENGTH and number == _ENTRY_NAME:
@@ -162,20 +162,24 @@ class Program:
                 order = np.argsort(field.message, kind="stable")
                 owner, start, end = field.message[order], field.value[order], field.end[order]
             elif (field.number, field.kind) == (_COMPUTATION_NAME, LENGTH):
-                for at, a, b in zip(
+                for index, a, b in zip(
                     field.message.tolist(), field.value.tolist(), field.end.tolist(), strict=True
                 ):
-                    names[at] = _text(self._buffer.data, a, b)
+                    names[index] = _text(self._buffer.data, a, b)
             elif field.kind == VARINT and field.number in (_COMPUTATION_ID, _ROOT_ID):
                 into = idents if field.number == _COMPUTATION_ID else roots
-                for at, value in zip(field.message.tolist(), field.value.tolist(), strict=True):
-                    into[at] = value
+                for index, value in zip(field.message.tolist(), field.value.tolist(), strict=True):
+                    into[index] = value
         self._start, self._end = start, end
         first = np.searchsorted(owner, np.arange(count + 1))
-        for at in range(count):
+        for index in range(count):
             self.computations.append(
                 Computation(
-                    names[at], idents[at], roots[at], int(first[at]), int(first[at + 1] - first[at])
+                    names[index],
+                    idents[index],
+                    roots[index],
+                    int(first[index]),
+                    int(first[index + 1] - first[index]),
                 )
             )
 
@@ -192,18 +196,18 @@ class Program:
 
     def _texts(self, number: int) -> list[str]:
         """A text of each instruction, '' where it has none."""
-        out = [""] * len(self)
+        texts = [""] * len(self)
         field = self._columns.get((number, LENGTH))
         if field is not None:
             order = np.argsort(field.message, kind="stable")
-            for at, a, b in zip(
+            for index, a, b in zip(
                 field.message[order].tolist(),
                 field.value[order].tolist(),
                 field.end[order].tolist(),
                 strict=True,
             ):
-                out[at] = _text(self._buffer.data, a, b)
-        return out
+                texts[index] = _text(self._buffer.data, a, b)
+        return texts
 
     @cached_property
     def names(self) -> list[str]:
@@ -218,11 +222,11 @@ class Program:
     @cached_property
     def idents(self) -> Int64s:
         """The ident of each instruction, int64[instructions]."""
-        out = np.zeros(len(self), np.int64)
+        idents = np.zeros(len(self), np.int64)
         field = self._columns.get((_ID, VARINT))
         if field is not None:
-            out[field.message] = field.value
-        return out
+            idents[field.message] = field.value
+        return idents
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -240,8 +244,8 @@ class Program:
 
     @cached_property
     def _ident_list(self) -> list[int]:
-        out: list[int] = self.idents.tolist()
-        return out
+        idents: list[int] = self.idents.tolist()
+        return idents
 
     @cached_property
     def fusion_kinds(self) -> list[str]:
@@ -250,7 +254,7 @@ class Program:
         """
         return self._texts(_FUSION_KIND)
 
-    def called(self, place: int) -> list[int]:
+    def called(self, index: int) -> list[int]:
         """The idents of the computations that an instruction calls.
 
         Raises
@@ -261,24 +265,24 @@ class Program:
         data = self._buffer.data
         return [
             n
-            for field, *found in self.fields(place)
+            for field, *span in self.fields(index)
             if field == _CALLED
-            for n in hlo_shapes.numbers(data, *found)
+            for n in hlo_shapes.numbers(data, *span)
         ]
 
-    def number_of(self, place: int, field: int) -> int:
+    def number_of(self, index: int, field: int) -> int:
         """A number that an instruction states, 0 where it does not; `field` is that of
         HloInstructionProto.
         """
         if field not in self._numbers:
-            out = np.zeros(len(self), np.int64)
+            numbers = np.zeros(len(self), np.int64)
             column = self._columns.get((field, VARINT))
             if column is not None:
-                out[column.message] = column.value
-            self._numbers[field] = out.tolist()
-        return self._numbers[field][place]
+                numbers[column.message] = column.value
+            self._numbers[field] = numbers.tolist()
+        return self._numbers[field][index]
 
-    def operands(self, place: int) -> Sequence[int]:
+    def operands(self, index: int) -> Sequence[int]:
         """Where the operands of an instruction stand in the file, -1 for one that the program does
         not have.
 
@@ -287,10 +291,10 @@ class Program:
         ReadError
             The instruction is damaged.
         """
-        first = self._operand_spans[0][place]
+        first = self._operand_spans[0][index]
         if first < 0:
-            return [self._by_ident.get(ident, -1) for ident in self.instruction(place).operands]
-        return self._operand_places[first : self._operand_spans[1][place]]
+            return [self._by_ident.get(ident, -1) for ident in self.instruction(index).operands]
+        return self._operand_places[first : self._operand_spans[1][index]]
 
     @cached_property
     def _operand_spans(self) -> tuple[list[int], list[int]]:
@@ -338,13 +342,13 @@ class Program:
 
     @cached_property
     def _computations_by_ident(self) -> dict[int, Computation]:
-        return {one.ident: one for one in reversed(self.computations)}
+        return {computation.ident: computation for computation in reversed(self.computations)}
 
     def computation(self, ident: int) -> Computation | None:
         """The computation of an ident."""
         return self._computations_by_ident.get(ident)
 
-    def shape(self, place: int) -> Shape:
+    def shape(self, index: int) -> Shape:
         """The shape of what an instruction makes; `EMPTY` where none is stated.
 
         Raises
@@ -352,9 +356,9 @@ class Program:
         ReadError
             It is damaged.
         """
-        if place not in self._shapes:
+        if index not in self._shapes:
             start, end = self._shape_spans
-            first, last = start[place], end[place]
+            first, last = start[index], end[index]
             # A program of a hundred thousand instructions has some hundred shapes.
             written = bytes(self._buffer.data[first:last]) if first >= 0 else b""
             if written not in self._same_shapes:
@@ -363,8 +367,8 @@ class Program:
                     if first >= 0
                     else EMPTY
                 )
-            self._shapes[place] = self._same_shapes[written]
-        return self._shapes[place]
+            self._shapes[index] = self._same_shapes[written]
+        return self._shapes[index]
 
     @cached_property
     def _shape_spans(self) -> tuple[list[int], list[int]]:
@@ -374,7 +378,7 @@ class Program:
             start[field.message], end[field.message] = field.value, field.end
         return start.tolist(), end.tolist()
 
-    def fields(self, place: int) -> list[list[int]]:
+    def fields(self, index: int) -> list[list[int]]:
         """The fields of an instruction but its name, opcode, shape and ident, in the order of the
         file.
 
@@ -382,8 +386,8 @@ class Program:
         content begins and ends.
         """
         rows, first = self._rows
-        found: list[list[int]] = rows[first[place] : first[place + 1]].tolist()
-        return found
+        rows_of: list[list[int]] = rows[first[index] : first[index + 1]].tolist()
+        return rows_of
 
     @cached_property
     def _rows(self) -> tuple[Int64s, list[int]]:
@@ -415,22 +419,22 @@ class Program:
 
     def find(self, name: str) -> Instruction | None:
         """The instruction of a name; None where there is none."""
-        place = self._places.get(name)
-        return None if place is None else self.instruction(place)
+        index = self._places.get(name)
+        return None if index is None else self.instruction(index)
 
-    def instruction(self, place: int) -> Instruction:
+    def instruction(self, index: int) -> Instruction:
         """An instruction by its place in the order of the file."""
-        if place not in self._decoded:
-            self._decoded[place] = self._instruction(place)
-        return self._decoded[place]
+        if index not in self._decoded:
+            self._decoded[index] = self._instruction(index)
+        return self._decoded[index]
 
-    def _instruction(self, place: int) -> Instruction:
+    def _instruction(self, index: int) -> Instruction:
         data = self._buffer.data
         texts = dict.fromkeys((_FUSION_KIND, _TARGET), "")
         metadata = dict.fromkeys((_OP_TYPE, _OP_NAME, _SOURCE_FILE, _DUPLICATE), "")
         line = frame = 0
         numbers: dict[int, list[int]] = {_OPERANDS: [], _CALLED: []}
-        for number, kind, value, stop in self.fields(place):
+        for number, kind, value, stop in self.fields(index):
             if number in texts and kind == LENGTH:
                 texts[number] = _text(data, value, stop)
             elif number in numbers:
@@ -446,9 +450,9 @@ class Program:
         if not metadata[_SOURCE_FILE] and frame in self._frames:
             metadata[_SOURCE_FILE], line = self._frames[frame]
         return Instruction(
-            name=self.names[place],
-            ident=self._ident_list[place],
-            opcode=self.opcodes[place],
+            name=self.names[index],
+            ident=self._ident_list[index],
+            opcode=self.opcodes[index],
             fusion_kind=texts[_FUSION_KIND],
             target=texts[_TARGET],
             op_name=metadata[_OP_NAME],
@@ -471,15 +475,15 @@ class Program:
         files: list[str] = []
         locations: list[tuple[int, int]] = []
         frames: list[int] = []
-        for number, kind, at, end in wire.fields(data, *self._frame_index, _COMPUTATION_DEPTH):
+        for number, kind, start, end in wire.fields(data, *self._frame_index, _COMPUTATION_DEPTH):
             if kind != LENGTH:
                 continue
             if number == _FILE_NAMES:
-                files.append(_text(data, at, end))
+                files.append(_text(data, start, end))
             elif number in (_LOCATIONS, _FRAMES):
                 said = {
                     key: value
-                    for key, form, value, _ in wire.fields(data, at, end, _INSTRUCTION_DEPTH)
+                    for key, form, value, _ in wire.fields(data, start, end, _INSTRUCTION_DEPTH)
                     if form == VARINT
                 }
                 if number == _LOCATIONS:

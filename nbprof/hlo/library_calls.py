@@ -48,14 +48,14 @@ def attention_flops(target: str, config: bytes, operands: Sequence[Shape]) -> fl
     """
     if not target.startswith(_ATTENTION) or len(operands) < 3:
         return None
-    stated: Any = _json(config).get("cudnn_fmha_backend_config")
+    attention: Any = _json(config).get("cudnn_fmha_backend_config")
     try:
-        scores = [int(size) for size in stated["intermediate_tensor_shape"]["dimensions"]]
+        scores = [int(size) for size in attention["intermediate_tensor_shape"]["dimensions"]]
         batch, heads, queries, keys = scores
-        window = int(stated.get("sliding_window_length") or 0)
-        mask = str(stated.get("mask_type") or "")
-        packed = int(stated.get("max_seg_per_batch") or 1) > 1 or bool(
-            stated.get("is_paged_attention")
+        window = int(attention.get("sliding_window_length") or 0)
+        mask = str(attention.get("mask_type") or "")
+        packed = int(attention.get("max_seg_per_batch") or 1) > 1 or bool(
+            attention.get("is_paged_attention")
         )
         if mask not in _ANY or (window > 0 and mask != _CAUSAL) or packed:
             return None
@@ -73,22 +73,22 @@ def _pairs(queries: int, keys: int, causal: bool, window: int) -> int:
     """
     if not causal:
         return queries * keys
-    most = min(keys, window) if window > 0 else keys
-    grows = min(queries, most)
-    return grows * (grows + 1) // 2 + (queries - grows) * most
+    visible = min(keys, window) if window > 0 else keys
+    grows = min(queries, visible)
+    return grows * (grows + 1) // 2 + (queries - grows) * visible
 
 
 def estimate(config: bytes) -> tuple[float, float] | None:
     """FLOPs and bytes that the author of a kernel stated (`pl.CostEstimate` of Pallas); None where
     nothing is stated.
     """
-    found = _json(config)
-    inner = found.get("custom_call_config")
-    for place in (inner if isinstance(inner, dict) else {}, found):
-        stated = place.get("cost_estimate")
-        if isinstance(stated, dict):
+    settings = _json(config)
+    inner = settings.get("custom_call_config")
+    for mapping in (inner if isinstance(inner, dict) else {}, settings):
+        attention = mapping.get("cost_estimate")
+        if isinstance(attention, dict):
             try:
-                return float(stated["flops"]), float(stated["bytes_accessed"])
+                return float(attention["flops"]), float(attention["bytes_accessed"])
             except (KeyError, TypeError, ValueError):
                 return None
     return None
@@ -96,8 +96,8 @@ def estimate(config: bytes) -> tuple[float, float] | None:
 
 def _json(config: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(config)
+        settings = json.loads(config)
     except (ValueError, RecursionError):
         # Calls of other interfaces write attributes of MLIR there.
         return {}
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}

@@ -32,8 +32,8 @@ class Programs:
         self._modules: dict[tuple[int, int], Module] = {}
         self._clashes: list[str] = []
         for module in modules:
-            known = self._modules.setdefault((module.host, _signed(module.ident)), module)
-            if known.data != module.data:
+            first = self._modules.setdefault((module.host, _signed(module.ident)), module)
+            if first.data != module.data:
                 self._clashes.append(module.name)
         self._homes = _homes(self._modules)
         self._titles = _titles(self._modules, self._homes, hosts)
@@ -114,14 +114,14 @@ class Programs:
     def category(self, host: int, ident: int, op: str) -> str:
         """The category of an op; '' if unknown."""
         program = self.program(host, ident)
-        place = None if program is None else program.place(op)
-        return "" if program is None or place is None else hlo_category.category(program, place)
+        index = None if program is None else program.place(op)
+        return "" if program is None or index is None else hlo_category.category(program, index)
 
     def notes(self) -> list[Note]:
         """Receipt notes about programs that could not be read."""
-        found = []
+        notes = []
         for name, reason in list(self._damaged.items())[:_MOST_NOTES]:
-            found.append(
+            notes.append(
                 Note(
                     "warning",
                     f"The compiled program {name} is damaged ({reason}): its ops are shown by their"
@@ -129,31 +129,31 @@ class Programs:
                 )
             )
         if (more := len(self._damaged) - _MOST_NOTES) > 0:
-            found.append(Note("warning", f"{more:,} more compiled programs are damaged."))
+            notes.append(Note("warning", f"{more:,} more compiled programs are damaged."))
         if self._clashes:
-            which = ", ".join(self._clashes[:_MOST_NOTES]) + (
+            names = ", ".join(self._clashes[:_MOST_NOTES]) + (
                 " …" if len(self._clashes) > _MOST_NOTES else ""
             )
             text = (
-                f"Another compiled program in the file has the same id as {which}: ops are looked"
+                f"Another compiled program in the file has the same id as {names}: ops are looked"
                 " up in the first one."
             )
-            found.append(Note("warning", text))
+            notes.append(Note("warning", text))
         if self._absent:
             count = len(self._absent)
-            what = (
+            subject = (
                 "1 compiled program that ran is"
                 if count == 1
                 else f"{count:,} compiled programs that ran are"
             )
-            found.append(
+            notes.append(
                 Note(
                     "info",
-                    f"{what} not in the file: their ops are shown by HLO name, not by framework"
+                    f"{subject} not in the file: their ops are shown by HLO name, not by framework"
                     " name.",
                 )
             )
-        return found
+        return notes
 
     def _damage(self, name: str, error: ReadError) -> None:
         self._damaged.setdefault(name or "without a name", str(error).rstrip("."))
@@ -167,14 +167,14 @@ def digest(module: Module) -> str:
 def _homes(modules: dict[tuple[int, int], Module]) -> dict[tuple[int, int], int]:
     """By host and ident the first host that has the same program under that ident."""
     first: dict[int, list[tuple[int, bytes]]] = {}
-    out = {}
+    homes = {}
     for (host, ident), module in sorted(modules.items(), key=lambda item: item[0]):
         known = first.setdefault(ident, [])
-        home = next((at for at, data in known if data == module.data), None)
+        home = next((host for host, data in known if data == module.data), None)
         if home is None:
             known.append((host, module.data))
-        out[host, ident] = host if home is None else home
-    return out
+        homes[host, ident] = host if home is None else home
+    return homes
 
 
 def _titles(
@@ -184,14 +184,14 @@ def _titles(
     distinguished by their machine.
     """
     taken: set[str] = set()
-    out: dict[int, dict[int, str]] = {}
+    titles: dict[int, dict[int, str]] = {}
     for (host, ident), home in homes.items():
         if home == host:
             name = modules[host, ident].title
             title = f"{name} on {hosts[host]}" if name in taken and host < len(hosts) else name
             taken.add(title)
-            out.setdefault(home, {})[ident] = title
-    return out
+            titles.setdefault(home, {})[ident] = title
+    return titles
 
 
 def _signed(ident: int) -> int:

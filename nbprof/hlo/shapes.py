@@ -188,17 +188,19 @@ class Shape:
         """The layout of an array alone: `{1,0:T(8,128)}`; '' where none is stated."""
         if not self.has_layout:
             return ""
-        said = ""
+        suffix = ""
         if self.tiles:
-            said += "T" + "".join(
+            suffix += "T" + "".join(
                 "(" + ",".join("*" if n == _COMBINED else str(n) for n in tile) + ")"
                 for tile in self.tiles
             )
         if self.element_bits:
-            said += f"E({self.element_bits})"
+            suffix += f"E({self.element_bits})"
         if self.memory_space:
-            said += f"S({self.memory_space})"
-        return "{" + ",".join(map(str, self.minor_to_major)) + (f":{said}" if said else "") + "}"
+            suffix += f"S({self.memory_space})"
+        return (
+            "{" + ",".join(map(str, self.minor_to_major)) + (f":{suffix}" if suffix else "") + "}"
+        )
 
 
 def _tiled(sizes: list[int], tile: tuple[int, ...]) -> list[int]:
@@ -208,9 +210,9 @@ def _tiled(sizes: list[int], tile: tuple[int, ...]) -> list[int]:
     plain: list[int] = []
     for back, size in enumerate(reversed(tile), 1):
         if size == _COMBINED and back < len(joined) + 1:
-            at = len(joined) - back
-            if at + 1 < len(joined):
-                joined[at : at + 2] = [joined[at] * joined[at + 1]]
+            index = len(joined) - back
+            if index + 1 < len(joined):
+                joined[index : index + 2] = [joined[index] * joined[index + 1]]
         elif size > 0:
             plain.insert(0, size)
     while len(joined) < len(plain):
@@ -304,8 +306,8 @@ def numbers(data: Data, kind: int, value: int, end: int) -> list[int]:
         return [wire.signed(value)]
     if kind != LENGTH:
         return []
-    out: list[int] = []
+    result: list[int] = []
     while value < end:
         number, value = wire.read_varint(data, value, end)
-        out.append(wire.signed(number))
-    return out
+        result.append(wire.signed(number))
+    return result

@@ -118,7 +118,7 @@ where that is empty.
 """
 
 
-def expression(program: Program, place: int) -> str:
+def expression(program: Program, index: int) -> str:
     """The instruction at a place of the file, as XLA writes it.
 
     Raises
@@ -126,7 +126,7 @@ def expression(program: Program, place: int) -> str:
     ReadError
         It is damaged.
     """
-    return _Writer(program, place).text()
+    return _Writer(program, index).text()
 
 
 def _braced(values: Iterable[object]) -> str:
@@ -153,12 +153,12 @@ class _Fields:
         It is damaged.
     """
 
-    def __init__(self, program: Program, place: int) -> None:
+    def __init__(self, program: Program, index: int) -> None:
         self.program = program
-        self.place = place
-        self.opcode = program.opcodes[place]
+        self.place = index
+        self.opcode = program.opcodes[index]
         self.fields: dict[int, list[tuple[int, int, int]]] = {}
-        for number, kind, value, end in program.fields(place):
+        for number, kind, value, end in program.fields(index):
             self.fields.setdefault(number, []).append((kind, value, end))
 
     @cached_property
@@ -173,36 +173,36 @@ class _Fields:
 
     def number(self, field: int) -> int:
         """A number or flag; 0 where it is not stated."""
-        found = [value for kind, value, _ in self.fields.get(field, []) if kind == VARINT]
-        return wire.signed(found[-1]) if found else 0
+        numbers = [value for kind, value, _ in self.fields.get(field, []) if kind == VARINT]
+        return wire.signed(numbers[-1]) if numbers else 0
 
     def numbers(self, field: int) -> list[int]:
         """The numbers of a repeated field."""
-        out: list[int] = []
+        result: list[int] = []
         for kind, value, end in self.fields.get(field, []):
-            out += numbers(self.program.buffer.data, kind, value, end)
-        return out
+            result += numbers(self.program.buffer.data, kind, value, end)
+        return result
 
     def messages(self, field: int) -> list[tuple[int, int]]:
         """Where the messages of a field lie."""
-        found = self.fields.get(field)
-        return [(value, end) for kind, value, end in found if kind == LENGTH] if found else []
+        entries = self.fields.get(field)
+        return [(value, end) for kind, value, end in entries if kind == LENGTH] if entries else []
 
     def parts(self, span: tuple[int, int]) -> dict[int, list[tuple[int, int, int]]]:
         """The fields of a message inside."""
-        out: dict[int, list[tuple[int, int, int]]] = {}
+        fields: dict[int, list[tuple[int, int, int]]] = {}
         for number, kind, value, end in wire.fields(self.program.buffer.data, *span, _DEPTH):
-            out.setdefault(number, []).append((kind, value, end))
-        return out
+            fields.setdefault(number, []).append((kind, value, end))
+        return fields
 
     def values(self, span: tuple[int, int], *fields: int) -> list[list[int]]:
         """Lists of numbers in a message inside, by field."""
-        known = self.parts(span)
+        fields_of = self.parts(span)
         data = self.program.buffer.data
         return [
             [
                 n
-                for kind, value, end in known.get(field, [])
+                for kind, value, end in fields_of.get(field, [])
                 for n in numbers(data, kind, value, end)
             ]
             for field in fields
@@ -212,10 +212,12 @@ class _Fields:
         """The text of a span."""
         return bytes(self.program.buffer.data[span[0] : span[1]]).decode("utf-8", "replace")
 
-    def float_at(self, at: int, form: str) -> float:
+    def float_at(self, offset: int, form: str) -> float:
         """The number of a form of `struct` at a position."""
         size = struct.calcsize(form)
-        return float(struct.unpack(f"<{form}", bytes(self.program.buffer.data[at : at + size]))[0])
+        return float(
+            struct.unpack(f"<{form}", bytes(self.program.buffer.data[offset : offset + size]))[0]
+        )
 
 
 class _Writer(_Fields):
@@ -229,14 +231,14 @@ class _Writer(_Fields):
             # Written as the one op that it runs.
             opcode = wrapped.opcode + opcode[len("async") :]
             attributes = wrapped.attributes() if opcode.endswith("-start") else []
-        inside = self._operands()
+        arguments = self._operands()
         if self.opcode == "parameter":
-            inside = str(hlo_details.parameter(self.program, self.place))
+            arguments = str(hlo_details.parameter(self.program, self.place))
         elif self.opcode == "constant":
-            inside = self._literal()
+            arguments = self._literal()
         shape = self.program.shape(self.place).text
         return ", ".join(
-            [f"%{self.program.names[self.place]} = {shape} {opcode}({inside})", *attributes]
+            [f"%{self.program.names[self.place]} = {shape} {opcode}({arguments})", *attributes]
         )
 
     def _wrapped(self) -> _Writer | None:
@@ -246,36 +248,36 @@ class _Writer(_Fields):
         return None if root is None else _Writer(self.program, root)
 
     def _operands(self) -> str:
-        out = []
-        for i, place in enumerate(self.program.operands(self.place)):
+        operands = []
+        for i, operand in enumerate(self.program.operands(self.place)):
             text = (
                 "%?"
-                if place < 0
-                else f"{self.program.shape(place).text} %{self.program.names[place]}"
+                if operand < 0
+                else f"{self.program.shape(operand).text} %{self.program.names[operand]}"
             )
-            out.append((f"/*index={i}*/" if i and i % _MANY == 0 else "") + text)
-        return ", ".join(out)
+            operands.append((f"/*index={i}*/" if i and i % _MANY == 0 else "") + text)
+        return ", ".join(operands)
 
     def attributes(self) -> list[str]:
         """What stands behind the operands."""
-        out: list[str] = []
+        attributes: list[str] = []
         special = _SPECIAL.get(self.opcode)
         if self.opcode in _LISTED:
-            out.append(f"dimensions={_braced(self.numbers(_DIMENSIONS))}")
+            attributes.append(f"dimensions={_braced(self.numbers(_DIMENSIONS))}")
         if self.opcode in _COLLECTIVES:
-            out += self._collective()
+            attributes += self._collective()
         if special is not None:
-            out += special(self)
-        out += self._called()
+            attributes += special(self)
+        attributes += self._called()
         # Nearly all ops have neither of what follows.
         return (
-            out + self._stated()
+            attributes + self._stated()
             if _FRONTEND in self.fields or _PREDECESSORS in self.fields
-            else out
+            else attributes
         )
 
     def _stated(self) -> list[str]:
-        out: list[str] = []
+        result: list[str] = []
         attributes = {}
         for span in self.messages(_FRONTEND):
             for entry in self.parts(span).get(1, []):
@@ -287,18 +289,18 @@ class _Writer(_Fields):
             texts = [
                 f"{k}={v}" if v[:1] == "{" else f'{k}="{v}"' for k, v in sorted(attributes.items())
             ]
-            out.append(f"frontend_attributes={_braced(texts)}")
+            result.append(f"frontend_attributes={_braced(texts)}")
         if before := [
-            place
+            predecessor
             for ident in self.numbers(_PREDECESSORS)
-            if (place := self.program.place_of(ident)) is not None
+            if (predecessor := self.program.place_of(ident)) is not None
         ]:
-            out.append(
+            result.append(
                 "control-predecessors={"
-                + ", ".join(f"%{self.program.names[place]}" for place in before)
+                + ", ".join(f"%{self.program.names[predecessor]}" for predecessor in before)
                 + "}"
             )
-        return out
+        return result
 
     def _called(self) -> list[str]:
         opcode = self.opcode
@@ -313,8 +315,12 @@ class _Writer(_Fields):
         if opcode == "select-and-scatter" and len(names) > 1:
             return [f"select={names[0]}", f"scatter={names[1]}"]
         if opcode == "conditional":
-            place = next(iter(self.program.operands(self.place)), -1)
-            if len(names) == 2 and place >= 0 and self.program.shape(place).element == "pred":
+            condition = next(iter(self.program.operands(self.place)), -1)
+            if (
+                len(names) == 2
+                and condition >= 0
+                and self.program.shape(condition).element == "pred"
+            ):
                 return [f"true_computation={names[0]}", f"false_computation={names[1]}"]
             return ["branch_computations={" + ", ".join(names) + "}"]
         if opcode in _APPLIED:
@@ -328,14 +334,14 @@ class _Writer(_Fields):
         return [f"channel_id={channel}"] if channel > 0 else []
 
     def _collective(self) -> list[str]:
-        out = [*self._channel(), f"replica_groups={self._groups()}"]
+        attributes = [*self._channel(), f"replica_groups={self._groups()}"]
         if self.number(_CONSTRAINED):
-            out.append("constrain_layout=true")
+            attributes.append("constrain_layout=true")
         if self.opcode in _ALONG and self.details.dimensions:
-            out.append(f"dimensions={_braced(self.details.dimensions)}")
+            attributes.append(f"dimensions={_braced(self.details.dimensions)}")
         if self.number(_GLOBAL_IDS):
-            out.append("use_global_device_ids=true")
-        return out
+            attributes.append("use_global_device_ids=true")
+        return attributes
 
     def _groups(self) -> str:
         """The groups of devices: a list, or how they are cut out of a grid. Newer programs state
@@ -343,24 +349,24 @@ class _Writer(_Fields):
         """
         groups, grids = self.messages(_GROUPS), self.messages(_GRID)
         for span in self.messages(_DEVICES):
-            found = self.parts(span)
-            grids += [(start, end) for kind, start, end in found.get(2, []) if kind == LENGTH]
+            fields = self.parts(span)
+            grids += [(start, end) for kind, start, end in fields.get(2, []) if kind == LENGTH]
             groups = [
-                (start, end) for kind, start, end in found.get(1, []) if kind == LENGTH
+                (start, end) for kind, start, end in fields.get(1, []) if kind == LENGTH
             ] or groups
         for span in grids:
             count, size, grid, order = self.values(span, 1, 2, 3, 4)
-            cut = f"[{','.join(map(str, count + size))}]<=[{','.join(map(str, grid))}]"
-            return cut + (
+            shape = f"[{','.join(map(str, count + size))}]<=[{','.join(map(str, grid))}]"
+            return shape + (
                 f"T({','.join(map(str, order))})" if order != list(range(len(order))) else ""
             )
         return _braced(_braced(self.values(span, 1)[0]) for span in groups)
 
     def precision(self) -> list[str]:
         for span in self.messages(_PRECISION):
-            found = self.values(span, 1)[0]
-            if any(found):
-                return [f"operand_precision={_braced(_of(_PRECISIONS, n) for n in found)}"]
+            values = self.values(span, 1)[0]
+            if any(values):
+                return [f"operand_precision={_braced(_of(_PRECISIONS, n) for n in values)}"]
         return []
 
     def window(self) -> list[str]:
@@ -368,64 +374,64 @@ class _Writer(_Fields):
         return [f"window={{{_window(window)}}}"] if window else []
 
     def convolution(self) -> list[str]:
-        out = self.window()
+        attributes = self.window()
         if self.fields.get(16):
-            out.append(f"dim_labels={self.details.convolution}")
+            attributes.append(f"dim_labels={self.details.convolution}")
         for name, count in (
             ("feature", self.details.feature_groups),
             ("batch", self.details.batch_groups),
         ):
             if count != 1:
-                out.append(f"{name}_group_count={count}")
-        return [*out, *self.precision()]
+                attributes.append(f"{name}_group_count={count}")
+        return [*attributes, *self.precision()]
 
     def custom_call(self) -> list[str]:
-        out = [*self.convolution(), f'custom_call_target="{_escaped(self.one.target)}"']
+        attributes = [*self.convolution(), f'custom_call_target="{_escaped(self.one.target)}"']
         data = self.program.buffer.data
         if self.number(_CONSTRAINED):
             shapes = [
                 str(hlo_shapes.read(data, start, end, _DEPTH))
                 for start, end in self.messages(_LAYOUTS)
             ]
-            out.append("operand_layout_constraints={" + ", ".join(shapes) + "}")
+            attributes.append("operand_layout_constraints={" + ", ".join(shapes) + "}")
         if self.number(_SIDE_EFFECT):
-            out.append("custom_call_has_side_effect=true")
-        out += self.aliasing()
+            attributes.append("custom_call_has_side_effect=true")
+        attributes += self.aliasing()
         if (api := self.number(_API)) > 1:
-            out.append(f"api_version=API_VERSION_{_of(_APIS, api)}")
-        return out
+            attributes.append(f"api_version=API_VERSION_{_of(_APIS, api)}")
+        return attributes
 
     def aliasing(self) -> list[str]:
         """Which operands what comes out is written over."""
         pairs = []
         for span in self.messages(_ALIASING):
-            out, operand, index = self.values(span, 1, 2, 3)
-            made, taken = (", ".join(map(str, part)) for part in (out, index))
-            pairs.append(f"{{{made}}}: ({operand[0] if operand else 0}, {{{taken}}})")
+            output, operand, index = self.values(span, 1, 2, 3)
+            written, taken = (", ".join(map(str, part)) for part in (output, index))
+            pairs.append(f"{{{written}}}: ({operand[0] if operand else 0}, {{{taken}}})")
         return ["output_to_operand_aliasing={" + ", ".join(pairs) + "}"] if pairs else []
 
     def numbered(self, field: int, *names: tuple[int, str, bool]) -> list[str]:
         """Lists of dimensions in a message, each `(field, name, also when empty)`."""
         spans = self.messages(field)
-        found = self.values(spans[0] if spans else (0, 0), *(number for number, _, _ in names))
+        lists = self.values(spans[0] if spans else (0, 0), *(number for number, _, _ in names))
         return [
             f"{name}={_braced(part)}"
-            for part, (_, name, always) in zip(found, names, strict=True)
+            for part, (_, name, always) in zip(lists, names, strict=True)
             if part or always
         ]
 
     def indexed(self) -> list[str]:
         """What gather and scatter state alike."""
-        out = ["indices_are_sorted=true"] if self.number(_SORTED) else []
-        return out + (["unique_indices=true"] if self.number(_UNIQUE) else [])
+        attributes = ["indices_are_sorted=true"] if self.number(_SORTED) else []
+        return attributes + (["unique_indices=true"] if self.number(_UNIQUE) else [])
 
     def index_dimension(self, field: int) -> str:
         spans = self.messages(field)
-        found = self.values(spans[0], 4)[0] if spans else []
-        return f"index_vector_dim={found[0] if found else 0}"
+        dimensions = self.values(spans[0], 4)[0] if spans else []
+        return f"index_vector_dim={dimensions[0] if dimensions else 0}"
 
     def epsilon(self) -> list[str]:
-        places = [at for kind, at, _ in self.fields.get(_EPSILON, []) if kind == FIXED32]
+        places = [offset for kind, offset, _ in self.fields.get(_EPSILON, []) if kind == FIXED32]
         return [f"epsilon={_short_number(self.float_at(places[-1], 'f') if places else 0.0)}"]
 
     def _literal(self) -> str:
@@ -445,48 +451,50 @@ class _Writer(_Fields):
                     if form == "e"
                     else _short_number(number, form if form == "d" else "f")
                 )
-            if not form and (found := numbers(data, kind, value, end)):
+            if not form and (values := numbers(data, kind, value, end)):
                 if shape.element == "pred":
-                    return "true" if found[-1] else "false"
-                return str(found[-1] % (1 << 64) if shape.element[0] == "u" else found[-1])
+                    return "true" if values[-1] else "false"
+                return str(values[-1] % (1 << 64) if shape.element[0] == "u" else values[-1])
         return "{...}"
 
 
 def _window(window: tuple[WindowDimension, ...]) -> str:
-    out = [f"size={'x'.join(str(d.size) for d in window)}"]
+    attributes = [f"size={'x'.join(str(d.size) for d in window)}"]
     if any(d.stride != 1 for d in window):
-        out.append(f"stride={'x'.join(str(d.stride) for d in window)}")
+        attributes.append(f"stride={'x'.join(str(d.stride) for d in window)}")
     if any(d.low or d.high for d in window):
-        out.append(f"pad={'x'.join(f'{d.low}_{d.high}' for d in window)}")
+        attributes.append(f"pad={'x'.join(f'{d.low}_{d.high}' for d in window)}")
     if any(d.base_dilation != 1 for d in window):
-        out.append(f"lhs_dilate={'x'.join(str(d.base_dilation) for d in window)}")
+        attributes.append(f"lhs_dilate={'x'.join(str(d.base_dilation) for d in window)}")
     if any(d.window_dilation != 1 for d in window):
-        out.append(f"rhs_dilate={'x'.join(str(d.window_dilation) for d in window)}")
+        attributes.append(f"rhs_dilate={'x'.join(str(d.window_dilation) for d in window)}")
     if any(d.reversal for d in window):
-        out.append(f"rhs_reversal={'x'.join(str(int(d.reversal)) for d in window)}")
-    return " ".join(out)
+        attributes.append(f"rhs_reversal={'x'.join(str(int(d.reversal)) for d in window)}")
+    return " ".join(attributes)
 
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _slices(one: _Writer) -> list[str]:
-    strided = any(stride != 1 for _, _, stride in one.details.slices)
+def _slices(op: _Writer) -> list[str]:
+    strided = any(stride != 1 for _, _, stride in op.details.slices)
     return [
         "slice={"
         + ", ".join(
-            f"[{a}:{b}{f':{stride}' if strided else ''}]" for a, b, stride in one.details.slices
+            f"[{a}:{b}{f':{stride}' if strided else ''}]" for a, b, stride in op.details.slices
         )
         + "}"
     ]
 
 
-def _padding(one: _Writer) -> list[str]:
+def _padding(op: _Writer) -> list[str]:
     sizes = []
-    for span in one.messages(_PADDING):
-        for _, start, end in one.parts(span).get(1, []):
-            sizes.append([found[-1] if found else 0 for found in one.values((start, end), 1, 2, 3)])
+    for span in op.messages(_PADDING):
+        for _, start, end in op.parts(span).get(1, []):
+            sizes.append(
+                [values[-1] if values else 0 for values in op.values((start, end), 1, 2, 3)]
+            )
     inner = any(size[2] for size in sizes)
     return (
         ["padding=" + "x".join("_".join(map(str, size if inner else size[:2])) for size in sizes)]
@@ -495,26 +503,26 @@ def _padding(one: _Writer) -> list[str]:
     )
 
 
-def _dot(one: _Writer) -> list[str]:
-    dims = one.details.dot
+def _dot(op: _Writer) -> list[str]:
+    dims = op.details.dot
     sides = (
         ("lhs", dims.lhs_batch, dims.lhs_contracting),
         ("rhs", dims.rhs_batch, dims.rhs_contracting),
     )
     named = [
-        (f"{side}_{what}", part)
+        (f"{side}_{kind}", part)
         for side, *both in sides
-        for what, part in zip(("batch", "contracting"), both, strict=True)
+        for kind, part in zip(("batch", "contracting"), both, strict=True)
     ]
-    return [f"{name}_dims={_braced(part)}" for name, part in named if part] + one.precision()
+    return [f"{name}_dims={_braced(part)}" for name, part in named if part] + op.precision()
 
 
-def _fusion(one: _Writer) -> list[str]:
-    return [f"kind={one.program.fusion_kinds[one.place]}", *one.aliasing()]
+def _fusion(op: _Writer) -> list[str]:
+    return [f"kind={op.program.fusion_kinds[op.place]}", *op.aliasing()]
 
 
-def _gather(one: _Writer) -> list[str]:
-    dims = one.numbered(
+def _gather(op: _Writer) -> list[str]:
+    dims = op.numbered(
         *(
             _GATHER,
             (1, "offset_dims", True),
@@ -525,14 +533,14 @@ def _gather(one: _Writer) -> list[str]:
     )
     return [
         *dims,
-        one.index_dimension(_GATHER),
-        f"slice_sizes={_braced(one.numbers(_GATHER_SIZES))}",
-        *one.indexed(),
+        op.index_dimension(_GATHER),
+        f"slice_sizes={_braced(op.numbers(_GATHER_SIZES))}",
+        *op.indexed(),
     ]
 
 
-def _scatter(one: _Writer) -> list[str]:
-    dims = one.numbered(
+def _scatter(op: _Writer) -> list[str]:
+    dims = op.numbered(
         *(
             _SCATTER,
             (1, "update_window_dims", True),
@@ -541,92 +549,92 @@ def _scatter(one: _Writer) -> list[str]:
         ),
         *((5, "input_batching_dims", False), (6, "scatter_indices_batching_dims", False)),
     )
-    return [*dims, one.index_dimension(_SCATTER), *one.indexed()]
+    return [*dims, op.index_dimension(_SCATTER), *op.indexed()]
 
 
-def _compare(one: _Writer) -> list[str]:
-    kind = "".join(one.text_at(span) for span in one.messages(_COMPARISON))
-    return [f"direction={one.details.direction}"] + (
+def _compare(op: _Writer) -> list[str]:
+    kind = "".join(op.text_at(span) for span in op.messages(_COMPARISON))
+    return [f"direction={op.details.direction}"] + (
         [f"type={kind}"] if kind == "TOTALORDER" else []
     )
 
 
-def _pairs(one: _Writer) -> list[str]:
-    pairs = [one.values(span, 1, 2) for span in one.messages(_PAIRS)]
+def _pairs(op: _Writer) -> list[str]:
+    pairs = [op.values(span, 1, 2) for span in op.messages(_PAIRS)]
     texts = [f"{{{(a or [0])[-1]},{(b or [0])[-1]}}}" for a, b in pairs]
-    return [*one._channel(), f"source_target_pairs={_braced(texts)}"]
+    return [*op._channel(), f"source_target_pairs={_braced(texts)}"]
 
 
-def _host(one: _Writer) -> list[str]:
-    return one._channel() + (["is_host_transfer=true"] if one.number(_HOST_TRANSFER) else [])
+def _host(op: _Writer) -> list[str]:
+    return op._channel() + (["is_host_transfer=true"] if op.number(_HOST_TRANSFER) else [])
 
 
-def _normalized(one: _Writer) -> list[str]:
-    return [*one.epsilon(), f"feature_index={one.number(_FEATURE)}"]
+def _normalized(op: _Writer) -> list[str]:
+    return [*op.epsilon(), f"feature_index={op.number(_FEATURE)}"]
 
 
-def _outfeed(one: _Writer) -> list[str]:
-    data = one.program.buffer.data
+def _outfeed(op: _Writer) -> list[str]:
+    data = op.program.buffer.data
     return [
         f"outfeed_shape={hlo_shapes.read(data, start, end, _DEPTH)}"
-        for start, end in one.messages(_OUTFEED)
+        for start, end in op.messages(_OUTFEED)
     ]
 
 
-def _triangular(one: _Writer) -> list[str]:
-    out = []
-    for span in one.messages(_TRIANGULAR):
+def _triangular(op: _Writer) -> list[str]:
+    result = []
+    for span in op.messages(_TRIANGULAR):
         left, lower, unit, transpose = (
-            found[-1] if found else 0 for found in one.values(span, 1, 2, 3, 4)
+            flags[-1] if flags else 0 for flags in op.values(span, 1, 2, 3, 4)
         )
-        out += [
+        result += [
             f"{name}=true"
             for name, on in (("left_side", left), ("lower", lower), ("unit_diagonal", unit))
             if on
         ]
-        out += [f"transpose_a={_of(_TRANSPOSES, transpose)}"] if transpose else []
-    return out
+        result += [f"transpose_a={_of(_TRANSPOSES, transpose)}"] if transpose else []
+    return result
 
 
-def _cholesky(one: _Writer) -> list[str]:
-    return ["lower=true" for span in one.messages(_CHOLESKY) if any(one.values(span, 1)[0])]
+def _cholesky(op: _Writer) -> list[str]:
+    return ["lower=true" for span in op.messages(_CHOLESKY) if any(op.values(span, 1)[0])]
 
 
-def _top(one: _Writer) -> list[str]:
+def _top(op: _Writer) -> list[str]:
     flags = [
-        f"{name}={'true' if one.number(field) else 'false'}"
+        f"{name}={'true' if op.number(field) else 'false'}"
         for name, field in (("largest", _LARGEST), ("is_stable", _STABLE))
     ]
-    return [f"k={one.number(_TOP)}", *flags]
+    return [f"k={op.number(_TOP)}", *flags]
 
 
 _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
     "slice": _slices,
-    "dynamic-slice": lambda one: [f"dynamic_slice_sizes={_braced(one.details.slice_sizes)}"],
+    "dynamic-slice": lambda op: [f"dynamic_slice_sizes={_braced(op.details.slice_sizes)}"],
     "pad": _padding,
-    "iota": lambda one: [f"iota_dimension={(one.details.dimensions or (0,))[0]}"],
+    "iota": lambda op: [f"iota_dimension={(op.details.dimensions or (0,))[0]}"],
     "dot": _dot,
     "convolution": _Writer.convolution,
     "custom-call": _Writer.custom_call,
     "fusion": _fusion,
-    "get-tuple-element": lambda one: [f"index={one.details.tuple_index}"],
+    "get-tuple-element": lambda op: [f"index={op.details.tuple_index}"],
     "gather": _gather,
     "scatter": _scatter,
-    "sort": lambda one: ["is_stable=true"] if one.number(_STABLE) else [],
+    "sort": lambda op: ["is_stable=true"] if op.number(_STABLE) else [],
     "reduce-window": _Writer.window,
     "select-and-scatter": _Writer.window,
     "compare": _compare,
-    "fft": lambda one: [
-        f"fft_type={_of(_FFTS, one.number(_FFT_TYPE))}",
-        f"fft_length={_braced(one.details.fft_length)}",
+    "fft": lambda op: [
+        f"fft_type={_of(_FFTS, op.number(_FFT_TYPE))}",
+        f"fft_length={_braced(op.details.fft_length)}",
     ],
-    "reduce-precision": lambda one: [
-        f"exponent_bits={one.number(_EXPONENT)}",
-        f"mantissa_bits={one.number(_MANTISSA)}",
+    "reduce-precision": lambda op: [
+        f"exponent_bits={op.number(_EXPONENT)}",
+        f"mantissa_bits={op.number(_MANTISSA)}",
     ],
-    "rng": lambda one: [f"distribution={_of(_DISTRIBUTIONS, one.number(_DISTRIBUTION))}"],
-    "rng-bit-generator": lambda one: [f"algorithm={_of(_ALGORITHMS, one.number(_ALGORITHM))}"],
-    "rng-get-and-update-state": lambda one: [f"delta={one.number(_DELTA)}"],
+    "rng": lambda op: [f"distribution={_of(_DISTRIBUTIONS, op.number(_DISTRIBUTION))}"],
+    "rng-bit-generator": lambda op: [f"algorithm={_of(_ALGORITHMS, op.number(_ALGORITHM))}"],
+    "rng-get-and-update-state": lambda op: [f"delta={op.number(_DELTA)}"],
     "batch-norm-training": _normalized,
     "batch-norm-inference": _normalized,
     "batch-norm-grad": _normalized,
@@ -640,10 +648,8 @@ _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
     "triangular-solve": _triangular,
     "cholesky": _cholesky,
     "topk": _top,
-    "copy-start": lambda one: (
-        [f"cross_program_prefetch_index={one.number(_PREFETCH)}"]
-        if one.fields.get(_PREFETCH)
-        else []
+    "copy-start": lambda op: (
+        [f"cross_program_prefetch_index={op.number(_PREFETCH)}"] if op.fields.get(_PREFETCH) else []
     ),
 }
 """By opcode: what only ops of its kind state."""
