@@ -77,8 +77,8 @@ def compare(
     sources = [before, after, *others]
     if len(sources) > MOST_RUNS:
         raise NbprofError(
-            f"a comparison takes at most {MOST_RUNS} runs, not {len(sources)}; compare the ones that"
-            " matter"
+            f"a comparison takes at most {MOST_RUNS} runs, not {len(sources)}; compare the ones"
+            " that matter"
         )
     try:
         profiles = []

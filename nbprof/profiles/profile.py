@@ -241,7 +241,7 @@ class Profile:
 
     @accessor
     def ascend(self) -> Ascend:
-        """Measurements of Ascend's profiler on an NPU: iterations, ops, counters, waits and more."""
+        """Measurements of Ascend's profiler on an NPU: iterations, ops, counters, waits."""
         return Ascend(self)
 
     @accessor
@@ -289,15 +289,15 @@ class Profile:
         """
         hosts = self.hosts
         ranks = [rank_of(host) for host in hosts]
+        index = -1
         if isinstance(which, str):
-            index = hosts.index(which) if which in hosts else None
+            if which in hosts:
+                index = hosts.index(which)
         elif which in ranks:
             index = ranks.index(which)
-        else:
-            index = (
-                which if 0 <= which < len(hosts) and all(rank is None for rank in ranks) else None
-            )
-        if index is None:
+        elif all(rank is None for rank in ranks):
+            index = which
+        if not 0 <= index < len(hosts):
             raise NbprofError(
                 f"there is no host {which!r} in this run; it has {join_some(hosts, 4)}."
             )
@@ -328,13 +328,14 @@ class Profile:
         profile; `path`, which `nbprof.load` takes.
         """
         folder = Path(self.path)
-        windows = windows_of(folder, self.run.capture) if self.run.capture is not None else []
-        nothing: list[int | None] = [None, None]
-        rows = [
-            (path.name, *(info.window or nothing), path == folder, str(path))
-            for path, info in windows
-        ]
-        rows = rows or [(folder.name, *nothing, True, str(folder))]
+        no_window: list[int | None] = [None, None]
+        rows = []
+        if self.run.capture is not None:
+            for path, info in windows_of(folder, self.run.capture):
+                window = info.window or no_window
+                rows.append((path.name, *window, path == folder, str(path)))
+        if not rows:
+            rows.append((folder.name, *no_window, True, str(folder)))
         return pd.DataFrame(rows, columns=names("runs")).astype(
             {"first_step": "Int64", "last_step": "Int64"}
         )
@@ -453,7 +454,7 @@ class Profile:
         return text.summary(dashboard.spoken(self.run))
 
     def brief(self, tokens: int = 1500, *, redact: Redact = False) -> str:
-        """A summary for a language model: Markdown, most important first, each figure with its call.
+        """A summary for language models: Markdown, most important first, each figure with its call.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The report as HTML: a static part for every viewer, and a script that replaces it where it runs."""
+"""The report as HTML: a static part, and a script that replaces it with the live view."""
 
 from __future__ import annotations
 

@@ -25,23 +25,20 @@ MIME = "application/vnd.nbprof.v1+json"
 def saved(
     run: Run | None, packed: bytes, html: str, version: str, height: int | None
 ) -> dict[str, Any]:
-    """What JupyterLab draws of. The data stand in the HTML of the same output, where it finds them,
-    so that a notebook holds them once.
+    """The data from which JupyterLab draws.
+
+    The payload itself is in the HTML of the same output, so that a notebook has it once.
     """
-    # Without a front end that was built there is no script in the HTML.
-    inline_data = (
-        {} if codec.to_text(packed) in html else {"data": base64.b64encode(packed).decode()}
-    )
-    # What an output needs to have every event again: of the files only what lies below the
-    # notebook.
-    more = {} if run is None else {"key": registry.show(run), "files": files(run)}
-    return {
-        "v": 1,
-        "version": version,
-        **inline_data,
-        **({"height": height} if height else {}),
-        **more,
-    }
+    data: dict[str, Any] = {"v": 1, "version": version}
+    # The HTML has no script if the front end was not built.
+    if codec.to_text(packed) not in html:
+        data["data"] = base64.b64encode(packed).decode()
+    if height:
+        data["height"] = height
+    if run is not None:
+        # To find the run again with every event: its key, and its files below the notebook.
+        data |= {"key": registry.show(run), "files": files(run)}
+    return data
 
 
 def mimebundle(
@@ -73,8 +70,8 @@ def mimebundle(
     """
     if views:
         payload = select(payload, views)
-    # Drawing and packing mostly compress, which releases the interpreter lock; fonts must be used by
-    # a single thread.
+    # Drawing and packing mostly compress, which releases the interpreter lock; fonts must be used
+    # by a single thread.
     with ThreadPoolExecutor(1, "nbprof-picture") as drawing:
         chart = drawing.submit(register.chart, payload) if drawn else None
         picture = drawing.submit(register.picture, payload) if drawn else None
