@@ -81,7 +81,8 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
         return value.assign(**{name: value[name].replace(names) for name in columns})
     if isinstance(value, WithHostNames):
         parts = [field.name for field in fields(value)]  # type: ignore[arg-type]
-        return replace(value, **{name: renamed(getattr(value, name), names) for name in parts})  # type: ignore[type-var]
+        changes = {name: renamed(getattr(value, name), names) for name in parts}
+        return replace(value, **changes)  # type: ignore[type-var]
     if isinstance(value, (list, tuple)):
         return type(value)(renamed(item, names) for item in value)
     if isinstance(value, dict):
