@@ -82,7 +82,7 @@ class Spent:
         """All frames of runs, all tabs, and what an output is made of."""
         from nbprof.display import codec
         from nbprof.profiles.report import mimebundle
-        from nbprof.run.lazy import Memo
+        from nbprof.run.frame import Memo
         from nbprof.tools import register
 
         get = Memo.get

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     last: Profile | None
     capture: Room
 
-# Imported when first used: loading the extension must not cost the import of pandas, let alone of a
-# framework.
-_WHERE = {
+# Imported when first used: loading the extension must import neither pandas nor a framework.
+_MODULE_OF = {
     "load": "nbprof.profiles.load",
     "runs": "nbprof.profiles.load",
     "Profile": "nbprof.profiles.profile",
@@ -76,10 +75,10 @@ def __getattr__(name: str) -> Any:
         from nbprof.profiles.load import last
 
         return last()
-    if name in _WHERE:
+    if name in _MODULE_OF:
         from importlib import import_module
 
-        return getattr(import_module(_WHERE[name]), name)
+        return getattr(import_module(_MODULE_OF[name]), name)
     if name in ("cache", "capture", "keras", "torch"):
         from importlib import import_module
 
@@ -88,8 +87,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _meet_kernel() -> None:
-    """In the kernel of a notebook: lets saved outputs ask it for the trace. Costs nothing
-    elsewhere, and never fails.
+    """Lets saved outputs request the trace from the kernel of a notebook.
+
+    Does nothing elsewhere, and never fails.
     """
     from sys import modules
 
@@ -109,13 +109,12 @@ def _meet_kernel() -> None:
 
             open_comm(comm, message)
         except Exception:
-            # What is raised here the kernel prints below the cell that runs; a comm that is closed
-            # says enough.
+            # The kernel would print an error below the running cell; a closed comm is enough.
             comm.close()
 
     class Sign:
-        # Among the comms of the kernel it tells a page that nbprof is here. To try the target of a
-        # kernel without nbprof would have that write an error to its log.
+        # Listed among the comms of the kernel, so that pages know that nbprof is imported. Trying
+        # the target in a kernel without nbprof would write an error to its log.
         comm_id = target_name = "nbprof"
         _closed = False
 
@@ -137,9 +136,7 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Called by `%load_ext nbprof`: adds `%%nbprof`, `%nbprof`, and the name `nbprof` unless it is
-    taken.
-    """
+    """Called by `%load_ext nbprof`: adds the magics and, if it is unused, the name `nbprof`."""
     from nbprof.notebook.magic import load
 
     _meet_kernel()

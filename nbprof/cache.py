@@ -1,16 +1,16 @@
 """The cache: a profile that has been opened before opens again almost instantly.
 
-What was decoded and computed is kept in the platform's cache directory, beside nothing that is
-yours, and found again by the content of the profile: a file that changed is read anew, one that was
-only touched, moved or copied is not. Entries of other versions of nbprof are never used. When the
-cache is full, what was not opened for the longest time goes.
+Decoded and computed data is stored in the platform's cache directory and found by the content of
+the profile: a changed file is read again, one that was only touched, moved or copied is not. The
+cache holds only derived data; deleting it is always safe. Entries of other versions of nbprof are
+never used. When the cache is full, entries that were not opened for the longest time are deleted.
 
 >>> print(nbprof.cache.info())           # doctest: +SKIP
 >>> nbprof.cache.clear()                 # doctest: +SKIP
 
 Environment variables, read each time a profile is loaded: `NBPROF_CACHE=0` turns the cache off,
-`NBPROF_CACHE_DIR` puts it elsewhere, `NBPROF_CACHE_SIZE` (500M, 2G) says how large it may get; by
-default 4 GiB, or 5 % of the free disk where that is less.
+`NBPROF_CACHE_DIR` sets its folder, `NBPROF_CACHE_SIZE` (500M, 2G) its maximum size; by default
+4 GiB, or 5 % of the free disk if that is less.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ __all__ = ["Info", "clear", "info"]
 
 @dataclass(frozen=True, repr=False)
 class Info:
-    """What is in the cache.
+    """The contents of the cache.
 
     Attributes
     ----------
     folder : str
     enabled : bool
     runs : int
-        Number of runs that it has data of.
+        Number of runs with data in it.
     bytes : int
     limit : int
-        How many bytes it may hold.
+        Maximum size in bytes.
     """
 
     folder: str
@@ -57,16 +57,15 @@ class Info:
 
 
 def info() -> Info:
-    """Where the cache is, what it has and how large it may get."""
+    """Folder, contents and maximum size of the cache."""
     folder = Folder(location())
     entries = folder.entries()
-    return Info(
-        str(folder.path), enabled(), len(entries), sum(e.bytes for e in entries), folder.limit()
-    )
+    size = sum(entry.bytes for entry in entries)
+    return Info(str(folder.path), enabled(), len(entries), size, folder.limit())
 
 
 def clear() -> int:
-    """Empty the cache and return how many bytes that freed. Open profiles are not affected."""
+    """Empty the cache and return the number of bytes freed. Open profiles are not affected."""
     from nbprof.run.cache import background
 
     background.finish()

@@ -1,4 +1,4 @@
-"""Where the values of a compiled program lie in memory: its buffer assignment, as columns.
+"""The buffer assignment of a compiled program, its values in memory, as columns.
 
 Source of the message numbers: `hlo.proto` of https://github.com/openxla/xla (BufferAssignmentProto,
 LogicalBufferProto, BufferAllocationProto, HeapSimulatorTrace).
@@ -54,10 +54,10 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass
 class Buffers:
-    """The values that lie in memory, one row each.
+    """Values in memory, one row each.
 
-    `instruction` is the place of the instruction that makes it (-1: not in the program), `index`
-    which part of its value where that is a tuple.
+    `instruction` is the index of the instruction that computes it (-1: not in the program), `index`
+    the part of its value if that is a tuple.
     """
 
     ident: Int64s
@@ -69,8 +69,9 @@ class Buffers:
 
 @dataclass
 class Allocations:
-    """The pieces of memory that buffers lie in, one row each; `parameter` is -1 where it is none of
-    the program's parameters.
+    """Pieces of memory that contain buffers, one row each.
+
+    `parameter` is -1 if it is not a parameter of the program.
     """
 
     index: Int64s
@@ -85,8 +86,9 @@ class Allocations:
 
 @dataclass
 class Assigned:
-    """Which buffer lies where: rows of allocations and of buffers (-1: a buffer that is not
-    listed), offset and size in bytes.
+    """The place of buffers in allocations: rows of both, offset and size in bytes.
+
+    The row of a buffer is -1 if it is not listed.
     """
 
     allocation: Int64s
@@ -97,10 +99,10 @@ class Assigned:
 
 @dataclass
 class HeapTrace:
-    """The order in which the compiler's heap gave out and took back memory.
+    """The order in which the compiler's heap allocated and freed memory.
 
     `buffer` and `shared` are idents of buffers; `instruction` are codes into `names`. `allocation`
-    is the index of an allocation, -1 where the trace states none.
+    is the index of an allocation, -1 if the trace states none.
     """
 
     allocation: int
@@ -123,7 +125,7 @@ class Assignment:
 
 
 def read(program: Program) -> Assignment | None:
-    """The buffer assignment of a program; None where the file has none.
+    """The buffer assignment of a program; None if the file has none.
 
     Raises
     ------
@@ -137,7 +139,9 @@ def read(program: Program) -> Assignment | None:
     buffers = _buffers(buf, program, *_span(spans.get(_BUFFERS)))
     allocations, assigned = _allocations(buf, buffers, *_span(spans.get(_ALLOCATIONS)))
     traces = zip(*spans.get(_TRACES, ([], [])), strict=True)
-    return Assignment(buffers, allocations, assigned, [_trace(buf, at, end) for at, end in traces])
+    return Assignment(
+        buffers, allocations, assigned, [_trace(buf, start, end) for start, end in traces]
+    )
 
 
 def _span(spans: tuple[list[int], list[int]] | None) -> tuple[Int64s, Int64s]:
@@ -157,19 +161,19 @@ class _Messages:
         return self._fields.get((number, kind))
 
     def numbers(self, number: int, missing: int = 0) -> Int64s:
-        """A number of each message; of a field that stands twice the last counts."""
-        out = np.full(self._count, missing, np.int64)
+        """A number of each message; of a field that occurs twice, the last counts."""
+        result = np.full(self._count, missing, np.int64)
         field = self._fields.get((number, VARINT))
         if field is not None:
-            out[field.message] = field.value
-        return out
+            result[field.message] = field.value
+        return result
 
     def flags(self, number: int) -> Bools:
-        """A truth of each message."""
+        """A flag of each message."""
         return np.asarray(self.numbers(number) != 0, np.bool_)
 
     def spans(self, number: int) -> tuple[Int64s, Int64s, Int64s]:
-        """Which message has a message in it, and where that begins and ends, message by message."""
+        """The messages inside, in order: the index of the outer one, start and end."""
         field = self._fields.get((number, LENGTH))
         if field is None:
             return (np.zeros(0, np.int64),) * 3
@@ -180,57 +184,58 @@ class _Messages:
 def _texts(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, list[str]]:
     """Texts as codes, and the texts of the codes."""
     data = buf.data
-    known: dict[bytes, int] = {}
-    codes = np.fromiter(
-        (
-            known.setdefault(bytes(data[a:b]), len(known))
-            for a, b in zip(start.tolist(), end.tolist(), strict=True)
-        ),
-        np.int64,
-        len(start),
-    )
-    return codes, [text.decode("utf-8", "replace") for text in known]
+    code_of: dict[bytes, int] = {}
+    codes = np.zeros(len(start), np.int64)
+    for row, (first, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        codes[row] = code_of.setdefault(bytes(data[first:last]), len(code_of))
+    return codes, [text.decode("utf-8", "replace") for text in code_of]
 
 
 def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffers:
     rows = _Messages(buf, start, end, _DEPTH + 1)
-    count = len(start)
-    owner, at, stop = rows.spans(_DEFINED)
-    defined = _Messages(buf, at, stop, _DEPTH + 2)
-    ident = np.full(count, -1, np.int64)
+    owner, defined_start, defined_end = rows.spans(_DEFINED)
+    defined = _Messages(buf, defined_start, defined_end, _DEPTH + 2)
+    ident = np.full(len(start), -1, np.int64)
     ident[owner] = defined.numbers(_DEFINED_ID, -1)
-    place = np.full(count, -1, np.int64)
     order = np.argsort(program.idents, kind="stable")
-    sorted_idents = program.idents[order]
-    where = np.searchsorted(sorted_idents, ident)
-    found = (ident >= 0) & (where < len(order))
-    found[found] = sorted_idents[where[found]] == ident[found]
-    place[found] = order[where[found]]
-    # Programs of before 2022 name the instruction.
-    who, a, b = defined.spans(_DEFINED_NAME)
-    if len(who):
-        codes, names = _texts(buf, a, b)
-        named = np.array(
-            [-1 if (p := program.place(name)) is None else p for name in names], np.int64
-        )[codes]
-        old = owner[who]
-        use = (place[old] < 0) & (ident[old] < 0)
-        place[old[use]] = named[use]
-    index: dict[int, tuple[int, ...]] = {}
-    for field_kind in (VARINT, LENGTH):
-        field = defined.field(_DEFINED_INDEX, field_kind)
+    by_ident = lookup(program.idents[order], order, ident)
+    instruction = np.where(ident >= 0, by_ident, -1)
+    # Programs from before 2022 name the instruction.
+    message, name_start, name_end = defined.spans(_DEFINED_NAME)
+    if len(message):
+        codes, names = _texts(buf, name_start, name_end)
+        by_name = np.array([_index_of(program, name) for name in names], np.int64)[codes]
+        row = owner[message]
+        lacks_ident = (instruction[row] < 0) & (ident[row] < 0)
+        instruction[row[lacks_ident]] = by_name[lacks_ident]
+    index = _tuple_indices(buf, defined, owner)
+    return Buffers(
+        rows.numbers(_ID), rows.numbers(_SIZE), rows.numbers(_COLOUR), instruction, index
+    )
+
+
+def _index_of(program: Program, name: str) -> int:
+    index = program.place(name)
+    return -1 if index is None else index
+
+
+def _tuple_indices(buf: Bytes, defined: _Messages, owner: Int64s) -> dict[int, tuple[int, ...]]:
+    """The part of its tuple that each buffer is, by row."""
+    indices: dict[int, tuple[int, ...]] = {}
+    for kind in (VARINT, LENGTH):
+        field = defined.field(_DEFINED_INDEX, kind)
         if field is None:
             continue
         order = np.argsort(field.message, kind="stable")
-        for message, value, stop_at in zip(
+        for message, value, end in zip(
             field.message[order].tolist(),
             field.value[order].tolist(),
             field.end[order].tolist(),
             strict=True,
         ):
             row = int(owner[message])
-            index[row] = (*index.get(row, ()), *numbers(buf.data, field_kind, value, stop_at))
-    return Buffers(rows.numbers(_ID), rows.numbers(_SIZE), rows.numbers(_COLOUR), place, index)
+            indices[row] = (*indices.get(row, ()), *numbers(buf.data, kind, value, end))
+    return indices
 
 
 def _allocations(
@@ -239,11 +244,12 @@ def _allocations(
     rows = _Messages(buf, start, end, _DEPTH + 1)
     parameter = np.where(rows.flags(_PARAMETER), rows.numbers(_PARAMETER_NUMBER), -1)
     allocations = Allocations(
-        rows.numbers(_INDEX), rows.numbers(_SIZE), rows.numbers(_ALLOCATION_COLOUR), rows.flags(_THREAD_LOCAL), parameter,
-        rows.flags(_LIVE_OUT), rows.flags(_TUPLE), rows.flags(_CONSTANT),
+        rows.numbers(_INDEX), rows.numbers(_SIZE), rows.numbers(_ALLOCATION_COLOUR),
+        rows.flags(_THREAD_LOCAL), parameter, rows.flags(_LIVE_OUT), rows.flags(_TUPLE),
+        rows.flags(_CONSTANT),
     )  # fmt: skip
-    owner, at, stop = rows.spans(_ASSIGNED)
-    parts = _Messages(buf, at, stop, _DEPTH + 2)
+    owner, begin, stop = rows.spans(_ASSIGNED)
+    parts = _Messages(buf, begin, stop, _DEPTH + 2)
     ident = parts.numbers(_ASSIGNED_BUFFER)
     order = np.argsort(buffers.ident, kind="stable")
     return allocations, Assigned(
@@ -255,22 +261,22 @@ def _allocations(
 
 
 def _trace(buf: Bytes, start: int, end: int) -> HeapTrace:
-    whole, allocation = False, -1
-    spans, others = wire.split(buf.data, start, end, _DEPTH + 1)
-    for number, kind, value, _ in others:
+    whole_module, allocation = False, -1
+    spans, scalars = wire.split(buf.data, start, end, _DEPTH + 1)
+    for number, kind, value, _ in scalars:
         if number == _WHOLE and kind == VARINT:
-            whole = value != 0
+            whole_module = value != 0
         elif number == _TRACE_ALLOCATION and kind == VARINT:
             allocation = wire.signed(value)
     first, last = _span(spans.get(_EVENTS))
     rows = _Messages(buf, first, last, _DEPTH + 2)
     code = np.full(len(first), -1, np.int64)
-    owner, at, stop = rows.spans(_EVENT_INSTRUCTION)
-    codes, names = _texts(buf, at, stop)
+    owner, begin, stop = rows.spans(_EVENT_INSTRUCTION)
+    codes, names = _texts(buf, begin, stop)
     code[owner] = codes
     return HeapTrace(
         allocation,
-        whole,
+        whole_module,
         rows.numbers(_KIND),
         rows.numbers(_EVENT_BUFFER),
         rows.numbers(_EVENT_SHARED),

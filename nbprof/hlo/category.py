@@ -1,6 +1,4 @@
-"""What kind of work an op of a compiled program is, in XLA's words: "loop fusion", "non-fusion
-elementwise", "data formatting".
-"""
+"""Categories of ops of compiled programs, as XLA names them: "loop fusion", "data formatting"."""
 
 from __future__ import annotations
 
@@ -16,31 +14,30 @@ _ALSO_ELEMENTWISE = frozenset({"map", "rng"})
 
 
 CALLS_PYTHON = re.compile(r"python.*callback")
-"""In the target of a custom call: it calls back into Python, on the host."""
+"""Matches the target of custom calls that call back into Python on the host."""
 
 
-def category(program: Program, place: int) -> str:
-    """The category of the instruction at a place of the file, as TPUs state it and as XProf finds
-    it for GPUs.
+def category(program: Program, index: int) -> str:
+    """The category of an instruction, as TPUs state it and as XProf computes it for GPUs.
 
-    Most opcodes are one of their own, also of a convolution whose window is damaged.
-    `tests/parity/test_hlo.py` asks XProf about each.
+    Most opcodes are a category of their own, as is a convolution whose window is damaged.
+    `tests/parity/test_hlo.py` compares each with XProf.
     """
-    opcode = program.opcodes[place]
-    if opcode == "fusion" and (kind := program.fusion_kinds[place])[:1] == "k":
-        return f"{kind[1:].lower()} fusion"
+    opcode = program.opcodes[index]
+    if opcode == "fusion":
+        kind = program.fusion_kinds[index]
+        return f"{kind[1:].lower()} fusion" if kind[:1] == "k" else opcode
     if opcode in _FORMATTING:
         return "data formatting"
     if opcode in ELEMENTWISE or opcode in _ALSO_ELEMENTWISE:
         return "non-fusion elementwise"
     if opcode == "convolution":
         try:
-            window = hlo_details.read(program, place).window
+            window = hlo_details.read(program, index).window
         except ReadError:
             return opcode
-        dilated = (
-            (" base-dilated", any(d.base_dilation > 1 for d in window)),
-            (" window-dilated", any(d.window_dilation > 1 for d in window)),
-        )
-        return opcode + "".join(text for text, is_so in dilated if is_so)
+        if any(dimension.base_dilation > 1 for dimension in window):
+            opcode += " base-dilated"
+        if any(dimension.window_dilation > 1 for dimension in window):
+            opcode += " window-dilated"
     return opcode

@@ -1,16 +1,14 @@
 """Floating-point operations and bytes of an op of a compiled program, counted from its code.
 
-A GPU measures neither, so profilers count: what the op has to compute, and what it has to read and
-write when nothing is in a cache. The rules are those of XLA's cost analysis for GPUs, as XProf 2.24
-uses it: what it answers for programs made for the purpose is what stands here, op by op
-(`tests/parity/test_hlo_cost.py` asks it again). It gives an elementwise op not one operation an
-element but what it costs beside a fused multiply-add: 3 for an addition, 190 for a tanh in float32.
+GPUs measure neither, so profilers count the operations of an op, and the bytes that it reads and
+writes if nothing is in a cache. The rules are those of XLA's cost analysis for GPUs, as XProf 2.24
+uses it (`tests/parity/test_hlo_cost.py` compares each op with it). An elementwise op counts with
+its cost relative to a fused multiply-add: 3 per element for an addition, 190 for a float32 tanh.
 
-Where this differs: a matrix product that cuBLAS runs by its older interface (`__cublas$gemm`),
-attention of cuDNN, and a kernel of Pallas whose cost is stated have their FLOPs and bytes here, 0
-in XProf. So have custom calls of which nobody knows what they do, which are NaN
-(`nbprof.hlo.library_calls`). Of convolutions of cuDNN for gradients XProf takes the operands for
-input and kernel, which they are not.
+Differences: matrix products by the older interface of cuBLAS (`__cublas$gemm`), attention of cuDNN,
+and kernels of Pallas with a stated cost have their FLOPs and bytes here, 0 in XProf. Custom calls
+with unknown effects are NaN here (`nbprof.hlo.library_calls`), 0 in XProf. For convolutions of
+cuDNN for gradients, XProf takes the operands for input and kernel, which they are not.
 """
 
 from __future__ import annotations
@@ -30,9 +28,7 @@ from nbprof.hlo.hlo import Instruction, Program
 from nbprof.hlo.shapes import Shape
 
 _PASSED_ON = ELEMENTWISE | {"copy", "tuple", "get-tuple-element", "map"}
-"""Ops whose operands are read where the op's own value is: a value that several of them need at one
-place is computed once.
-"""
+"""Ops that are evaluated where their value is used; shared operands of these count once."""
 _OLDER_CUBLAS = "__cublas$gemm"
 _NEWER_CUBLAS = "__cublas$lt$matmul"
 _CUBLAS = (_OLDER_CUBLAS, _NEWER_CUBLAS)
@@ -44,33 +40,31 @@ _FMA = 2
 _NARROW = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "s2": 4, "u2": 4, "pred": 0}
 _MOST_NESTED = 50
 _COUNTED = {"dynamic-slice": 2, "dynamic-update-slice": 3}
-"""How many operands count as moved: of the places that a slice begins at the first alone."""
+"""Number of operands that count as moved: of the start indices of a slice, only the first."""
 _LONG_CONCATENATION = 400
-"""Operations an element where the operands are joined along a dimension that is not the first
-one.
-"""
+"""Operations per element if operands are joined along a dimension other than the first."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run of an op takes.
+    """The cost of one run of an op.
 
     Attributes
     ----------
     flops : float
-        Floating-point operations, also of integers; NaN where they are not known, as of most custom
-        calls.
+        Operations on floats and integers; NaN if unknown, as for most custom calls.
     normalized_flops : float
-        Those of 8 bits at half, of 4 bits at a quarter, so that one peak rate fits all.
+        The same, with 8-bit operations as half and 4-bit ones as a quarter, so that one peak rate
+        applies to all.
     bytes : float
-        Read and written; NaN where they are not known.
+        Bytes read and written; NaN if unknown.
     memory_bytes : float
-        What XProf counts of them for the device's main memory: what an op other than a fusion
-        writes as a tuple is not among it.
+        The bytes that XProf counts for the device's main memory: without tuples that ops other than
+        fusions write.
     in_xprof : bool
-        Whether XProf counts it at all.
+        XProf counts it.
     xprof_flops : float
-        The FLOPs of an op that it counts.
+        The FLOPs in XProf.
     """
 
     flops: float = 0.0
@@ -83,9 +77,7 @@ class Cost:
 
 @dataclass
 class _Run:
-    """One run of an instruction: what it costs, and how much of each operand it reads (1: all of
-    it).
-    """
+    """One run of an instruction: its cost, and the share of each operand that it reads."""
 
     flops: float
     bytes: float
@@ -98,7 +90,7 @@ _UNKNOWN = _Run(float("nan"), float("nan"), float("nan"), {})
 
 
 class Costs:
-    """The costs of a program's ops, each counted when it is asked for.
+    """The costs of a program's ops, each counted when it is first needed.
 
     Parameters
     ----------
@@ -109,46 +101,45 @@ class Costs:
         self._program = program
         self._runs: dict[int, _Run] = {}
         self._sums: dict[int, tuple[float, float]] = {}
-        # By opcode and shapes, of which a program has few: it has one object for equal ones.
+        # By opcode and ids of shapes: a program has few different shapes, and one object for each.
         self._alike: dict[tuple[object, ...], _Run] = {}
         self._sizes: dict[int, int] = {}
         self._widths: dict[int, int] = {}
         self._depth = 0
 
     def of(self, name: str) -> Cost | None:
-        """What one run of an op takes; None where the program has no such op, is damaged there, or
-        has an op or type that is not known.
-        """
-        place = self._program.place(name)
-        return None if place is None else self.at(place)
+        """The cost of one run of an op; None if the op is unknown, damaged or has unknown types."""
+        index = self._program.place(name)
+        return None if index is None else self.at(index)
 
-    def at(self, place: int) -> Cost | None:
-        """The same of the op at a place of the file."""
+    def at(self, index: int) -> Cost | None:
+        """The cost of one run of the instruction at an index; None as in `of`."""
+        in_xprof = True
         try:
-            run, factor = self._run(place), self._width_factor(place)
-            called = self._program.opcodes[place] == "custom-call"
-            target = self._program.instruction(place).target if called else ""
-            counted = not called or target.startswith(_IN_XPROF)
-            theirs = self._xprof_convolution(place) if target.startswith(_GRADIENTS) else run.flops
+            run, factor = self._run(index), self._width_factor(index)
+            xprof_flops = run.flops
+            if self._program.opcodes[index] == "custom-call":
+                target = self._program.instruction(index).target
+                in_xprof = target.startswith(_IN_XPROF)
+                if target.startswith(_GRADIENTS):
+                    xprof_flops = self._xprof_convolution(index)
         except (ReadError, IndexError):
             return None
-        return Cost(run.flops, run.flops / factor, run.bytes, run.memory, counted, theirs)
+        return Cost(run.flops, run.flops / factor, run.bytes, run.memory, in_xprof, xprof_flops)
 
-    def _xprof_convolution(self, place: int) -> float:
-        """XProf's FLOPs of a convolution for a gradient: as if the operands were input and kernel,
-        and the result the output.
-        """
-        out, operands = self._program.shape(place), self._operands(place)
-        made = out.parts[0] if out.is_tuple and out.parts else out
+    def _xprof_convolution(self, index: int) -> float:
+        """XProf's FLOPs of a convolution for a gradient, with its operands as input and kernel."""
+        result, operands = self._program.shape(index), self._operands(index)
+        output = result.parts[0] if result.is_tuple and result.parts else result
         return convolution_flops(
-            operands[0], operands[1], made, hlo_details.read(self._program, place)
+            operands[0], operands[1], output, hlo_details.read(self._program, index)
         )
 
-    def _width_factor(self, place: int) -> int:
-        """By how much narrow operands make the device faster."""
-        if self._program.opcodes[place] == "custom-call":
+    def _width_factor(self, index: int) -> int:
+        """How much faster the device is with narrow operands."""
+        if self._program.opcodes[index] == "custom-call":
             return 1
-        widest = max(map(self._widest, self._operands(place)), default=0)
+        widest = max(map(self._widest, self._operands(index)), default=0)
         return 16 // widest if widest else 1
 
     def _widest(self, shape: Shape) -> int:
@@ -157,9 +148,9 @@ class Costs:
             self._widths[key] = max((_width(part.element) for part in shape.arrays()), default=0)
         return self._widths[key]
 
-    def _operands(self, place: int) -> list[Shape]:
+    def _operands(self, index: int) -> list[Shape]:
         shape = self._program.shape
-        return [shape(at) for at in self._program.operands(place) if at >= 0]
+        return [shape(operand) for operand in self._program.operands(index) if operand >= 0]
 
     def _size(self, shape: Shape) -> int:
         key = id(shape)
@@ -167,53 +158,53 @@ class Costs:
             self._sizes[key] = size(shape)
         return self._sizes[key]
 
-    def _run(self, place: int) -> _Run:
-        if place not in self._runs:
+    def _run(self, index: int) -> _Run:
+        if index not in self._runs:
             if self._depth > _MOST_NESTED:
-                raise ReadError("computations call each other endlessly")
+                raise ReadError("computations call each other in a circle")
             self._depth += 1
             try:
-                self._runs[place] = self._count(place)
+                self._runs[index] = self._count(index)
             finally:
                 self._depth -= 1
-        return self._runs[place]
+        return self._runs[index]
 
-    def _count(self, place: int) -> _Run:
-        opcode, out, operands = (
-            self._program.opcodes[place],
-            self._program.shape(place),
-            self._operands(place),
+    def _count(self, index: int) -> _Run:
+        opcode, result, operands = (
+            self._program.opcodes[index],
+            self._program.shape(index),
+            self._operands(index),
         )
         if opcode not in ELEMENTWISE:
-            return self._other(place, opcode, out, operands)
-        key = (opcode, id(out), *map(id, operands))
+            return self._other(index, opcode, result, operands)
+        key = (opcode, id(result), *map(id, operands))
         if key not in self._alike:
-            self._alike[key] = self._other(place, opcode, out, operands)
+            self._alike[key] = self._other(index, opcode, result, operands)
         return self._alike[key]
 
-    def _other(self, place: int, opcode: str, out: Shape, operands: list[Shape]) -> _Run:
+    def _other(self, index: int, opcode: str, result: Shape, operands: list[Shape]) -> _Run:
         if opcode == "tuple":
             return _Run(0.0, 8.0 * len(operands), 8.0 * len(operands), {})
         if opcode in NOTHING and opcode != "custom-call":
             return _NO_RUN
-        if opcode != "custom-call" and not all(shape.is_known for shape in (out, *operands)):
+        if opcode != "custom-call" and not all(shape.is_known for shape in (result, *operands)):
             raise ReadError("an element type that is newer than this")
         if opcode == "fusion":
-            return self._fusion(place, operands)
-        one = self._program.instruction(place)
+            return self._fusion(index, operands)
+        instruction = self._program.instruction(index)
         if opcode == "custom-call":
-            return self._custom_call(place, one, out, operands)
+            return self._custom_call(index, instruction, result, operands)
         if opcode in ("while", "call", "conditional"):
-            flops, moved = self._called(one)
+            flops, moved = self._called(instruction)
             return _Run(flops, moved, moved, {})
         if opcode == "transpose" and _in_place(
-            out, operands[0], hlo_details.read(self._program, place).dimensions
+            result, operands[0], hlo_details.read(self._program, index).dimensions
         ):
             return _NO_RUN
-        written, reads, share = _moved(opcode, out, operands)
-        flops = self._flops(place, one, out, operands)
+        written, reads, share = _moved(opcode, result, operands)
+        flops = self._flops(index, instruction, result, operands)
         if opcode in _FROM_RANKS:
-            moved = _FROM_RANKS[opcode](out, operands)
+            moved = _FROM_RANKS[opcode](result, operands)
         elif opcode == "all-reduce-start":
             moved = written
         else:
@@ -224,34 +215,36 @@ class Costs:
         return _Run(
             flops,
             moved,
-            (0.0 if out.is_tuple and opcode != "infeed" else written) + sum(of_arrays),
+            (0.0 if result.is_tuple and opcode != "infeed" else written) + sum(of_arrays),
             share,
         )
 
-    def _flops(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> float:
-        opcode, first = one.opcode, next(iter(out.arrays()), out)
+    def _flops(
+        self, index: int, instruction: Instruction, result: Shape, operands: list[Shape]
+    ) -> float:
+        opcode, first = instruction.opcode, next(iter(result.arrays()), result)
         if opcode in ELEMENTWISE:
-            return out.elements * elementwise(opcode, out.element)
+            return result.elements * elementwise(opcode, result.element)
         if opcode in ("all-reduce", "all-reduce-start", "reduce-scatter"):
             return float(
-                sum(part.elements * elementwise("add", part.element) for part in out.arrays())
+                sum(part.elements * elementwise("add", part.element) for part in result.arrays())
             )
         if opcode == "dot":
-            return dot_flops(out, operands[0], hlo_details.read(self._program, place).dot)
+            return dot_flops(result, operands[0], hlo_details.read(self._program, index).dot)
         if opcode == "convolution":
             return convolution_flops(
-                operands[0], operands[1], out, hlo_details.read(self._program, place)
+                operands[0], operands[1], result, hlo_details.read(self._program, index)
             )
         if opcode == "concatenate":
-            along = hlo_details.read(self._program, place).dimensions
+            along = hlo_details.read(self._program, index).dimensions
             return float(
-                out.elements * (_LONG_CONCATENATION if along and along[0] > 0 else 2 * DEFAULT)
+                result.elements * (_LONG_CONCATENATION if along and along[0] > 0 else 2 * DEFAULT)
             )
         if opcode == "sort":
             count = operands[0].elements
             return float(count * ceil(log2(count))) if count > 1 else 0.0
         if opcode == "fft":
-            lengths = hlo_details.read(self._program, place).fft_length
+            lengths = hlo_details.read(self._program, index).fft_length
             return float(
                 operands[0].elements * 4 * _FMA * prod(int(log2(n)) for n in lengths if n > 0)
             )
@@ -259,15 +252,17 @@ class Costs:
             return float(int(operands[0].elements * operands[0].dimensions[-1] / 3))
         if opcode == "triangular-solve":
             return float(operands[1].elements * operands[0].dimensions[-1] * _FMA)
-        inner = [self._sum(ident)[0] for ident in one.called]
+        inner = [self._sum(ident)[0] for ident in instruction.called]
         if opcode == "reduce" and inner:
             return inner[0] * max(operands[0].elements - first.elements, 0)
         if opcode == "map" and inner:
-            return inner[0] * out.elements
+            return inner[0] * result.elements
         if opcode == "scatter" and inner:
             return inner[0] * operands[-1].elements
         if opcode in ("reduce-window", "select-and-scatter") and inner:
-            window = prod(one.size for one in hlo_details.read(self._program, place).window)
+            window = prod(
+                dimension.size for dimension in hlo_details.read(self._program, index).window
+            )
             if opcode == "reduce-window":
                 return inner[0] * first.elements * max(window - 1, 0)
             source = operands[1].elements
@@ -280,174 +275,162 @@ class Costs:
         """FLOPs and bytes of the ops of a computation."""
         if ident not in self._sums:
             computation = self._program.computation(ident)
-            runs = (
-                [
-                    self._run(place)
-                    for place in range(computation.first, computation.first + computation.count)
-                ]
-                if computation
-                else []
-            )
+            members = range(0)
+            if computation is not None:
+                members = range(computation.first, computation.first + computation.count)
+            runs = [self._run(member) for member in members]
             self._sums[ident] = sum(run.flops for run in runs), sum(run.bytes for run in runs)
         return self._sums[ident]
 
-    def _called(self, one: Instruction) -> tuple[float, float]:
-        """Of a loop one round, since how many there are is not known; of branches the dearest."""
-        sums = [self._sum(ident) for ident in one.called]
+    def _called(self, instruction: Instruction) -> tuple[float, float]:
+        """The cost of one iteration of a loop, of the most expensive branch, or of a call."""
+        sums = [self._sum(ident) for ident in instruction.called]
         if not sums:
             return 0.0, 0.0
-        join = np.max if one.opcode == "conditional" else np.sum
+        join = np.max if instruction.opcode == "conditional" else np.sum
         return float(join([flops for flops, _ in sums])), float(join([moved for _, moved in sums]))
 
-    def _custom_call(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> _Run:
+    def _custom_call(
+        self, index: int, instruction: Instruction, result: Shape, operands: list[Shape]
+    ) -> _Run:
         """A call into a library: what it makes is the first part of its value, the others are room
         to work in.
         """
-        made = out.parts[0] if out.is_tuple and out.parts else out
-        if one.target in library_calls.NOTHING:
+        output = result.parts[0] if result.is_tuple and result.parts else result
+        if instruction.target in library_calls.NOTHING:
             return _NO_RUN
-        details = hlo_details.read(self._program, place)
-        if one.target.startswith(_CUBLAS) and operands:
-            flops = dot_flops(made, operands[0], _gemm(details))
-        elif one.target.startswith(_CUDNN) and len(operands) > 1:
+        details = hlo_details.read(self._program, index)
+        if instruction.target.startswith(_CUBLAS) and operands:
+            flops = dot_flops(output, operands[0], _gemm(details))
+        elif instruction.target.startswith(_CUDNN) and len(operands) > 1:
             first, second = operands[0], operands[1]
             # Dimensions and window are those of the forward convolution, whatever of it is made.
-            if one.target.startswith(_OF_INPUT):
-                flops = convolution_flops(made, second, first, details)
-            elif one.target.startswith(_OF_FILTER):
-                flops = convolution_flops(first, made, second, details)
+            if instruction.target.startswith(_OF_INPUT):
+                flops = convolution_flops(output, second, first, details)
+            elif instruction.target.startswith(_OF_FILTER):
+                flops = convolution_flops(first, output, second, details)
             else:
-                flops = convolution_flops(first, second, made, details)
+                flops = convolution_flops(first, second, output, details)
         elif (
-            products := library_calls.attention_flops(one.target, details.backend, operands)
+            products := library_calls.attention_flops(instruction.target, details.backend, operands)
         ) is not None:
             # Besides what it makes it keeps what the backward pass needs; the last part is room to
             # work in.
             moved = float(
                 sum(map(size, operands))
-                + sum(map(size, out.parts[:-1] if out.is_tuple else (out,)))
+                + sum(map(size, result.parts[:-1] if result.is_tuple else (result,)))
             )
             return _Run(products, moved, moved, {})
-        elif (stated := library_calls.estimate(details.backend)) is not None:
-            return _Run(stated[0], stated[1], stated[1], {})
+        elif (estimate := library_calls.estimate(details.backend)) is not None:
+            return _Run(estimate[0], estimate[1], estimate[1], {})
         else:
             return _UNKNOWN
         reads = float(sum(size(shape) for shape in operands))
-        return _Run(flops, size(made) + reads, reads + (0.0 if out.is_tuple else size(made)), {})
+        return _Run(
+            flops, size(output) + reads, reads + (0.0 if result.is_tuple else size(output)), {}
+        )
 
-    def _fusion(self, place: int, operands: list[Shape]) -> _Run:
-        """Ops that run as one: what is in between stays on the chip, and what several of them need
-        may be computed again.
-        """
+    def _fusion(self, index: int, operands: list[Shape]) -> _Run:
+        """The cost of a fusion: intermediate values stay on the chip, and may be computed again."""
         program = self._program
-        called = program.instruction(place).called
+        called = program.instruction(index).called
         computation = program.computation(called[0]) if called else None
         if computation is None:
             return _NO_RUN
         opcodes = program.opcodes
-        inside = range(computation.first, computation.first + computation.count)
+        members = range(computation.first, computation.first + computation.count)
         root = program.place_of(computation.root)
-        root = inside[-1] if root is None or root not in inside else root
-        # How often the value at a place is computed: by the ops that all others read it through,
-        # each of which asks for it anew.
-        asked: dict[int, set[int]] = {at: set() for at in inside}
-        often: dict[int, float] = dict.fromkeys(inside, 0.0)
-        asked[root].add(root)
-        often[root] = 1.0
+        root = members[-1] if root is None or root not in members else root
+        # How often each value is computed: once for each use by an op that is evaluated itself.
+        users: dict[int, set[int]] = {member: set() for member in members}
+        evaluations: dict[int, float] = dict.fromkeys(members, 0.0)
+        users[root].add(root)
+        evaluations[root] = 1.0
         results = self._results(root)
         flops = 0.0
         read: dict[int, float] = {}
-        for at in reversed(inside):
-            asking = asked[at]
-            times = sum(map(often.__getitem__, asking))
+        for member in reversed(members):
+            times = sum(map(evaluations.__getitem__, users[member]))
             if not times:
                 continue
-            opcode = opcodes[at]
+            opcode = opcodes[member]
             if opcode == "parameter":
-                read[hlo_details.parameter(program, at)] = times
+                read[hlo_details.parameter(program, member)] = times
                 continue
-            run = self._run(at)
+            run = self._run(member)
             flops += times * run.flops
             passed_on = opcode in _PASSED_ON
-            for number, operand in enumerate(program.operands(at)):
-                if operand not in asked:
+            for number, operand in enumerate(program.operands(member)):
+                if operand not in users:
                     continue
                 if passed_on:
-                    asked[operand] |= asking
+                    users[operand] |= users[member]
                     continue
-                # What is written over in place is not read.
-                in_place = opcode == "dynamic-update-slice" and at in results and number == 0
+                users[operand].add(operand)
+                updated = opcode == "dynamic-update-slice" and member in results and number == 0
                 count = sum(part.elements for part in program.shape(operand).arrays())
-                share = (
-                    0.0
-                    if in_place
-                    else ceil(times * run.share.get(number, 1.0) * count - 1e-9) / count
-                    if count
-                    else 0.0
-                )
-                asked[operand].add(operand)
-                often[operand] += share
+                # An operand that is updated in place is not read.
+                if count and not updated:
+                    elements = ceil(times * run.share.get(number, 1.0) * count - 1e-9)
+                    evaluations[operand] += elements / count
         moved = float(sum(map(self._written, results)))
         for number, shape in enumerate(operands):
-            part = min(read.get(number, 0.0), 1.0)
-            whole = (
-                8 * len(shape.parts) + sum(map(size, shape.parts[:1]))
-                if shape.is_tuple
-                else self._size(shape)
-            )
-            moved += round(whole * part)
+            share = min(read.get(number, 0.0), 1.0)
+            moved += round(self._operand_bytes(shape) * share)
         return _Run(flops, moved, moved, {})
 
+    def _operand_bytes(self, shape: Shape) -> int:
+        """The bytes of an operand of a fusion; of a tuple, its pointers and its first part."""
+        if shape.is_tuple:
+            return 8 * len(shape.parts) + sum(map(size, shape.parts[:1]))
+        return self._size(shape)
+
     def _results(self, root: int) -> list[int]:
-        """The instructions that make what a fusion gives back."""
+        """The instructions whose values a fusion returns."""
         if self._program.opcodes[root] != "tuple":
             return [root]
-        return [at for at in self._program.operands(root) if at >= 0]
+        return [operand for operand in self._program.operands(root) if operand >= 0]
 
-    def _written(self, place: int) -> int:
-        if self._program.opcodes[place] == "dynamic-update-slice":
-            return self._size(self._operands(place)[1])
-        return self._size(self._program.shape(place))
+    def _written(self, index: int) -> int:
+        if self._program.opcodes[index] == "dynamic-update-slice":
+            return self._size(self._operands(index)[1])
+        return self._size(self._program.shape(index))
 
 
 def elementwise(opcode: str, element: str) -> float:
-    """Operations an element of an elementwise op that makes elements of a type."""
+    """Operations per element of an elementwise op, by the type of its result."""
     return FLOPS.get(opcode, {}).get(element, DEFAULT)
 
 
 def size(shape: Shape) -> int:
-    """Bytes of a value, as the cost analysis counts them: a value of 4 bits takes a byte, and
-    padding none.
-    """
-    return sum(
-        ceil(part.elements * max(part.element_bytes, 1.0)) if part.element_bytes else 0
-        for part in shape.arrays()
-    )
+    """Bytes of a value, as the cost analysis counts them: without padding, 4 bits as a byte."""
+    total = 0
+    for part in shape.arrays():
+        if part.element_bytes:
+            total += ceil(part.elements * max(part.element_bytes, 1.0))
+    return total
 
 
 def _width(element: str) -> int:
     return 8 if element.startswith("f8") else _NARROW.get(element, 16)
 
 
-def _in_place(out: Shape, operand: Shape, dimensions: tuple[int, ...]) -> bool:
-    """Whether a transpose only names the dimensions anew: the values lie as they did."""
-    return (
-        bool(out.minor_to_major)
-        and tuple(dimensions[d] for d in out.minor_to_major) == operand.minor_to_major
-    )
+def _in_place(result: Shape, operand: Shape, dimensions: tuple[int, ...]) -> bool:
+    """A transpose only renames dimensions: the layout in memory stays the same."""
+    if not result.minor_to_major:
+        return False
+    return tuple(dimensions[d] for d in result.minor_to_major) == operand.minor_to_major
 
 
 def _moved(
-    opcode: str, out: Shape, operands: list[Shape]
+    opcode: str, result: Shape, operands: list[Shape]
 ) -> tuple[float, list[float], dict[int, float]]:
-    """Bytes written, bytes read of each operand, and how much of an operand that is where it is not
-    all of it.
-    """
-    written = float(size(out))
+    """Bytes written, bytes read of each operand, and shares of operands that are read in part."""
+    written = float(size(result))
     reads = [float(8 * len(shape.parts) if shape.is_tuple else size(shape)) for shape in operands]
     share: dict[int, float] = {}
     if opcode in ("slice", "dynamic-slice", "gather") and operands:
-        reads[0], share[0] = written, out.elements / max(operands[0].elements, 1)
+        reads[0], share[0] = written, result.elements / max(operands[0].elements, 1)
     elif opcode == "dynamic-update-slice" and len(operands) > 1:
         written, reads[0] = reads[1], 0.0
         share[0] = 1 - operands[1].elements / max(operands[0].elements, 1)
@@ -457,31 +440,31 @@ def _moved(
         reads[:half] = [float(size(shape)) for shape in operands[half + 1 :]]
     elif opcode == "reduce":
         half = len(operands) // 2
-        # The value to begin with is read for each sum.
-        reads[half:] = [float(size(part)) for part in out.arrays()]
-        share |= {half + number: float(part.elements) for number, part in enumerate(out.arrays())}
+        # The initial value is read for each sum.
+        reads[half:] = [float(size(part)) for part in result.arrays()]
+        share |= {
+            half + number: float(part.elements) for number, part in enumerate(result.arrays())
+        }
     elif opcode == "cholesky":
-        # Of a triangle one half.
+        # Only a triangle is read and written.
         written, reads = written / 2, [read / 2 for read in reads]
     elif opcode == "triangular-solve":
         reads[0] /= 2
     return written, reads, share
 
 
-def _all_gather(out: Shape, operands: list[Shape]) -> float:
-    """In a ring of n ranks each sends and gets a part n - 1 times, and reads and writes what it
-    has.
-    """
+def _all_gather(result: Shape, operands: list[Shape]) -> float:
+    """Bytes of a rank that passes n - 1 parts on in a ring, and reads and writes its own."""
     part = sum(size(shape) for shape in operands)
-    whole = (
-        max((size(shape) for shape in out.arrays()), default=0) if len(operands) == 1 else size(out)
-    )
-    return float(3 * whole - part)
+    complete = size(result)
+    if len(operands) == 1:
+        complete = max((size(shape) for shape in result.arrays()), default=0)
+    return float(3 * complete - part)
 
 
-def _reduce_scatter(out: Shape, operands: list[Shape]) -> float:
-    whole = sum(size(shape) for shape in operands)
-    return float(3 * whole - size(out))
+def _reduce_scatter(result: Shape, operands: list[Shape]) -> float:
+    complete = sum(size(shape) for shape in operands)
+    return float(3 * complete - size(result))
 
 
 _FROM_RANKS = {
@@ -491,62 +474,61 @@ _FROM_RANKS = {
 }
 
 
-def dot_flops(out: Shape, lhs: Shape, dot: DotDimensions) -> float:
-    """Two operations for each element of the result and of the dimensions that are summed over."""
-    return float(_FMA * out.elements * prod(lhs.dimensions[d] for d in dot.lhs_contracting))
+def dot_flops(result: Shape, lhs: Shape, dot: DotDimensions) -> float:
+    """Two operations per element of the result and of the dimensions that are summed over."""
+    return float(_FMA * result.elements * prod(lhs.dimensions[d] for d in dot.lhs_contracting))
 
 
 def _gemm(details: Details) -> DotDimensions:
-    """What cuBLAS is asked to multiply."""
+    """The dimensions of a product by cuBLAS."""
     try:
-        said = json.loads(details.backend)["gemm_backend_config"]["dot_dimension_numbers"]
-        return DotDimensions(tuple(int(d) for d in said["lhs_contracting_dimensions"]))
+        numbers = json.loads(details.backend)["gemm_backend_config"]["dot_dimension_numbers"]
+        return DotDimensions(tuple(int(d) for d in numbers["lhs_contracting_dimensions"]))
     except (ValueError, KeyError, TypeError):
         return DotDimensions()
 
 
-def convolution_flops(lhs: Shape, rhs: Shape, out: Shape, details: Details) -> float:
-    """Two operations for each input feature, output feature, picture, and place of the kernel that
-    lies on the input and not on padding.
+def convolution_flops(lhs: Shape, rhs: Shape, result: Shape, details: Details) -> float:
+    """Two operations per input and output feature, image, and pair of kernel and input element.
+
+    Kernel elements on padding do not count.
     """
     dims = details.convolution
     kernel = [rhs.dimensions[d] for d in dims.kernel_spatial]
     windows = details.window or tuple(WindowDimension(length) for length in kernel)
-    places = 1
+    pairs = 1
     for axis, (window, length) in enumerate(zip(windows, kernel, strict=False)):
-        places *= _places(
+        pairs *= _pairs_on_input(
             window,
             length,
             lhs.dimensions[dims.input_spatial[axis]],
-            out.dimensions[dims.output_spatial[axis]],
+            result.dimensions[dims.output_spatial[axis]],
         )
-    return float(_FMA * places * _channels(dims, details, lhs, out))
+    return float(_FMA * pairs * _channels(dims, details, lhs, result))
 
 
-def _channels(dims: ConvolutionDimensions, details: Details, lhs: Shape, out: Shape) -> int:
+def _channels(dims: ConvolutionDimensions, details: Details, lhs: Shape, result: Shape) -> int:
     features = lhs.dimensions[dims.input_feature] // details.feature_groups
     return (
         features
-        * out.dimensions[dims.output_feature]
+        * result.dimensions[dims.output_feature]
         * (lhs.dimensions[dims.input_batch] // details.batch_groups)
     )
 
 
-def _places(window: WindowDimension, kernel: int, length: int, out: int) -> int:
-    """Pairs of a place of the kernel and one of the output that meet on an element of the input,
-    along one dimension.
-    """
+def _pairs_on_input(window: WindowDimension, kernel: int, length: int, result: int) -> int:
+    """Pairs of a kernel and an output element that share an input element, along one dimension."""
     base, stride = window.base_dilation, window.stride
     offset = np.arange(kernel, dtype=np.int64) * window.window_dilation - window.low
-    # 0 <= o * stride + offset < length' of the input with its holes; a hole is no element.
+    # 0 <= o * stride + offset < length of the dilated input, whose holes do not count.
     first = np.maximum(-(offset // stride), 0)
-    last = np.minimum(((length - 1) * base - offset) // stride, out - 1)
+    last = np.minimum(((length - 1) * base - offset) // stride, result - 1)
     period = base // gcd(stride, base)
-    found = 0
+    pairs = 0
     for start in range(period):
-        # Of each residue of o all or none meet an element.
+        # Output elements o of the same residue meet either an element or a hole.
         meets = (start * stride + offset) % base == 0
         low = first + (start - first) % period
         count = np.where(low <= last, (last - low) // period + 1, 0)
-        found += int(count[meets].sum())
-    return found
+        pairs += int(count[meets].sum())
+    return pairs

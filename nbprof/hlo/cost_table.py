@@ -1,5 +1,4 @@
-"""What an elementwise op of a compiled program costs on a GPU, in operations an element, by the
-type of its elements.
+"""Operations per element of elementwise ops of compiled programs on a GPU, by element type.
 
 As XProf 2.24 answers for programs of one op each; `tests/parity/test_hlo_cost.py` asks it again for
 all of them.
@@ -8,35 +7,38 @@ all of them.
 from __future__ import annotations
 
 NOTHING = frozenset((
-    "add-dependency", "after-all", "async-done", "async-start", "async-update", "bitcast", "constant", "custom-call", "domain",
-    "get-tuple-element", "parameter", "tuple",
+    "add-dependency", "after-all", "async-done", "async-start", "async-update", "bitcast",
+    "constant", "custom-call", "domain", "get-tuple-element", "parameter", "tuple",
 ))  # fmt: skip
 """Ops that compute nothing and move nothing."""
 
 ELEMENTWISE = frozenset((
-    "abs", "acos", "acosh", "add", "and", "asin", "asinh", "atan2", "atanh", "bitcast-convert", "cbrt", "ceil", "clamp", "clz",
-    "compare", "complex", "convert", "cosh", "cosine", "count-leading-zeros", "divide", "erf", "exponential", "exponential-minus-one",
-    "floor", "imag", "is-finite", "log", "log-plus-one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt",
-    "power", "real", "reduce-precision", "remainder", "round-nearest-afz", "round-nearest-even", "rsqrt", "select", "shift-left",
-    "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sinh", "sqrt", "stochastic-convert", "subtract", "tan", "tanh",
-    "xor",
+    "abs", "acos", "acosh", "add", "and", "asin", "asinh", "atan2", "atanh", "bitcast-convert",
+    "cbrt", "ceil", "clamp", "clz", "compare", "complex", "convert", "cosh", "cosine",
+    "count-leading-zeros", "divide", "erf", "exponential", "exponential-minus-one", "floor", "imag",
+    "is-finite", "log", "log-plus-one", "logistic", "maximum", "minimum", "multiply", "negate",
+    "not", "or", "popcnt", "power", "real", "reduce-precision", "remainder", "round-nearest-afz",
+    "round-nearest-even", "rsqrt", "select", "shift-left", "shift-right-arithmetic",
+    "shift-right-logical", "sign", "sine", "sinh", "sqrt", "stochastic-convert", "subtract", "tan",
+    "tanh", "xor",
 ))  # fmt: skip
 
 MOVING = frozenset((
-    "all-gather", "all-gather-done", "all-gather-start", "all-reduce-done", "all-to-all", "batch-norm-grad", "batch-norm-inference",
-    "batch-norm-training", "broadcast", "collective-broadcast", "collective-permute", "collective-permute-done",
-    "collective-permute-start", "copy", "copy-done", "copy-start", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "gather",
-    "get-dimension-size", "infeed", "iota", "map", "opt-barrier", "optimization-barrier", "outfeed", "pad", "partition-id",
-    "ragged-all-to-all", "ragged-dot", "recv", "recv-done", "reduce", "reduce-window", "replica-id", "reshape", "reverse", "rng",
-    "rng-bit-generator", "rng-get-and-update-state", "scaled-dot", "scan", "scatter", "select-and-scatter", "send", "send-done",
-    "set-dimension-size", "slice", "topk", "transpose",
+    "all-gather", "all-gather-done", "all-gather-start", "all-reduce-done", "all-to-all",
+    "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "broadcast",
+    "collective-broadcast", "collective-permute", "collective-permute-done",
+    "collective-permute-start", "copy", "copy-done", "copy-start", "dynamic-reshape",
+    "dynamic-slice", "dynamic-update-slice", "gather", "get-dimension-size", "infeed", "iota",
+    "map", "opt-barrier", "optimization-barrier", "outfeed", "pad", "partition-id",
+    "ragged-all-to-all", "ragged-dot", "recv", "recv-done", "reduce", "reduce-window", "replica-id",
+    "reshape", "reverse", "rng", "rng-bit-generator", "rng-get-and-update-state", "scaled-dot",
+    "scan", "scatter", "select-and-scatter", "send", "send-done", "set-dimension-size", "slice",
+    "topk", "transpose",
 ))  # fmt: skip
-"""Ops that count as no operations: most move values, of others XLA does not count what they
-compute.
-"""
+"""Ops that count as no operations: most move values; XLA does not count the others."""
 
 DEFAULT = 3
-"""Of an op or type that is not listed."""
+"""For ops and types that are not listed."""
 
 FLOPS: dict[str, dict[str, int]] = {
     "add": {"f64": 97, "c128": 97},

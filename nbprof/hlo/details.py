@@ -1,5 +1,5 @@
-"""What only some instructions of a compiled program state: dimensions of a dot or convolution, its
-window, what a custom call is set to.
+"""Details of some instructions of compiled programs: dimensions of a dot or convolution, its
+window, settings of a custom call.
 
 Source of the message numbers: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla
 (HloInstructionProto, DotDimensionNumbers, ConvolutionDimensionNumbers, Window).
@@ -24,9 +24,9 @@ _SLICE_SIZES, _DOT, _FFT_LENGTH, _BACKEND, _FEATURE_GROUPS, _BATCH_GROUPS, _DIRE
     58,
     63,
 )
-_WANTED = frozenset((
-    _PARAMETER, _TUPLE_INDEX, _DIMENSIONS, _WINDOW, _CONVOLUTION, _SLICES, _SLICE_SIZES, _DOT, _FFT_LENGTH, _BACKEND, _FEATURE_GROUPS,
-    _BATCH_GROUPS, _DIRECTION,
+_FIELDS = frozenset((
+    _PARAMETER, _TUPLE_INDEX, _DIMENSIONS, _WINDOW, _CONVOLUTION, _SLICES, _SLICE_SIZES, _DOT,
+    _FFT_LENGTH, _BACKEND, _FEATURE_GROUPS, _BATCH_GROUPS, _DIRECTION,
 ))  # fmt: skip
 _DEPTH = 4
 
@@ -46,7 +46,7 @@ class WindowDimension:
 
 @dataclass(frozen=True)
 class DotDimensions:
-    """Which dimensions of a dot are summed over, and which are only gone through together."""
+    """Dimensions of a dot that are summed over, and batch dimensions."""
 
     lhs_contracting: tuple[int, ...] = ()
     rhs_contracting: tuple[int, ...] = ()
@@ -56,7 +56,7 @@ class DotDimensions:
 
 @dataclass(frozen=True)
 class ConvolutionDimensions:
-    """Which dimension of input, kernel and output of a convolution is what."""
+    """The roles of the dimensions of input, kernel and output of a convolution."""
 
     input_batch: int = 0
     input_feature: int = 0
@@ -72,23 +72,19 @@ class ConvolutionDimensions:
         """As XLA writes it: `b01f_01io->b01f`."""
         data = self._label(self.input_batch, self.input_feature, self.input_spatial, "bf")
         kernel = self._label(self.kernel_input, self.kernel_output, self.kernel_spatial, "io")
-        return f"{data}_{kernel}->{self._label(self.output_batch, self.output_feature, self.output_spatial, 'bf')}"
+        output = self._label(self.output_batch, self.output_feature, self.output_spatial, "bf")
+        return f"{data}_{kernel}->{output}"
 
     @staticmethod
     def _label(first: int, second: int, spatial: tuple[int, ...], letters: str) -> str:
-        places = {
-            first: letters[0],
-            second: letters[1],
-            **{place: str(number) for number, place in enumerate(spatial)},
-        }
-        return "".join(places[place] for place in sorted(places))
+        letter_of = {first: letters[0], second: letters[1]}
+        letter_of |= {dimension: str(number) for number, dimension in enumerate(spatial)}
+        return "".join(letter_of[dimension] for dimension in sorted(letter_of))
 
 
 @dataclass(frozen=True)
 class Details:
-    """What an instruction states beside its operands and its shape; empty where it states
-    nothing.
-    """
+    """Properties of an instruction other than its operands and shape; empty if not stated."""
 
     parameter: int = 0
     tuple_index: int = 0
@@ -105,13 +101,13 @@ class Details:
     direction: str = ""
 
 
-def parameter(program: Program, place: int) -> int:
-    """Which parameter of its computation the instruction at a place is."""
-    return program.number_of(place, _PARAMETER)
+def parameter(program: Program, index: int) -> int:
+    """The number of a parameter of a computation."""
+    return program.number_of(index, _PARAMETER)
 
 
-def read(program: Program, place: int) -> Details:
-    """What the instruction at a place of the file states.
+def read(program: Program, index: int) -> Details:
+    """The details of an instruction.
 
     Raises
     ------
@@ -119,47 +115,43 @@ def read(program: Program, place: int) -> Details:
         It is damaged.
     """
     data = program.buffer.data
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     many: dict[str, list[int]] = {}
     slices: list[tuple[int, int, int]] = []
-    for number, kind, value, end in program.fields(place):
-        if number not in _WANTED:
+    for number, kind, value, end in program.fields(index):
+        if number not in _FIELDS:
             continue
         if number in _LISTS:
             many.setdefault(_LISTS[number], []).extend(numbers(data, kind, value, end))
         elif number in _NUMBERS and kind == VARINT:
-            found[_NUMBERS[number]] = value
+            values[_NUMBERS[number]] = value
         elif kind != LENGTH:
             continue
         elif number == _WINDOW:
-            found["window"] = tuple(
-                _window(data, at, stop)
-                for key, form, at, stop in wire.fields(data, value, end, _DEPTH)
+            dimensions = wire.fields(data, value, end, _DEPTH)
+            values["window"] = tuple(
+                _window(data, start, stop)
+                for key, form, start, stop in dimensions
                 if (key, form) == (1, LENGTH)
             )
         elif number == _CONVOLUTION:
-            found["convolution"] = _convolution(data, value, end)
+            values["convolution"] = _convolution(data, value, end)
         elif number == _DOT:
-            found["dot"] = DotDimensions(
-                *(tuple(part) for part in _parts(data, value, end, (1, 2, 3, 4)))
-            )
+            lists = _number_lists(data, value, end, (1, 2, 3, 4))
+            values["dot"] = DotDimensions(*map(tuple, lists))
         elif number == _SLICES:
-            one = {
-                key: wire.signed(at)
-                for key, form, at, _ in wire.fields(data, value, end, _DEPTH)
-                if form == VARINT
-            }
-            slices.append((one.get(1, 0), one.get(2, 0), one.get(3, 1)))
+            bounds = _single_numbers(data, value, end, _DEPTH)
+            slices.append((bounds.get(1, 0), bounds.get(2, 0), bounds.get(3, 1)))
         elif number == _BACKEND:
-            found["backend"] = bytes(data[value:end])
+            values["backend"] = bytes(data[value:end])
         elif number == _DIRECTION:
-            found["direction"] = bytes(data[value:end]).decode("utf-8", "replace")
-    for name, values in many.items():
-        found[name] = tuple(values)
-    # Older programs leave the groups at 0.
+            values["direction"] = bytes(data[value:end]).decode("utf-8", "replace")
+    for name, items in many.items():
+        values[name] = tuple(items)
+    # In older programs the numbers of groups are 0.
     for name in ("feature_groups", "batch_groups"):
-        found[name] = max(int(str(found.get(name, 1))), 1)
-    return Details(**found, slices=tuple(slices))  # type: ignore[arg-type]
+        values[name] = max(int(str(values.get(name, 1))), 1)
+    return Details(**values, slices=tuple(slices))  # type: ignore[arg-type]
 
 
 _LISTS = {_DIMENSIONS: "dimensions", _SLICE_SIZES: "slice_sizes", _FFT_LENGTH: "fft_length"}
@@ -171,33 +163,40 @@ _NUMBERS = {
 }
 
 
-def _parts(data: Data, start: int, end: int, wanted: tuple[int, ...]) -> list[list[int]]:
-    out: dict[int, list[int]] = {number: [] for number in wanted}
-    for key, form, at, stop in wire.fields(data, start, end, _DEPTH):
-        if key in out:
-            out[key] += numbers(data, form, at, stop)
-    return [out[number] for number in wanted]
+def _number_lists(data: Data, start: int, end: int, fields: tuple[int, ...]) -> list[list[int]]:
+    """The numbers of some repeated fields of a message."""
+    lists: dict[int, list[int]] = {field: [] for field in fields}
+    for key, kind, value, stop in wire.fields(data, start, end, _DEPTH):
+        if key in lists:
+            lists[key] += numbers(data, kind, value, stop)
+    return list(lists.values())
+
+
+def _single_numbers(data: Data, start: int, end: int, depth: int) -> dict[int, int]:
+    """The number of each varint field of a message."""
+    return {
+        key: wire.signed(value)
+        for key, kind, value, _ in wire.fields(data, start, end, depth)
+        if kind == VARINT
+    }
 
 
 def _window(data: Data, start: int, end: int) -> WindowDimension:
-    one = {
-        key: wire.signed(at)
-        for key, form, at, _ in wire.fields(data, start, end, _DEPTH + 1)
-        if form == VARINT
-    }
+    values = _single_numbers(data, start, end, _DEPTH + 1)
     return WindowDimension(
-        one.get(1, 0),
-        one.get(2, 1) or 1,
-        one.get(3, 0),
-        one.get(4, 0),
-        one.get(5, 1) or 1,
-        one.get(6, 1) or 1,
-        bool(one.get(7, 0)),
+        values.get(1, 0),
+        values.get(2, 1) or 1,
+        values.get(3, 0),
+        values.get(4, 0),
+        values.get(5, 1) or 1,
+        values.get(6, 1) or 1,
+        bool(values.get(7, 0)),
     )
 
 
 def _convolution(data: Data, start: int, end: int) -> ConvolutionDimensions:
-    part = dict(zip(range(3, 13), _parts(data, start, end, tuple(range(3, 13))), strict=True))
+    fields = tuple(range(3, 13))
+    part = dict(zip(fields, _number_lists(data, start, end, fields), strict=True))
 
     def last(number: int) -> int:
         return part[number][-1] if part[number] else 0

@@ -1,8 +1,7 @@
-"""Compiled XLA programs as a profile holds them: which instructions they have, and what the
-framework calls each.
+"""Compiled XLA programs in profiles: their instructions, with the framework's names.
 
-Only names are read at first; an instruction is decoded when it is asked for, since a program may
-have a hundred thousand of them and a profile asks for those that ran.
+Only names are read at first; an instruction is decoded when it is needed, as a program may have a
+hundred thousand of them, and a profile only needs those that ran.
 
 Source of the message numbers: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla
 (HloProto, HloModuleProto, HloComputationProto, HloInstructionProto, OpMetadata,
@@ -14,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -49,18 +48,19 @@ _PROGRAM_DEPTH, _COMPUTATION_DEPTH, _INSTRUCTION_DEPTH, _METADATA_DEPTH, _SHAPE_
     4,
 )
 _IN_COLUMNS = (_NAME, _OPCODE, _SHAPE, _ID)
+T = TypeVar("T")
 EMPTY = Shape("")
-"""Of an instruction that states no shape."""
+"""The shape of instructions that state none."""
 
 
 class Instruction(NamedTuple):
     """One instruction of a program.
 
     `opcode` is that of HLO ("fusion", "custom-call", "dot"), `fusion_kind` "kLoop", "kInput" … or
-    '', `target` what a custom call calls. `op_name` is the framework's name of the op with its
-    scopes and `op_type` its type, '' where the compiler kept none; `source_line` is 0 then.
-    `operands` are the idents of instructions, `called` those of computations. `duplicate` is the
-    name that instructions of the same code share, '' where the compiler found no other.
+    '', `target` the function that a custom call calls. `op_name` is the framework's name of the op
+    with its scopes and `op_type` its type, '' if the compiler recorded none; `source_line` is 0
+    then. `operands` are the idents of instructions, `called` those of computations. `duplicate` is
+    the name that instructions with the same code share, '' if there are no others.
     """
 
     name: str
@@ -78,14 +78,16 @@ class Instruction(NamedTuple):
 
     @property
     def framework_op(self) -> str:
-        """The op as `scope/name:Type`, the form of `tf_op`; '' where the compiler kept no name."""
+        """The op as `scope/name:Type`, the form of `tf_op`; '' if the compiler recorded no name."""
         return f"{self.op_name}:{self.op_type}" if self.op_name else ""
 
 
 @dataclass(frozen=True)
 class Computation:
-    """One computation: `first` and `count` say which of the program's instructions are its own,
-    `root` is the ident of its root.
+    """One computation.
+
+    Its instructions are `count` of those of the program, from index `first`; `root` is the ident of
+    its root.
     """
 
     name: str
@@ -108,17 +110,17 @@ class Program:
     name : str
     ident : int
     entry : str
-        Name of the computation that the program begins with.
+        Name of the entry computation.
     entry_ident : int
         Its ident.
     computations : list of Computation
     assignment : (int, int), optional
-        Where the buffer assignment lies in `data`; None where the file has none.
+        The span of the buffer assignment in `data`; None if there is none.
 
     Raises
     ------
     ReadError
-        The bytes are damaged; so does `instruction` where only one instruction is.
+        The bytes are damaged; if only an instruction is, `instruction` raises it.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -128,12 +130,12 @@ class Program:
         self.assignment: tuple[int, int] | None = None
         self._frame_index: tuple[int, int] | None = None
         spans: list[tuple[int, int]] = []
-        for number, kind, at, end in wire.fields(data, 0, len(data)):
+        for number, kind, start, end in wire.fields(data, 0, len(data)):
             if (number, kind) == (_BUFFER_ASSIGNMENT, LENGTH):
-                self.assignment = at, end
+                self.assignment = start, end
             if (number, kind) != (_HLO_MODULE, LENGTH):
                 continue
-            for number, kind, value, stop in wire.fields(data, at, end, _PROGRAM_DEPTH):
+            for number, kind, value, stop in wire.fields(data, start, end, _PROGRAM_DEPTH):
                 if kind == LENGTH and number == _MODULE_NAME:
                     self.name = _text(data, value, stop)
                 elif kind == LENGTH and number == _ENTRY_NAME:
@@ -162,20 +164,24 @@ class Program:
                 order = np.argsort(field.message, kind="stable")
                 owner, start, end = field.message[order], field.value[order], field.end[order]
             elif (field.number, field.kind) == (_COMPUTATION_NAME, LENGTH):
-                for at, a, b in zip(
+                for index, first_byte, stop in zip(
                     field.message.tolist(), field.value.tolist(), field.end.tolist(), strict=True
                 ):
-                    names[at] = _text(self._buffer.data, a, b)
+                    names[index] = _text(self._buffer.data, first_byte, stop)
             elif field.kind == VARINT and field.number in (_COMPUTATION_ID, _ROOT_ID):
-                into = idents if field.number == _COMPUTATION_ID else roots
-                for at, value in zip(field.message.tolist(), field.value.tolist(), strict=True):
-                    into[at] = value
+                numbers = idents if field.number == _COMPUTATION_ID else roots
+                for index, value in zip(field.message.tolist(), field.value.tolist(), strict=True):
+                    numbers[index] = value
         self._start, self._end = start, end
         first = np.searchsorted(owner, np.arange(count + 1))
-        for at in range(count):
+        for index in range(count):
             self.computations.append(
                 Computation(
-                    names[at], idents[at], roots[at], int(first[at]), int(first[at + 1] - first[at])
+                    names[index],
+                    idents[index],
+                    roots[index],
+                    int(first[index]),
+                    int(first[index + 1] - first[index]),
                 )
             )
 
@@ -191,19 +197,19 @@ class Program:
         }
 
     def _texts(self, number: int) -> list[str]:
-        """A text of each instruction, '' where it has none."""
-        out = [""] * len(self)
+        """A text of each instruction, '' if it has none."""
+        texts = [""] * len(self)
         field = self._columns.get((number, LENGTH))
         if field is not None:
             order = np.argsort(field.message, kind="stable")
-            for at, a, b in zip(
+            for index, start, end in zip(
                 field.message[order].tolist(),
                 field.value[order].tolist(),
                 field.end[order].tolist(),
                 strict=True,
             ):
-                out[at] = _text(self._buffer.data, a, b)
-        return out
+                texts[index] = _text(self._buffer.data, start, end)
+        return texts
 
     @cached_property
     def names(self) -> list[str]:
@@ -218,39 +224,33 @@ class Program:
     @cached_property
     def idents(self) -> Int64s:
         """The ident of each instruction, int64[instructions]."""
-        out = np.zeros(len(self), np.int64)
+        idents = np.zeros(len(self), np.int64)
         field = self._columns.get((_ID, VARINT))
         if field is not None:
-            out[field.message] = field.value
-        return out
+            idents[field.message] = field.value
+        return idents
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        """Which instruction has a name; names are unique in a program, of two alike the first
-        counts.
-        """
-        return {name: len(self) - 1 - back for back, name in enumerate(reversed(self.names))}
+    def _by_name(self) -> dict[str, int]:
+        """Indices of instructions by name, which are unique; of equal ones, the first counts."""
+        return _first_indices(self.names)
 
     @cached_property
     def _by_ident(self) -> dict[int, int]:
-        """Which instruction has an ident; of two alike the first counts."""
-        return {
-            ident: len(self) - 1 - back for back, ident in enumerate(reversed(self._ident_list))
-        }
+        """Indices of instructions by ident; of equal ones, the first counts."""
+        return _first_indices(self._ident_list)
 
     @cached_property
     def _ident_list(self) -> list[int]:
-        out: list[int] = self.idents.tolist()
-        return out
+        idents: list[int] = self.idents.tolist()
+        return idents
 
     @cached_property
     def fusion_kinds(self) -> list[str]:
-        """What kind of fusion each instruction is: "kLoop", "kInput" …; '' of those that are
-        none.
-        """
+        """The kind of each fusion, "kLoop", "kInput" …; '' for other instructions."""
         return self._texts(_FUSION_KIND)
 
-    def called(self, place: int) -> list[int]:
+    def called(self, index: int) -> list[int]:
         """The idents of the computations that an instruction calls.
 
         Raises
@@ -258,59 +258,50 @@ class Program:
         ReadError
             The instruction is damaged.
         """
-        data = self._buffer.data
-        return [
-            n
-            for field, *found in self.fields(place)
-            if field == _CALLED
-            for n in hlo_shapes.numbers(data, *found)
-        ]
+        idents: list[int] = []
+        for field, *span in self.fields(index):
+            if field == _CALLED:
+                idents += hlo_shapes.numbers(self._buffer.data, *span)
+        return idents
 
-    def number_of(self, place: int, field: int) -> int:
-        """A number that an instruction states, 0 where it does not; `field` is that of
-        HloInstructionProto.
-        """
+    def number_of(self, index: int, field: int) -> int:
+        """A number of an instruction by the field of HloInstructionProto; 0 if it is not stated."""
         if field not in self._numbers:
-            out = np.zeros(len(self), np.int64)
+            numbers = np.zeros(len(self), np.int64)
             column = self._columns.get((field, VARINT))
             if column is not None:
-                out[column.message] = column.value
-            self._numbers[field] = out.tolist()
-        return self._numbers[field][place]
+                numbers[column.message] = column.value
+            self._numbers[field] = numbers.tolist()
+        return self._numbers[field][index]
 
-    def operands(self, place: int) -> Sequence[int]:
-        """Where the operands of an instruction stand in the file, -1 for one that the program does
-        not have.
+    def operands(self, index: int) -> Sequence[int]:
+        """The indices of the operands of an instruction, -1 for unknown ones.
 
         Raises
         ------
         ReadError
             The instruction is damaged.
         """
-        first = self._operand_spans[0][place]
+        first = self._operand_spans[0][index]
         if first < 0:
-            return [self._by_ident.get(ident, -1) for ident in self.instruction(place).operands]
-        return self._operand_places[first : self._operand_spans[1][place]]
+            return [self._by_ident.get(ident, -1) for ident in self.instruction(index).operands]
+        return self._operand_indices[first : self._operand_spans[1][index]]
 
     @cached_property
     def _operand_spans(self) -> tuple[list[int], list[int]]:
-        """By instruction which of `_operand_places` are its own; -1 where they are to be read one
-        by one.
-        """
+        """The span of each instruction's operands in `_operand_indices`; -1 if not packed."""
         return self._packed_operands[0], self._packed_operands[1]
 
     @cached_property
-    def _operand_places(self) -> list[int]:
+    def _operand_indices(self) -> list[int]:
         idents = self._packed_operands[2]
         order = np.argsort(self.idents, kind="stable")
-        places: list[int] = lookup(self.idents[order], order, idents).tolist()
-        return places
+        indices: list[int] = lookup(self.idents[order], order, idents).tolist()
+        return indices
 
     @cached_property
     def _packed_operands(self) -> tuple[list[int], list[int], Int64s]:
-        """All operands of all instructions at once: a hundred thousand of them take seconds one by
-        one.
-        """
+        """All operands of all instructions at once, as decoding them one by one takes seconds."""
         count = len(self)
         first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
         packed = self._columns.get((_OPERANDS, LENGTH))
@@ -329,42 +320,43 @@ class Program:
         return first.tolist(), last.tolist(), idents
 
     def place(self, name: str) -> int | None:
-        """Where the instruction of a name stands in the file."""
-        return self._places.get(name)
+        """The index of the instruction of a name."""
+        return self._by_name.get(name)
 
     def place_of(self, ident: int) -> int | None:
-        """Where the instruction of an ident stands in the file."""
+        """The index of the instruction of an ident."""
         return self._by_ident.get(ident)
 
     @cached_property
     def _computations_by_ident(self) -> dict[int, Computation]:
-        return {one.ident: one for one in reversed(self.computations)}
+        return {computation.ident: computation for computation in reversed(self.computations)}
 
     def computation(self, ident: int) -> Computation | None:
         """The computation of an ident."""
         return self._computations_by_ident.get(ident)
 
-    def shape(self, place: int) -> Shape:
-        """The shape of what an instruction makes; `EMPTY` where none is stated.
+    def shape(self, index: int) -> Shape:
+        """The shape of the result of an instruction; `EMPTY` if none is stated.
 
         Raises
         ------
         ReadError
             It is damaged.
         """
-        if place not in self._shapes:
+        if index not in self._shapes:
             start, end = self._shape_spans
-            first, last = start[place], end[place]
+            first, last = start[index], end[index]
+            if first < 0:
+                self._shapes[index] = EMPTY
+                return EMPTY
             # A program of a hundred thousand instructions has some hundred shapes.
-            written = bytes(self._buffer.data[first:last]) if first >= 0 else b""
-            if written not in self._same_shapes:
-                self._same_shapes[written] = (
-                    hlo_shapes.read(self._buffer.data, first, last, _SHAPE_DEPTH)
-                    if first >= 0
-                    else EMPTY
+            content = bytes(self._buffer.data[first:last])
+            if content not in self._same_shapes:
+                self._same_shapes[content] = hlo_shapes.read(
+                    self._buffer.data, first, last, _SHAPE_DEPTH
                 )
-            self._shapes[place] = self._same_shapes[written]
-        return self._shapes[place]
+            self._shapes[index] = self._same_shapes[content]
+        return self._shapes[index]
 
     @cached_property
     def _shape_spans(self) -> tuple[list[int], list[int]]:
@@ -374,27 +366,24 @@ class Program:
             start[field.message], end[field.message] = field.value, field.end
         return start.tolist(), end.tolist()
 
-    def fields(self, place: int) -> list[list[int]]:
-        """The fields of an instruction but its name, opcode, shape and ident, in the order of the
-        file.
+    def fields(self, index: int) -> list[list[int]]:
+        """The fields of an instruction except name, opcode, shape and ident, in file order.
 
-        Each is its number, wire type, and a signed number and the position behind it, or where its
-        content begins and ends.
+        Each has its number, its wire type, and either a signed number and the offset after it, or
+        the span of its content.
         """
         rows, first = self._rows
-        found: list[list[int]] = rows[first[place] : first[place + 1]].tolist()
-        return found
+        fields: list[list[int]] = rows[first[index] : first[index + 1]].tolist()
+        return fields
 
     @cached_property
     def _rows(self) -> tuple[Int64s, list[int]]:
-        """The fields of all instructions, and where those of each begin: one instruction after the
-        other they take far longer.
-        """
-        some = [field for field in self._columns.values() if field.number not in _IN_COLUMNS]
-        message = np.concatenate([np.zeros(0, np.int64), *(field.message for field in some)])
+        """The fields of all instructions, and the first of each; one by one takes far longer."""
+        columns = [field for field in self._columns.values() if field.number not in _IN_COLUMNS]
+        message = np.concatenate([np.zeros(0, np.int64), *(field.message for field in columns)])
         rows = np.zeros((len(message), 4), np.int64)
         stop = 0
-        for field in some:
+        for field in columns:
             start, stop = stop, stop + len(field.message)
             rows[start:stop] = np.stack(
                 [
@@ -410,27 +399,27 @@ class Program:
 
     @property
     def buffer(self) -> Bytes:
-        """The bytes that the spans are of."""
+        """The bytes to which spans refer."""
         return self._buffer
 
     def find(self, name: str) -> Instruction | None:
-        """The instruction of a name; None where there is none."""
-        place = self._places.get(name)
-        return None if place is None else self.instruction(place)
+        """The instruction of a name; None if there is none."""
+        index = self._by_name.get(name)
+        return None if index is None else self.instruction(index)
 
-    def instruction(self, place: int) -> Instruction:
-        """An instruction by its place in the order of the file."""
-        if place not in self._decoded:
-            self._decoded[place] = self._instruction(place)
-        return self._decoded[place]
+    def instruction(self, index: int) -> Instruction:
+        """An instruction by its index in the order of the file."""
+        if index not in self._decoded:
+            self._decoded[index] = self._instruction(index)
+        return self._decoded[index]
 
-    def _instruction(self, place: int) -> Instruction:
+    def _instruction(self, index: int) -> Instruction:
         data = self._buffer.data
         texts = dict.fromkeys((_FUSION_KIND, _TARGET), "")
         metadata = dict.fromkeys((_OP_TYPE, _OP_NAME, _SOURCE_FILE, _DUPLICATE), "")
         line = frame = 0
         numbers: dict[int, list[int]] = {_OPERANDS: [], _CALLED: []}
-        for number, kind, value, stop in self.fields(place):
+        for number, kind, value, stop in self.fields(index):
             if number in texts and kind == LENGTH:
                 texts[number] = _text(data, value, stop)
             elif number in numbers:
@@ -446,9 +435,9 @@ class Program:
         if not metadata[_SOURCE_FILE] and frame in self._frames:
             metadata[_SOURCE_FILE], line = self._frames[frame]
         return Instruction(
-            name=self.names[place],
-            ident=self._ident_list[place],
-            opcode=self.opcodes[place],
+            name=self.names[index],
+            ident=self._ident_list[index],
+            opcode=self.opcodes[index],
             fusion_kind=texts[_FUSION_KIND],
             target=texts[_TARGET],
             op_name=metadata[_OP_NAME],
@@ -462,8 +451,9 @@ class Program:
 
     @cached_property
     def _frames(self) -> dict[int, tuple[str, int]]:
-        """File and line of each stack frame, by its number: newer compilers write them once a
-        program instead of once an instruction.
+        """File and line of each stack frame, by its number.
+
+        Newer compilers write them once per program instead of once per instruction.
         """
         if self._frame_index is None:
             return {}
@@ -471,29 +461,36 @@ class Program:
         files: list[str] = []
         locations: list[tuple[int, int]] = []
         frames: list[int] = []
-        for number, kind, at, end in wire.fields(data, *self._frame_index, _COMPUTATION_DEPTH):
+        for number, kind, start, end in wire.fields(data, *self._frame_index, _COMPUTATION_DEPTH):
             if kind != LENGTH:
                 continue
             if number == _FILE_NAMES:
-                files.append(_text(data, at, end))
+                files.append(_text(data, start, end))
             elif number in (_LOCATIONS, _FRAMES):
-                said = {
-                    key: value
-                    for key, form, value, _ in wire.fields(data, at, end, _INSTRUCTION_DEPTH)
-                    if form == VARINT
-                }
+                values = {}
+                for key, form, value, _ in wire.fields(data, start, end, _INSTRUCTION_DEPTH):
+                    if form == VARINT:
+                        values[key] = value
                 if number == _LOCATIONS:
-                    locations.append((said.get(_LOCATION_FILE, 0), said.get(_LOCATION_LINE, 0)))
+                    locations.append((values.get(_LOCATION_FILE, 0), values.get(_LOCATION_LINE, 0)))
                 else:
-                    frames.append(said.get(_FRAME_LOCATION, 0))
-        # Files, locations and frames are counted from 1; 0 is none.
-        at_line = {
-            i: (files[file - 1], line)
-            for i, (file, line) in enumerate(locations, 1)
-            if 0 < file <= len(files)
-        }
-        return {i: at_line[location] for i, location in enumerate(frames, 1) if location in at_line}
+                    frames.append(values.get(_FRAME_LOCATION, 0))
+        # Files, locations and frames are counted from 1; 0 means none.
+        result = {}
+        for number, location in enumerate(frames, 1):
+            if not 0 < location <= len(locations):
+                continue
+            file, line = locations[location - 1]
+            if 0 < file <= len(files):
+                result[number] = files[file - 1], line
+        return result
 
 
 def _text(data: wire.Data, start: int, end: int) -> str:
     return bytes(data[start:end]).decode("utf-8", "replace")
+
+
+def _first_indices(values: list[T]) -> dict[T, int]:
+    """The index of the first occurrence of each value."""
+    last = len(values) - 1
+    return {value: last - back for back, value in enumerate(reversed(values))}

@@ -1,9 +1,8 @@
-"""What a custom call of a compiled program computes and moves, where it says so: XLA knows of a
-call into a library nothing but its shapes.
+"""FLOPs and bytes of custom calls that state them: of others, XLA knows only the shapes.
 
-Counted are attention of cuDNN, whose products XLA's own configuration describes, and kernels of
-Pallas whose author stated a `pl.CostEstimate`. Everything else is not known, which is not 0:
-whoever adds up takes such calls out, with their time.
+Attention of cuDNN is counted by the products that XLA's configuration describes, kernels of Pallas
+by the `pl.CostEstimate` of their author. Everything else is unknown, which is not 0: sums exclude
+such calls together with their time.
 """
 
 from __future__ import annotations
@@ -15,28 +14,27 @@ from typing import Any
 from nbprof.hlo.shapes import Shape
 
 NOTHING = frozenset((
-    "AllocateBuffer", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "MoveToHost", "MoveToDevice",
-    "annotate_device_placement", "PinToDevice", "X64Combine", "X64SplitHigh", "X64SplitLow",
+    "AllocateBuffer", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape",
+    "LayoutConstraint", "MoveToHost", "MoveToDevice", "annotate_device_placement", "PinToDevice",
+    "X64Combine", "X64SplitHigh", "X64SplitLow",
 ))  # fmt: skip
-"""Targets that only tell the compiler something."""
+"""Targets that are hints for the compiler."""
 _ATTENTION = "__cudnn$fmha"
 _CAUSAL, _ANY = "CAUSAL", ("", "NO_MASK", "ALIBI", "CAUSAL")
-"""Masks by which it is known how many pairs of positions count; of padding it depends on the
-data.
-"""
+"""Masks for which the number of pairs is known; with padding it depends on the data."""
 _FMA = 2
 _FORWARD, _BACKWARD = (1, 1), (3, 2)
-"""Products as long as the head of keys, and of values: forward Q·K and P·V; backward Q·K again, dQ
-and dK; dV and dP.
+"""Numbers of products over the head of keys, and over that of values.
+
+Forward Q·K, and P·V; backward Q·K again, dQ and dK, and dV and dP.
 """
 
 
 def attention_flops(target: str, config: bytes, operands: Sequence[Shape]) -> float | None:
-    """Floating-point operations of the products of attention; None where it is no attention of
-    cuDNN, or is not described.
+    """Floating-point operations of the products of cuDNN's attention.
 
-    Softmax, scaling and masks are not counted, as in the literature; of a causal mask and of a
-    window only the pairs that it lets through.
+    Softmax, scaling and masks are not counted, as in the literature; pairs that a causal mask or a
+    window masks are not, either. None for other calls, and if the call does not state it.
 
     Parameters
     ----------
@@ -48,14 +46,14 @@ def attention_flops(target: str, config: bytes, operands: Sequence[Shape]) -> fl
     """
     if not target.startswith(_ATTENTION) or len(operands) < 3:
         return None
-    stated: Any = _json(config).get("cudnn_fmha_backend_config")
+    attention: Any = _json(config).get("cudnn_fmha_backend_config")
     try:
-        scores = [int(size) for size in stated["intermediate_tensor_shape"]["dimensions"]]
+        scores = [int(size) for size in attention["intermediate_tensor_shape"]["dimensions"]]
         batch, heads, queries, keys = scores
-        window = int(stated.get("sliding_window_length") or 0)
-        mask = str(stated.get("mask_type") or "")
-        packed = int(stated.get("max_seg_per_batch") or 1) > 1 or bool(
-            stated.get("is_paged_attention")
+        window = int(attention.get("sliding_window_length") or 0)
+        mask = str(attention.get("mask_type") or "")
+        packed = int(attention.get("max_seg_per_batch") or 1) > 1 or bool(
+            attention.get("is_paged_attention")
         )
         if mask not in _ANY or (window > 0 and mask != _CAUSAL) or packed:
             return None
@@ -68,27 +66,25 @@ def attention_flops(target: str, config: bytes, operands: Sequence[Shape]) -> fl
 
 
 def _pairs(queries: int, keys: int, causal: bool, window: int) -> int:
-    """Pairs of a query and a key that count: under a causal mask query i sees keys 0 to i, in a
-    window the last of them.
+    """Pairs of a query and a key that are not masked.
+
+    Under a causal mask, query i sees keys 0 to i; in a window, only the last of them.
     """
     if not causal:
         return queries * keys
-    most = min(keys, window) if window > 0 else keys
-    grows = min(queries, most)
-    return grows * (grows + 1) // 2 + (queries - grows) * most
+    visible = min(keys, window) if window > 0 else keys
+    growing = min(queries, visible)
+    return growing * (growing + 1) // 2 + (queries - growing) * visible
 
 
 def estimate(config: bytes) -> tuple[float, float] | None:
-    """FLOPs and bytes that the author of a kernel stated (`pl.CostEstimate` of Pallas); None where
-    nothing is stated.
-    """
-    found = _json(config)
-    inner = found.get("custom_call_config")
-    for place in (inner if isinstance(inner, dict) else {}, found):
-        stated = place.get("cost_estimate")
-        if isinstance(stated, dict):
+    """FLOPs and bytes by the `pl.CostEstimate` of a Pallas kernel; None without one."""
+    settings = _json(config)
+    for mapping in (settings.get("custom_call_config"), settings):
+        cost = mapping.get("cost_estimate") if isinstance(mapping, dict) else None
+        if isinstance(cost, dict):
             try:
-                return float(stated["flops"]), float(stated["bytes_accessed"])
+                return float(cost["flops"]), float(cost["bytes_accessed"])
             except (KeyError, TypeError, ValueError):
                 return None
     return None
@@ -96,8 +92,8 @@ def estimate(config: bytes) -> tuple[float, float] | None:
 
 def _json(config: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(config)
+        settings = json.loads(config)
     except (ValueError, RecursionError):
-        # Calls of other interfaces write attributes of MLIR there.
+        # Calls of other interfaces have attributes of MLIR instead.
         return {}
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}

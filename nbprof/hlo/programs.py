@@ -1,6 +1,4 @@
-"""The compiled programs of a profile by their ident, each read when an op of it is first asked
-for.
-"""
+"""The compiled programs of a profile by ident, each read when one of its ops is first needed."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ _MOST_NOTES = 3
 class Programs:
     """Looks ops up in the compiled programs of a trace.
 
-    A program is known by its host and its ident, a 64-bit number that some recorders write signed
-    and others unsigned.
+    A program is identified by its host and its ident, a 64-bit number that some recorders write
+    signed and others unsigned.
 
     Parameters
     ----------
@@ -32,8 +30,8 @@ class Programs:
         self._modules: dict[tuple[int, int], Module] = {}
         self._clashes: list[str] = []
         for module in modules:
-            known = self._modules.setdefault((module.host, _signed(module.ident)), module)
-            if known.data != module.data:
+            first = self._modules.setdefault((module.host, _signed(module.ident)), module)
+            if first.data != module.data:
                 self._clashes.append(module.name)
         self._homes = _homes(self._modules)
         self._titles = _titles(self._modules, self._homes, hosts)
@@ -43,7 +41,7 @@ class Programs:
         self._absent: set[tuple[int, int]] = set()
 
     def program(self, host: int, ident: int) -> Program | None:
-        """A program; None where the file does not have it, or has it damaged."""
+        """A program; None if it is not in the file or damaged."""
         key = (host, _signed(ident))
         module = self._modules.get(key)
         if module is None:
@@ -54,8 +52,7 @@ class Programs:
         if key not in self._read:
             try:
                 program = Program(module.data)
-                # Names and idents are read when first asked for: whoever gets the program can look
-                # ops up in it.
+                # Reads names and idents, so that later look-ups cannot fail.
                 program.place(""), program.place_of(0)
                 self._read[key] = program
             except ReadError as error:
@@ -64,7 +61,7 @@ class Programs:
         return self._read[key]
 
     def find(self, host: int, ident: int, op: str) -> Instruction | None:
-        """An op of a program; None where either is not known."""
+        """An op of a program; None if either is unknown."""
         program = self.program(host, ident)
         if program is None:
             return None
@@ -75,12 +72,12 @@ class Programs:
             return None
 
     def cost(self, host: int, ident: int, op: str) -> Cost | None:
-        """What one run of an op takes; None where the op is not known."""
+        """The cost of one run of an op; None if the op is unknown."""
         costs = self.costs(host, ident)
         return None if costs is None else costs.of(op)
 
     def costs(self, host: int, ident: int) -> Costs | None:
-        """What the ops of a program take; None where the program is not known."""
+        """The costs of the ops of a program; None if the program is unknown."""
         key = (host, _signed(ident))
         if key not in self._costs:
             program = self.program(host, ident)
@@ -90,113 +87,103 @@ class Programs:
         return self._costs[key]
 
     def name(self, host: int, ident: int) -> str:
-        """What a program is called, its ident behind it: `jit_train_step(8)`; '' where the file
-        does not have it.
-        """
+        """The name of a program with its ident, `jit_train_step(8)`; '' if it is not known."""
         return self._titles.get(self.home(host, ident), {}).get(_signed(ident), "")
 
     def home(self, host: int, ident: int) -> int:
-        """The first host that has the very program that is known by this ident on a host: what it
-        runs on both is the same op.
+        """The first host that has the same program under this ident; -1 if it is not in the file.
 
-        -1 where the file does not have it. Machines that run programs of their own give the same
-        idents to different ones.
+        Hosts that run different programs may use the same idents for them.
         """
         return self._homes.get((host, _signed(ident)), -1)
 
     def digest(self, host: int, ident: int) -> str:
-        """What tells the content of a program from that of any other; '' where the file does not
-        have it.
-        """
+        """A digest of the content of a program; '' if it is not in the file."""
         home = self.home(host, ident)
         return "" if home < 0 else digest(self._modules[home, _signed(ident)])
 
     def category(self, host: int, ident: int, op: str) -> str:
         """The category of an op; '' if unknown."""
         program = self.program(host, ident)
-        place = None if program is None else program.place(op)
-        return "" if program is None or place is None else hlo_category.category(program, place)
+        if program is None:
+            return ""
+        index = program.place(op)
+        return "" if index is None else hlo_category.category(program, index)
 
     def notes(self) -> list[Note]:
         """Receipt notes about programs that could not be read."""
-        found = []
+        notes = []
         for name, reason in list(self._damaged.items())[:_MOST_NOTES]:
-            found.append(
+            notes.append(
                 Note(
                     "warning",
                     f"The compiled program {name} is damaged ({reason}): its ops are shown by their"
                     " HLO names.",
                 )
             )
-        if (more := len(self._damaged) - _MOST_NOTES) > 0:
-            found.append(Note("warning", f"{more:,} more compiled programs are damaged."))
+        more = len(self._damaged) - _MOST_NOTES
+        if more > 0:
+            notes.append(Note("warning", f"{more:,} more compiled programs are damaged."))
         if self._clashes:
-            which = ", ".join(self._clashes[:_MOST_NOTES]) + (
-                " …" if len(self._clashes) > _MOST_NOTES else ""
-            )
+            names = ", ".join(self._clashes[:_MOST_NOTES])
+            if len(self._clashes) > _MOST_NOTES:
+                names += " …"
             text = (
-                f"Another compiled program in the file has the same id as {which}: ops are looked"
+                f"Another compiled program in the file has the same id as {names}: ops are looked"
                 " up in the first one."
             )
-            found.append(Note("warning", text))
+            notes.append(Note("warning", text))
         if self._absent:
             count = len(self._absent)
-            what = (
-                "1 compiled program that ran is"
-                if count == 1
-                else f"{count:,} compiled programs that ran are"
-            )
-            found.append(
+            subject = "1 compiled program that ran is"
+            if count > 1:
+                subject = f"{count:,} compiled programs that ran are"
+            notes.append(
                 Note(
                     "info",
-                    f"{what} not in the file: their ops are shown by HLO name, not by framework"
+                    f"{subject} not in the file: their ops are shown by HLO name, not by framework"
                     " name.",
                 )
             )
-        return found
+        return notes
 
     def _damage(self, name: str, error: ReadError) -> None:
         self._damaged.setdefault(name or "without a name", str(error).rstrip("."))
 
 
 def digest(module: Module) -> str:
-    """What tells the content of a program from that of any other."""
+    """A digest of the content of a program."""
     return hashlib.blake2b(module.data, digest_size=16).hexdigest()
 
 
 def _homes(modules: dict[tuple[int, int], Module]) -> dict[tuple[int, int], int]:
-    """By host and ident the first host that has the same program under that ident."""
+    """By host and ident, the first host that has the same program under that ident."""
     first: dict[int, list[tuple[int, bytes]]] = {}
-    out = {}
+    homes = {}
     for (host, ident), module in sorted(modules.items(), key=lambda item: item[0]):
-        known = first.setdefault(ident, [])
-        home = next((at for at, data in known if data == module.data), None)
+        programs = first.setdefault(ident, [])
+        home = next((other for other, data in programs if data == module.data), None)
         if home is None:
-            known.append((host, module.data))
-        out[host, ident] = host if home is None else home
-    return out
+            programs.append((host, module.data))
+        homes[host, ident] = host if home is None else home
+    return homes
 
 
 def _titles(
     modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int], int], hosts: Sequence[str]
 ) -> dict[int, dict[int, str]]:
-    """By home and ident what a program is called: different ones with the same name are
-    distinguished by their machine.
-    """
+    """Names of programs by home and ident; different ones of equal name have that of their host."""
     taken: set[str] = set()
-    out: dict[int, dict[int, str]] = {}
+    titles: dict[int, dict[int, str]] = {}
     for (host, ident), home in homes.items():
         if home == host:
             name = modules[host, ident].title
             title = f"{name} on {hosts[host]}" if name in taken and host < len(hosts) else name
             taken.add(title)
-            out.setdefault(home, {})[ident] = title
-    return out
+            titles.setdefault(home, {})[ident] = title
+    return titles
 
 
 def _signed(ident: int) -> int:
-    return (
-        (ident & 0xFFFFFFFFFFFFFFFF) - (1 << 64)
-        if ident & (1 << 63)
-        else ident & 0xFFFFFFFFFFFFFFFF
-    )
+    ident &= 0xFFFFFFFFFFFFFFFF
+    return ident - (1 << 64) if ident & (1 << 63) else ident

@@ -1,4 +1,4 @@
-"""Shapes of values in compiled programs: element type, dimensions, and how they lie in memory.
+"""Shapes of values in compiled programs: element type, dimensions, and layout in memory.
 
 Source of the message numbers and of the way shapes are written: `xla_data.proto` of
 https://github.com/openxla/xla (ShapeProto, LayoutProto, TileProto) and
@@ -7,8 +7,8 @@ https://openxla.org/xla/tiled_layout.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -21,18 +21,20 @@ _MINOR_TO_MAJOR, _TILES, _ELEMENT_BITS, _MEMORY_SPACE = 1, 6, 7, 8
 _TILE_DIMENSIONS = 1
 _TUPLE_ELEMENT, _OPAQUE_ELEMENT, _TOKEN_ELEMENT = 13, 14, 17
 _COMBINED = -(1 << 63)
-"""In a tile: this dimension goes together with the next one."""
+"""In a tile: this dimension is combined with the next one."""
 MOST_NESTED = 64
-"""Tuples in tuples; compilers make a few."""
-_MANY = 5
-"""After so many parts of a tuple comes a comment that says which one it is."""
+"""Limit on tuples in tuples; compilers nest a few."""
+_COMMENT_EVERY = 5
+"""Every so many parts of a tuple, a comment has the index of the part."""
 
 ELEMENTS: dict[int, tuple[str, float]] = {
-    1: ("pred", 1), 2: ("s8", 1), 3: ("s16", 2), 4: ("s32", 4), 5: ("s64", 8), 6: ("u8", 1), 7: ("u16", 2), 8: ("u32", 4), 9: ("u64", 8),
-    10: ("f16", 2), 11: ("f32", 4), 12: ("f64", 8), 13: ("tuple", 0), 14: ("opaque", 0), 15: ("c64", 8), 16: ("bf16", 2), 17: ("token", 0),
-    18: ("c128", 16), 19: ("f8e5m2", 1), 20: ("f8e4m3fn", 1), 21: ("s4", 0.5), 22: ("u4", 0.5), 23: ("f8e4m3b11fnuz", 1),
-    24: ("f8e5m2fnuz", 1), 25: ("f8e4m3fnuz", 1), 26: ("s2", 0.25), 27: ("u2", 0.25), 28: ("f8e4m3", 1), 29: ("f8e3m4", 1),
-    30: ("s1", 0.125), 31: ("u1", 0.125), 32: ("f4e2m1fn", 0.5), 33: ("f8e8m0fnu", 1),
+    1: ("pred", 1), 2: ("s8", 1), 3: ("s16", 2), 4: ("s32", 4), 5: ("s64", 8), 6: ("u8", 1),
+    7: ("u16", 2), 8: ("u32", 4), 9: ("u64", 8), 10: ("f16", 2), 11: ("f32", 4), 12: ("f64", 8),
+    13: ("tuple", 0), 14: ("opaque", 0), 15: ("c64", 8), 16: ("bf16", 2), 17: ("token", 0),
+    18: ("c128", 16), 19: ("f8e5m2", 1), 20: ("f8e4m3fn", 1), 21: ("s4", 0.5), 22: ("u4", 0.5),
+    23: ("f8e4m3b11fnuz", 1), 24: ("f8e5m2fnuz", 1), 25: ("f8e4m3fnuz", 1), 26: ("s2", 0.25),
+    27: ("u2", 0.25), 28: ("f8e4m3", 1), 29: ("f8e3m4", 1), 30: ("s1", 0.125), 31: ("u1", 0.125),
+    32: ("f4e2m1fn", 0.5), 33: ("f8e8m0fnu", 1),
 }  # fmt: skip
 """By number: the name of an element type and its size in bytes."""
 
@@ -44,21 +46,21 @@ class Shape:
     Attributes
     ----------
     element : str
-        "f32", "bf16" …, "tuple", "token", "opaque"; "type 99" of a type that is newer than this.
+        "f32", "bf16" …, "tuple", "token", "opaque"; "type 99" for types unknown to this version.
     element_bytes : float
-        0.5 of 4-bit types; 0 where the type is not known.
+        0.5 for 4-bit types; 0 if the type is unknown.
     dimensions : tuple of int
-        The bounds, of those that are not fixed.
+        Sizes; upper bounds for dynamic dimensions.
     dynamic : tuple of bool
-        Which dimensions are not fixed; empty: all are.
+        True for dimensions whose size is dynamic; empty if all are fixed.
     minor_to_major : tuple of int
-        Dimensions from the one that lies closest together.
+        Dimensions from the fastest varying to the slowest.
     tiles : tuple of tuples of int
-        Of the dimensions that lie closest together; (8, 128) on a TPU.
+        Tiles of the fastest varying dimensions; (8, 128) on a TPU.
     memory_space : int
         0 is the device's main memory.
     parts : tuple of Shape
-        Of a tuple.
+        The elements of a tuple.
     has_layout : bool
     """
 
@@ -75,28 +77,26 @@ class Shape:
 
     @property
     def is_tuple(self) -> bool:
-        """Whether it has parts."""
+        """The value is a tuple of parts."""
         return self.element == "tuple"
 
     @cached_property
     def elements(self) -> int:
-        """How many values an array has; 0 of a tuple."""
+        """Number of values of an array; 0 for a tuple."""
         return 0 if self.is_tuple or self.element == "token" else prod(self.dimensions)
 
     @property
     def bytes(self) -> int:
-        """Bytes without padding, of a tuple those of all its arrays."""
+        """Bytes without padding; of a tuple, those of all its arrays."""
         if self.is_tuple:
             return sum(part.bytes for part in self.parts)
         return int(-(-self.elements * self.element_bytes // 1))
 
     @property
     def padded_bytes(self) -> int:
-        """Bytes with each dimension rounded up to the tiles that it lies in; of a tuple those of
-        all its arrays.
+        """Bytes with each dimension rounded up to its tiles; of a tuple, those of all its arrays.
 
-        Source: https://openxla.org/xla/tiled_layout; a later tile divides what the tile before it
-        made.
+        Source: https://openxla.org/xla/tiled_layout; each tile divides the result of the previous.
         """
         if self.is_tuple:
             return sum(part.padded_bytes for part in self.parts)
@@ -104,23 +104,21 @@ class Shape:
 
     @cached_property
     def padded(self) -> tuple[int, ...]:
-        """The array in memory: its dimensions from the slowest, those in tiles divided by them and
-        followed by the tile's own.
+        """The sizes of the array in memory, the slowest dimension first.
+
+        Tiled dimensions are divided by their tile, whose own sizes follow.
         """
         if self.element == "token":
             return (0,)
-        order = (
-            self.minor_to_major
-            if sorted(self.minor_to_major) == list(range(len(self.dimensions)))
-            else ()
-        )
-        sizes = [self.dimensions[d] for d in reversed(order)] if order else list(self.dimensions)
+        sizes = list(self.dimensions)
+        if sorted(self.minor_to_major) == list(range(len(sizes))):
+            sizes = [sizes[dimension] for dimension in reversed(self.minor_to_major)]
         for tile in self.tiles:
             sizes = _tiled(sizes, tile)
         return tuple(sizes)
 
     def at(self, index: Sequence[int]) -> Shape:
-        """The part of a tuple at an index of indices.
+        """The part of nested tuples at an index per level.
 
         Raises
         ------
@@ -136,40 +134,32 @@ class Shape:
 
     @cached_property
     def is_known(self) -> bool:
-        """Whether it has no element type that is newer than this, of which nobody knows how many
-        bytes one takes.
-        """
-        return not any(part.element.startswith(_NEWER) for part in self.arrays())
+        """All element types are known, and so the bytes of an element."""
+        return not any(part.element.startswith(_UNKNOWN_TYPE) for part in self.arrays())
 
     def arrays(self) -> tuple[Shape, ...]:
-        """The arrays in it: itself, or those of its parts."""
+        """The array itself, or all arrays of a tuple."""
         return self._arrays
 
     @cached_property
     def _arrays(self) -> tuple[Shape, ...]:
-        return (
-            tuple(array for part in self.parts for array in part.arrays())
-            if self.is_tuple
-            else (self,)
-        )
+        if not self.is_tuple:
+            return (self,)
+        return tuple(array for part in self.parts for array in part.arrays())
 
     def __str__(self) -> str:
         return self.text
 
     @cached_property
     def text(self) -> str:
-        """As XLA writes it, with its layout: `f32[8,128]{1,0:T(8,128)}`. Each op that reads a value
-        writes its shape.
-        """
+        """As XLA writes it, with its layout: `f32[8,128]{1,0:T(8,128)}`."""
         if self.is_tuple:
-            texts = [
-                (f"/*index={i}*/" if i and i % _MANY == 0 else "") + str(part)
-                for i, part in enumerate(self.parts)
-            ]
-            return f"({', '.join(texts)})"
+            return f"({', '.join(with_indices(map(str, self.parts)))})"
         if self.element == "token":
             return "token[]"
-        return self.short + (self.layout if self.dimensions or self.layout != "{}" else "")
+        if not self.dimensions and self.layout == "{}":
+            return self.short
+        return self.short + self.layout
 
     @cached_property
     def short(self) -> str:
@@ -178,39 +168,47 @@ class Shape:
             return f"({', '.join(part.short for part in self.parts)})"
         dynamic = self.dynamic or (False,) * len(self.dimensions)
         sizes = [
-            ("<=" if moves else "") + str(size)
-            for size, moves in zip(self.dimensions, dynamic, strict=True)
+            f"<={size}" if is_dynamic else str(size)
+            for size, is_dynamic in zip(self.dimensions, dynamic, strict=True)
         ]
         return f"{self.element}[{','.join(sizes)}]"
 
     @cached_property
     def layout(self) -> str:
-        """The layout of an array alone: `{1,0:T(8,128)}`; '' where none is stated."""
+        """The layout of an array: `{1,0:T(8,128)}`; '' if none is stated."""
         if not self.has_layout:
             return ""
-        said = ""
-        if self.tiles:
-            said += "T" + "".join(
-                "(" + ",".join("*" if n == _COMBINED else str(n) for n in tile) + ")"
-                for tile in self.tiles
-            )
+        suffix = "T" if self.tiles else ""
+        for tile in self.tiles:
+            sizes = ["*" if size == _COMBINED else str(size) for size in tile]
+            suffix += f"({','.join(sizes)})"
         if self.element_bits:
-            said += f"E({self.element_bits})"
+            suffix += f"E({self.element_bits})"
         if self.memory_space:
-            said += f"S({self.memory_space})"
-        return "{" + ",".join(map(str, self.minor_to_major)) + (f":{said}" if said else "") + "}"
+            suffix += f"S({self.memory_space})"
+        order = ",".join(map(str, self.minor_to_major))
+        return f"{{{order}:{suffix}}}" if suffix else f"{{{order}}}"
+
+
+def with_indices(texts: Iterable[str]) -> list[str]:
+    """Texts with a comment before each fifth that has its index, as XLA writes long lists."""
+    result = []
+    for index, text in enumerate(texts):
+        has_comment = index > 0 and index % _COMMENT_EVERY == 0
+        result.append(f"/*index={index}*/{text}" if has_comment else text)
+    return result
 
 
 def _tiled(sizes: list[int], tile: tuple[int, ...]) -> list[int]:
-    """The dimensions after a tile over the last of them."""
-    # A combined dimension is joined with the next before it is cut.
+    """The sizes in memory after the last dimensions are tiled."""
+    # A combined dimension is joined with the next one before it is tiled.
     joined = list(sizes)
     plain: list[int] = []
     for back, size in enumerate(reversed(tile), 1):
         if size == _COMBINED and back < len(joined) + 1:
-            at = len(joined) - back
-            if at + 1 < len(joined):
-                joined[at : at + 2] = [joined[at] * joined[at + 1]]
+            index = len(joined) - back
+            if index + 1 < len(joined):
+                joined[index : index + 2] = [joined[index] * joined[index + 1]]
         elif size > 0:
             plain.insert(0, size)
     while len(joined) < len(plain):
@@ -222,7 +220,7 @@ def _tiled(sizes: list[int], tile: tuple[int, ...]) -> list[int]:
 
 
 def read(data: Data, start: int, end: int, depth: int = 0) -> Shape:
-    """The shape of a ShapeProto.
+    """The shape in a ShapeProto.
 
     Parameters
     ----------
@@ -230,7 +228,7 @@ def read(data: Data, start: int, end: int, depth: int = 0) -> Shape:
     start, end : int
         Its span.
     depth : int
-        In how many messages it lies.
+        The number of messages around it.
 
     Raises
     ------
@@ -255,30 +253,25 @@ def read(data: Data, start: int, end: int, depth: int = 0) -> Shape:
             parts.append(read(data, value, stop, depth + 1))
         elif key == _LAYOUT and kind == LENGTH:
             layout = value, stop
-    name, size = ELEMENTS.get(number, (f"{_NEWER}{number}", 0.0))
-    order, tiles, bits, space = _layout(data, *layout, depth + 1) if layout else ((), (), 0, 0)
-    moving = tuple(map(bool, dynamic)) if len(dynamic) == len(dimensions) and any(dynamic) else ()
-    return Shape(
+    name, size = ELEMENTS.get(number, (f"{_UNKNOWN_TYPE}{number}", 0.0))
+    has_dynamic = len(dynamic) == len(dimensions) and any(dynamic)
+    shape = Shape(
         name,
         size,
         tuple(dimensions),
-        moving,
-        order,
-        tiles,
-        space,
-        bits,
-        tuple(parts),
-        layout is not None and number not in _NO_ARRAYS,
+        tuple(map(bool, dynamic)) if has_dynamic else (),
+        parts=tuple(parts),
+        has_layout=layout is not None and number not in _NO_ARRAYS,
     )
+    return shape if layout is None else _with_layout(shape, data, *layout, depth + 1)
 
 
-_NEWER = "type "
+_UNKNOWN_TYPE = "type "
 _NO_ARRAYS = (_TUPLE_ELEMENT, _OPAQUE_ELEMENT, _TOKEN_ELEMENT)
 
 
-def _layout(
-    data: Data, start: int, end: int, depth: int
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int, int]:
+def _with_layout(shape: Shape, data: Data, start: int, end: int, depth: int) -> Shape:
+    """A shape with the layout in a LayoutProto."""
     order: list[int] = []
     tiles: list[tuple[int, ...]] = []
     bits = space = 0
@@ -295,17 +288,23 @@ def _layout(
             bits = value
         elif key == _MEMORY_SPACE and kind == VARINT:
             space = wire.signed(value)
-    return tuple(order), tuple(tiles), bits, space
+    return replace(
+        shape,
+        minor_to_major=tuple(order),
+        tiles=tuple(tiles),
+        element_bits=bits,
+        memory_space=space,
+    )
 
 
 def numbers(data: Data, kind: int, value: int, end: int) -> list[int]:
-    """The numbers of a repeated field: one of them, or all in one piece."""
+    """The numbers of a repeated field: a single one, or all of them packed."""
     if kind == VARINT:
         return [wire.signed(value)]
     if kind != LENGTH:
         return []
-    out: list[int] = []
+    result: list[int] = []
     while value < end:
         number, value = wire.read_varint(data, value, end)
-        out.append(wire.signed(number))
-    return out
+        result.append(wire.signed(number))
+    return result

@@ -1,12 +1,12 @@
-"""Ops of compiled programs as XLA writes them: `%add.1 = f32[8]{0} add(f32[8]{0} %a, f32[8]{0}
-%b)`, without metadata and backend settings.
+"""Ops of compiled programs as XLA writes them, without metadata and backend settings:
+`%add.1 = f32[8]{0} add(f32[8]{0} %a, f32[8]{0} %b)`.
 
-What profiles of TPUs state as the name of an event is this text; for GPUs it is written here from
-the program. Shardings are left out, and so are the values of constants that are no scalars.
+In profiles of TPUs this text is the name of an event; for GPUs it is written here from the program,
+without shardings and without the values of constants that are not scalars.
 
 Sources: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla for the message numbers,
-and the text that XLA's parser in jaxlib gives back (`tests/formats/test_hlo_text.py` holds every op
-against it).
+and the text that XLA's parser in jaxlib returns (`tests/formats/test_hlo_text.py` compares every op
+with it).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from nbprof.hlo import details as hlo_details
 from nbprof.hlo import shapes as hlo_shapes
 from nbprof.hlo.details import Details, WindowDimension
 from nbprof.hlo.hlo import Instruction, Program
-from nbprof.hlo.shapes import numbers
+from nbprof.hlo.shapes import numbers, with_indices
 
 _DEPTH = 4
-"""In how many messages a message inside an instruction lies."""
+"""Number of messages around a message inside an instruction."""
 _CALLED, _DIMENSIONS = 38, 14
 _LITERAL, _EXPONENT, _MANTISSA, _PADDING, _DISTRIBUTION, _EPSILON, _FEATURE, _CHANNEL = (
     8,
@@ -67,8 +67,6 @@ _DELTA, _SORTED, _FRONTEND, _UNIQUE, _ALGORITHM, _GLOBAL_IDS, _COMPARISON, _ALIA
     74,
 )
 _API, _PREFETCH, _TOP, _LARGEST, _DEVICES, _GRID = 77, 80, 81, 85, 87, 92
-_MANY = 5
-"""After so many operands comes a comment that says which one it is."""
 _APIS = ("UNSPECIFIED", "ORIGINAL", "STATUS_RETURNING", "STATUS_RETURNING_UNIFIED", "TYPED_FFI")
 _FFTS = ("FFT", "IFFT", "RFFT", "IRFFT")
 _DISTRIBUTIONS = ("rng_invalid", "rng_uniform", "rng_normal")
@@ -110,42 +108,43 @@ _COLLECTIVES = _ALONG | {
     "collective-broadcast",
 }
 _LITERALS: dict[str, tuple[int, str]] = {
-    "s32": (4, ""), "s64": (5, ""), "u32": (6, ""), "u64": (7, ""), "f32": (8, "f"), "f64": (9, "d"), "pred": (2, ""), "s8": (15, "b"),
-    "u8": (3, "B"), "s16": (17, "h"), "u16": (16, "H"), "f16": (10, "e"), "bf16": (13, "bf"),
+    "s32": (4, ""), "s64": (5, ""), "u32": (6, ""), "u64": (7, ""), "f32": (8, "f"),
+    "f64": (9, "d"), "pred": (2, ""), "s8": (15, "b"), "u8": (3, "B"), "s16": (17, "h"),
+    "u16": (16, "H"), "f16": (10, "e"), "bf16": (13, "bf"),
 }  # fmt: skip
-"""By element type: the field of LiteralProto with its values, and how they are packed; as varints
-where that is empty.
+"""By element type: the field of LiteralProto with its values, and their `struct` format.
+
+They are varints if the format is empty.
 """
 
 
-def expression(program: Program, place: int) -> str:
-    """The instruction at a place of the file, as XLA writes it.
+def expression(program: Program, index: int) -> str:
+    """An instruction as XLA writes it.
 
     Raises
     ------
     ReadError
         It is damaged.
     """
-    return _Writer(program, place).text()
+    return _Writer(program, index).text()
 
 
 def _braced(values: Iterable[object]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
-def _of(names: tuple[str, ...], number: int) -> str:
+def _name_of(names: tuple[str, ...], number: int) -> str:
     return names[number] if 0 <= number < len(names) else str(number)
 
 
 class _Fields:
-    """The fields of an instruction by number, decoded when they are asked for; its name, opcode,
-    shape and ident are in the program.
+    """The fields of an instruction by number, except name, opcode, shape and ident.
 
     Parameters
     ----------
     program : Program
-    place : int
-        Of the instruction in the file.
+    index : int
+        The index of the instruction in the program.
 
     Raises
     ------
@@ -153,90 +152,87 @@ class _Fields:
         It is damaged.
     """
 
-    def __init__(self, program: Program, place: int) -> None:
+    def __init__(self, program: Program, index: int) -> None:
         self.program = program
-        self.place = place
-        self.opcode = program.opcodes[place]
+        self.index = index
+        self.opcode = program.opcodes[index]
         self.fields: dict[int, list[tuple[int, int, int]]] = {}
-        for number, kind, value, end in program.fields(place):
+        for number, kind, value, end in program.fields(index):
             self.fields.setdefault(number, []).append((kind, value, end))
 
     @cached_property
-    def one(self) -> Instruction:
-        """All that most ask for at once."""
-        return self.program.instruction(self.place)
+    def instruction(self) -> Instruction:
+        """The instruction, decoded."""
+        return self.program.instruction(self.index)
 
     @cached_property
     def details(self) -> Details:
-        """What it states of dimensions, window and settings."""
-        return hlo_details.read(self.program, self.place)
+        """Dimensions, window and settings of the instruction."""
+        return hlo_details.read(self.program, self.index)
 
     def number(self, field: int) -> int:
-        """A number or flag; 0 where it is not stated."""
-        found = [value for kind, value, _ in self.fields.get(field, []) if kind == VARINT]
-        return wire.signed(found[-1]) if found else 0
+        """A number or flag; 0 if it is not stated."""
+        numbers = [value for kind, value, _ in self.fields.get(field, []) if kind == VARINT]
+        return wire.signed(numbers[-1]) if numbers else 0
 
     def numbers(self, field: int) -> list[int]:
         """The numbers of a repeated field."""
-        out: list[int] = []
+        result: list[int] = []
         for kind, value, end in self.fields.get(field, []):
-            out += numbers(self.program.buffer.data, kind, value, end)
-        return out
+            result += numbers(self.program.buffer.data, kind, value, end)
+        return result
 
     def messages(self, field: int) -> list[tuple[int, int]]:
-        """Where the messages of a field lie."""
-        found = self.fields.get(field)
-        return [(value, end) for kind, value, end in found if kind == LENGTH] if found else []
+        """The spans of the messages of a field."""
+        return _message_spans(self.fields.get(field, []))
 
     def parts(self, span: tuple[int, int]) -> dict[int, list[tuple[int, int, int]]]:
-        """The fields of a message inside."""
-        out: dict[int, list[tuple[int, int, int]]] = {}
+        """The fields of a message inside the instruction."""
+        fields: dict[int, list[tuple[int, int, int]]] = {}
         for number, kind, value, end in wire.fields(self.program.buffer.data, *span, _DEPTH):
-            out.setdefault(number, []).append((kind, value, end))
-        return out
+            fields.setdefault(number, []).append((kind, value, end))
+        return fields
 
     def values(self, span: tuple[int, int], *fields: int) -> list[list[int]]:
-        """Lists of numbers in a message inside, by field."""
-        known = self.parts(span)
+        """The numbers of some fields of a message inside the instruction."""
+        parts = self.parts(span)
         data = self.program.buffer.data
-        return [
-            [
-                n
-                for kind, value, end in known.get(field, [])
-                for n in numbers(data, kind, value, end)
-            ]
-            for field in fields
-        ]
+        result = []
+        for field in fields:
+            values: list[int] = []
+            for kind, value, end in parts.get(field, []):
+                values += numbers(data, kind, value, end)
+            result.append(values)
+        return result
 
     def text_at(self, span: tuple[int, int]) -> str:
         """The text of a span."""
         return bytes(self.program.buffer.data[span[0] : span[1]]).decode("utf-8", "replace")
 
-    def float_at(self, at: int, form: str) -> float:
-        """The number of a form of `struct` at a position."""
-        size = struct.calcsize(form)
-        return float(struct.unpack(f"<{form}", bytes(self.program.buffer.data[at : at + size]))[0])
+    def float_at(self, offset: int, form: str) -> float:
+        """The number at an offset, in a format of `struct`."""
+        content = bytes(self.program.buffer.data[offset : offset + struct.calcsize(form)])
+        return float(struct.unpack(f"<{form}", content)[0])
 
 
 class _Writer(_Fields):
     def text(self) -> str:
         opcode = self.opcode
         attributes = self.attributes()
-        if (
-            opcode in ("async-start", "async-update", "async-done")
-            and (wrapped := self._wrapped()) is not None
-        ):
-            # Written as the one op that it runs.
-            opcode = wrapped.opcode + opcode[len("async") :]
-            attributes = wrapped.attributes() if opcode.endswith("-start") else []
-        inside = self._operands()
+        if opcode in ("async-start", "async-update", "async-done"):
+            wrapped = self._wrapped()
+            if wrapped is not None:
+                # Written as the op that it runs.
+                opcode = wrapped.opcode + opcode[len("async") :]
+                attributes = wrapped.attributes() if opcode.endswith("-start") else []
+        arguments = self._operands()
         if self.opcode == "parameter":
-            inside = str(hlo_details.parameter(self.program, self.place))
+            arguments = str(hlo_details.parameter(self.program, self.index))
         elif self.opcode == "constant":
-            inside = self._literal()
-        shape = self.program.shape(self.place).text
+            arguments = self._literal()
+        shape = self.program.shape(self.index).text
         return ", ".join(
-            [f"%{self.program.names[self.place]} = {shape} {opcode}({inside})", *attributes]
+            [f"%{self.program.names[self.index]} = {shape} {opcode}({arguments})", *attributes]
         )
 
     def _wrapped(self) -> _Writer | None:
@@ -246,59 +242,52 @@ class _Writer(_Fields):
         return None if root is None else _Writer(self.program, root)
 
     def _operands(self) -> str:
-        out = []
-        for i, place in enumerate(self.program.operands(self.place)):
-            text = (
-                "%?"
-                if place < 0
-                else f"{self.program.shape(place).text} %{self.program.names[place]}"
-            )
-            out.append((f"/*index={i}*/" if i and i % _MANY == 0 else "") + text)
-        return ", ".join(out)
+        return ", ".join(with_indices(map(self._operand, self.program.operands(self.index))))
+
+    def _operand(self, index: int) -> str:
+        if index < 0:
+            return "%?"
+        return f"{self.program.shape(index).text} %{self.program.names[index]}"
 
     def attributes(self) -> list[str]:
-        """What stands behind the operands."""
-        out: list[str] = []
+        """The text after the operands."""
+        attributes: list[str] = []
         special = _SPECIAL.get(self.opcode)
         if self.opcode in _LISTED:
-            out.append(f"dimensions={_braced(self.numbers(_DIMENSIONS))}")
+            attributes.append(f"dimensions={_braced(self.numbers(_DIMENSIONS))}")
         if self.opcode in _COLLECTIVES:
-            out += self._collective()
+            attributes += self._collective()
         if special is not None:
-            out += special(self)
-        out += self._called()
-        # Nearly all ops have neither of what follows.
-        return (
-            out + self._stated()
-            if _FRONTEND in self.fields or _PREDECESSORS in self.fields
-            else out
-        )
+            attributes += special(self)
+        attributes += self._called()
+        # Rarely present.
+        if _FRONTEND in self.fields:
+            attributes += self._frontend_attributes()
+        if _PREDECESSORS in self.fields:
+            attributes += self._predecessors()
+        return attributes
 
-    def _stated(self) -> list[str]:
-        out: list[str] = []
+    def _frontend_attributes(self) -> list[str]:
         attributes = {}
         for span in self.messages(_FRONTEND):
             for entry in self.parts(span).get(1, []):
                 pair = self.parts(entry[1:])
-                key, value = (self.text_at(pair[n][0][1:]) if n in pair else "" for n in (1, 2))
-                attributes[key] = value
-        if attributes:
-            # JSON is written as it is.
-            texts = [
-                f"{k}={v}" if v[:1] == "{" else f'{k}="{v}"' for k, v in sorted(attributes.items())
-            ]
-            out.append(f"frontend_attributes={_braced(texts)}")
-        if before := [
-            place
-            for ident in self.numbers(_PREDECESSORS)
-            if (place := self.program.place_of(ident)) is not None
-        ]:
-            out.append(
-                "control-predecessors={"
-                + ", ".join(f"%{self.program.names[place]}" for place in before)
-                + "}"
-            )
-        return out
+                attributes[self._first_text(pair, 1)] = self._first_text(pair, 2)
+        if not attributes:
+            return []
+        texts = []
+        for key, value in sorted(attributes.items()):
+            # JSON is written without quotes.
+            texts.append(f"{key}={value}" if value[:1] == "{" else f'{key}="{value}"')
+        return [f"frontend_attributes={_braced(texts)}"]
+
+    def _first_text(self, fields: dict[int, list[tuple[int, int, int]]], number: int) -> str:
+        return self.text_at(fields[number][0][1:]) if number in fields else ""
+
+    def _predecessors(self) -> list[str]:
+        indices = map(self.program.place_of, self.numbers(_PREDECESSORS))
+        names = [f"%{self.program.names[index]}" for index in indices if index is not None]
+        return [f"control-predecessors={{{', '.join(names)}}}"] if names else []
 
     def _called(self) -> list[str]:
         opcode = self.opcode
@@ -313,8 +302,9 @@ class _Writer(_Fields):
         if opcode == "select-and-scatter" and len(names) > 1:
             return [f"select={names[0]}", f"scatter={names[1]}"]
         if opcode == "conditional":
-            place = next(iter(self.program.operands(self.place)), -1)
-            if len(names) == 2 and place >= 0 and self.program.shape(place).element == "pred":
+            condition = next(iter(self.program.operands(self.index)), -1)
+            has_flag = condition >= 0 and self.program.shape(condition).element == "pred"
+            if has_flag and len(names) == 2:
                 return [f"true_computation={names[0]}", f"false_computation={names[1]}"]
             return ["branch_computations={" + ", ".join(names) + "}"]
         if opcode in _APPLIED:
@@ -328,39 +318,38 @@ class _Writer(_Fields):
         return [f"channel_id={channel}"] if channel > 0 else []
 
     def _collective(self) -> list[str]:
-        out = [*self._channel(), f"replica_groups={self._groups()}"]
+        attributes = [*self._channel(), f"replica_groups={self._groups()}"]
         if self.number(_CONSTRAINED):
-            out.append("constrain_layout=true")
+            attributes.append("constrain_layout=true")
         if self.opcode in _ALONG and self.details.dimensions:
-            out.append(f"dimensions={_braced(self.details.dimensions)}")
+            attributes.append(f"dimensions={_braced(self.details.dimensions)}")
         if self.number(_GLOBAL_IDS):
-            out.append("use_global_device_ids=true")
-        return out
+            attributes.append("use_global_device_ids=true")
+        return attributes
 
     def _groups(self) -> str:
-        """The groups of devices: a list, or how they are cut out of a grid. Newer programs state
-        either in another place.
+        """The groups of devices: a list, or a partition of a grid.
+
+        Newer programs state either in another field.
         """
         groups, grids = self.messages(_GROUPS), self.messages(_GRID)
         for span in self.messages(_DEVICES):
-            found = self.parts(span)
-            grids += [(start, end) for kind, start, end in found.get(2, []) if kind == LENGTH]
-            groups = [
-                (start, end) for kind, start, end in found.get(1, []) if kind == LENGTH
-            ] or groups
-        for span in grids:
-            count, size, grid, order = self.values(span, 1, 2, 3, 4)
-            cut = f"[{','.join(map(str, count + size))}]<=[{','.join(map(str, grid))}]"
-            return cut + (
-                f"T({','.join(map(str, order))})" if order != list(range(len(order))) else ""
-            )
+            fields = self.parts(span)
+            grids += _message_spans(fields.get(2, []))
+            groups = _message_spans(fields.get(1, [])) or groups
+        if grids:
+            count, size, grid, order = self.values(grids[0], 1, 2, 3, 4)
+            text = f"[{','.join(map(str, count + size))}]<=[{','.join(map(str, grid))}]"
+            if order == list(range(len(order))):
+                return text
+            return f"{text}T({','.join(map(str, order))})"
         return _braced(_braced(self.values(span, 1)[0]) for span in groups)
 
     def precision(self) -> list[str]:
         for span in self.messages(_PRECISION):
-            found = self.values(span, 1)[0]
-            if any(found):
-                return [f"operand_precision={_braced(_of(_PRECISIONS, n) for n in found)}"]
+            values = self.values(span, 1)[0]
+            if any(values):
+                return [f"operand_precision={_braced(_name_of(_PRECISIONS, n) for n in values)}"]
         return []
 
     def window(self) -> list[str]:
@@ -368,265 +357,295 @@ class _Writer(_Fields):
         return [f"window={{{_window(window)}}}"] if window else []
 
     def convolution(self) -> list[str]:
-        out = self.window()
+        attributes = self.window()
         if self.fields.get(16):
-            out.append(f"dim_labels={self.details.convolution}")
+            attributes.append(f"dim_labels={self.details.convolution}")
         for name, count in (
             ("feature", self.details.feature_groups),
             ("batch", self.details.batch_groups),
         ):
             if count != 1:
-                out.append(f"{name}_group_count={count}")
-        return [*out, *self.precision()]
+                attributes.append(f"{name}_group_count={count}")
+        return [*attributes, *self.precision()]
 
     def custom_call(self) -> list[str]:
-        out = [*self.convolution(), f'custom_call_target="{_escaped(self.one.target)}"']
+        attributes = [
+            *self.convolution(),
+            f'custom_call_target="{_escaped(self.instruction.target)}"',
+        ]
         data = self.program.buffer.data
         if self.number(_CONSTRAINED):
             shapes = [
                 str(hlo_shapes.read(data, start, end, _DEPTH))
                 for start, end in self.messages(_LAYOUTS)
             ]
-            out.append("operand_layout_constraints={" + ", ".join(shapes) + "}")
+            attributes.append("operand_layout_constraints={" + ", ".join(shapes) + "}")
         if self.number(_SIDE_EFFECT):
-            out.append("custom_call_has_side_effect=true")
-        out += self.aliasing()
-        if (api := self.number(_API)) > 1:
-            out.append(f"api_version=API_VERSION_{_of(_APIS, api)}")
-        return out
+            attributes.append("custom_call_has_side_effect=true")
+        attributes += self.aliasing()
+        api = self.number(_API)
+        if api > 1:
+            attributes.append(f"api_version=API_VERSION_{_name_of(_APIS, api)}")
+        return attributes
 
     def aliasing(self) -> list[str]:
-        """Which operands what comes out is written over."""
+        """The operands whose memory the outputs reuse."""
         pairs = []
         for span in self.messages(_ALIASING):
-            out, operand, index = self.values(span, 1, 2, 3)
-            made, taken = (", ".join(map(str, part)) for part in (out, index))
-            pairs.append(f"{{{made}}}: ({operand[0] if operand else 0}, {{{taken}}})")
-        return ["output_to_operand_aliasing={" + ", ".join(pairs) + "}"] if pairs else []
+            output, operands, operand_index = self.values(span, 1, 2, 3)
+            operand = operands[0] if operands else 0
+            pairs.append(
+                f"{{{', '.join(map(str, output))}}}:"
+                f" ({operand}, {{{', '.join(map(str, operand_index))}}})"
+            )
+        return [f"output_to_operand_aliasing={{{', '.join(pairs)}}}"] if pairs else []
 
     def numbered(self, field: int, *names: tuple[int, str, bool]) -> list[str]:
-        """Lists of dimensions in a message, each `(field, name, also when empty)`."""
+        """Lists of dimensions in a message; each name is `(field, name, also if empty)`."""
         spans = self.messages(field)
-        found = self.values(spans[0] if spans else (0, 0), *(number for number, _, _ in names))
+        lists = self.values(spans[0] if spans else (0, 0), *(number for number, _, _ in names))
         return [
             f"{name}={_braced(part)}"
-            for part, (_, name, always) in zip(found, names, strict=True)
+            for part, (_, name, always) in zip(lists, names, strict=True)
             if part or always
         ]
 
     def indexed(self) -> list[str]:
-        """What gather and scatter state alike."""
-        out = ["indices_are_sorted=true"] if self.number(_SORTED) else []
-        return out + (["unique_indices=true"] if self.number(_UNIQUE) else [])
+        """The attributes that gather and scatter share."""
+        attributes = []
+        if self.number(_SORTED):
+            attributes.append("indices_are_sorted=true")
+        if self.number(_UNIQUE):
+            attributes.append("unique_indices=true")
+        return attributes
 
     def index_dimension(self, field: int) -> str:
         spans = self.messages(field)
-        found = self.values(spans[0], 4)[0] if spans else []
-        return f"index_vector_dim={found[0] if found else 0}"
+        dimensions = self.values(spans[0], 4)[0] if spans else []
+        return f"index_vector_dim={dimensions[0] if dimensions else 0}"
 
     def epsilon(self) -> list[str]:
-        places = [at for kind, at, _ in self.fields.get(_EPSILON, []) if kind == FIXED32]
-        return [f"epsilon={_short_number(self.float_at(places[-1], 'f') if places else 0.0)}"]
+        epsilon = 0.0
+        for kind, offset, _ in self.fields.get(_EPSILON, []):
+            if kind == FIXED32:
+                epsilon = self.float_at(offset, "f")
+        return [f"epsilon={_short_number(epsilon)}"]
 
     def _literal(self) -> str:
-        shape = self.program.shape(self.place)
+        shape = self.program.shape(self.index)
         spans = self.messages(_LITERAL)
         if shape.dimensions or shape.element not in _LITERALS or not spans:
             return "{...}"
         field, form = _LITERALS[shape.element]
-        data = self.program.buffer.data
         for kind, value, end in self.parts(spans[0]).get(field, []):
-            if form == "bf" and end - value >= 2:
-                return f"{struct.unpack('<f', bytes(2) + bytes(data[value : value + 2]))[0]:.4g}"
-            if form and form != "bf" and end - value >= struct.calcsize(form):
-                number = self.float_at(value, form)
-                return (
-                    f"{number:.4g}"
-                    if form == "e"
-                    else _short_number(number, form if form == "d" else "f")
-                )
-            if not form and (found := numbers(data, kind, value, end)):
-                if shape.element == "pred":
-                    return "true" if found[-1] else "false"
-                return str(found[-1] % (1 << 64) if shape.element[0] == "u" else found[-1])
+            if form:
+                text = self._packed_number(form, value, end)
+            else:
+                values = numbers(self.program.buffer.data, kind, value, end)
+                text = _integer(values[-1], shape.element) if values else ""
+            if text:
+                return text
         return "{...}"
+
+    def _packed_number(self, form: str, start: int, end: int) -> str:
+        """A number in a format of `struct`, or "bf" for bfloat16; '' if there are too few bytes."""
+        if form == "bf":
+            if end - start < 2:
+                return ""
+            content = bytes(2) + bytes(self.program.buffer.data[start : start + 2])
+            return f"{struct.unpack('<f', content)[0]:.4g}"
+        if end - start < struct.calcsize(form):
+            return ""
+        number = self.float_at(start, form)
+        if form == "e":
+            return f"{number:.4g}"
+        return _short_number(number, form if form == "d" else "f")
+
+
+def _integer(value: int, element: str) -> str:
+    if element == "pred":
+        return "true" if value else "false"
+    return str(value % (1 << 64) if element[0] == "u" else value)
+
+
+def _message_spans(entries: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    return [(start, end) for kind, start, end in entries if kind == LENGTH]
 
 
 def _window(window: tuple[WindowDimension, ...]) -> str:
-    out = [f"size={'x'.join(str(d.size) for d in window)}"]
+    attributes = [f"size={'x'.join(str(d.size) for d in window)}"]
     if any(d.stride != 1 for d in window):
-        out.append(f"stride={'x'.join(str(d.stride) for d in window)}")
+        attributes.append(f"stride={'x'.join(str(d.stride) for d in window)}")
     if any(d.low or d.high for d in window):
-        out.append(f"pad={'x'.join(f'{d.low}_{d.high}' for d in window)}")
+        attributes.append(f"pad={'x'.join(f'{d.low}_{d.high}' for d in window)}")
     if any(d.base_dilation != 1 for d in window):
-        out.append(f"lhs_dilate={'x'.join(str(d.base_dilation) for d in window)}")
+        attributes.append(f"lhs_dilate={'x'.join(str(d.base_dilation) for d in window)}")
     if any(d.window_dilation != 1 for d in window):
-        out.append(f"rhs_dilate={'x'.join(str(d.window_dilation) for d in window)}")
+        attributes.append(f"rhs_dilate={'x'.join(str(d.window_dilation) for d in window)}")
     if any(d.reversal for d in window):
-        out.append(f"rhs_reversal={'x'.join(str(int(d.reversal)) for d in window)}")
-    return " ".join(out)
+        attributes.append(f"rhs_reversal={'x'.join(str(int(d.reversal)) for d in window)}")
+    return " ".join(attributes)
 
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _slices(one: _Writer) -> list[str]:
-    strided = any(stride != 1 for _, _, stride in one.details.slices)
-    return [
-        "slice={"
-        + ", ".join(
-            f"[{a}:{b}{f':{stride}' if strided else ''}]" for a, b, stride in one.details.slices
-        )
-        + "}"
-    ]
+def _slices(op: _Writer) -> list[str]:
+    slices = op.details.slices
+    if any(stride != 1 for _, _, stride in slices):
+        texts = [f"[{start}:{stop}:{stride}]" for start, stop, stride in slices]
+    else:
+        texts = [f"[{start}:{stop}]" for start, stop, _ in slices]
+    return [f"slice={{{', '.join(texts)}}}"]
 
 
-def _padding(one: _Writer) -> list[str]:
+def _padding(op: _Writer) -> list[str]:
     sizes = []
-    for span in one.messages(_PADDING):
-        for _, start, end in one.parts(span).get(1, []):
-            sizes.append([found[-1] if found else 0 for found in one.values((start, end), 1, 2, 3)])
-    inner = any(size[2] for size in sizes)
-    return (
-        ["padding=" + "x".join("_".join(map(str, size if inner else size[:2])) for size in sizes)]
-        if sizes
-        else []
+    for span in op.messages(_PADDING):
+        for _, start, end in op.parts(span).get(1, []):
+            sizes.append(_last_values(op.values((start, end), 1, 2, 3)))
+    if not sizes:
+        return []
+    if not any(interior for _, _, interior in sizes):
+        sizes = [size[:2] for size in sizes]
+    return ["padding=" + "x".join("_".join(map(str, size)) for size in sizes)]
+
+
+def _last_values(lists: list[list[int]]) -> list[int]:
+    """The last value of each list, 0 for empty ones."""
+    return [values[-1] if values else 0 for values in lists]
+
+
+def _dot(op: _Writer) -> list[str]:
+    dims = op.details.dot
+    named = (
+        ("lhs_batch", dims.lhs_batch),
+        ("lhs_contracting", dims.lhs_contracting),
+        ("rhs_batch", dims.rhs_batch),
+        ("rhs_contracting", dims.rhs_contracting),
     )
+    return [f"{name}_dims={_braced(part)}" for name, part in named if part] + op.precision()
 
 
-def _dot(one: _Writer) -> list[str]:
-    dims = one.details.dot
-    sides = (
-        ("lhs", dims.lhs_batch, dims.lhs_contracting),
-        ("rhs", dims.rhs_batch, dims.rhs_contracting),
-    )
-    named = [
-        (f"{side}_{what}", part)
-        for side, *both in sides
-        for what, part in zip(("batch", "contracting"), both, strict=True)
-    ]
-    return [f"{name}_dims={_braced(part)}" for name, part in named if part] + one.precision()
+def _fusion(op: _Writer) -> list[str]:
+    return [f"kind={op.program.fusion_kinds[op.index]}", *op.aliasing()]
 
 
-def _fusion(one: _Writer) -> list[str]:
-    return [f"kind={one.program.fusion_kinds[one.place]}", *one.aliasing()]
-
-
-def _gather(one: _Writer) -> list[str]:
-    dims = one.numbered(
-        *(
-            _GATHER,
-            (1, "offset_dims", True),
-            (2, "collapsed_slice_dims", True),
-            (3, "start_index_map", True),
-        ),
-        *((5, "operand_batching_dims", False), (6, "start_indices_batching_dims", False)),
+def _gather(op: _Writer) -> list[str]:
+    dims = op.numbered(
+        _GATHER,
+        (1, "offset_dims", True),
+        (2, "collapsed_slice_dims", True),
+        (3, "start_index_map", True),
+        (5, "operand_batching_dims", False),
+        (6, "start_indices_batching_dims", False),
     )
     return [
         *dims,
-        one.index_dimension(_GATHER),
-        f"slice_sizes={_braced(one.numbers(_GATHER_SIZES))}",
-        *one.indexed(),
+        op.index_dimension(_GATHER),
+        f"slice_sizes={_braced(op.numbers(_GATHER_SIZES))}",
+        *op.indexed(),
     ]
 
 
-def _scatter(one: _Writer) -> list[str]:
-    dims = one.numbered(
-        *(
-            _SCATTER,
-            (1, "update_window_dims", True),
-            (2, "inserted_window_dims", True),
-            (3, "scatter_dims_to_operand_dims", True),
-        ),
-        *((5, "input_batching_dims", False), (6, "scatter_indices_batching_dims", False)),
+def _scatter(op: _Writer) -> list[str]:
+    dims = op.numbered(
+        _SCATTER,
+        (1, "update_window_dims", True),
+        (2, "inserted_window_dims", True),
+        (3, "scatter_dims_to_operand_dims", True),
+        (5, "input_batching_dims", False),
+        (6, "scatter_indices_batching_dims", False),
     )
-    return [*dims, one.index_dimension(_SCATTER), *one.indexed()]
+    return [*dims, op.index_dimension(_SCATTER), *op.indexed()]
 
 
-def _compare(one: _Writer) -> list[str]:
-    kind = "".join(one.text_at(span) for span in one.messages(_COMPARISON))
-    return [f"direction={one.details.direction}"] + (
-        [f"type={kind}"] if kind == "TOTALORDER" else []
-    )
+def _compare(op: _Writer) -> list[str]:
+    kind = "".join(op.text_at(span) for span in op.messages(_COMPARISON))
+    attributes = [f"direction={op.details.direction}"]
+    if kind == "TOTALORDER":
+        attributes.append(f"type={kind}")
+    return attributes
 
 
-def _pairs(one: _Writer) -> list[str]:
-    pairs = [one.values(span, 1, 2) for span in one.messages(_PAIRS)]
-    texts = [f"{{{(a or [0])[-1]},{(b or [0])[-1]}}}" for a, b in pairs]
-    return [*one._channel(), f"source_target_pairs={_braced(texts)}"]
+def _pairs(op: _Writer) -> list[str]:
+    pairs = [_last_values(op.values(span, 1, 2)) for span in op.messages(_PAIRS)]
+    texts = [f"{{{source},{target}}}" for source, target in pairs]
+    return [*op._channel(), f"source_target_pairs={_braced(texts)}"]
 
 
-def _host(one: _Writer) -> list[str]:
-    return one._channel() + (["is_host_transfer=true"] if one.number(_HOST_TRANSFER) else [])
+def _host(op: _Writer) -> list[str]:
+    attributes = op._channel()
+    if op.number(_HOST_TRANSFER):
+        attributes.append("is_host_transfer=true")
+    return attributes
 
 
-def _normalized(one: _Writer) -> list[str]:
-    return [*one.epsilon(), f"feature_index={one.number(_FEATURE)}"]
+def _normalized(op: _Writer) -> list[str]:
+    return [*op.epsilon(), f"feature_index={op.number(_FEATURE)}"]
 
 
-def _outfeed(one: _Writer) -> list[str]:
-    data = one.program.buffer.data
+def _outfeed(op: _Writer) -> list[str]:
+    data = op.program.buffer.data
     return [
         f"outfeed_shape={hlo_shapes.read(data, start, end, _DEPTH)}"
-        for start, end in one.messages(_OUTFEED)
+        for start, end in op.messages(_OUTFEED)
     ]
 
 
-def _triangular(one: _Writer) -> list[str]:
-    out = []
-    for span in one.messages(_TRIANGULAR):
-        left, lower, unit, transpose = (
-            found[-1] if found else 0 for found in one.values(span, 1, 2, 3, 4)
-        )
-        out += [
-            f"{name}=true"
-            for name, on in (("left_side", left), ("lower", lower), ("unit_diagonal", unit))
-            if on
-        ]
-        out += [f"transpose_a={_of(_TRANSPOSES, transpose)}"] if transpose else []
-    return out
+def _triangular(op: _Writer) -> list[str]:
+    result = []
+    for span in op.messages(_TRIANGULAR):
+        left, lower, unit, transpose = _last_values(op.values(span, 1, 2, 3, 4))
+        if left:
+            result.append("left_side=true")
+        if lower:
+            result.append("lower=true")
+        if unit:
+            result.append("unit_diagonal=true")
+        if transpose:
+            result.append(f"transpose_a={_name_of(_TRANSPOSES, transpose)}")
+    return result
 
 
-def _cholesky(one: _Writer) -> list[str]:
-    return ["lower=true" for span in one.messages(_CHOLESKY) if any(one.values(span, 1)[0])]
+def _cholesky(op: _Writer) -> list[str]:
+    return ["lower=true" for span in op.messages(_CHOLESKY) if any(op.values(span, 1)[0])]
 
 
-def _top(one: _Writer) -> list[str]:
-    flags = [
-        f"{name}={'true' if one.number(field) else 'false'}"
-        for name, field in (("largest", _LARGEST), ("is_stable", _STABLE))
-    ]
-    return [f"k={one.number(_TOP)}", *flags]
+def _top(op: _Writer) -> list[str]:
+    largest = "true" if op.number(_LARGEST) else "false"
+    stable = "true" if op.number(_STABLE) else "false"
+    return [f"k={op.number(_TOP)}", f"largest={largest}", f"is_stable={stable}"]
 
 
 _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
     "slice": _slices,
-    "dynamic-slice": lambda one: [f"dynamic_slice_sizes={_braced(one.details.slice_sizes)}"],
+    "dynamic-slice": lambda op: [f"dynamic_slice_sizes={_braced(op.details.slice_sizes)}"],
     "pad": _padding,
-    "iota": lambda one: [f"iota_dimension={(one.details.dimensions or (0,))[0]}"],
+    "iota": lambda op: [f"iota_dimension={(op.details.dimensions or (0,))[0]}"],
     "dot": _dot,
     "convolution": _Writer.convolution,
     "custom-call": _Writer.custom_call,
     "fusion": _fusion,
-    "get-tuple-element": lambda one: [f"index={one.details.tuple_index}"],
+    "get-tuple-element": lambda op: [f"index={op.details.tuple_index}"],
     "gather": _gather,
     "scatter": _scatter,
-    "sort": lambda one: ["is_stable=true"] if one.number(_STABLE) else [],
+    "sort": lambda op: ["is_stable=true"] if op.number(_STABLE) else [],
     "reduce-window": _Writer.window,
     "select-and-scatter": _Writer.window,
     "compare": _compare,
-    "fft": lambda one: [
-        f"fft_type={_of(_FFTS, one.number(_FFT_TYPE))}",
-        f"fft_length={_braced(one.details.fft_length)}",
+    "fft": lambda op: [
+        f"fft_type={_name_of(_FFTS, op.number(_FFT_TYPE))}",
+        f"fft_length={_braced(op.details.fft_length)}",
     ],
-    "reduce-precision": lambda one: [
-        f"exponent_bits={one.number(_EXPONENT)}",
-        f"mantissa_bits={one.number(_MANTISSA)}",
+    "reduce-precision": lambda op: [
+        f"exponent_bits={op.number(_EXPONENT)}",
+        f"mantissa_bits={op.number(_MANTISSA)}",
     ],
-    "rng": lambda one: [f"distribution={_of(_DISTRIBUTIONS, one.number(_DISTRIBUTION))}"],
-    "rng-bit-generator": lambda one: [f"algorithm={_of(_ALGORITHMS, one.number(_ALGORITHM))}"],
-    "rng-get-and-update-state": lambda one: [f"delta={one.number(_DELTA)}"],
+    "rng": lambda op: [f"distribution={_name_of(_DISTRIBUTIONS, op.number(_DISTRIBUTION))}"],
+    "rng-bit-generator": lambda op: [f"algorithm={_name_of(_ALGORITHMS, op.number(_ALGORITHM))}"],
+    "rng-get-and-update-state": lambda op: [f"delta={op.number(_DELTA)}"],
     "batch-norm-training": _normalized,
     "batch-norm-inference": _normalized,
     "batch-norm-grad": _normalized,
@@ -640,17 +659,15 @@ _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
     "triangular-solve": _triangular,
     "cholesky": _cholesky,
     "topk": _top,
-    "copy-start": lambda one: (
-        [f"cross_program_prefetch_index={one.number(_PREFETCH)}"]
-        if one.fields.get(_PREFETCH)
-        else []
+    "copy-start": lambda op: (
+        [f"cross_program_prefetch_index={op.number(_PREFETCH)}"] if op.fields.get(_PREFETCH) else []
     ),
 }
-"""By opcode: what only ops of its kind state."""
+"""Writers of the attributes that only some ops have, by opcode."""
 
 
 def _short_number(value: float, form: str = "f") -> str:
-    """A number with 6 digits where they tell it, else with 9; of a float64 with 15 or 17."""
+    """A number with 6 digits if they are exact, else with 9; a float64 with 15 or 17."""
     few, many = (15, 17) if form == "d" else (6, 9)
     text = f"{value:.{few}g}"
     try:

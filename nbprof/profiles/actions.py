@@ -1,6 +1,4 @@
-"""What the header of a dashboard asks: its report as a file, which other runs there are, and the
-comparison with one of them.
-"""
+"""Requests of the header of a dashboard: a report, other runs, and a comparison with one."""
 
 from __future__ import annotations
 
@@ -26,10 +24,10 @@ def reply(run: Run, request: dict[str, Any]) -> bytes:
     Raises
     ------
     NbprofError
-        The run to compare with is neither in this kernel nor in the folder of the run any more.
+        The run to compare with is no longer in this kernel or in the folder of the run.
     """
-    asked = {REPORT: _report, RUNS: _runs, COMPARE: _compare}[request["ask"]]
-    return codec.contain({"ok": True, **asked(run, request)})
+    compute = {REPORT: _report, RUNS: _runs, COMPARE: _compare}[request["ask"]]
+    return codec.contain({"ok": True, **compute(run, request)})
 
 
 def _report(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001  it is of this run
@@ -41,20 +39,20 @@ def _report(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG00
     return {"name": file_name(header.label(run)), "page": np.frombuffer(page, np.uint8)}
 
 
-def _runs(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001  they are those beside this run
+def _runs(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001  they follow from the run
     from nbprof.profiles.comparison import labels
     from nbprof.profiles.neighbours import neighbours
     from nbprof.tools import header
 
-    others = registry.others(run)
-    names = labels([run, *others])[1:]
+    other_runs = registry.others(run)
+    names = labels([run, *other_runs])[1:]
     opened = [
         {"key": other.source.content_key(), "label": name, "created": header.created(other)}
-        for other, name in zip(others, names, strict=True)
+        for other, name in zip(other_runs, names, strict=True)
     ]
     unread = [
-        {"key": each.key, "label": each.label, "created": each.created}
-        for each in neighbours(run, others)
+        {"key": neighbour.key, "label": neighbour.label, "created": neighbour.created}
+        for neighbour in neighbours(run, other_runs)
     ]
     return {"runs": opened + unread}
 
@@ -63,27 +61,22 @@ def _compare(run: Run, request: dict[str, Any]) -> dict[str, Any]:
     from nbprof.profiles.comparison import Comparison
     from nbprof.profiles.profile import Profile
 
-    wanted = request.get("with")
-    other = registry.get(wanted) if isinstance(wanted, str) else None
-    before = Profile(other) if other is not None else _read(run, wanted)
+    key = request.get("with")
+    other = registry.get(key) if isinstance(key, str) else None
+    before = Profile(other) if other is not None else _read(run, key)
     packed = codec.pack(Comparison([before, Profile(run)]).payload())
     return {"payload": np.frombuffer(packed, np.uint8)}
 
 
-def _read(run: Run, wanted: object) -> Profile:
-    """A run in the folder of this one, which is looked for anew: a page names none of the files of
-    this machine.
-    """
+def _read(run: Run, key: object) -> Profile:
+    """A run in the folder of this one, by its key: pages never name files of this machine."""
     from nbprof.profiles.load import read
     from nbprof.profiles.neighbours import neighbours
 
-    for each in (
-        neighbours(run, registry.others(run))
-        if isinstance(wanted, str) and wanted.startswith("folder-")
-        else []
-    ):
-        if each.key == wanted:
-            return read(each.files, whole=True)
+    if isinstance(key, str) and key.startswith("folder-"):
+        for neighbour in neighbours(run, registry.others(run)):
+            if neighbour.key == key:
+                return read(neighbour.files, whole=True)
     raise NbprofError(
         "That run is no longer in this kernel or in the folder of this run. Load it with"
         " nbprof.load(...) and try again."
@@ -91,5 +84,6 @@ def _read(run: Run, wanted: object) -> Profile:
 
 
 def file_name(label: str) -> str:
-    """What the report of a run is called as a file."""
-    return "nbprof-" + (re.sub(r"[^\w.-]+", "-", label).strip("-.")[:80] or "report") + ".html"
+    """The file name of the report of a run."""
+    name = re.sub(r"[^\w.-]+", "-", label).strip("-.")[:80]
+    return f"nbprof-{name or 'report'}.html"

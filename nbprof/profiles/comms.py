@@ -1,10 +1,9 @@
-"""How a page asks this kernel: the comm target "nbprof" of saved outputs, and the thread that works
-on what takes long.
+"""Answers requests of pages: the comm target "nbprof" of saved outputs, and a thread for slow ones.
 
 A message is {"id", "request"}; its answer {"id", "ok"} with one buffer, a container of
 `nbprof.display.codec`. The first request of an output is "hello" with the key of its profile. In
-JupyterLab 4.6 and later a comm is answered on a thread of its own while a cell runs; so nothing
-here touches a framework, and only finished columns are read.
+JupyterLab 4.6 and later, comms are answered on a separate thread while a cell runs; so nothing here
+uses a framework, and only finished columns are read.
 """
 
 from __future__ import annotations
@@ -28,27 +27,28 @@ if TYPE_CHECKING:
 HELLO = "hello"
 _MOST_ID = 64
 _MOST_WAITING = 64
-"""Requests of all outputs that wait for the thread: a view has a few in flight."""
+"""Limit on requests of all outputs that wait for the thread; a view has a few in flight."""
 _BUSY = "Too many requests are waiting. Try again in a moment."
 _ACTIONS = (actions.REPORT, actions.RUNS, actions.COMPARE)
-# What may take longer than a user waits for the picture to move, so that tiles need not wait for
-# it.
+# Answered by the thread, so that tiles of the timeline need not wait for them.
 _SLOW = {HELLO, *_ACTIONS, "search", "range", "many", "locate", "gaps", "open"}
 
 Send = Callable[[dict[str, Any], list[bytes]], None]
 
 
-def open_comm(comm: Any, message: Any) -> None:  # noqa: ARG001  what it says comes with the first request
-    """An output opened a comm."""
+def open_comm(comm: Any, message: Any) -> None:  # noqa: ARG001  the key comes with the first request
+    """Called when an output opens a comm."""
     registry.holds = True
     visitor = Visitor(lambda data, buffers: comm.send(data, buffers=buffers))
-    comm.on_msg(lambda came: visitor.receive(came["content"].get("data")))
+    comm.on_msg(lambda received: visitor.receive(received["content"].get("data")))
     comm.on_close(lambda _: visitor.leave())
 
 
 class Visitor:
-    """One output that looks at a run. It holds only the key: a run that nobody else has goes when
-    newer ones come, and is opened again.
+    """One output that shows a run.
+
+    It holds only the key: a run that nothing else holds is freed when newer ones are shown, and
+    opened again.
     """
 
     def __init__(self, send: Send) -> None:
@@ -58,11 +58,11 @@ class Visitor:
         self._here = True
 
     def leave(self) -> None:
-        """The output is gone; nothing is sent to it any more."""
+        """Sends nothing more, as the output is gone."""
         self._here = False
 
     def receive(self, message: object) -> None:
-        """Answers one message; what is no request is left alone."""
+        """Answers one message, if it is a request."""
         deliver(message, self._answer, self._reply, lambda: self._here)
 
     def _reply(self, data: dict[str, Any], buffers: list[bytes]) -> None:
@@ -78,22 +78,22 @@ class Visitor:
 
 
 def answer(run: Run, request: dict[str, Any]) -> bytes:
-    """The answer of a run that the asking page is known to show."""
-    asked = request.get("ask")
-    if asked == HELLO:
+    """The answer of a run that the page shows."""
+    kind = request.get("ask")
+    if kind == HELLO:
         return codec.contain({"ok": True})
-    return actions.reply(run, request) if asked in _ACTIONS else serve.reply(run, request)
+    if kind in _ACTIONS:
+        return actions.reply(run, request)
+    return serve.reply(run, request)
 
 
 def deliver(
     message: object,
     answer: Callable[[dict[str, Any]], bytes],
     send: Send,
-    wanted: Callable[[], bool] = lambda: True,
+    is_open: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Has a message answered: at once, or by the thread for what takes long, if it is still
-    `wanted` then.
-    """
+    """Answers a message at once or, if that is slow, by the thread, if the page `is_open` then."""
     if not isinstance(message, dict):
         return
     ident, request = message.get("id"), message.get("request")
@@ -106,7 +106,7 @@ def deliver(
             send({"id": ident, "ok": ok}, [packed])
 
     def work() -> None:
-        if not wanted():
+        if not is_open():
             return
         try:
             packed, ok = answer(request), True
@@ -115,18 +115,16 @@ def deliver(
         reply(packed, ok)
 
     ask = request.get("ask")
-    # Nothing but a text can be looked up among the names.
-    if isinstance(ask, str) and ask in _SLOW:
-        if _jobs.qsize() >= _MOST_WAITING:
-            reply(codec.contain({"ok": False, "error": _BUSY}), False)
-        else:
-            try:
-                _later(work)
-            except RuntimeError:
-                # The process may have no more threads.
-                work()
-    else:
+    if not isinstance(ask, str) or ask not in _SLOW:
         work()
+    elif _jobs.qsize() >= _MOST_WAITING:
+        reply(codec.contain({"ok": False, "error": _BUSY}), False)
+    else:
+        try:
+            _later(work)
+        except RuntimeError:
+            # No more threads can be started.
+            work()
 
 
 _jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -137,11 +135,11 @@ _starting = threading.Lock()
 def _later(work: Callable[[], None]) -> None:
     global _worker
     with _starting:
-        # A process that was forked has the name of the thread, but not the thread.
+        # A forked process has a copy of the variable, but not of the thread.
         if _worker is None or not _worker.is_alive():
             _worker = threading.Thread(target=_work, name="nbprof-answers", daemon=True)
             _worker.start()
-    # The kernel keeps in the context which message is answered, and sends nothing without.
+    # The kernel sends nothing without its context variable for the message being answered.
     context = contextvars.copy_context()
     _jobs.put(lambda: context.run(quietly, work))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,23 +74,20 @@ def compare(
     >>> c.verdict.headline[0]                             # doctest: +SKIP
     >>> c.save("compare.html")                            # doctest: +SKIP
     """
-    given = [before, after, *others]
-    if len(given) > MOST_RUNS:
+    sources = [before, after, *others]
+    if len(sources) > MOST_RUNS:
         raise NbprofError(
-            f"a comparison takes at most {MOST_RUNS} runs, not {len(given)}; compare the ones that"
-            " matter"
+            f"a comparison takes at most {MOST_RUNS} runs, not {len(sources)}; compare the ones"
+            " that matter"
         )
     try:
-        profiles = [
-            (
-                each
-                if isinstance(each, Profile)
-                else read(each, progress=progress, storage_options=storage_options)
-            )
-            for each in given
-        ]
+        profiles = []
+        for source in sources:
+            if not isinstance(source, Profile):
+                source = read(source, progress=progress, storage_options=storage_options)
+            profiles.append(source)
     except NbprofError as error:
-        # As `load` does: the sentence says it all.
+        # As in `load`: the message is enough.
         raise error.with_traceback(None) from None
     return Comparison(profiles)
 
@@ -114,15 +111,11 @@ class Comparison:
             raise NbprofError("a comparison needs two runs")
         self.profiles = list(profiles)
         self.before, self.after = self.profiles[:2]
-        self._sides = [
-            side(profile.run, name)
-            for profile, name in zip(
-                self.profiles, labels([p.run for p in self.profiles]), strict=True
-            )
-        ]
+        runs = [profile.run for profile in self.profiles]
+        self._sides = [side(run, name) for run, name in zip(runs, labels(runs), strict=True)]
 
     @cached_property
-    def _found(self) -> compare_verdict.Verdict:
+    def _verdict(self) -> compare_verdict.Verdict:
         before, after = self._sides[:2]
         return compare_verdict.verdict(before, after, self._categories)
 
@@ -132,7 +125,7 @@ class Comparison:
 
     @cached_property
     def _part(self) -> Compare:
-        """The tab Compare: text, Markdown, picture and page are all made of it."""
+        """The tab Compare, from which text, Markdown, picture and page are made."""
         from nbprof.tools.compare import payload as view
 
         return view.payload([profile.run for profile in self.profiles], self._sides, home=1)
@@ -150,14 +143,12 @@ class Comparison:
         the interval includes 0; `chance` if the change is 5 % of a step or more. `unknown`: one
         step on a side, or none.
         """
-        return pd.DataFrame([compare_verdict.record(self._found, *self._sides[:2])])
+        return pd.DataFrame([compare_verdict.record(self._verdict, *self._sides[:2])])
 
     @property
     def evidence(self) -> pd.DataFrame:
-        """What supports the comparison (`ok`), and what differs or is unknown: device, framework,
-        hosts, batch, precision, steps.
-        """
-        return pd.DataFrame(self._found.evidence, columns=["ok", "text"])
+        """Facts that support the comparison (`ok`), differ or are unknown, such as the devices."""
+        return pd.DataFrame(self._verdict.evidence, columns=["ok", "text"])
 
     @property
     def findings(self) -> pd.DataFrame:
@@ -207,41 +198,35 @@ class Comparison:
         return analysis.kernels(*self._sides[:2])
 
     def payload(self, events: int | None = None) -> Payload:
-        """What is drawn: the dashboard of the second run with up to `events` events of its trace,
-        and its tab Compare.
-        """
+        """The dashboard of the second run with up to `events` trace events, and its tab Compare."""
         from nbprof.tools.compare import payload as view
 
         return view.attach(self.after.payload(events), self._part)
 
-    def _shown(self, events: int | None, redact: Redact) -> Payload:
+    def _redacted_payload(self, events: int | None, redact: Redact) -> Payload:
         return redacted(self.payload(events), [profile.run for profile in self.profiles], redact)
 
-    def _words(self, redact: Redact) -> Compare:
+    def _redacted_part(self, redact: Redact) -> Compare:
         return redacted(self._part, [profile.run for profile in self.profiles], redact)
 
     def text(self, *, redact: Redact = False) -> str:
         """The comparison as plain text; `redact` as `Profile.save` has it."""
         from nbprof.tools.compare import text as compare_text
 
-        return compare_text.plain(self._words(redact))
+        return compare_text.plain(self._redacted_part(redact))
 
     def markdown(self, *, redact: Redact = False) -> str:
         """The comparison as Markdown, for a pull request or an issue; `redact` as `Profile.save`
         has it.
         """
-        return self._words(redact).pairs[0].markdown
+        return self._redacted_part(redact).pairs[0].markdown
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: the average step of both runs, stacked by category, on one scale."""
         from nbprof.tools.compare import figure as compare_figure
 
-        return displayed(
-            compare_figure.compare(
-                self._categories, [side.label for side in self._sides[:2]], **options
-            ),
-            self,
-        )
+        labels = [side.label for side in self._sides[:2]]
+        return displayed(compare_figure.compare(self._categories, labels, **options), self)
 
     def save(self, path: str | Path, *, events: int | None = None, redact: Redact = False) -> Path:
         """Write the comparison to one HTML file that needs no network and no kernel. An existing
@@ -263,7 +248,7 @@ class Comparison:
         from nbprof.profiles.report import comparison as report
 
         target = Path(path).expanduser()
-        page = report.page(self._shown(events, redact)).encode()
+        page = report.page(self._redacted_payload(events, redact)).encode()
         with atomic_write(target, "comparison", len(page)) as file:
             file.write(page)
         return target
@@ -301,7 +286,7 @@ class Comparison:
         from nbprof.profiles.report import comparison as report
         from nbprof.tools.compare import payload as view
 
-        payload = self._shown(events, redact)
+        payload = self._redacted_payload(events, redact)
         if views:
             payload = view.only(payload, [each for each in views if each != "compare"])
         return report.mimebundle(
@@ -316,15 +301,23 @@ class Comparison:
 
 
 def side(run: Run, label: str) -> Side:
-    """What a comparison needs of a run."""
-    capture = run.capture
-    # The framework by its name alone: where nbprof recorded, the overview has its versions in it.
+    """The data of a run for a comparison."""
+    # Only the name of the framework: of recordings by nbprof, the overview has its version too.
     environment = {**(run.overview.get("environment") or {}), "hosts": _machines(run)}
     overview = {
         **run.overview,
         "framework": run.overview_of_files["framework"],
         "environment": environment,
     }
+    of_capture: dict[str, Any] = {}
+    capture = run.capture
+    if capture is not None:
+        of_capture = {
+            "batch": capture.batch,
+            "precision": capture.precision,
+            "failed": bool(capture.cell_failed),
+            "cores": capture.contention,
+        }
     return Side(
         label,
         run.steps,
@@ -332,45 +325,39 @@ def side(run: Run, label: str) -> Side:
         run.kernels_in_steps,
         run.input_ops,
         overview,
-        batch=capture.batch if capture is not None else "",
-        precision=capture.precision if capture is not None else "",
         dropped=run.receipt.dropped,
-        failed=bool(capture is not None and capture.cell_failed),
         advice=run.advice,
-        cores=capture.contention if capture is not None else {},
         workers=max((use.workers for use in run.loaders if use.workers is not None), default=None),
+        **of_capture,
     )
 
 
 def _machines(run: Run) -> list[str]:
-    """The hosts of a run, without one that has its name from a file which anybody may have named:
-    that is no other machine.
-    """
+    """The hosts of a run, except one that is named after a file, which may have any name."""
     hosts = [str(host) for host in (run.overview.get("environment") or {}).get("hosts") or []]
     file = run.source.file
-    # As the profilers of TensorFlow and JAX, and that of PyTorch, name their files: by host.
-    by_host = "plugins/profile" in Path(run.source.path).as_posix() or re.search(
-        r"\.\d{10,}\.", file
-    )
-    return [] if len(hosts) == 1 and not by_host and file.startswith(f"{hosts[0]}.") else hosts
+    if len(hosts) != 1 or not file.startswith(f"{hosts[0]}."):
+        return hosts
+    # The profilers of TensorFlow, JAX and PyTorch name their files after the host.
+    in_logdir = "plugins/profile" in Path(run.source.path).as_posix()
+    return hosts if in_logdir or re.search(r"\.\d{10,}\.", file) else []
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """What the runs are called, so that each has a name of its own: as everywhere, else by folder
-    or file, else numbered.
-    """
-    own = [header.label(run) for run in runs]
-    if len(set(own)) == len(own):
-        return own
-    tails = [Path(run.source.path).parts for run in runs]
-    for names in (
-        [
-            f"{name} in {tail[-2]}" if len(tail) > 1 else name
-            for name, tail in zip(own, tails, strict=True)
-        ],
-        [tail[-1] if tail else name for name, tail in zip(own, tails, strict=True)],
-        [run.source.file or name for name, run in zip(own, runs, strict=True)],
-    ):
-        if len(set(names)) == len(names):
-            return names
-    return [f"{name} ({i})" for i, name in enumerate(own, 1)]
+    """Distinct names of runs: as elsewhere, else by folder or file, else numbered."""
+    names = [header.label(run) for run in runs]
+    for candidates in (names, *_longer_names(runs, names)):
+        if len(set(candidates)) == len(candidates):
+            return candidates
+    return [f"{name} ({number})" for number, name in enumerate(names, 1)]
+
+
+def _longer_names(runs: Sequence[Run], names: Sequence[str]) -> Iterator[list[str]]:
+    """Names with the folder above, of the folder, and of the file."""
+    with_parent, folders, files = [], [], []
+    for run, name in zip(runs, names, strict=True):
+        parts = Path(run.source.path).parts
+        with_parent.append(f"{name} in {parts[-2]}" if len(parts) > 1 else name)
+        folders.append(parts[-1] if parts else name)
+        files.append(run.source.file or name)
+    yield from (with_parent, folders, files)

@@ -1,10 +1,9 @@
-"""Which profile does an output show? The runs that a page may ask about, by a key that a saved
-output carries.
+"""The runs that pages may request data of, by the key in a saved output.
 
-An output that was saved holds the longest events. When it is looked at again it may have all of
-them: the run is still in this kernel, or its files are there, where the output says or where they
-were last read from. They count as the same if their key is: sizes, names, and the bytes at sixteen
-places of each file. Nothing is ever asked of another machine for it.
+A saved output holds the longest events. When it is opened again, it can show all of them if the run
+is still in this kernel, or if its files exist where the output says or where they were last read.
+Files are the same if their key is: sizes, names, and the bytes at sixteen places of each file.
+Nothing is ever requested from another machine for it.
 """
 
 from __future__ import annotations
@@ -27,17 +26,16 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_SHOWN = 3
-"""Runs that stay in memory only because an output shows them."""
+"""Limit on runs that stay in memory only because an output shows them."""
 
 MOST_EVENTS = 20_000_000
-"""How many events these may have together; the last one always stays."""
+"""Limit on their events; the last one always stays."""
 
 MOST_FILES = 256
 MOST_PATH = 1000
 
 _KEY = re.compile(r"[0-9a-f]{1,16}-[0-9a-f]{32,40}")
-# A file that nobody asked to open may unpack to this many times its size, which no trace needs and
-# every bomb does.
+# Limits for files that the user did not open: decompression bombs unpack to more, traces do not.
 _MOST_PACKED = 64
 _LEAST_LIMIT = 1 << 26
 
@@ -48,56 +46,54 @@ _NOT_HERE = (
 
 
 def files(run: Run) -> list[str]:
-    """The files of a run as paths below the working directory; none where one is elsewhere: an
-    absolute path tells of its owner.
+    """The files of a run as paths below the working directory.
+
+    None if a file is elsewhere, as an absolute path would reveal the user.
     """
-    out = []
+    paths = []
     try:
         here = Path.cwd().resolve()
         for path, _, _ in run.source.local:
-            out.append(path.resolve().relative_to(here).as_posix())
+            paths.append(path.resolve().relative_to(here).as_posix())
     except (OSError, ValueError, RuntimeError):
         return []
-    return out if len(out) <= MOST_FILES and all(0 < len(path) <= MOST_PATH for path in out) else []
-
-
-def inside(given: object) -> list[Path]:
-    """The files that a saved output names, if each is an ordinary file in the working directory or
-    below it; else none.
-
-    The output may be anybody's: a path that leaves the directory, by its parts or by a link, is not
-    looked at.
-    """
-    if not isinstance(given, list) or not 0 < len(given) <= MOST_FILES:
+    if len(paths) > MOST_FILES or not all(0 < len(path) <= MOST_PATH for path in paths):
         return []
-    out = []
+    return paths
+
+
+def inside(labels: object) -> list[Path]:
+    """The files that a saved output names, if all are ordinary files below the working directory.
+
+    The output may come from anybody: paths that leave the directory, by their parts or by a link,
+    are not accessed.
+    """
+    if not isinstance(labels, list) or not 0 < len(labels) <= MOST_FILES:
+        return []
+    paths = []
     try:
         here = Path.cwd().resolve()
-        for text in given:
-            if (
-                not isinstance(text, str)
-                or not 0 < len(text) <= MOST_PATH
-                or "\0" in text
-                or "://" in text
-            ):
-                return []
-            parts = {*PurePosixPath(text).parts, *PureWindowsPath(text).parts}
-            # The anchor of "//server/share" would be asked over the network as soon as it is looked
-            # at.
-            if (
-                PureWindowsPath(text).anchor
-                or PurePosixPath(text).anchor
-                or ".." in parts
-                or "~" in parts
-            ):
+        for text in labels:
+            if not isinstance(text, str) or not _is_safe(text):
                 return []
             path = (here / text).resolve()
             if not path.is_relative_to(here) or not path.is_file():
                 return []
-            out.append(path)
+            paths.append(path)
     except (OSError, ValueError, RuntimeError):
         return []
-    return out
+    return paths
+
+
+def _is_safe(text: str) -> bool:
+    """A relative path that stays below the folder that it is relative to, on any platform."""
+    if not 0 < len(text) <= MOST_PATH or "\0" in text or "://" in text:
+        return False
+    # Accessing an anchor such as "//server/share" would already use the network.
+    if PureWindowsPath(text).anchor or PurePosixPath(text).anchor:
+        return False
+    parts = {*PurePosixPath(text).parts, *PureWindowsPath(text).parts}
+    return not parts & {"..", "~"}
 
 
 class Registry:
@@ -105,9 +101,7 @@ class Registry:
 
     def __init__(self) -> None:
         self.holds = False
-        """Whether runs stay in memory for the outputs that show them: only if a page can send
-        requests.
-        """
+        """Runs stay in memory for the outputs that show them; only if pages can send requests."""
         self._lock = threading.RLock()
         self._opening = threading.Lock()
         self._shown: OrderedDict[str, Run] = OrderedDict()
@@ -115,129 +109,127 @@ class Registry:
         self._others: list[weakref.ref[Run]] = []
 
     def note(self, run: Run) -> None:
-        """A run was opened; it is found by its key as long as somebody has it."""
+        """Registers a run that was opened, so that it is found by its key while it is in memory."""
         with self._lock:
             self._others = [other for other in self._others if other() is not None]
             self._others.append(weakref.ref(run))
 
     def show(self, run: Run) -> str:
-        """A run was shown: an output may ask for it as long as it is there. Returns its key."""
-        known = run.source.content_key()
+        """Registers a run that an output shows, and returns its key."""
+        key = run.source.content_key()
         with contextlib.suppress(TypeError):
             with self._lock:
-                self._alive[known] = run
-            self._use(known, run)
-        if where := [str(path) for path, _, _ in run.source.local]:
-            _remember(known, where, run.source.limit_bytes)
-        return known
+                self._alive[key] = run
+            self._use(key, run)
+        paths = [str(path) for path, _, _ in run.source.local]
+        if paths:
+            _remember(key, paths, run.source.limit_bytes)
+        return key
 
-    def get(self, wanted: str) -> Run | None:
+    def get(self, key: str) -> Run | None:
         """The run of a key, if it is in memory."""
         with self._lock:
-            run = self._alive.get(wanted)
-            for other in [] if run is not None else [o() for o in self._others]:
-                if other is not None and other.source.content_key() == wanted:
-                    run = self._alive[wanted] = other
+            run = self._alive.get(key)
+            if run is None:
+                for reference in self._others:
+                    other = reference()
+                    if other is not None and other.source.content_key() == key:
+                        run = self._alive[key] = other
         if run is not None:
-            self._use(wanted, run)
+            self._use(key, run)
         return run
 
     def others(self, run: Run) -> list[Run]:
-        """The runs in memory besides this one, the one that was opened last first; of two with the
-        same files, the later one.
-        """
+        """Other runs in memory, the last opened first; of two with the same files, the later."""
         with self._lock:
             noted = [other() for other in self._others]
-            shown = list(self._alive.values())
-        known = {run.source.content_key()}
-        out = []
-        for other in [*reversed(noted), *shown]:
-            if other is not None and (key := other.source.content_key()) not in known:
-                known.add(key)
-                out.append(other)
-        return out
+            alive = list(self._alive.values())
+        keys = {run.source.content_key()}
+        result = []
+        for other in [*reversed(noted), *alive]:
+            key = other.source.content_key() if other is not None else ""
+            if other is not None and key not in keys:
+                keys.add(key)
+                result.append(other)
+        return result
 
-    def open(self, wanted: object, given: object = None) -> Run:
-        """The run of a key: in memory, or from the files that are `given` (below the working
-        directory) or remembered.
+    def open(self, key: object, files: object = None) -> Run:
+        """The run of a key, from memory or from its files.
+
+        These are `files`, which must be below the working directory, or where they were last read.
 
         Raises
         ------
         NbprofError
-            It is not to be had here.
+            The run is not available.
         """
-        if not isinstance(wanted, str) or not _KEY.fullmatch(wanted):
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise NbprofError("This is not a profile key.")
-        if (run := self.get(wanted)) is not None:
+        run = self.get(key)
+        if run is not None:
             return run
-        # One after the other: two outputs of one profile would read it twice.
+        # One after the other, as two outputs of one profile would read it twice.
         with self._opening:
-            if (run := self.get(wanted)) is not None:
+            run = self.get(key)
+            if run is not None:
                 return run
-            for paths, limit in ((inside(given), 0), _remembered(wanted)):
-                if (
-                    paths
-                    and fingerprint(paths) == wanted
-                    and (run := _read(paths, limit)) is not None
-                    and run.source.content_key() == wanted
-                ):
+            for paths, limit in ((inside(files), 0), _remembered(key)):
+                if not paths or fingerprint(paths) != key:
+                    continue
+                run = _read(paths, limit)
+                if run is not None and run.source.content_key() == key:
                     with self._lock:
-                        self._alive[wanted] = run
-                    self._use(wanted, run)
+                        self._alive[key] = run
+                    self._use(key, run)
                     return run
         raise NbprofError(_NOT_HERE)
 
-    def _use(self, known: str, run: Run) -> None:
+    def _use(self, key: str, run: Run) -> None:
         if not self.holds:
             return
         with self._lock:
-            self._shown[known] = run
-            self._shown.move_to_end(known)
-            while len(self._shown) > 1 and (
-                len(self._shown) > MOST_SHOWN or sum(map(_size, self._shown.values())) > MOST_EVENTS
-            ):
+            self._shown[key] = run
+            self._shown.move_to_end(key)
+            while len(self._shown) > 1 and self._is_over_limit():
                 self._shown.popitem(last=False)
 
-
-def _size(run: Run) -> int:
-    return int(run.as_read.receipt.events)
+    def _is_over_limit(self) -> bool:
+        events = sum(int(run.as_read.receipt.events) for run in self._shown.values())
+        return len(self._shown) > MOST_SHOWN or events > MOST_EVENTS
 
 
 def _read(paths: list[Path], limit: int) -> Run | None:
-    """The run in these files; None where they hold none, or are an archive."""
+    """The run in these files; None if they have none, or are an archive."""
     from nbprof.run.many import opened
 
-    most = limit or max(_MOST_PACKED * sum(path.stat().st_size for path in paths), _LEAST_LIMIT)
+    limit_bytes = limit or max(
+        _MOST_PACKED * sum(path.stat().st_size for path in paths), _LEAST_LIMIT
+    )
     try:
-        found = find(paths[0] if len(paths) == 1 else paths, ways=Ways(limit_bytes=most))
-        if {path for path, _, _ in local_files(found.files)} != set(paths):
+        run_files = find(paths[0] if len(paths) == 1 else paths, ways=Ways(limit_bytes=limit_bytes))
+        if {path for path, _, _ in local_files(run_files.files)} != set(paths):
             return None
-        return opened(found)
+        return opened(run_files)
     except (ReadError, OSError):
         return None
 
 
-def _remember(known: str, where: list[str], limit: int) -> None:
+def _remember(key: str, paths: list[str], limit: int) -> None:
     if enabled():
         with contextlib.suppress(OSError, RuntimeError):
-            Folder(location()).note(f"key-{known}", {"files": where, "limit_bytes": limit})
+            Folder(location()).note(f"key-{key}", {"files": paths, "limit_bytes": limit})
 
 
-def _remembered(known: str) -> tuple[list[Path], int]:
-    """Where the files of a key were when they were last shown on this machine, and what they may
-    unpack to.
-    """
+def _remembered(key: str) -> tuple[list[Path], int]:
+    """The files of a key when they were last shown here, and the limit for unpacking them."""
     if not enabled():
         return [], 0
     with contextlib.suppress(OSError, RuntimeError):
         folder = Folder(location())
-        noted: Any = folder.noted(f"key-{known}") if folder.owned() else None
-        if (
-            isinstance(noted, dict)
-            and isinstance(where := noted.get("files"), list)
-            and all(isinstance(path, str) for path in where)
-        ):
-            return [Path(path) for path in where], int(noted.get("limit_bytes") or 0)
+        noted: Any = folder.noted(f"key-{key}") if folder.owned() else None
+        paths = noted.get("files") if isinstance(noted, dict) else None
+        if isinstance(paths, list) and all(isinstance(path, str) for path in paths):
+            return [Path(path) for path in paths], int(noted.get("limit_bytes") or 0)
     return [], 0
 
 

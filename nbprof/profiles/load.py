@@ -1,6 +1,4 @@
-"""How to get a `Profile`: `load` an existing one, or open a recording that has just ended; `last`
-is the newest.
-"""
+"""Opens profiles: `load` reads existing ones, `open_recording` one that has just ended."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ _last: list[Profile] = []
 
 
 def set_last(profile: Profile) -> None:
-    """Makes a profile the one that `nbprof.last` gives, and that outputs of it which were saved
-    before can ask.
-    """
+    """Makes a profile `nbprof.last`, and lets its saved outputs request data."""
     _last[:] = [profile]
     live.registry.note(profile.run)
 
@@ -137,7 +133,7 @@ def load(
             source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, **more
         )
     except NbprofError as error:
-        # The sentence says it all; below seventy lines of how nbprof reads nobody would see it.
+        # Only the message: nobody would see it below seventy lines of traceback.
         raise error.with_traceback(None) from None
     set_last(profile)
     return profile
@@ -155,17 +151,19 @@ def read(
     graph_capture: Source | None = None,
     whole: bool = False,
 ) -> Profile:
-    """Like `load`, but `nbprof.last` does not change. `whole` is for who draws the dashboard next:
-    `nbprof.run.many.opened` says more.
+    """Like `load`, but `nbprof.last` does not change.
+
+    `whole` is for callers that draw the dashboard next, see `nbprof.run.many.opened`.
     """
-    given = None if peaks is None else checked(peaks)
+    given_peaks = None if peaks is None else checked(peaks)
     ways = Ways(storage_options or {}, limit_bytes, progress)
     try:
         files = exported(lambda: find(source, run, ways), progress)
     except RawError as raw:
         from nbprof.formats.nsys import export as nsys_export
 
-        if (database := nsys_export.export(raw, progress)) is None:
+        database = nsys_export.export(raw, progress)
+        if database is None:
             raise
         files = find(database, None, ways)
     capture = captured(files)
@@ -173,37 +171,41 @@ def read(
         raise NbprofError(
             f"graph_capture is for traces of PyTorch, and {printable(files.name)} is not one."
         )
-    graphs = () if graph_capture is None else _graph_captures(graph_capture, ways)
-    return Profile(
-        opened(
-            files,
-            capture,
-            progress,
-            workers=executor,
-            given_peaks=given,
-            graph_captures=graphs,
-            whole=whole,
-        )
+    captures: list[Capture] = []
+    if graph_capture is not None:
+        captures = _graph_captures(graph_capture, ways)
+    run_read = opened(
+        files,
+        capture,
+        progress,
+        workers=executor,
+        given_peaks=given_peaks,
+        graph_captures=captures,
+        whole=whole,
     )
+    return Profile(run_read)
 
 
 def _graph_captures(source: Source, ways: Ways) -> list[Capture]:
-    """What traces have of captures of graphs."""
+    """The graphs that were captured in some traces."""
     from nbprof.dialects.chrome.chrome import graph_captures
 
     files = find(source, None, ways)
-    trace = reader(files)(files.files, ways.progress) if files.format == CHROME else None
-    found = [] if trace is None else graph_captures(trace, inductor.read(inductor.beside(files))[0])
-    if not found:
+    captures: list[Capture] = []
+    if files.format == CHROME:
+        trace = reader(files)(files.files, ways.progress)
+        programs, _ = inductor.read(inductor.beside(files))
+        captures = graph_captures(trace, programs)
+    if not captures:
         raise NbprofError(
             f"{printable(files.name)} has no graph capture: pass graph_capture a trace that PyTorch"
             " recorded while the graphs were captured, with ProfilerActivity.CUDA."
         )
-    return found
+    return captures
 
 
 def captured(files: RunFiles) -> CaptureInfo | None:
-    """How a run was recorded, from what nbprof wrote next to it."""
+    """How a run was recorded, from the sidecar file that nbprof wrote."""
     return CaptureInfo.of(files.sidecar)
 
 
@@ -213,11 +215,10 @@ def open_recording(recording: Recording, progress: Callable[[str], None] | None 
     profile = Profile(
         Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary)
     )
-    # Here it is counted; who opens its files later, where others were counted too, knows it by
-    # their name.
+    # The label has a number that is only unique in this session; later, it is named by its files.
     profile.run.source.name = recording.info.label or profile.run.source.name
     if recording.temporary:
-        # Its files live as long as it does.
+        # Its files are deleted with it.
         weakref.finalize(profile, shutil.rmtree, recording.temporary, ignore_errors=True)
     set_last(profile)
     return profile

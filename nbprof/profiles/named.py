@@ -1,5 +1,6 @@
-"""Public frames by their names in the schema, where "kernels.by_name" is `p.kernels.by_name()`, and
-the rows that are asked for.
+"""Public frames by their names in the schema, and selections of their rows.
+
+"kernels.by_name" is `p.kernels.by_name()`.
 """
 
 from __future__ import annotations
@@ -34,31 +35,30 @@ def names(of: Profile | Comparison) -> list[str]:
     """The names that `frame` takes."""
     from nbprof.profiles.comparison import Comparison
 
-    return (
-        [name for name in SCHEMA if name.startswith(_OF_A_COMPARISON)]
-        if isinstance(of, Comparison)
-        else OF_A_PROFILE
-    )
+    if isinstance(of, Comparison):
+        return [name for name in SCHEMA if name.startswith(_OF_A_COMPARISON)]
+    return OF_A_PROFILE
 
 
 def listed(profile: Profile) -> list[str]:
-    """The frames that a profile has something of, as far as that is known without making them."""
-    found = []
+    """The frames that have rows, as far as that is known without computing them."""
+    names = []
     for name in OF_A_PROFILE:
         accessor = getattr(profile, name.partition("[")[0].partition(".")[0])
         try:
             there = not isinstance(accessor, View) or accessor._there()
         except NbprofError:
-            # Whoever asks for it is told why it cannot be read.
+            # Accessing it explains why it cannot be read.
             there = True
         if there:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def known(name: str, among: Sequence[str] = OF_A_PROFILE) -> str:
-    """What the schema calls a frame: "kernels" is "kernels.frame", "ops" of a comparison
-    "comparison.ops"; empty where there is none.
+    """The full name of a frame; '' if there is none.
+
+    "kernels" is "kernels.frame", "ops" of a comparison is "comparison.ops".
     """
     module = _OF_A_MODULE.fullmatch(name)
     keys = (
@@ -71,31 +71,30 @@ def known(name: str, among: Sequence[str] = OF_A_PROFILE) -> str:
 
 
 def full_name(name: str, among: Sequence[str] = OF_A_PROFILE) -> str:
-    """The same.
+    """The full name of a frame, see `known`.
 
     Raises
     ------
     NbprofError
-        There is no such frame; says which are near.
+        There is no such frame; the message has similar names.
     """
-    if key := known(name, among):
+    key = known(name, among)
+    if key:
         return key
-    near = difflib.get_close_matches(name[:100], among, 3)
-    meant = (
-        f"did you mean {join_some(near, 3)}?"
-        if near
-        else f"there are {join_some(list(among), 100)}."
-    )
-    raise NbprofError(f"there is no frame {name[:100]!r}; {meant}")
+    similar = difflib.get_close_matches(name[:100], among, 3)
+    hint = f"there are {join_some(list(among), 100)}."
+    if similar:
+        hint = f"did you mean {join_some(similar, 3)}?"
+    raise NbprofError(f"there is no frame {name[:100]!r}; {hint}")
 
 
 def columns(name: str) -> list[Col]:
-    """The columns that are declared of a frame, by its name in the schema."""
+    """The declared columns of a frame, by its name in the schema."""
     return [*SCHEMA[name], *WHERE_KNOWN.get(name, [])]
 
 
 def frame(of: Profile | Comparison, name: str) -> pd.DataFrame:
-    """A frame of a profile or a comparison, with the columns that are declared of it.
+    """A frame of a profile or a comparison, with its declared columns.
 
     Parameters
     ----------
@@ -107,12 +106,13 @@ def frame(of: Profile | Comparison, name: str) -> pd.DataFrame:
     Raises
     ------
     NbprofError
-        There is no such frame; says which are near.
+        There is no such frame; the message has similar names.
     """
     key = full_name(name, names(of))
     declared = [col.name for col in columns(key)]
     value: Any = of
-    if module := _OF_A_MODULE.fullmatch(name):
+    module = _OF_A_MODULE.fullmatch(name)
+    if module:
         if module["module"] == "module":
             raise NbprofError(
                 f"put the name of a program for `module` in {key!r}; memory_viewer.modules lists"
@@ -121,12 +121,12 @@ def frame(of: Profile | Comparison, name: str) -> pd.DataFrame:
         value, key = cast("Profile", of).memory_viewer[module["module"]], module["frame"]
     for part in key.removeprefix(_OF_A_COMPARISON).split("."):
         value = value[part] if isinstance(value, dict) else getattr(value, part)
-        # Accessors are callable, too: p.roofline(...) is another roofline.
+        # Accessors are callable too: p.roofline(...) is another roofline.
         if callable(value) and not hasattr(value, "_repr_mimebundle_"):
             value = value()
-    found = pd.DataFrame(value)
-    # Some have columns that are of use to nbprof alone.
-    return found[[column for column in declared if column in found.columns]]
+    frame = pd.DataFrame(value)
+    # Some frames have columns for internal use.
+    return frame[[column for column in declared if column in frame.columns]]
 
 
 def selected(
@@ -140,15 +140,15 @@ def selected(
     where : str
         A condition, see `nbprof.profiles.where`; empty for all rows.
     sort : sequence of str
-        Columns, the most important first; with a minus in front the largest first. Missing values
-        come last.
+        Columns, the most important first; descending with a minus in front. Missing values come
+        last.
     columns : sequence of str
-        All of them by default.
+        All by default.
 
     Raises
     ------
     NbprofError
-        No such condition, or a column that the frame lacks; says which it has.
+        The condition is invalid, or a column is unknown.
     """
     if where.strip():
         frame = rows_where(frame, where)

@@ -1,6 +1,4 @@
-"""Other runs in the folder that a run was read from, for a comparison that nobody has loaded them
-for.
-"""
+"""Other runs in the folder of a run, to compare with it without loading them first."""
 
 from __future__ import annotations
 
@@ -24,12 +22,12 @@ if TYPE_CHECKING:
 
 _MOST = 40
 _BUDGET = partial(Budget, 20_000, 64 << 20, 5.0)
-"""A menu that opens at a click waits for this: a home directory is not searched to its end."""
+"""Limits of the search, as a menu waits for it: a home directory is not searched completely."""
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A run that was found and not read."""
+    """A run whose files are not read yet."""
 
     key: str
     files: RunFiles
@@ -41,22 +39,21 @@ class Neighbour:
         """A run by its files."""
         info = CaptureInfo.of(files.sidecar)
         paths = "\n".join(sorted(str(path) for path, _, _ in local_files(files.files)))
+        digest = hashlib.blake2b(paths.encode(errors="surrogateescape"), digest_size=16)
         started = info.started if info is not None else ""
         return cls(
-            key=(
-                f"folder-{hashlib.blake2b(paths.encode(errors='surrogateescape'), digest_size=16).hexdigest()}"
-            ),
+            key=f"folder-{digest.hexdigest()}",
             files=files,
             label=header.name_of(files.name, info),
             created=started.replace("T", " ")[:19] or _clock(files.modified),
         )
 
 
-def neighbours(run: Run, known: list[Run]) -> list[Neighbour]:
-    """The runs in the folder of a run, newest first, without itself and without those that are
-    `known`.
-    """
-    places = {path for other in (run, *known) for path, _, _ in other.source.local}
+def neighbours(run: Run, loaded: list[Run]) -> list[Neighbour]:
+    """The runs in the folder of a run, newest first, except itself and those that are `loaded`."""
+    read_paths: set[Path] = set()
+    for other in (run, *loaded):
+        read_paths.update(path for path, _, _ in other.source.local)
     for folder in _folders(run):
         try:
             ways = Ways(
@@ -64,24 +61,22 @@ def neighbours(run: Run, known: list[Run]) -> list[Neighbour]:
                 confinement=run.source.confinement,
                 budget=_BUDGET,
             )
-            found = runs(folder, ways)
+            folder_runs = runs(folder, ways)
         except (NbprofError, OSError):
             continue
-        others = [files for files in found if _is_apart(files, places)]
-        if others:
-            return [Neighbour.of(files) for files in others[:_MOST]]
+        unread = [files for files in folder_runs if _is_unread(files, read_paths)]
+        if unread:
+            return [Neighbour.of(files) for files in unread[:_MOST]]
     return []
 
 
-def _is_apart(files: RunFiles, places: set[Path]) -> bool:
+def _is_unread(files: RunFiles, read_paths: set[Path]) -> bool:
     paths = {path for path, _, _ in local_files(files.files)}
-    return bool(paths) and not paths & places
+    return bool(paths) and not paths & read_paths
 
 
 def _folders(run: Run) -> list[Path]:
-    """Where to look: the logdir; of a run in none, the folder that its files are in, then the one
-    above.
-    """
+    """The folders to search: the logdir; without one, the folder of the files and the one above."""
     if not run.source.local:
         return []
     folder = run.source.local[0][0].parent

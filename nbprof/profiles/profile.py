@@ -62,13 +62,10 @@ class Profile:
         self._payload: tuple[int, Payload] | None = None
 
     def __dir__(self) -> list[str]:
-        """What completion offers: of the views those that this profile has something of. The others
-        can be asked, and say why not.
-        """
+        """Names for completion, without views that are empty for this profile."""
         views = [name for name, member in vars(type(self)).items() if isinstance(member, accessor)]
-        return sorted(
-            {*super().__dir__()} - {name for name in views if not _there(getattr(self, name))}
-        )
+        empty = {name for name in views if not _has_content(getattr(self, name))}
+        return sorted({*super().__dir__()} - empty)
 
     @accessor
     def steps(self) -> Steps:
@@ -157,7 +154,7 @@ class Profile:
         """
         from nbprof.tools.overview.accessor import Overview
 
-        # Nothing that is changed in it may get into the profile, or into the cache.
+        # A copy, as changes must not affect the profile or its cache.
         return Overview(deepcopy(self.run.overview), self)
 
     @accessor
@@ -167,7 +164,7 @@ class Profile:
 
     @accessor
     def input_pipeline(self) -> InputPipeline:
-        """Where the host spends its time on input."""
+        """Host time that is spent on input."""
         return InputPipeline(self, "input", "input_ops")
 
     @accessor
@@ -202,7 +199,7 @@ class Profile:
 
     @accessor
     def roofline(self) -> Roofline:
-        """How close each op of the compiled XLA programs comes to what the device can do."""
+        """Ops of compiled XLA programs compared with the limits of the device."""
         return Roofline(self)
 
     @accessor
@@ -239,14 +236,12 @@ class Profile:
 
     @accessor
     def device_time(self) -> DeviceTime:
-        """How devices spent their time, and what they waited for."""
+        """The time of devices, and the causes of their idle time."""
         return DeviceTime(self)
 
     @accessor
     def ascend(self) -> Ascend:
-        """What Ascend's profiler measured on an NPU: iterations, ops, counters, waits, fusion, host
-        calls, rules.
-        """
+        """Measurements of Ascend's profiler on an NPU: iterations, ops, counters, waits."""
         return Ascend(self)
 
     @accessor
@@ -277,7 +272,7 @@ class Profile:
         return list(self.run.hosts)
 
     def rank(self, which: int | str) -> Profile:
-        """One of several hosts or ranks, completely: as if only its file had been loaded.
+        """One of several hosts or ranks, as if only its file had been loaded.
 
         Parameters
         ----------
@@ -294,17 +289,19 @@ class Profile:
         """
         hosts = self.hosts
         ranks = [rank_of(host) for host in hosts]
+        index = -1
         if isinstance(which, str):
-            at = hosts.index(which) if which in hosts else None
+            if which in hosts:
+                index = hosts.index(which)
         elif which in ranks:
-            at = ranks.index(which)
-        else:
-            at = which if 0 <= which < len(hosts) and all(rank is None for rank in ranks) else None
-        if at is None:
+            index = ranks.index(which)
+        elif all(rank is None for rank in ranks):
+            index = which
+        if not 0 <= index < len(hosts):
             raise NbprofError(
                 f"there is no host {which!r} in this run; it has {join_some(hosts, 4)}."
             )
-        return self if len(hosts) == 1 else Profile(self.run.host(at))
+        return self if len(hosts) == 1 else Profile(self.run.host(index))
 
     @property
     def devices(self) -> pd.DataFrame:
@@ -313,7 +310,7 @@ class Profile:
 
     @property
     def receipt(self) -> Any:
-        """What was read, skipped or looks wrong: `print(p.receipt)`."""
+        """Notes on what was read, what was skipped and what looks wrong: `print(p.receipt)`."""
         return self.run.receipt
 
     @property
@@ -330,13 +327,15 @@ class Profile:
         `last_step`, counted from 1, missing where no step was marked; `shown`, whether it is this
         profile; `path`, which `nbprof.load` takes.
         """
-        own = Path(self.path)
-        found = windows_of(own, self.run.capture) if self.run.capture is not None else []
-        nothing: list[int | None] = [None, None]
-        rows = [
-            (path.name, *(info.window or nothing), path == own, str(path)) for path, info in found
-        ]
-        rows = rows or [(own.name, *nothing, True, str(own))]
+        folder = Path(self.path)
+        no_window: list[int | None] = [None, None]
+        rows = []
+        if self.run.capture is not None:
+            for path, info in windows_of(folder, self.run.capture):
+                window = info.window or no_window
+                rows.append((path.name, *window, path == folder, str(path)))
+        if not rows:
+            rows.append((folder.name, *no_window, True, str(folder)))
         return pd.DataFrame(rows, columns=names("runs")).astype(
             {"first_step": "Int64", "last_step": "Int64"}
         )
@@ -344,17 +343,19 @@ class Profile:
     def payload(
         self, events: int | None = None, progress: Callable[[str], None] | None = None
     ) -> Payload:
-        """All that the dashboard draws, with up to `events` trace events (20,000): values, strings
-        and typed arrays.
+        """The data of the dashboard, with up to `events` trace events (20,000).
 
         Its parts are read by attribute or by key: `p.payload().overview.figures`,
         `p.payload()["overview"]["figures"]`.
         """
         from nbprof.tools import dashboard as payload
 
-        most = payload.budget(events)
-        if self._payload is None or self._payload[0] != most:
-            self._payload = most, payload.dashboard(self.run, events=most, progress=progress)
+        max_events = payload.budget(events)
+        if self._payload is None or self._payload[0] != max_events:
+            self._payload = (
+                max_events,
+                payload.dashboard(self.run, events=max_events, progress=progress),
+            )
         return self._payload[1]
 
     def widget(self, **options: Any) -> DashboardWidget:
@@ -432,31 +433,28 @@ class Profile:
         )
 
     def _early(self, height: int | None = None) -> dict[str, Any] | None:
-        """What a cell shows while the output of `mimebundle` is made: the overview of the steps.
-        None where that would be no sooner.
+        """The overview of the steps, for a cell to show until the output of `mimebundle` is ready.
+
+        None if that would not be sooner.
         """
         from nbprof.profiles.report import mimebundle
         from nbprof.tools import dashboard
 
-        if (
-            self._payload is not None
-            or not dashboard.large(self.run)
-            or (payload := dashboard.early(self.run)) is None
-        ):
+        if self._payload is not None or not dashboard.large(self.run):
             return None
-        return mimebundle.early(payload, height)
+        payload = dashboard.early(self.run)
+        return None if payload is None else mimebundle.early(payload, height)
 
     def text(self) -> str:
         """Ten lines of plain text."""
         from nbprof.tools import dashboard, text
 
-        return text.summary(
-            dashboard.spoken(self.run) if self._payload is None else self._payload[1]
-        )
+        if self._payload is not None:
+            return text.summary(self._payload[1])
+        return text.summary(dashboard.spoken(self.run))
 
     def brief(self, tokens: int = 1500, *, redact: Redact = False) -> str:
-        """What matters in this profile for a reader that is a language model: Markdown, most
-        important first, each figure with its call.
+        """A summary for language models: Markdown, most important first, each figure with its call.
 
         Parameters
         ----------
@@ -511,9 +509,9 @@ class Profile:
         return self.text()
 
 
-def _there(view: View) -> bool:
+def _has_content(view: View) -> bool:
     try:
         return view._there()
     except NbprofError:
-        # What cannot be read is there to say so.
+        # Accessing it explains why it cannot be read.
         return True

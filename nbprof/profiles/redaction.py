@@ -1,6 +1,4 @@
-"""What a profile shows, with pseudonyms instead of names: `redact=` of reports, outputs and
-briefs.
-"""
+"""Pseudonyms instead of names: `redact=` of reports, outputs and briefs."""
 
 from __future__ import annotations
 
@@ -30,47 +28,41 @@ AnyPart = TypeVar("AnyPart", bound=Part)
 _RANK = re.compile(r"rank \d+")
 
 Redact = bool | str | os.PathLike[str]
-"""Whether names are replaced; a path keeps the list of what was replaced there."""
+"""True to replace names; with a path, the list of replaced names is written there."""
 
 
 def redactor(runs: Iterable[Run], also: Iterable[str] = ()) -> Redactor:
-    """The one for some runs: their files and hosts have private names, and so have `also` runs
-    beside them.
-    """
+    """The redactor of some runs: names of files and hosts, and those in `also`, are private."""
     hosts: set[str] = set()
     names = set(also)
     for run in runs:
         source = run.source
-        # Hosts may be called "rank 3", which is no name, or "rank 3, node-a".
-        hosts.update(
-            part
-            for host in run.hosts
-            for part in str(host).split(", ")
-            if not _RANK.fullmatch(part)
-        )
+        # "rank 3" is not private; the second part of "rank 3, node-a" is.
+        for host in run.hosts:
+            hosts.update(part for part in str(host).split(", ") if not _RANK.fullmatch(part))
         names.update(
             [label(run), source.name, source.file, Path(source.path).name],
             (path.name for path, *_ in source.local),
         )
         names.add(run.capture.label if run.capture is not None else "")
     names.update(name.split(".")[0] for name in names | hosts)
-    # "trace" of trace.json says nothing, and is a word of many sentences.
+    # "trace" of trace.json is not private, and a word of many sentences.
     private = hosts.union(name for name in names if name.lower() not in vocabulary())
-    columns = {column.name for each in [*SCHEMA.values(), *WHERE_KNOWN.values()] for column in each}
-    # With a g before it, a rate in 10⁹.
+    columns: set[str] = set()
+    for declared in (*SCHEMA.values(), *WHERE_KNOWN.values()):
+        columns.update(column.name for column in declared)
+    # A rate in 10⁹ has a "g" in front.
     return Redactor(private, _key(), own=columns.union(f"g{name}" for name in columns))
 
 
 def redacted(payload: AnyPart, runs: Iterable[Run], redact: Redact) -> AnyPart:
-    """A payload, or a part of one, as it is shown to others; the same one where nothing is to be
-    replaced.
-    """
+    """A payload, or a part of one, with pseudonyms if `redact` asks for them."""
     if not redact:
         return payload
     by = redactor(runs)
     without_code: Part = payload
     if isinstance(payload, Payload):
-        # The person's own text: there is more in it than names.
+        # The user's code contains more than names.
         without_code = replace(payload, overview=replace(payload.overview, code=None))
     redacted_payload: AnyPart = by.tree(without_code)
     keep(by, redact)
@@ -78,14 +70,11 @@ def redacted(payload: AnyPart, runs: Iterable[Run], redact: Redact) -> AnyPart:
 
 
 def keep(by: Redactor, redact: Redact) -> None:
-    """Writes the list of what was replaced, where that is wanted."""
+    """Writes the list of replaced names, if `redact` is a path."""
     if redact is True or not redact:
         return
-    text = json.dumps(
-        {pseudonym: name for name, pseudonym in sorted(by.replaced.items())},
-        indent=1,
-        ensure_ascii=False,
-    ).encode()
+    names = {pseudonym: name for name, pseudonym in sorted(by.replaced.items())}
+    text = json.dumps(names, indent=1, ensure_ascii=False).encode()
     with atomic_write(Path(redact).expanduser(), "list", len(text)) as file:
         file.write(text)
 
@@ -99,16 +88,14 @@ def _key() -> bytes:
     except FileNotFoundError:
         pass
     except OSError:
-        # Who knows the key can find out names by trying: one that others may have put there is not
-        # used.
+        # With a known key, names can be guessed: a key that others may have put there is not used.
         return key
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(key)
     except OSError:
-        # Another process was quicker; or nowhere to keep it: then pseudonyms are those of this one
-        # time.
+        # Another process was faster; or it cannot be stored, and is used only this time.
         with contextlib.suppress(OSError):
             return _read_key(path)
     return key

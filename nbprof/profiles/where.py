@@ -1,8 +1,8 @@
 """Conditions on the rows of a frame, as text: `total_us > 100 and "gemm" in kernel`.
 
 They may come from anybody, so nothing in them is executed: the text is parsed to a syntax tree, and
-what is not in the small grammar below is refused. `DataFrame.query` would call methods and read
-local variables.
+everything outside of the small grammar below is rejected. `DataFrame.query` would call methods and
+read local variables.
 """
 
 from __future__ import annotations
@@ -20,18 +20,23 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.files import join_some
 
 LONGEST = 1000
-"""Characters of a condition."""
+"""Limit on the characters of a condition."""
 GRAMMAR = (
     'columns compared with numbers, "text", true or false by == != < <= > >=; `column in ["a",'
     ' "b"]`; `"text" in column` for a part of a text; `column is None` for missing values; `class_`'
     " for a column called class; joined by and, or, not and parentheses"
 )
-"""What a condition may hold, for help texts."""
+"""The grammar of conditions, for help texts."""
 
 _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
-_OTHERS = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_REJECTED = {
     ast.Call: "a call",
     ast.Attribute: "an attribute",
     ast.BinOp: "arithmetic, or & and |",
@@ -41,8 +46,7 @@ _WORDS = {"true": True, "false": False}
 
 
 def where(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
-    """The rows of a frame for which a condition holds, in their order. A missing value satisfies no
-    comparison.
+    """The rows of a frame for which a condition holds; missing values satisfy no comparison.
 
     Parameters
     ----------
@@ -81,31 +85,31 @@ def _refused(why: str) -> NbprofError:
 
 
 class _Condition:
-    """Turns the nodes of a syntax tree into a mask over the rows of one frame."""
+    """Evaluates the nodes of a syntax tree as masks over the rows of one frame."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
     def mask(self, node: ast.expr) -> pd.Series:
-        """Whether it holds, row by row."""
+        """The rows for which it holds."""
         if isinstance(node, ast.BoolOp):
-            joined = operator.and_ if isinstance(node.op, ast.And) else operator.or_
-            out = self.mask(node.values[0])
+            combine = operator.and_ if isinstance(node.op, ast.And) else operator.or_
+            mask = self.mask(node.values[0])
             for value in node.values[1:]:
-                out = joined(out, self.mask(value))
-            return out
+                mask = combine(mask, self.mask(value))
+            return mask
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return ~self.mask(node.operand)
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            out = self._compared(sides[0], node.ops[0], sides[1])
-            for at, op in enumerate(node.ops[1:], 1):
-                out &= self._compared(sides[at], op, sides[at + 1])
-            return out
+            mask = self._all(True)
+            for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
+                mask &= self._compared(left, op, right)
+            return mask
         if isinstance(node, ast.Name):
             column = self._column(node.id)
             if pd.api.types.is_bool_dtype(column):
-                return self._plain(column)
+                return _without_missing(column)
             raise NbprofError(
                 f"column {node.id!r} is not true or false: compare it with something."
             )
@@ -120,29 +124,28 @@ class _Condition:
                 raise _refused("`is` takes a column and None")
             return column.isna() if isinstance(op, ast.Is) else column.notna()
         if isinstance(op, (ast.In, ast.NotIn)):
-            held = self._contained(left, right)
-            return held if isinstance(op, ast.In) else ~held
+            contained = self._contained(left, right)
+            return contained if isinstance(op, ast.In) else ~contained
         before, after = self._side(left), self._side(right)
         if not isinstance(before, pd.Series) and not isinstance(after, pd.Series):
             raise _refused("it compares two constants; a column is a name without quotes")
-        for one, other in ((before, after), (after, before)):
-            if isinstance(one, pd.Series):
-                _fits(one, other)
-        known = self._all(True)
-        for each in (before, after):
-            if isinstance(each, pd.Series):
-                known &= each.notna()
-        # Of the rows that are known alone: texts cannot be compared with what is missing.
-        one, other = (
-            each[known] if isinstance(each, pd.Series) else each for each in (before, after)
-        )
+        present = self._all(True)
+        for column, value in ((before, after), (after, before)):
+            if isinstance(column, pd.Series):
+                _check_comparable(column, value)
+                present &= column.notna()
+        # Only rows with values, as text cannot be compared with missing values.
+        if isinstance(before, pd.Series):
+            before = before[present]
+        if isinstance(after, pd.Series):
+            after = after[present]
         try:
-            held = _COMPARED[type(op)](one, other)
+            held = _COMPARED[type(op)](before, after)
         except (TypeError, ValueError, OverflowError):
             raise _refused("the values of these columns cannot be compared") from None
-        out = self._all(False)
-        out[known] = np.asarray(held, np.bool_)
-        return out
+        mask = self._all(False)
+        mask[present] = np.asarray(held, np.bool_)
+        return mask
 
     def _contained(self, left: ast.expr, right: ast.expr) -> pd.Series:
         """`column in [...]`, or `"text" in column`."""
@@ -152,16 +155,17 @@ class _Condition:
                 raise _refused("a list must follow `column in`")
             values = [self._constant(each) for each in right.elts]
             for value in values:
-                _fits(column, value)
-            return self._plain(column.isin(values))
+                _check_comparable(column, value)
+            return _without_missing(column.isin(values))
         text, column = self._side(left), self._side(right)
         if not isinstance(text, str) or not isinstance(column, pd.Series):
             raise _refused('`in` takes `column in ["a", "b"]` or `"text" in column`')
         if _kind(column) == "numbers":
             raise NbprofError(f"column {column.name!r} does not contain text.")
-        return self._plain(
-            column.astype("object").map(lambda value: isinstance(value, str) and text in value)
+        contains = column.astype("object").map(
+            lambda value: isinstance(value, str) and text in value
         )
+        return _without_missing(contains)
 
     def _side(self, node: ast.expr) -> Any:
         """A column, or a constant."""
@@ -191,15 +195,16 @@ class _Condition:
         column: pd.Series = self._frame[name]
         return column
 
-    def _plain(self, mask: pd.Series) -> pd.Series:
-        return mask.fillna(False).astype(bool)
-
     def _all(self, value: bool) -> pd.Series:
         return pd.Series(value, index=self._frame.index, dtype=bool)
 
 
+def _without_missing(mask: pd.Series) -> pd.Series:
+    return mask.fillna(False).astype(bool)
+
+
 def _kind(value: Any) -> str:
-    """Whether it is text or numbers; empty where a column has neither, as one without rows."""
+    """The kind of values, "text" or "numbers"; '' for neither, as in a column without rows."""
     if not isinstance(value, pd.Series):
         return "text" if isinstance(value, str) else "numbers"
     if pd.api.types.is_numeric_dtype(value):
@@ -213,12 +218,14 @@ def _kind(value: Any) -> str:
     }.get(inferred, "")
 
 
-def _fits(column: pd.Series, value: Any) -> None:
-    """Refuses a comparison that never holds, because one side is text and the other a number."""
-    one, other = _kind(column), _kind(value)
-    if one != other and one and other:
-        raise NbprofError(f"column {column.name!r} has {one} and cannot be compared with {other}.")
+def _check_comparable(column: pd.Series, value: Any) -> None:
+    """Rejects comparisons that never hold, as one side is text and the other a number."""
+    kind, other_kind = _kind(column), _kind(value)
+    if kind and other_kind and kind != other_kind:
+        raise NbprofError(
+            f"column {column.name!r} has {kind} and cannot be compared with {other_kind}."
+        )
 
 
 def _named(node: ast.AST) -> str:
-    return _OTHERS.get(type(node), type(node).__name__)
+    return _REJECTED.get(type(node), type(node).__name__)

@@ -1,5 +1,6 @@
-"""The live dashboard as an anywidget: its selected steps can be read and set from Python, and it
-goes into ipywidgets layouts.
+"""The live dashboard as an anywidget, for ipywidgets layouts.
+
+Its selected steps can be read and set from Python.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class DashboardWidget(anywidget.AnyWidget):
     ----------
     run : Run
     payload : Payload, optional
-        Of this run, when it is there already.
+        The payload of this run, if it is computed already.
     views : iterable of str, optional
         Tabs to show, by the ids and words of `nbprof.tools.names`.
     height : int, optional
@@ -50,8 +51,7 @@ class DashboardWidget(anywidget.AnyWidget):
     selected : (int, int), optional
         First and last step number of the selection.
     events : int, optional
-        How many events of the trace it holds by itself; 20,000 when left out. A payload that is
-        given has what it has.
+        Number of trace events that it holds; 20,000 by default. Not used with `payload`.
 
     Raises
     ------
@@ -84,31 +84,31 @@ class DashboardWidget(anywidget.AnyWidget):
         events: int | None = None,
         **options: Any,
     ) -> None:
-        # traitlets would take a misspelt option without a word.
-        if unknown := sorted(set(options) - set(_OPTIONS)):
+        # traitlets ignores misspelt options.
+        unknown = sorted(set(options) - set(_OPTIONS))
+        if unknown:
             raise NbprofError(
                 f"a dashboard widget has no option {unknown[0]!r}; it takes {', '.join(_OPTIONS)}"
             )
-        shown = chosen(views) if views else []
+        tabs = chosen(views) if views else []
         self._run = run
-        self._payload = (
-            select(payload, shown or None)
-            if payload is not None
-            else dashboard(run, shown or None, events)
-        )
+        if payload is None:
+            self._payload = dashboard(run, tabs or None, events)
+        else:
+            self._payload = select(payload, tabs or None)
         self._steps = [int(step) for step in self._payload.steps.step]
         super().__init__(
             _esm=bundle.script(),
             packed=codec.pack(self._payload),
-            views=shown,
+            views=tabs,
             height=height or 0,
             selected=[] if selected is None else selected,
             **options,
         )
-        self.on_msg(self._asked)
+        self.on_msg(self._on_request)
 
-    def _asked(self, _: Any, message: Any, __: Any) -> None:
-        """The view requests more of the trace than the payload has."""
+    def _on_request(self, _: Any, message: Any, __: Any) -> None:
+        """Answers requests of the view for more of the trace than the payload has."""
         deliver(message, lambda request: answer(self._run, request), self.send)
 
     @traitlets.validate("selected")
@@ -148,19 +148,12 @@ class DashboardWidget(anywidget.AnyWidget):
         return int(proposal["value"])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The live view, and what viewers without a kernel can show."""
+        """The live view, and the static one for viewers without a kernel."""
         live = super()._repr_mimebundle_(**kwargs)
         if live is None:
             return None
         still, metadata = mimebundle(self._run, self._payload, height=self.height)
-        # The widget comes first where there is a kernel; our own mime type would win over it in
-        # JupyterLab.
-        data = {
-            **{key: still[key] for key in ("text/html", "image/png", "text/plain")},
-            **_without_text(live[0]),
-        }
-        return data, {**metadata, **live[1]}
-
-
-def _without_text(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if key != "text/plain"}
+        # Without our own mime type, which JupyterLab would prefer to the widget.
+        data = {key: still[key] for key in ("text/html", "image/png", "text/plain")}
+        live_data = {key: value for key, value in live[0].items() if key != "text/plain"}
+        return {**data, **live_data}, {**metadata, **live[1]}

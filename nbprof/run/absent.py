@@ -1,5 +1,5 @@
-"""Which hosts should be in a run and are not, or in part: what cannot be read, is cut off or a
-copy, or is counted in by names or size.
+"""Hosts that a run lacks completely or in part: files that are unread, truncated or copies, and
+gaps in the numbering of ranks and hosts.
 """
 
 from __future__ import annotations
@@ -27,54 +27,66 @@ def rows(
     in_part: Sequence[tuple[str, Missing]],
     processes: object,
 ) -> pd.DataFrame:
-    """One row a host, in the order of their names: `host file reason`, the columns of
-    `p.pods.missing`.
+    """One row per host, in the order of their names: the columns of `p.pods.missing`.
 
     Parameters
     ----------
     hosts : list of str
-        Those that are there.
+        The hosts of the run.
     stems : sequence of str
-        What the file of each of them is called, without suffixes; empty where they have none of
-        their own.
+        The names of their files without suffixes; empty if they have no own files.
     unread : sequence of Missing
         Files that are not in the run.
     in_part : sequence of (str, Missing)
-        Hosts that are there, of whose files only a part could be read.
+        Hosts of the run of whose files only a part could be read.
     processes : object
-        How many the job had, where that is stated.
+        The number of processes of the job, if it is stated.
     """
-    ranked = any(rank_of(host) is not None for host in hosts)
-    # Whether the numbers in the names of files are ranks is known from those that state theirs.
-    numbered = (
-        ranked
-        and bool(stems)
-        and all(rank_of(host) == number_of(own) for host, own in zip(hosts, stems, strict=True))
-    )
-
-    def called(own: str) -> str:
-        rank = number_of(own) if numbered else rank_of(own) if ranked else None
-        name = own if rank is None else f"rank {rank}"
-        # A copy may lie beside the file of a rank that is there.
-        return own if name in hosts else name
-
-    out = [(called(stem(one.file)), one.file, one.reason) for one in unread]
+    names = _HostNames(hosts, stems)
+    result = [(names.of_stem(stem(file.file)), file.file, file.reason) for file in unread]
+    named = {host for host, _, _ in result}
     ranks = collectives.ranks_missing(hosts, processes)
     if ranks:
         lacking = [(f"rank {rank}", _NO_RANK) for rank in ranks]
     else:
-        # What a file that cannot be read calls its host is not known: then the names of files are
-        # counted.
-        names = [*stems, *(stem(one.file) for one in unread)] if unread and stems else hosts
-        lacking = [(called(name), _NO_HOST) for name in hosts_missing(names)]
-    known = {name for name, _, _ in out}
-    out += [(name, "", reason) for name, reason in lacking if name not in known]
-    out += [(host, one.file, one.reason) for host, one in in_part]
-    out.sort(key=_natural)
-    return pd.DataFrame(out, columns=["host", "file", "reason"], dtype=object)
+        # The name of the host in an unread file is unknown, so names of files are counted instead.
+        listed = hosts
+        if unread and stems:
+            listed = [*stems, *(stem(file.file) for file in unread)]
+        lacking = [(names.of_stem(name), _NO_HOST) for name in hosts_missing(listed)]
+    result += [(host, "", reason) for host, reason in lacking if host not in named]
+    result += [(host, file.file, file.reason) for host, file in in_part]
+    result.sort(key=_natural)
+    return pd.DataFrame(result, columns=["host", "file", "reason"], dtype=object)
+
+
+class _HostNames:
+    """The names that hosts without a readable file would have."""
+
+    def __init__(self, hosts: list[str], stems: Sequence[str]) -> None:
+        self._hosts = hosts
+        self._ranks = [rank_of(host) for host in hosts]
+        self._has_ranks = any(rank is not None for rank in self._ranks)
+        # Numbers in the names of files are ranks if they are for all files that state their rank.
+        self._numbers_are_ranks = (
+            self._has_ranks and bool(stems) and self._ranks == [number_of(name) for name in stems]
+        )
+
+    def of_stem(self, file_stem: str) -> str:
+        """The name of the host of a file; of a copy of a file that was read, that of the file."""
+        rank = None
+        if self._numbers_are_ranks:
+            rank = number_of(file_stem)
+        elif self._has_ranks:
+            rank = rank_of(file_stem)
+        if rank is None or f"rank {rank}" in self._hosts:
+            return file_stem
+        return f"rank {rank}"
 
 
 def _natural(row: tuple[str, str, str]) -> list[tuple[int, str]]:
-    return [
-        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", row[0])
-    ]
+    """Sorts numbers in names by their value."""
+    key = []
+    for part in re.split(r"(\d+)", row[0]):
+        key.append((int(part), "") if part.isdecimal() else (-1, part))
+    return key

@@ -1,7 +1,8 @@
-"""Reads many hosts side by side: some files a task, on processes of this machine, an executor of
+"""Reads many hosts in parallel: some files per task, by processes of this machine, an executor of
 any kind, or a Dask cluster.
 
-A file that cannot be read is missing from the run, which says so; it is no error for the others.
+A file that cannot be read is missing from the run, and the receipt names it; it does not affect the
+others.
 """
 
 from __future__ import annotations
@@ -19,97 +20,92 @@ from nbprof.core.files import Missing, RunFiles, some
 from nbprof.core.units import duration_text, size_text
 from nbprof.core.version import __version__
 from nbprof.formats.register import by_name
-from nbprof.run.partial import PartialError
 from nbprof.run.processes import Processes, WorkerEndedError
 from nbprof.run.progress import shown
 
 Workers = Any
-"""A `concurrent.futures.Executor`, a `dask.distributed.Client`, or how many processes of this
-machine.
-"""
+"""A `concurrent.futures.Executor`, a `dask.distributed.Client`, or a number of processes."""
 
 MANY = 8
-"""Runs of more files than this are read by several processes where nobody says how."""
+"""By default, runs of more files than this are read by several processes."""
 
-_TELL_S = 0.25
-_MOST_TOGETHER = 16
-_MOST_BYTES = 32 << 20
-"""Of files of so many bytes, what a group costs beside them is lost in what they cost; larger ones
-would only need more memory.
-"""
-_TASKS, _SLOW_TASKS = 2, 4
-"""How many groups each worker has at least. What a group costs beside its files is a few of them,
-but not where one takes long to read.
-"""
-_WORKERS = 32
-"""Of executors that somebody gives nobody says how many workers they have: fewer only have more to
-do.
-"""
-
+_PROGRESS_S = 0.25
+"""Seconds between two messages on progress."""
+_MAX_GROUP_FILES = 16
+_MAX_GROUP_BYTES = 32 << 20
+"""Larger groups need more memory, and the fixed cost of a group no longer matters."""
+_GROUPS_PER_WORKER, _GROUPS_PER_WORKER_IF_SLOW = 2, 4
+"""More groups balance the load better; each has a fixed cost, which matters for fast formats."""
+_UNKNOWN_WORKERS = 32
+"""Assumed for executors of the caller, whose number of workers is unknown."""
 
 Group = tuple[int, ...]
-"""Files that are read together, by their numbers: what they cost beside their bytes is paid
-once.
-"""
+"""Numbers of files that are read together, so that their fixed cost is paid once."""
 
-How = tuple[Any, ...]
-"""What `many.partial` takes beside files."""
+Arguments = tuple[Any, ...]
+"""Arguments of the function that reads a group of files, after its files."""
+
+Asked = dict[Future[bytes], Group]
+"""The groups that workers read, by future."""
 
 
 def groups(files: RunFiles, workers: Workers | None) -> list[Group]:
-    """The files of a run in groups of neighbours, several for each worker, so that none is long at
-    work when all others are done.
+    """The files of a run in groups of neighbours, several for each worker to balance the load.
 
     Raises
     ------
     NbprofError
-        It is no number of workers.
+        `workers` is not a positive number.
     """
-    if isinstance(workers, int) and workers < 1:
-        raise NbprofError(f"executor= takes a number of processes of 1 or more, not {workers}.")
-    tasks = _SLOW_TASKS if by_name(files.format).slow else _TASKS
-    several = tasks * (
-        workers if isinstance(workers, int) else _cores() if workers is None else _WORKERS
-    )
-    most = max(1, min(_MOST_TOGETHER, len(files.files) // several))
-    out: list[list[int]] = []
-    together = 0
+    count = _UNKNOWN_WORKERS
+    if workers is None:
+        count = _cores()
+    elif isinstance(workers, int):
+        if workers < 1:
+            raise NbprofError(f"executor= takes a number of processes of 1 or more, not {workers}.")
+        count = workers
+    slow = by_name(files.format).slow
+    count *= _GROUPS_PER_WORKER_IF_SLOW if slow else _GROUPS_PER_WORKER
+    max_files = max(1, min(_MAX_GROUP_FILES, len(files.files) // count))
+    result: list[list[int]] = []
+    group_bytes = 0
     for number, file in enumerate(files.files):
         size = file.size or 0
-        if not out or len(out[-1]) == most or together + size > _MOST_BYTES:
-            out.append([])
-            together = 0
-        out[-1].append(number)
-        together += size
-    return [tuple(group) for group in out]
+        if not result or len(result[-1]) == max_files or group_bytes + size > _MAX_GROUP_BYTES:
+            result.append([])
+            group_bytes = 0
+        result[-1].append(number)
+        group_bytes += size
+    return [tuple(group) for group in result]
 
 
 def read(
     files: RunFiles,
-    together: Sequence[Group],
-    how: How,
+    groups: Sequence[Group],
+    arguments: Arguments,
     readers: Readers,
     progress: Callable[[str], None] | None,
 ) -> tuple[dict[Group, bytes], list[Missing]]:
-    """The partials of some groups of files, and the files that could not be read; what was asked
-    for `ahead` is not read again.
+    """The partials of some groups of files, and the files that could not be read.
 
-    Where a group cannot be read, its files are read one by one.
+    Groups that were prefetched are not read again. If a group cannot be read, its files are read
+    one by one.
 
     Raises
     ------
     ReadError
-        None could be read: what was wrong with the first.
+        None could be read: the error of the first file.
     NbprofError
         The workers have no nbprof, or another version.
     """
-    sizes = {number: files.files[number].size or 0 for group in together for number in group}
-    done: dict[Group, bytes] = {}
-    missing: dict[int, Missing] = {}
+    sizes = {number: files.files[number].size or 0 for group in groups for number in group}
+    partials: dict[Group, bytes] = {}
     errors: dict[int, Exception] = {}
-    began = told = time.perf_counter()
-    with shown(progress) as tell, readers.executor(len(files.files)) as executor:
-        asked = readers.expected(together, how) or _asked(executor, files, together, how)
+    with shown(progress) as show, readers.executor(len(files.files)) as executor:
+        asked = readers.take_prefetched(groups, arguments)
+        if asked is None:
+            asked = readers.submit(executor, files, groups, arguments)
+        report = _Progress(show, sizes)
         waiting = set(asked)
         try:
             while waiting:
@@ -117,77 +113,47 @@ def read(
                 for future in ready:
                     group = asked[future]
                     try:
-                        done[group] = future.result()
+                        partials[group] = future.result()
                     except (ReadError, MemoryError, WorkerEndedError) as error:
-                        if len(group) > 1:
-                            more = _asked(executor, files, [(number,) for number in group], how)
-                            asked |= more
-                            waiting |= set(more)
+                        if len(group) == 1:
+                            errors[group[0]] = error
                             continue
-                        errors[group[0]] = error
-                        missing[group[0]] = Missing(files.files[group[0]].name, _reason(error))
-                now = time.perf_counter()
-                if tell is not None and (now - told > _TELL_S or not waiting):
-                    told = now
-                    tell(
-                        _progress(
-                            [*missing, *(number for group in done for number in group)],
-                            sizes,
-                            now - began,
-                        )
-                    )
+                        alone = [(number,) for number in group]
+                        again = readers.submit(executor, files, alone, arguments)
+                        asked |= again
+                        waiting |= set(again)
+                done = [number for group in partials for number in group]
+                report([*errors, *done], last=not waiting)
         except Exception as error:
-            if (sentence := _of_workers(error)) is not None:
-                raise sentence from error
+            worker_error = _worker_error(error)
+            if worker_error is not None:
+                raise worker_error from error
             raise
         finally:
-            # Nobody waits for the rest, also in an executor that somebody else goes on with.
+            # The executor may belong to the caller, and would compute what nobody waits for.
             for future in waiting:
                 future.cancel()
-    if not done and errors:
+    if not partials and errors:
         raise errors[min(errors)]
-    return dict(sorted(done.items())), [missing[number] for number in sorted(missing)]
+    missing = [
+        Missing(files.files[number].name, _reason(errors[number])) for number in sorted(errors)
+    ]
+    return dict(sorted(partials.items())), missing
 
 
-def ahead(files: RunFiles, together: Sequence[Group], how: How, readers: Readers) -> None:
-    """Have workers read what will be asked for next, while this process goes on with what it has.
+def ahead(files: RunFiles, groups: Sequence[Group], arguments: Arguments, readers: Readers) -> None:
+    """Has workers read what will be needed next, while this process goes on.
 
-    One process alone does not: it would only wait here instead of then.
+    Does nothing without workers: this process would only wait now instead of later.
     """
     with readers.executor(len(files.files)) as executor:
         if not isinstance(executor, _Here):
-            readers.expect(together, how, _asked(executor, files, together, how))
-
-
-def _asked(
-    executor: Executor, files: RunFiles, together: Sequence[Group], how: How
-) -> dict[Future[bytes], Group]:
-    return {
-        executor.submit(hosts, __version__, some(files, group), *how): group for group in together
-    }
-
-
-def hosts(version: str, files: RunFiles, *how: Any) -> bytes:
-    """What some hosts leave of their files. Runs in a worker.
-
-    Raises
-    ------
-    ReadError
-    PartialError
-        The worker has another version of nbprof.
-    """
-    if version != __version__:
-        raise PartialError(
-            f"a worker has nbprof {__version__}, but the process that asked it has {version}:"
-            " install the same version in both."
-        )
-    from nbprof.run import many
-
-    return many.partial(files, *how)
+            asked = readers.submit(executor, files, groups, arguments)
+            readers.expect(groups, arguments, asked)
 
 
 class _Here(Executor):
-    """The process itself, one task after the other."""
+    """Runs tasks in this process, one after the other."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -199,71 +165,83 @@ class _Here(Executor):
 
 
 class Readers:
-    """Who reads the files of a run, pass after pass.
+    """Reads the files of a run in several passes.
 
-    Processes of our own are kept from one pass to the next: to start them takes as long as reading
-    some hosts. They end when they have nothing to do, or with `close`.
+    Its own processes are reused from one pass to the next, as starting them takes as long as
+    reading some hosts. They end after a while without work, or with `close`.
 
     Parameters
     ----------
     workers : Workers, optional
-        As many processes as there are cores when left out.
+        By default, as many processes as there are cores.
+    read_hosts : callable
+        Reads a group of files in a worker, given the version of nbprof, the files and `Arguments`.
     """
 
-    def __init__(self, workers: Workers | None) -> None:
+    def __init__(self, workers: Workers | None, read_hosts: Callable[..., bytes]) -> None:
         self._workers = workers
-        self._own: Executor | None = None
-        self._expected: list[tuple[list[Group], How, dict[Future[bytes], Group]]] = []
+        self._read_hosts = read_hosts
+        self._processes: Executor | None = None
+        self._expected: list[tuple[list[Group], Arguments, Asked]] = []
 
-    def expect(
-        self, together: Sequence[Group], how: How, asked: dict[Future[bytes], Group]
-    ) -> None:
-        """Keeps what was asked for ahead until somebody waits for it."""
-        self._expected.append((list(together), how, asked))
+    def submit(
+        self, executor: Executor, files: RunFiles, groups: Sequence[Group], arguments: Arguments
+    ) -> Asked:
+        """Has an executor read some groups of files."""
+        return {
+            executor.submit(self._read_hosts, __version__, some(files, group), *arguments): group
+            for group in groups
+        }
 
-    def expected(self, together: Sequence[Group], how: How) -> dict[Future[bytes], Group] | None:
-        """What was asked for ahead, once; None if it was not."""
-        for at, (groups, known, asked) in enumerate(self._expected):
-            if groups == list(together) and known == how:
-                del self._expected[at]
+    def expect(self, groups: Sequence[Group], arguments: Arguments, asked: Asked) -> None:
+        """Remembers what was prefetched until it is needed."""
+        self._expected.append((list(groups), arguments, asked))
+
+    def take_prefetched(self, groups: Sequence[Group], arguments: Arguments) -> Asked | None:
+        """The futures of groups that were prefetched, once; None if they were not."""
+        for index, (expected_groups, expected_arguments, asked) in enumerate(self._expected):
+            if expected_groups == list(groups) and expected_arguments == arguments:
+                del self._expected[index]
                 return asked
         return None
 
     @contextmanager
     def executor(self, files: int) -> Iterator[Executor]:
-        """The executor that somebody gave, which stays open, or our own, which does not outlive an
-        error.
+        """The executor of the caller, which stays open, or our own, which an error ends.
+
+        Raises
+        ------
+        NbprofError
+            `workers` is not an executor.
         """
         workers = self._workers
         if workers is None or (isinstance(workers, int) and not isinstance(workers, bool)):
-            if self._own is None:
+            if self._processes is None:
                 count = min(workers if workers is not None else _cores(), files)
-                self._own = Processes(count) if count > 1 else _Here()
+                self._processes = Processes(count) if count > 1 else _Here()
             try:
-                yield self._own
+                yield self._processes
             except BaseException:
                 self.close(wait=True)
                 raise
             return
-        made = getattr(workers, "get_executor", None)
-        given = made(pure=False) if made is not None else workers
-        if not callable(getattr(given, "submit", None)):
-            what = (
-                "a concurrent.futures.Executor, a dask.distributed.Client or a number of processes"
+        get_executor = getattr(workers, "get_executor", None)
+        executor = get_executor(pure=False) if get_executor is not None else workers
+        if not callable(getattr(executor, "submit", None)):
+            raise NbprofError(
+                "executor= takes a concurrent.futures.Executor, a dask.distributed.Client or a"
+                f" number of processes, not {type(workers).__name__}."
             )
-            raise NbprofError(f"executor= takes {what}, not {type(workers).__name__}.")
-        yield given
+        yield executor
 
     def close(self, *, wait: bool = False) -> None:
-        """Ends our own processes, whatever they are at, and wants nothing more of those of
-        others.
-        """
+        """Ends our own processes at once, and cancels what executors of the caller prefetch."""
         while self._expected:
             for future in self._expected.pop()[-1]:
                 future.cancel()
-        if self._own is not None:
-            self._own.shutdown(wait=wait, cancel_futures=True)
-            self._own = None
+        if self._processes is not None:
+            self._processes.shutdown(wait=wait, cancel_futures=True)
+            self._processes = None
 
 
 def _cores() -> int:
@@ -276,19 +254,21 @@ def _cores() -> int:
 def _reason(error: BaseException) -> str:
     if isinstance(error, ReadError):
         return error.reason
-    return (
-        "there was not enough memory to read it." if isinstance(error, MemoryError) else str(error)
-    )
+    if isinstance(error, MemoryError):
+        return "there was not enough memory to read it."
+    return str(error)
 
 
-def _of_workers(error: Exception) -> NbprofError | None:
-    """What went wrong with the workers, in a sentence; None for what is no fault of theirs."""
+def _worker_error(error: Exception) -> NbprofError | None:
+    """The error to raise for one that is the fault of the workers; None for other errors."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "nbprof":
         return NbprofError(
             f"a worker has no nbprof ({error}): install version {__version__} there."
         )
-    old = isinstance(error, AttributeError) and "nbprof" in str(error) and "attribute" in str(error)
-    if isinstance(error, ImportError) or old:
+    lacks_attribute = (
+        isinstance(error, AttributeError) and "nbprof" in str(error) and "attribute" in str(error)
+    )
+    if isinstance(error, ImportError) or lacks_attribute:
         return NbprofError(
             f"a worker cannot run nbprof {__version__} ({error}): install this version and its"
             " dependencies there."
@@ -298,15 +278,40 @@ def _of_workers(error: Exception) -> NbprofError | None:
     return None
 
 
-def _progress(done: Sequence[int], sizes: Mapping[int, int], seconds: float) -> str:
-    """`reading hosts: 12 of 64, 20 MiB of 104 MiB, 4 s left`."""
-    read, whole = sum(sizes[number] for number in done), sum(sizes.values())
-    left = seconds * (whole - read) / read if read else 0.0
+class _Progress:
+    """Shows how many hosts are read: `reading hosts: 12 of 64, 20 MiB of 104 MiB, 4 s left`.
+
+    Parameters
+    ----------
+    show : callable, optional
+        Gets each message.
+    sizes : dict of int to int
+        The bytes of each file.
+    """
+
+    def __init__(self, show: Callable[[str], None] | None, sizes: Mapping[int, int]) -> None:
+        self._show, self._sizes = show, sizes
+        self._began = self._shown = time.perf_counter()
+
+    def __call__(self, done: Sequence[int], *, last: bool) -> None:
+        """Shows a message, but not too often; the last one always."""
+        now = time.perf_counter()
+        if self._show is not None and (last or now - self._shown > _PROGRESS_S):
+            self._shown = now
+            self._show(progress_text(done, self._sizes, now - self._began))
+
+
+def progress_text(done: Sequence[int], sizes: Mapping[int, int], seconds: float) -> str:
+    """How many hosts are read, and how long the others will take."""
+    done_bytes = sum(sizes[number] for number in done)
+    total_bytes = sum(sizes.values())
     if len(done) == len(sizes):
-        return f"{len(sizes):,} hosts read in {duration_text(seconds)}" + (
-            f", {size_text(whole)}" if whole else ""
-        )
+        text = f"{len(sizes):,} hosts read in {duration_text(seconds)}"
+        return f"{text}, {size_text(total_bytes)}" if total_bytes else text
     text = f"reading hosts: {len(done):,} of {len(sizes):,}"
-    if whole:
-        text += f", {size_text(read)} of {size_text(whole)}"
-    return text + (f", {duration_text(left, 0)} left" if 0 < read < whole else "")
+    if total_bytes:
+        text += f", {size_text(done_bytes)} of {size_text(total_bytes)}"
+    if 0 < done_bytes < total_bytes:
+        left = seconds * (total_bytes - done_bytes) / done_bytes
+        text += f", {duration_text(left, 0)} left"
+    return text

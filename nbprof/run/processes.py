@@ -1,10 +1,9 @@
 """An executor of processes of this machine that works wherever nbprof does.
 
-`ProcessPoolExecutor` either forks, which a process that runs threads of TensorFlow or CUDA does not
-survive, or imports the caller's main module anew, which starts a script over that does not guard
-its code. These processes import nbprof alone. They are no part of the group that Ctrl-C in a
-terminal reaches, and end when they have had nothing to do for a while, or with the process that
-began them, however that ends.
+`ProcessPoolExecutor` either forks, which fails in processes with threads of TensorFlow or CUDA, or
+imports the caller's main module again, which restarts scripts without a guard. These processes only
+import nbprof. Ctrl-C in a terminal does not reach them; they end after a while without work, or
+with the process that started them, however that ends.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ from nbprof.core.errors import NbprofError
 T = TypeVar("T")
 
 IDLE_S = 20.0
-"""So long a process waits for more to do: longer than it takes to look at an answer and ask for the
-next.
-"""
+"""A process ends after this time without work; users request the next view sooner."""
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from nbprof.run.processes import"
@@ -54,16 +51,14 @@ class _Task(NamedTuple):
 
 
 class Processes(Executor):
-    """Runs functions in processes; one that ends before it has a result is started anew, and the
-    function once more.
+    """Runs functions in processes; if a process ends before it has a result, it is tried once more.
 
     Parameters
     ----------
     count : int
-        How many processes.
+        Number of processes.
     idle_s : float
-        A process that has had nothing to do for so long ends; another is started when there is
-        something again.
+        A process ends after this time without work; another is started when it is needed.
     """
 
     def __init__(self, count: int, idle_s: float = IDLE_S) -> None:
@@ -79,7 +74,7 @@ class Processes(Executor):
             thread.start()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Has a function called that can be imported; the future has what it returns or raises."""
+        """Calls a function in a process, which must be able to import it."""
         if self._closed:
             raise RuntimeError("the processes were ended")
         future: Future[T] = Future()
@@ -87,7 +82,7 @@ class Processes(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Ends the processes when they are done; with `cancel_futures` at once."""
+        """Ends the processes when they are done; with `cancel_futures`, at once."""
         self._closed = True
         if cancel_futures:
             with contextlib.suppress(queue.Empty):
@@ -120,24 +115,24 @@ class Processes(Executor):
             if self._closed and number not in self._running:
                 break
             try:
-                answer = self._asked(number, task.request)
+                answer = self._answer(number, task.request)
             except (OSError, EOFError):
                 self._end(number)
                 continue
-            good, value = pickle.loads(answer)  # noqa: S301 -- of a process of our own
-            if good:
+            succeeded, value = pickle.loads(answer)  # noqa: S301 -- of a process of our own
+            if succeeded:
                 task.future.set_result(value)
             else:
                 task.future.set_exception(value)
             return
         task.future.set_exception(WorkerEndedError())
 
-    def _asked(self, number: int, request: bytes) -> bytes:
+    def _answer(self, number: int, request: bytes) -> bytes:
         process = self._running.get(number)
         if process is None:
-            process = self._running[number] = _started()
+            process = self._running[number] = _start()
         _send(cast(BinaryIO, process.stdin), request)
-        return _received(cast(BinaryIO, process.stdout))
+        return _receive(cast(BinaryIO, process.stdout))
 
     def _end(self, number: int) -> None:
         process = self._running.pop(number, None)
@@ -151,9 +146,9 @@ class Processes(Executor):
             process.stdout.close()
 
 
-def _started() -> subprocess.Popen[bytes]:
-    places = [os.path.abspath(place) for place in sys.path]  # noqa: PTH100 -- also of ""
-    command = [sys.executable, "-c", _START, json.dumps(places)]
+def _start() -> subprocess.Popen[bytes]:
+    folders = [os.path.abspath(folder) for folder in sys.path]  # noqa: PTH100 -- also of ""
+    command = [sys.executable, "-c", _START, json.dumps(folders)]
     return subprocess.Popen(  # noqa: S603
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )  # noqa: RUF100, S603
@@ -165,7 +160,7 @@ def _send(pipe: BinaryIO, data: bytes) -> None:
     pipe.flush()
 
 
-def _received(pipe: BinaryIO) -> bytes:
+def _receive(pipe: BinaryIO) -> bytes:
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise EOFError
@@ -177,30 +172,31 @@ def _received(pipe: BinaryIO) -> bytes:
 
 
 def main() -> None:
-    """What a process does: it answers requests until there are no more."""
+    """Answers requests until there are no more: the main function of a process."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # What anything prints must not get between the answers.
+    # Printed text must not mix with the answers.
     os.dup2(2, 1)
     while True:
         try:
-            request = _received(requests)
+            request = _receive(requests)
         except EOFError:
             return
         try:
-            function, args, kwargs = pickle.loads(request)  # noqa: S301 -- of the process that began this one
+            # Sent by the process that started this one.
+            function, args, kwargs = pickle.loads(request)  # noqa: S301
             answer = pickle.dumps((True, function(*args, **kwargs)))
         except BaseException as error:
-            answer = _told(error)
+            answer = _pickled_error(error)
         try:
             _send(answers, answer)
         except OSError:
             return
 
 
-def _told(error: BaseException) -> bytes:
+def _pickled_error(error: BaseException) -> bytes:
     with contextlib.suppress(Exception):
-        said = pickle.dumps((False, error))
-        # Some errors can be written and not be read again.
-        pickle.loads(said)  # noqa: S301
-        return said
+        answer = pickle.dumps((False, error))
+        # Some errors can be pickled but not unpickled.
+        pickle.loads(answer)  # noqa: S301
+        return answer
     return pickle.dumps((False, NbprofError(f"{type(error).__name__}: {error}")))

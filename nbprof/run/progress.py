@@ -1,6 +1,4 @@
-"""How far reading is, where nobody asked to be told: one line that is written over, in a notebook
-and on a terminal.
-"""
+"""Progress of reading without a callback: one line that is overwritten."""
 
 from __future__ import annotations
 
@@ -10,16 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_AFTER_S = 1.0
-"""Who waits less than this is told nothing."""
+_DELAY_S = 1.0
+"""Nothing is shown for what takes less than this."""
 
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 
 
 @contextmanager
-def shown(progress: Tell | None) -> Iterator[Tell | None]:
-    """What to call with each message: `progress` where somebody gave one, else what writes a line.
-    None where nobody would see it.
+def shown(progress: Show | None) -> Iterator[Show | None]:
+    """A function that shows messages: `progress` if given, else one that overwrites a line.
+
+    None if nobody would see them.
     """
     write = None if progress is not None else _writer()
     if write is None:
@@ -27,22 +26,20 @@ def shown(progress: Tell | None) -> Iterator[Tell | None]:
         return
     began, width = time.monotonic(), 0
 
-    def tell(text: str) -> None:
+    def show(text: str) -> None:
         nonlocal width
-        if time.monotonic() - began >= _AFTER_S:
+        if time.monotonic() - began >= _DELAY_S:
             write(text.ljust(width))
             width = len(text)
 
-    yield tell
+    yield show
 
 
-def _writer() -> Tell | None:
-    """What shows a line in the place of the one before: in the output of a notebook's cell, or on a
-    terminal.
-    """
+def _writer() -> Show | None:
+    """Overwrites a line in the output of a cell or on a terminal; None elsewhere."""
     shell = sys.modules.get("IPython")
     if shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None:
-        return _output()
+        return _notebook_writer()
     if sys.stderr is None or not sys.stderr.isatty():
         return None
 
@@ -53,16 +50,17 @@ def _writer() -> Tell | None:
     return write
 
 
-def _output() -> Tell:
+def _notebook_writer() -> Show:
     from IPython.display import display
 
-    shown: list[Any] = []
+    handle: Any = None
 
     def write(text: str) -> None:
+        nonlocal handle
         data = {"text/plain": text.rstrip()}
-        if shown:
-            shown[0].update(data, raw=True)
+        if handle is None:
+            handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
-            shown.append(display(data, raw=True, display_id=True))  # type: ignore[no-untyped-call]
+            handle.update(data, raw=True)
 
     return write

@@ -1,6 +1,4 @@
-"""Where does a profile come from? Its files, the reader and dialect of their format, and the facts
-shown about them.
-"""
+"""The source of a profile: its files, the reader and dialect of their format, facts about them."""
 
 from __future__ import annotations
 
@@ -36,12 +34,11 @@ _MOST_HOSTS = 8
 
 @dataclass
 class RunSource:
-    """Where a profile came from: path of the run, its name, its file or files, their size, when it
-    was made, and how long reading took.
+    """The source of a profile: its files, their size and age, and how long reading took.
 
-    `local` are the paths of the files, absolute, with size and time of change (ns) as they were
-    read; empty where one of them is in an archive or behind a URL. `limit_bytes` is what they were
-    allowed to unpack to.
+    `local` are the absolute paths of the files, with size and modification time (ns) when they were
+    read; empty if one of them is in an archive or behind a URL. `limit_bytes` limits the size to
+    which they unpack.
     """
 
     path: str
@@ -53,7 +50,7 @@ class RunSource:
     local: tuple[tuple[Path, int, int], ...] = ()
     limit_bytes: int = LIMIT_BYTES
     confinement: Confinement | None = None
-    """What its files were read in, and their content is looked at in again."""
+    """The sandbox in which its files were read, and are hashed."""
     _key: str = field(default="", init=False, repr=False)
     _keys: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
@@ -61,7 +58,7 @@ class RunSource:
 
     @classmethod
     def of(cls, files: RunFiles, analysed_s: float) -> RunSource:
-        """The source that the files of one run are."""
+        """The source of the files of one run."""
         first = files.files[0].name
         packed = files.files[0].packed if isinstance(files.files[0], Unpacked) else files.files[0]
         more = f" and {len(files.files) - 1} more" if len(files.files) > 1 else ""
@@ -71,7 +68,7 @@ class RunSource:
             name=files.name,
             file=f"{first}{more}",
             bytes=None if None in sizes else sum(s for s in sizes if s is not None),
-            created=_when(files.modified),
+            created=_local_time(files.modified),
             analysed_s=analysed_s,
             local=local_files(files.files),
             limit_bytes=files.limit_bytes,
@@ -79,26 +76,26 @@ class RunSource:
         )
 
     def content_key(self) -> str:
-        """The key by which a saved output identifies the run: from the content of its files, or for
-        this process only if not on disk.
+        """The key by which a saved output identifies the run.
+
+        It follows from the content of its files; of files that are not on disk or have changed, it
+        is random and valid in this process only.
         """
         with self._keys:
             if not self._key:
-                same = self.local and all(_unchanged(*file) for file in self.local)
-                found = (
-                    fingerprint([path for path, _, _ in self.local], self.confinement)
-                    if same
-                    else None
-                )
-                self._key = found or f"0-{uuid.uuid4().hex}"
+                key = None
+                if self.local and all(_unchanged(*file) for file in self.local):
+                    key = fingerprint([path for path, _, _ in self.local], self.confinement)
+                self._key = key or f"0-{uuid.uuid4().hex}"
             return self._key
 
 
 def local_files(pieces: Sequence[SourceFile]) -> tuple[tuple[Path, int, int], ...]:
-    """Path, size and time of change (ns) of the files on this machine that the pieces are, packed
-    or not; empty if one is none.
+    """Path, size and modification time (ns) of the files of the pieces, packed or not.
+
+    Empty if one of them is not a file on this machine.
     """
-    out = []
+    result = []
     for piece in pieces:
         file = piece.packed if isinstance(piece, Unpacked) else piece
         if not isinstance(file, LocalFile):
@@ -107,8 +104,8 @@ def local_files(pieces: Sequence[SourceFile]) -> tuple[tuple[Path, int, int], ..
             state = file.stat()
         except ReadError:
             return ()
-        out.append((file.path.absolute(), state.st_size, state.st_mtime_ns))
-    return tuple(out)
+        result.append((file.path.absolute(), state.st_size, state.st_mtime_ns))
+    return tuple(result)
 
 
 def _unchanged(path: Path, size: int, changed_ns: int) -> bool:
@@ -119,10 +116,8 @@ def _unchanged(path: Path, size: int, changed_ns: int) -> bool:
     return (state.st_size, state.st_mtime_ns) == (size, changed_ns)
 
 
-def _when(seconds: float) -> str:
-    """Local time in ISO form; the empty text where it is not known or no time that a file can
-    have.
-    """
+def _local_time(seconds: float) -> str:
+    """Local time in ISO form; empty if it is unknown or out of range."""
     try:
         return datetime.fromtimestamp(seconds).isoformat(timespec="seconds") if seconds > 0 else ""
     except (OverflowError, ValueError, OSError):
@@ -149,8 +144,7 @@ def facts(
 ) -> list[tuple[str, str]]:
     """Facts about a run for the overview, as (name, text).
 
-    When it was recorded is told by the file's own clock, or not at all: a file may have been copied
-    or unpacked since.
+    The time of the recording comes from inside the file only, as files are copied and unpacked.
     """
     device = overview["device_kind"] or "–"
     if len(devices):
@@ -159,20 +153,19 @@ def facts(
             device += f", {size_text(float(memory_bytes))}"
         if len(devices) > 1:
             device += f", {len(devices)} devices"
-    out = [
+    result = [
         ("Device", device),
         ("Host", join_some(hosts, _MOST_HOSTS) or "–"),
         ("Framework", overview["framework"] or "–"),
     ]
     if capture is not None:
-        # How long it took is in the header, as the trace draws it; the clock of the capture begins
-        # and ends elsewhere.
-        out.append(("Captured", capture.started[:19].replace("T", " ")))
+        # The header has the duration of the trace; that of the capture differs from it.
+        result.append(("Captured", capture.started[:19].replace("T", " ")))
     else:
         if started := overview["environment"]["start_time"]:
-            out.append(("Recorded", str(started)[:19].replace("T", " ") + " UTC"))
+            result.append(("Recorded", str(started)[:19].replace("T", " ") + " UTC"))
         if source.created:
-            out.append(("File written", source.created.replace("T", " ")))
+            result.append(("File written", source.created.replace("T", " ")))
     size = f", {size_text(source.bytes)}" if source.bytes else ""
-    out.append(("Profile", f"{Path(source.path).name}/{source.file}{size}"))
-    return out
+    result.append(("Profile", f"{Path(source.path).name}/{source.file}{size}"))
+    return result

@@ -1,12 +1,11 @@
-"""What a profile states about itself beside what happened: of one host from its activity, of
-several combined from theirs.
+"""Facts that a profile states about itself: of one host from its activity, of several combined.
 
-`activity` makes of it an Activity without events, on which everything works that asks for no more
-than this.
+`activity` builds an Activity without events from them, for everything that needs no events.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -21,13 +20,13 @@ from nbprof.analysis.advice import tf_data
 from nbprof.core.errors import NbprofError
 from nbprof.frameworks.register import titled
 from nbprof.run.combine import before
-from nbprof.run.lazy import Hosts
+from nbprof.run.frame import Hosts
 
 _COUNTED = re.compile(r"(.*): (\d+)\Z")
 
 
 class NeedsHostError(NbprofError):
-    """What was asked for is in the events of one host, and the hosts of the run were read apart."""
+    """Raised for what needs the events of a host, if the hosts were read separately."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -37,7 +36,7 @@ class NeedsHostError(NbprofError):
 
 
 def of(activity: Activity, programs: int) -> dict[str, Any]:
-    """What one host states; `programs` is how many compiled programs are in its file."""
+    """The facts of one host; `programs` is the number of compiled programs in its file."""
     extents = activity.device_extents
     return {
         "framework": activity.framework.title,
@@ -64,74 +63,71 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
 
 
 def captures(activity: Activity) -> bool:
-    """Whether launches were captured into a graph."""
+    """Launches were captured into a graph."""
     calls = activity.calls.kind
     return bool((activity.texts.values[calls] == "captured").any()) if len(calls) else False
 
 
 def works_ahead(activity: Activity) -> bool:
-    """Whether a pipeline makes batches while the steps do something else."""
-    return tf_data.works_ahead(
-        str(activity.ops.values[code]) for code in pd.unique(activity.iterators.name).tolist()
-    )
+    """A pipeline prepares batches during the steps."""
+    codes = pd.unique(activity.iterators.name).tolist()
+    return tf_data.works_ahead(str(activity.ops.values[code]) for code in codes)
 
 
 def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
-    """What all hosts state together."""
+    """The facts of a run from those of its hosts."""
     frameworks = [value["framework"] for value in values if value["framework"]]
     peaks = {value["xprof_bytes_per_second"] for value in values}
-    late_ps = [round(late * 1e9) for late in hosts.late_ms]
+    flags = ("has_device", "has_host_ops", "reads_infeed", "captures", "works_ahead")
     has_device = any(value["has_device"] for value in values)
+    eager_calls = [value["eager_calls"] for value in values]
     return {
         "framework": frameworks[0] if frameworks else "",
         "unit": best([Unit.from_dict(value["unit"]) for value in values]).to_dict(),
-        **{
-            key: any(value[key] for value in values)
-            for key in ("has_device", "has_host_ops", "reads_infeed", "captures", "works_ahead")
-        },
-        # What ran on CPUs is left out where there are devices.
-        "hosts_without_ops": [
-            at + host
-            for at, value in zip(before(hosts), values, strict=True)
-            for host in value["hosts_without_ops"]
-        ],
+        **{flag: any(value[flag] for value in values) for flag in flags},
+        "hosts_without_ops": _host_numbers(values, "hosts_without_ops", hosts),
+        # Ops on CPUs are left out if there are devices.
         "ops_of_programs": any(
             value["ops_of_programs"] for value in values if value["has_device"] == has_device
         ),
         "programs": sum(value["programs"] for value in values),
-        "tables": sorted({kind for value in values for kind in value["tables"]}),
+        "tables": sorted(set().union(*(value["tables"] for value in values))),
         "traits": _traits([value["traits"] for value in values]),
-        # A view has something to show if one host recorded it.
-        "missing": {
-            key: text
-            for key, text in values[0]["missing"].items()
-            if all(key in value["missing"] for value in values)
-        },
+        "missing": _missing([value["missing"] for value in values]),
         "environment": _environment([value["environment"] for value in values]),
-        "eager_calls": tuple(sum(value["eager_calls"][i] for value in values) for i in range(2)),
-        "extents": [
-            [device, start + late, end + late]
-            for value, late in zip(values, late_ps, strict=True)
-            for device, start, end in value["extents"]
-        ],
-        "host_of_extents": [
-            at + host
-            for at, value in zip(before(hosts), values, strict=True)
-            for host in value["host_of_extents"]
-        ],
+        "eager_calls": tuple(sum(calls) for calls in zip(*eager_calls, strict=True)),
+        "extents": _extents([value["extents"] for value in values], hosts),
+        "host_of_extents": _host_numbers(values, "host_of_extents", hosts),
         "xprof_bytes_per_second": peaks.pop() if len(peaks) == 1 else float("nan"),
     }
 
 
-def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) -> Activity:
-    """An Activity that knows no events: to ask it for any is an error.
+def _host_numbers(values: list[dict[str, Any]], name: str, hosts: Hosts) -> list[int]:
+    """The numbers that hosts have in the run, from lists of their numbers in each group."""
+    numbers = []
+    for first, value in zip(before(hosts), values, strict=True):
+        numbers += [first + host for host in value[name]]
+    return numbers
 
-    Raises
-    ------
-    NeedsHostError
-        Later, when a table of events is asked for.
-    """
-    out = _Stated(hosts)
+
+def _missing(values: list[dict[str, str]]) -> dict[str, str]:
+    """Why views are empty; a view is not if one host recorded something for it."""
+    common = set(values[0]).intersection(*values[1:])
+    return {view: text for view, text in values[0].items() if view in common}
+
+
+def _extents(values: list[list[list[int]]], hosts: Hosts) -> list[list[int]]:
+    """Device, start and end of all hosts, in ps on the clock of the run."""
+    extents = []
+    for value, offset_ms in zip(values, hosts.clock_offsets_ms, strict=True):
+        offset = round(offset_ms * 1e9)
+        extents += [[device, start + offset, end + offset] for device, start, end in value]
+    return extents
+
+
+def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) -> Activity:
+    """An Activity without events; its tables of events raise `NeedsHostError` when read."""
+    result = _StatedActivity(hosts)
     for name in (
         "has_device",
         "reads_infeed",
@@ -140,21 +136,21 @@ def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) ->
         "eager_calls",
         "xprof_bytes_per_second",
     ):
-        setattr(out, name, stated[name])
-    out.framework = titled(stated["framework"])
-    out.unit = Unit.from_dict(stated["unit"])
-    out.set_hosts_with_ops(set(range(len(hosts))) - set(stated["hosts_without_ops"]))
-    out.traits = set(stated["traits"])
-    out.devices = devices
-    out.notes, out.program_notes, out.tables, out.given_peaks = [], [], {}, {}
+        setattr(result, name, stated[name])
+    result.framework = titled(stated["framework"])
+    result.unit = Unit.from_dict(stated["unit"])
+    result.set_hosts_with_ops(set(range(len(hosts))) - set(stated["hosts_without_ops"]))
+    result.traits = set(stated["traits"])
+    result.devices = devices
+    result.notes, result.program_notes, result.tables, result.given_peaks = [], [], {}, {}
     device, start, end = np.array(stated["extents"], np.int64).reshape(-1, 3).T
-    out.device_extents = Extents(
+    result.device_extents = Extents(
         host=np.array(stated["host_of_extents"], np.int32), device=device, start=start, end=end
     )
-    return out
+    return result
 
 
-class _Stated(Activity):
+class _StatedActivity(Activity):
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in Activity.__annotations__:
             raise NeedsHostError
@@ -162,39 +158,42 @@ class _Stated(Activity):
 
 
 def _traits(values: list[list[str]]) -> list[str]:
-    """The traits of any host; of those that count, the sums."""
+    """The traits of any host; traits with a count are added up."""
     counts: dict[str, int] = {}
-    plain: set[str] = set()
-    for trait in (trait for value in values for trait in value):
-        if found := _COUNTED.match(trait):
-            counts[found[1]] = counts.get(found[1], 0) + int(found[2])
+    others: set[str] = set()
+    for trait in itertools.chain.from_iterable(values):
+        counted = _COUNTED.match(trait)
+        if counted is None:
+            others.add(trait)
         else:
-            plain.add(trait)
-    return sorted([*plain, *(f"{what}: {count}" for what, count in counts.items())])
+            counts[counted[1]] = counts.get(counted[1], 0) + int(counted[2])
+    return sorted([*others, *(f"{trait}: {count}" for trait, count in counts.items())])
 
 
 def _environment(values: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the hosts say of where and when the program ran: the earliest start, the longest
-    recording, else what the first says.
+    """Where and when the program ran.
+
+    The earliest start, the longest recording, the mean of each counter, and of everything else the
+    first host that states it.
     """
-    out: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for value in values:
-        for key, said in value.items():
-            known = out.get(key)
-            if isinstance(said, dict) and isinstance(known, dict):
-                out[key] = {**said, **known}
-            elif known is None:
-                out[key] = said
-    if starts := [value["start_time"] for value in values if value.get("start_time")]:
-        out["start_time"] = min(starts)
-    if lengths := [value["duration_s"] for value in values if value.get("duration_s")]:
-        out["duration_s"] = max(lengths)
-    counted: dict[str, list[float]] = {}
-    for value in values:
-        for name, share in (value.get("counters") or {}).items():
-            counted.setdefault(name, []).append(share)
-    return out | (
-        {"counters": {name: sum(shares) / len(shares) for name, shares in counted.items()}}
-        if "counters" in out
-        else {}
-    )
+        for name, fact in value.items():
+            first = result.get(name)
+            if isinstance(fact, dict) and isinstance(first, dict):
+                result[name] = {**fact, **first}
+            elif first is None:
+                result[name] = fact
+    starts = [value["start_time"] for value in values if value.get("start_time")]
+    if starts:
+        result["start_time"] = min(starts)
+    lengths = [value["duration_s"] for value in values if value.get("duration_s")]
+    if lengths:
+        result["duration_s"] = max(lengths)
+    if "counters" in result:
+        shares: dict[str, list[float]] = {}
+        for value in values:
+            for name, share in (value.get("counters") or {}).items():
+                shares.setdefault(name, []).append(share)
+        result["counters"] = {name: sum(each) / len(each) for name, each in shares.items()}
+    return result

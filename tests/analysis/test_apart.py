@@ -14,6 +14,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.trace import Note
 from nbprof.profiles.load import load
 from nbprof.run import combine, many, parallel
+from nbprof.run.frames import programs
 from nbprof.run.stated import NeedsHostError
 from tests.analysis.test_hosts import MADE, jitted
 from tests.support import pods
@@ -270,7 +271,7 @@ def test_programs_beyond_the_memory_that_they_may_take_are_listed_and_not_read(
     tmp_path, monkeypatch
 ):
     path = uneven_hosts(tmp_path, 3)
-    monkeypatch.setattr(combine, "MOST_BYTES_OF_PROGRAMS", 0)
+    monkeypatch.setattr(programs, "MAX_PROGRAM_BYTES", 0)
     p = load(path, executor=1)
     ours, theirs = (
         p.hlo.frame[p.hlo.frame["program"] == name] for name in ("jit_f", "jit_f on host1")

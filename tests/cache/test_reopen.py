@@ -22,16 +22,15 @@ from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.xspace import xspace
 from nbprof.profiles import load as profiles
 from nbprof.profiles.load import load
-from nbprof.run.allocator import AllocatorFrames
-from nbprof.run.ascend import AscendFrames
 from nbprof.run.cache import identity, run_cache
 from nbprof.run.cache.stored import StoredTrace
-from nbprof.run.device_time import DeviceTimeFrames
-from nbprof.run.lazy import Group, cached
-from nbprof.run.pods import PodFrames
-from nbprof.run.programs import ProgramFrames
+from nbprof.run.frame import Frame, Group
+from nbprof.run.frames.allocator import AllocatorFrames
+from nbprof.run.frames.ascend import AscendFrames
+from nbprof.run.frames.hosts import DeviceTimeFrames, PodFrames
+from nbprof.run.frames.programs import ProgramFrames
+from nbprof.run.frames.tf_data import TfDataFrames
 from nbprof.run.run import Run
-from nbprof.run.tf_data import TfDataFrames
 from tests.cache.conftest import settle, written
 from tests.cache.same import same
 from tests.support import pods as ranks
@@ -56,7 +55,7 @@ FRAMES = [
     where + name
     for where, holder in [("", Run), *((f"{name}.", group) for name, group in GROUPS.items())]
     for name in dir(holder)
-    if isinstance(inspect.getattr_static(holder, name), cached) and name not in _INSIDE
+    if isinstance(inspect.getattr_static(holder, name), Frame) and name not in _INSIDE
 ]
 
 

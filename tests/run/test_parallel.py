@@ -409,14 +409,14 @@ def test_what_was_asked_for_ahead_is_not_read_for_a_run_that_is_gone(tmp_path):
     with ThreadPoolExecutor(1) as one:
         go = threading.Event()
         one.submit(go.wait, 10)
-        readers = parallel.Readers(one)
+        readers = parallel.Readers(one, many.read_hosts)
         parallel.ahead(files, [(3,), (5,)], (None, None, ("some",)), readers)
-        assert readers.expected([(3,)], (None, None, ("some",))) is None
+        assert readers.take_prefetched([(3,)], (None, None, ("some",))) is None
         (_, _, asked) = readers._expected[0]
         readers.close()
         go.set()
         assert all(future.cancelled() for future in asked)
-        assert readers.expected([(3,), (5,)], (None, None, ("some",))) is None
+        assert readers.take_prefetched([(3,), (5,)], (None, None, ("some",))) is None
 
 
 def test_errors_of_a_process_are_those_of_the_function():

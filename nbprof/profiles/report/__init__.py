@@ -1,1 +1,1 @@
-"""How a profile is shared: the output of a cell, and a page to send to someone."""
+"""Shareable forms of a profile: the output of a cell, and a page to send to someone."""

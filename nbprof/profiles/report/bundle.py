@@ -1,6 +1,4 @@
-"""The built front end, read once: nbprof/static/dashboard.js, and beside it usual.js, which lacks
-the tabs that most outputs lack.
-"""
+"""The built front end, read once: nbprof/static/dashboard.js, and usual.js without rare tabs."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class Module(NamedTuple):
     Parameters
     ----------
     kind : str
-        Empty for the one that draws every tab. Outputs of one version and kind on a page share a
+        Empty for the module that draws every tab. Outputs of one version and kind on a page share a
         running copy.
     text : str
         The gzipped module as `codec.to_text` writes it.
@@ -52,10 +50,14 @@ class Module(NamedTuple):
 
 
 def module(tabs: Collection[str] | None = None) -> Module | None:
-    """The smallest module that draws these tabs, or all; None where it was never built, so that a
-    report is static and not impossible.
+    """The smallest module that draws these tabs, or all tabs by default.
+
+    None if it was never built: then the report is static.
     """
-    for kind in [""] if tabs is None or RARE.intersection(tabs) else ["usual", ""]:
+    kinds = ["usual", ""]
+    if tabs is None or RARE.intersection(tabs):
+        kinds = [""]
+    for kind in kinds:
         path = PATH.with_name(f"{kind}.js") if kind else PATH
         with contextlib.suppress(FileNotFoundError):
             return Module(kind, _packed(path, path.stat().st_mtime_ns))
@@ -63,5 +65,5 @@ def module(tabs: Collection[str] | None = None) -> Module | None:
 
 
 @lru_cache(maxsize=4)
-def _packed(path: Path, changed: int) -> str:  # noqa: ARG001  a new build is a new entry of the cache
+def _packed(path: Path, changed: int) -> str:  # noqa: ARG001  a key for the cache
     return codec.to_text(gzip.compress(path.read_bytes(), 9, mtime=0))

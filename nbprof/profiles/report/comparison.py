@@ -1,4 +1,4 @@
-"""How a comparison is shared: as the output of a cell, and as one HTML file."""
+"""Shareable forms of a comparison: the output of a cell, and one HTML file."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def mimebundle(
     Parameters
     ----------
     run : Run, optional
-        The one whose dashboard the comparison stands in; None for an output that asks no kernel.
+        The run whose dashboard has the comparison; None for an output without requests to a kernel.
     payload : Payload
         As `Comparison.payload` returns it.
     height : int, optional
@@ -73,7 +73,9 @@ def mimebundle(
     page = html.fragment(
         packed, static_html(part, png), version=version, height=height or 0, live=live
     )
-    data: dict[str, Any] = {MIME: saved(run, packed, page, version, height)} if live else {}
+    data: dict[str, Any] = {}
+    if live:
+        data[MIME] = saved(run, packed, page, version, height)
     data["text/html"] = page
     data["image/png"] = base64.b64encode(png).decode()
     data["text/plain"] = words.plain(part)
@@ -81,22 +83,20 @@ def mimebundle(
 
 
 def _tab(payload: Payload) -> Compare:
-    """The tab Compare, which the payload of a comparison has."""
+    """The tab Compare of the payload of a comparison."""
     if payload.compare is None:
         raise ValueError("this payload is of a single run")
     return payload.compare
 
 
 def static_html(part: Compare, picture: bytes | None = None) -> str:
-    """The first pair as plain HTML: verdict, evidence, picture, figures, categories, ops and
-    kernels, the next step.
-    """
+    """The first pair as plain HTML."""
     pair = part.pairs[0]
     before, after = part.runs[pair.before], part.runs[pair.after]
     runs = f"{markup.text(before.label)} → {markup.text(after.label)}"
-    evidence = "<br>".join(
-        ("✓ " if item.ok else "– ") + markup.text(item.text) for item in pair.evidence
-    )
+    evidence = []
+    for item in pair.evidence:
+        evidence.append(f"{'✓' if item.ok else '–'} {markup.text(item.text)}")
     parts = [
         f'<p style="margin:0 0 8px"><b>nbprof</b> &nbsp; <b>{runs}</b></p>',
         (
@@ -105,7 +105,8 @@ def static_html(part: Compare, picture: bytes | None = None) -> str:
         ),
         markup.paragraph(markup.text(pair.detail)) if pair.detail else "",
         markup.paragraph(
-            f'<b>{markup.text(pair.title)}</b><br><span style="{markup.SOFT}">{evidence}</span>'
+            f'<b>{markup.text(pair.title)}</b><br><span style="{markup.SOFT}">'
+            f"{'<br>'.join(evidence)}</span>"
         ),
         markup.picture(picture, f"Comparison of two runs. {pair.headline}") if picture else "",
         _figures(pair),
@@ -129,20 +130,19 @@ def _figures(pair: Pair) -> str:
 
 def _categories(pair: Pair) -> str:
     unit = words.unit_of(pair)
-    shown = [
+    categories = [
         *words.by_change(pair),
         *(row for row in pair.categories if row.key == STEP and row.after_ms is not None),
     ]
     rows = [
         [
-            markup.swatch(BY_KEY[row.key].colour if row.key in BY_KEY else HEAP)
-            + markup.text(words.label(row, unit)),
+            markup.swatch(_colour(row.key)) + markup.text(words.label(row, unit)),
             words.ms(row.before_ms, pair),
             words.ms(row.after_ms, pair),
             words.change(row.change_ms, pair.digits),
             words.change(row.change_percent, 1),
         ]
-        for row in shown
+        for row in categories
     ]
     return markup.table(
         "By category",
@@ -151,6 +151,10 @@ def _categories(pair: Pair) -> str:
         rows,
         "lrrrr",
     )
+
+
+def _colour(category: str) -> str:
+    return BY_KEY[category].colour if category in BY_KEY else HEAP
 
 
 def _changed(pair: Pair, kind: Literal["ops", "kernels"]) -> str:
@@ -164,11 +168,9 @@ def _changed(pair: Pair, kind: Literal["ops", "kernels"]) -> str:
         ]
         for row in words.changed(pair, kind, _ROWS)
     ]
-    title, name = (
-        ("Ops that changed most", "Op")
-        if kind == "ops"
-        else ("GPU kernels that changed most", "Kernel")
-    )
+    title, name = "GPU kernels that changed most", "Kernel"
+    if kind == "ops":
+        title, name = "Ops that changed most", "Op"
     return markup.table(
         title, f"µs{words.per(pair)}", [name, "", "Before", "After", "Change"], rows, "llrrr"
     )
@@ -196,12 +198,9 @@ def _findings(pair: Pair) -> str:
 
 
 def _next_step(run: ComparedRun) -> str:
-    heading = markup.heading(
-        "Next steps", "largest expected gain first; gains do not add up" if run.advice else ""
-    )
-    text = (
-        overview_static.findings(run.advice)
-        if run.advice
-        else markup.paragraph(markup.text(run.no_advice))
-    )
+    note, text = "", markup.paragraph(markup.text(run.no_advice))
+    if run.advice:
+        note = "largest expected gain first; gains do not add up"
+        text = overview_static.findings(run.advice)
+    heading = markup.heading("Next steps", note)
     return heading.replace("Next steps", f"Next step for {markup.text(run.label)}", 1) + text

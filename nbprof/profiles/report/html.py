@@ -1,6 +1,4 @@
-"""The report as HTML: a static part that every viewer shows, and a module script that swaps in the
-live view where it may run.
-"""
+"""The report as HTML: a static part, and a script that replaces it with the live view."""
 
 from __future__ import annotations
 
@@ -32,7 +30,8 @@ const bytes = (text) => {
   const out = new DataView(new ArrayBuffer(Math.ceil(text.length / 5) * 4));
   for (let i = 0; i < text.length; i += 5) {
     let value = 0;
-    for (let j = i; j < i + 5; j++) value = value * 85 + (j < text.length ? place[text.charCodeAt(j)] : 84);
+    for (let j = i; j < i + 5; j++)
+      value = value * 85 + (j < text.length ? place[text.charCodeAt(j)] : 84);
     out.setUint32((i / 5) * 4, value);
   }
   return new Uint8Array(out.buffer, 0, out.byteLength - ((5 - (text.length % 5)) % 5));
@@ -57,7 +56,8 @@ async function load() {
     URL.revokeObjectURL(url);
   }
 }
-for (const root of document.querySelectorAll('[data-nbprof="' + key + '"]:not([data-nbprof-state])')) {
+const waiting = '[data-nbprof="' + key + '"]:not([data-nbprof-state])';
+for (const root of document.querySelectorAll(waiting)) {
   // The same output may be there twice: the script of the other one has come to this one meanwhile.
   if (root.dataset.nbprofState) continue;
   root.dataset.nbprofState = "loading";
@@ -81,7 +81,7 @@ for (const root of document.querySelectorAll('[data-nbprof="' + key + '"]:not([d
 }
 """
 
-# Each output has it: without what is for those who read it here.
+# Without comments and indentation, as each output contains it.
 _LOADER = "\n".join(
     line.strip() for line in _LOADER.splitlines() if line and not line.strip().startswith("//")
 )
@@ -90,23 +90,28 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
 img-src data:; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="nbprof VERSION">
 <title>TITLE</title>
 <style>
-:root { color-scheme: light dark; --jp-layout-color0: #fff; --jp-ui-font-color0: #000; --jp-ui-font-color1: rgba(0,0,0,.87);
-  --jp-ui-font-color2: rgba(0,0,0,.6); --jp-ui-font-color3: rgba(0,0,0,.38); --jp-brand-color1: #1976d2; --jp-error-color1: #d32f2f;
+:root { color-scheme: light dark; --jp-layout-color0: #fff; --jp-ui-font-color0: #000;
+  --jp-ui-font-color1: rgba(0,0,0,.87); --jp-ui-font-color2: rgba(0,0,0,.6);
+  --jp-ui-font-color3: rgba(0,0,0,.38); --jp-brand-color1: #1976d2; --jp-error-color1: #d32f2f;
   --jp-success-color1: #388e3c }
 @media (prefers-color-scheme: dark) {
-  :root { --jp-layout-color0: #111; --jp-ui-font-color0: #fff; --jp-ui-font-color1: rgba(255,255,255,.87);
-    --jp-ui-font-color2: rgba(255,255,255,.6); --jp-ui-font-color3: rgba(255,255,255,.38); --jp-brand-color1: #42a5f5;
+  :root { --jp-layout-color0: #111; --jp-ui-font-color0: #fff;
+    --jp-ui-font-color1: rgba(255,255,255,.87); --jp-ui-font-color2: rgba(255,255,255,.6);
+    --jp-ui-font-color3: rgba(255,255,255,.38); --jp-brand-color1: #42a5f5;
     --jp-error-color1: #f44336; --jp-success-color1: #4caf50 }
 }
-body { margin: 0; padding: 16px; background: var(--jp-layout-color0); color: var(--jp-ui-font-color1) }
+body { margin: 0; padding: 16px; background: var(--jp-layout-color0);
+  color: var(--jp-ui-font-color1) }
 main { max-width: 1400px; margin: 0 auto }
-h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
+h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden;
+  clip-path: inset(50%); white-space: nowrap }
 </style>
 </head>
 <body data-nbprof-page>
@@ -133,15 +138,15 @@ def fragment(
     Parameters
     ----------
     packed : bytes
-        What `nbprof.display.codec.pack` gives.
+        The payload from `nbprof.display.codec.pack`.
     static : str
-        What `static_html` gives.
+        From `static_html`.
     version : str
         Outputs of one version on a page share one copy of the running module.
     tabs : collection of str, optional
-        What is drawn; where they are tabs that most reports have, the script is smaller.
+        The tabs that are drawn; the script is smaller without rare ones.
     height : int
-        Height of the live view in px, 0 for the natural one.
+        Height of the live view in px; 0 for the natural height.
     live : bool
         False: the static part alone.
     """
@@ -150,19 +155,20 @@ def fragment(
     if module is None:
         return inner
     key = hashlib.sha256(packed).hexdigest()[:16]
-    options: dict[str, Any] = {"live": False, **({"height": height} if height else {})}
+    options: dict[str, Any] = {"live": False}
+    if height:
+        options["height"] = height
     script = _LOADER
-    whose = f"{version} {module.kind}".strip()
-    # Text of our own letters and the JSON of our own words: nothing foreign comes into the script.
+    slot = f"{version} {module.kind}".strip()
+    # Only our own letters and JSON of our own words: nothing foreign gets into the script.
     for name, value in (
         ("LETTERS", _js(codec.LETTERS)),
         ("KEY", _js(key)),
-        ("VERSION", _js(whose)),
+        ("VERSION", _js(slot)),
         ("OPTIONS", _js(options)),
     ):
         script = script.replace(name, value, 1)
-    # From the last place to the first: data that hold one of the words must not be taken for the
-    # place.
+    # The last placeholder first: the inserted data may contain the other words.
     script = script.replace("DATA", codec.to_text(packed), 1).replace("CODE", module.text, 1)
     return f'<div data-nbprof="{key}">{inner}<script type="module">{script}</script></div>'
 

@@ -1,6 +1,4 @@
-"""The output of a profiled cell: one output in four mime types, each front end takes the best it
-can show.
-"""
+"""The output of a profiled cell in four mime types; each front end shows the best that it can."""
 
 from __future__ import annotations
 
@@ -27,15 +25,20 @@ MIME = "application/vnd.nbprof.v1+json"
 def saved(
     run: Run | None, packed: bytes, html: str, version: str, height: int | None
 ) -> dict[str, Any]:
-    """What JupyterLab draws of. The data stand in the HTML of the same output, where it finds them,
-    so that a notebook holds them once.
+    """The data from which JupyterLab draws.
+
+    The payload itself is in the HTML of the same output, so that a notebook has it once.
     """
-    # Without a front end that was built there is no script in the HTML.
-    own = {} if codec.to_text(packed) in html else {"data": base64.b64encode(packed).decode()}
-    # What an output needs to have every event again: of the files only what lies below the
-    # notebook.
-    more = {} if run is None else {"key": registry.show(run), "files": files(run)}
-    return {"v": 1, "version": version, **own, **({"height": height} if height else {}), **more}
+    data: dict[str, Any] = {"v": 1, "version": version}
+    # The HTML has no script if the front end was not built.
+    if codec.to_text(packed) not in html:
+        data["data"] = base64.b64encode(packed).decode()
+    if height:
+        data["height"] = height
+    if run is not None:
+        # To find the run again with every event: its key, and its files below the notebook.
+        data |= {"key": registry.show(run), "files": files(run)}
+    return data
 
 
 def mimebundle(
@@ -52,45 +55,46 @@ def mimebundle(
     Parameters
     ----------
     run : Run, optional
-        What the kernel has more of; None for an output that asks no kernel.
+        The run in the kernel; None for an output without requests to a kernel.
     payload : Payload
         Of this run.
     views : iterable of str, optional
-        Tabs to show; all when left out.
+        Tabs to show; all by default.
     height : int, optional
         Height of the live view in px.
     live : bool
-        False: HTML without script and data, picture and text only; a tenth of the size, and nothing
-        to click.
+        False: HTML without script and data, picture and text only: a tenth of the size, and not
+        interactive.
     drawn : bool
-        False: without the picture, which is of the steps, where the output is about something else.
+        False: without the picture of the steps, for an output about something else.
     """
     if views:
         payload = select(payload, views)
-    # Drawing and packing compress for most of their time, which needs no interpreter: side by side,
-    # on one thread that fonts are used by.
-    with ThreadPoolExecutor(1, "nbprof-picture") as aside:
-        chart, picture = (
-            aside.submit(draw, payload) if drawn else None
-            for draw in (register.chart, register.picture)
-        )
+    # Drawing and packing mostly compress, which releases the interpreter lock; fonts must be used
+    # by a single thread.
+    with ThreadPoolExecutor(1, "nbprof-picture") as drawing:
+        chart = drawing.submit(register.chart, payload) if drawn else None
+        picture = drawing.submit(register.picture, payload) if drawn else None
         packed = codec.pack(payload)
         version = payload.meta.version
         tabs = [tab.id for tab in payload.meta.tabs]
         static = static_html(payload, chart.result() if chart else None)
         html = fragment(packed, static, version=version, tabs=tabs, height=height or 0, live=live)
         png = picture.result() if picture else None
-    data: dict[str, Any] = {MIME: saved(run, packed, html, version, height)} if live else {}
+    data: dict[str, Any] = {}
+    if live:
+        data[MIME] = saved(run, packed, html, version, height)
     data["text/html"] = html
+    metadata = {}
     if png is not None:
         data["image/png"] = base64.b64encode(png).decode()
+        metadata["image/png"] = {"width": WIDTH // 2}
     data["text/plain"] = text.summary(payload)
-    return data, {"image/png": {"width": WIDTH // 2}} if png is not None else {}
+    return data, metadata
 
 
 def early(payload: Payload, height: int | None) -> dict[str, Any]:
-    """An output that the one of `mimebundle` takes the place of: for front ends that draw it, and
-    as HTML without script.
+    """An output that `mimebundle` replaces: for front ends that draw it, and as static HTML.
 
     Parameters
     ----------
@@ -99,15 +103,16 @@ def early(payload: Payload, height: int | None) -> dict[str, Any]:
     height : int, optional
         Height of the live view in px.
     """
-    data = base64.b64encode(codec.pack(payload)).decode()
+    live: dict[str, Any] = {
+        "v": 1,
+        "version": payload.meta.version,
+        "early": True,
+        "data": base64.b64encode(codec.pack(payload)).decode(),
+    }
+    if height:
+        live["height"] = height
     return {
-        MIME: {
-            "v": 1,
-            "version": payload.meta.version,
-            "early": True,
-            "data": data,
-            **({"height": height} if height else {}),
-        },
+        MIME: live,
         "text/html": static_html(payload, register.chart(payload)),
         "text/plain": text.summary(payload),
     }

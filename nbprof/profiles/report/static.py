@@ -1,6 +1,4 @@
-"""The part of a report that needs nothing: what stands around what each tool writes as plain
-HTML.
-"""
+"""The static part of a report: plain HTML of each tool, with a header and a footer."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ _STEPS_WIDTH = 445
 
 
 def static_html(payload: Payload, picture: bytes | None = None) -> str:
-    """The report as plain HTML: what each tool has to say without scripts.
+    """The report as plain HTML, without scripts.
 
     Parameters
     ----------
@@ -33,10 +31,10 @@ def static_html(payload: Payload, picture: bytes | None = None) -> str:
         text = next((line for tool in tools for line in tool.text(payload, 1)), "")
         leads = [_part(tool.lead, payload) for tool in tools]
         bodies = [_part(tool.static, payload) for tool in tools]
-    parts = [
-        _header(payload.meta),
-        *leads,
-        markup.picture(picture, f"Step time. {text}", _STEPS_WIDTH) if picture and not only else "",
+    parts = [_header(payload.meta), *leads]
+    if picture and not only:
+        parts.append(markup.picture(picture, f"Step time. {text}", _STEPS_WIDTH))
+    parts += [
         *bodies,
         *(markup.paragraph(markup.text(sentence)) for sentence in failed),
         _footer(payload.meta),
@@ -61,7 +59,8 @@ def _header(meta: Meta) -> str:
             f"<b>{UNFINISHED}</b> When it finishes, the rest appears here; otherwise nbprof.load"
             " opens the recording."
         )
-    if notice := meta.notice:
+    notice = meta.notice
+    if notice:
         html += markup.paragraph(f"<b>{markup.text(notice.title)}</b> {markup.text(notice.text)}")
         html += markup.code_block(notice.code or "")
     return html
@@ -74,9 +73,10 @@ def _footer(meta: Meta) -> str:
         f"{wording.plural(foot.events, 'event')}, {foot.dropped:,} dropped · {foot.file}{size} ·"
         f" nbprof {meta.version}"
     )
-    warnings = "".join(
-        f"<br>! {markup.text(line.text)}" for line in meta.receipt if line.level == "warning"
-    )
+    warnings = ""
+    for line in meta.receipt:
+        if line.level == "warning":
+            warnings += f"<br>! {markup.text(line.text)}"
     return (
         '<p style="font-size:11px;line-height:16px;margin:16px 0'
         f' 0;{markup.SOFT}">{markup.text(text)}{warnings}</p>'

@@ -36,7 +36,7 @@ class Part(Helped):
     @property
     def missing(self) -> str:
         """Why there is nothing, and what to record, in a sentence; '' where there is something."""
-        from nbprof.run.ascend import LACKS
+        from nbprof.run.frames.ascend import LACKS
 
         return (
             ""

@@ -14,7 +14,7 @@ from nbprof.analysis.ascend.pmu import PIPES
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix
-from nbprof.run.ascend import LACKS
+from nbprof.run.frames.ascend import LACKS
 from nbprof.tools.ascend.payload import PARTS, WHOLE_REFRESH
 from nbprof.tools.plot import bokeh, hover_times, legend_beside, stacked_columns, style
 from nbprof.tools.tables import floats

@@ -14,7 +14,7 @@ from nbprof.analysis.ascend import tables as ascend_tables
 from nbprof.analysis.ascend.ascend import COMMUNICATION
 from nbprof.display import wording
 from nbprof.display.codec import short
-from nbprof.run.ascend import LACKS
+from nbprof.run.frames.ascend import LACKS
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
 from nbprof.tools import rings

@@ -12,17 +12,33 @@ from nbprof.analysis.advice.evidence import first_calls
 from nbprof.analysis.input import tf_data
 from nbprof.analysis.steps.steps import counted
 from nbprof.frameworks.register import PYTORCH
-from nbprof.run import combine
-from nbprof.run.lazy import Group, cached, of_hosts, persisted
+from nbprof.run.combine import stacked
+from nbprof.run.frame import Group, Hosts, cached, frame
+from nbprof.run.frames.overview import OverviewFrames
+
+PipelineFrames = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]
+"""Pipelines, iterators, calls, and iterators of the slowest calls."""
 
 
-class TfDataFrames(Group):
+def _stack_pipelines(values: list[PipelineFrames], hosts: Hosts) -> PipelineFrames:
+    """Pipelines of all hosts, the slowest first, with their iterators and calls."""
+    pipelines, nodes, calls, slowest = (
+        stacked(frames, hosts, ["start_ms"]) for frames in zip(*values, strict=True)
+    )
+    if "max_us" in pipelines:
+        pipelines = pipelines.sort_values(
+            "max_us", ascending=False, kind="stable", ignore_index=True
+        )
+    return pipelines, nodes, calls, slowest
+
+
+class TfDataFrames(Group[OverviewFrames]):
     """tf.data bottleneck analysis: `run.tf_data`."""
 
     prefix = "tf_data_"
 
-    @of_hosts(combine.pipelines)
-    def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    @frame(combine=_stack_pipelines)
+    def _frames(self) -> PipelineFrames:
         return tf_data.frames(self.run.activity, tf_data.calls(self.run.activity))
 
     @cached
@@ -51,29 +67,30 @@ class TfDataFrames(Group):
 
     @cached
     def cause(self) -> tf_data_advice.Cause:
-        """Why steps wait for input: the answer that the advice, the tab and the text give."""
+        """Why steps wait for input, for the advice, the tab and the text."""
         run = self.run
-        used, known = counted(run.steps), run.input_summary_of_files
-        if known["level"] == "unknown" or not len(used) or used["input_ms"].isna().any():
+        steps, level = counted(run.steps), run.input_summary_of_files["level"]
+        if level == "unknown" or not len(steps) or steps["input_ms"].isna().any():
             return tf_data_advice.NO_CAUSE
         unit, count = run.activity.unit, len(run.steps)
-        main = (
-            input_advice.main_pipeline(self.nodes, self.pipelines, first_calls(self.calls))
-            if len(self.nodes)
-            else None
-        )
+        work_ms = waited_ms = None
+        if len(self.nodes):
+            main = input_advice.main_pipeline(self.nodes, self.pipelines, first_calls(self.calls))
+            if main is not None:
+                work_ms = input_advice.work_ms(main[1], count)
+                waited_ms = input_advice.waited_ms(main[1], count, unit)
         waits = tf_data_advice.Waits(
-            float(used["step_time_ms"].mean()),
-            float(used["input_ms"].mean()),
-            None if main is None else input_advice.work_ms(main[1], count),
-            None if main is None else input_advice.waited_ms(main[1], count, unit),
-            hidden=known["level"] == "potential",
+            float(steps["step_time_ms"].mean()),
+            float(steps["input_ms"].mean()),
+            work_ms,
+            waited_ms,
+            hidden=level == "potential",
         )
         return tf_data_advice.cause(waits, run.activity.has_device, unit)
 
-    @persisted
+    @frame
     def summary(self) -> dict[str, Any]:
-        """Whether the slowest host pipeline is the bottleneck."""
+        """The slowest host pipeline, and if it is the bottleneck."""
         activity = self.run.activity
         missing = activity.missing.get("input", "")
         if not missing and activity.framework is PYTORCH:
@@ -90,13 +107,15 @@ class TfDataFrames(Group):
     def call(self, host: str, pipeline: str, rank: int) -> pd.DataFrame:
         """Iterators of one call, by its rank; empty if there is no such call."""
         if rank < tf_data.SLOWEST:
-            kept = self.slowest
-            mine = (kept["host"] == host) & (kept["pipeline"] == pipeline) & (kept["rank"] == rank)
-            return kept[mine].drop(columns=["rank"]).reset_index(drop=True)
-        listed = self.calls
-        at = listed.index[
-            (listed["host"] == host) & (listed["pipeline"] == pipeline) & (listed["rank"] == rank)
-        ]
-        if not len(at):
+            rows = _rows_of_call(self.slowest, host, pipeline, rank)
+            return rows.drop(columns=["rank"]).reset_index(drop=True)
+        calls = _rows_of_call(self.calls, host, pipeline, rank)
+        if not len(calls):
             return self.nodes.head(0)
-        return tf_data.one_call(self.run.activity, self._calls, int(at[0]))
+        return tf_data.one_call(self.run.activity, self._calls, int(calls.index[0]))
+
+
+def _rows_of_call(frame: pd.DataFrame, host: str, pipeline: str, rank: int) -> pd.DataFrame:
+    return frame[
+        (frame["host"] == host) & (frame["pipeline"] == pipeline) & (frame["rank"] == rank)
+    ]

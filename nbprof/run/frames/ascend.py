@@ -17,7 +17,8 @@ from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.ascend import waits as ascend_waits
 from nbprof.analysis.ascend.facts import Facts as AscendFacts
 from nbprof.dialects.msprof import tasks as msprof_tasks
-from nbprof.run.lazy import Group, cached, persisted
+from nbprof.run.frame import Group, cached, frame
+from nbprof.run.frames.recording import Recording
 from nbprof.schema.frames import shaped
 
 LACKS = {
@@ -49,8 +50,8 @@ LACKS = {
 """Why a frame has no rows, and what to do about it."""
 
 
-class AscendFrames(Group):
-    """What msprof measured on an NPU: `run.ascend`."""
+class AscendFrames(Group[Recording]):
+    """Measurements of msprof on an NPU: `run.ascend`."""
 
     prefix = "ascend_"
 
@@ -62,25 +63,27 @@ class AscendFrames(Group):
         if self.parts is not None and not self.run.stated["tables"]:
             return {}
         trace = self.run.trace
-        out = ascend.gathered(getattr(trace, "tables", {}), trace.hosts)
-        if out and "op_summary" not in out:
+        tables = ascend.gathered(getattr(trace, "tables", {}), trace.hosts)
+        if tables and "op_summary" not in tables:
             tasks = msprof_tasks.tasks(trace)
-            if not len(tasks) and "task_time" in out:
-                tasks = msprof_tasks.of_table(out["task_time"])
+            if not len(tasks) and "task_time" in tables:
+                tasks = msprof_tasks.of_table(tables["task_time"])
             if len(tasks):
-                out["op_summary"] = tasks
-        return out
+                tables["op_summary"] = tasks
+        return tables
 
-    def _made(self, kind: str, make: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame | None:
+    def _from_table(
+        self, kind: str, compute: Callable[[pd.DataFrame], pd.DataFrame]
+    ) -> pd.DataFrame | None:
         table = self.tables.get(kind)
-        return None if table is None else make(table)
+        return None if table is None else compute(table)
 
-    @persisted
+    @frame
     def kinds(self) -> list[str]:
         """Kinds of tables that the profile has."""
         return list(self.tables)
 
-    @persisted
+    @frame
     def _iterations(self) -> tuple[pd.DataFrame, list[str]]:
         table = self.tables.get("step_trace")
         frame, doubts = (None, []) if table is None else ascend_iterations.frame(table)
@@ -88,71 +91,71 @@ class AscendFrames(Group):
 
     @property
     def iterations(self) -> pd.DataFrame:
-        """Where the time of each iteration goes."""
+        """The breakdown of each iteration."""
         return self._iterations[0]
 
-    @persisted
+    @frame
     def iterations_summary(self) -> pd.DataFrame:
         """The mean iteration of each model on each device."""
         return shaped("ascend.iterations.summary", ascend_iterations.summary(self.iterations))
 
-    @persisted
+    @frame
     def ops(self) -> pd.DataFrame:
         """Tasks of the devices."""
         return shaped(
             "ascend.ops.frame",
-            self._made("op_summary", lambda table: ascend_ops.frame(table, self.iterations)),
+            self._from_table("op_summary", lambda table: ascend_ops.frame(table, self.iterations)),
         )
 
-    @persisted
+    @frame
     def op_types(self) -> pd.DataFrame:
         """Time by type of op."""
         return shaped(
             "ascend.op_types.frame", ascend_ops.types(self.ops, self.tables.get("op_statistic"))
         )
 
-    @persisted
+    @frame
     def cores(self) -> pd.DataFrame:
         """Time by kind of core."""
         return shaped("ascend.op_types.cores", ascend_ops.by_core(self.ops))
 
-    @persisted
+    @frame
     def pmu(self) -> pd.DataFrame:
         """Counters of the cores, by task."""
         tables = self.tables
-        made = self._made(
+        frame = self._from_table(
             "op_summary", lambda table: ascend_pmu.frame(table, self.ops, tables.get("l2_cache"))
         )
-        return shaped("ascend.pmu.frame", made)
+        return shaped("ascend.pmu.frame", frame)
 
-    @persisted
+    @frame
     def pmu_types(self) -> pd.DataFrame:
         """Counters of the cores, by type of op."""
         return shaped("ascend.pmu.types", ascend_pmu.by_type(self.pmu))
 
-    @persisted
+    @frame
     def pmu_groups(self) -> list[str]:
         """Groups of counters that were recorded."""
         table = self.tables.get("op_summary")
         return [] if table is None else ascend_pmu.groups(table)
 
-    @persisted
+    @frame
     def waits(self) -> pd.DataFrame:
-        """How long streams were idle."""
+        """Idle times of streams."""
         return shaped("ascend.waits.frame", ascend_waits.frame(self.ops, self.iterations))
 
-    @persisted
+    @frame
     def fusion(self) -> pd.DataFrame:
         """Ops of the compiled graph, and the ops they were fused from."""
         return shaped(
             "ascend.fusion.frame",
-            self._made("fusion_op", lambda table: ascend_tables.fusion(table, self.ops)),
+            self._from_table("fusion_op", lambda table: ascend_tables.fusion(table, self.ops)),
         )
 
-    @persisted
+    @frame
     def api(self) -> pd.DataFrame:
         """Calls of the host, summed up."""
-        return shaped("ascend.api.frame", self._made("api_statistic", ascend_tables.api))
+        return shaped("ascend.api.frame", self._from_table("api_statistic", ascend_tables.api))
 
     @cached
     def facts(self) -> AscendFacts:
@@ -176,14 +179,14 @@ class AscendFrames(Group):
             return {}
         rows = devices[pd.to_numeric(devices["cores"], errors="coerce") > 0]
         numbers: list[Any] = rows["device"].astype(str).str.extract(r"(\d+)$")[0].tolist()
-        known = zip(rows["host"], numbers, rows["cores"], strict=True)
+        counts = zip(rows["host"], numbers, rows["cores"], strict=True)
         return {
             (str(host), int(number)): int(cores)
-            for host, number, cores in known
+            for host, number, cores in counts
             if isinstance(number, str)
         }
 
-    @persisted
+    @frame
     def rules(self) -> pd.DataFrame:
         """The rules of Ascend's tools, with their results."""
         if not self.kinds:
@@ -192,14 +195,19 @@ class AscendFrames(Group):
             "ascend.rules.frame", ascend_rules.frame(self.facts, self.tables.get("prof_rule"))
         )
 
-    @persisted
+    @frame
     def verdict(self) -> dict[str, Any]:
-        """What limits the iterations: `bound verdict text detail`."""
+        """The bottleneck of the iterations: `bound verdict text detail`."""
         return ascend_verdict.verdict(self.iterations_summary, self.ops, self.waits)
 
-    @persisted
+    @frame
     def notes(self) -> list[str]:
         """Contradictions between the tables, in sentences."""
+        notes = list(self._iterations[1])
         statistic = self.tables.get("op_statistic")
-        apart = "" if statistic is None else ascend_ops.disagreement(self.ops, statistic)
-        return [*self._iterations[1], *([apart] if apart else [])]
+        disagreement = ""
+        if statistic is not None:
+            disagreement = ascend_ops.disagreement(self.ops, statistic)
+        if disagreement:
+            notes.append(disagreement)
+        return notes

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nbprof.run.lazy import Group, cached
+from nbprof.run.frame import Group, cached
+from nbprof.run.frames.recording import Recording
 from nbprof.schema import frames
 
 if TYPE_CHECKING:
-    # What knows the columns of a snapshot is imported where one is read.
+    # Imported when a snapshot is read, as most profiles have none.
     from nbprof.analysis.allocator.stacks import Stacks
     from nbprof.analysis.allocator.state import Replay, State
     from nbprof.formats.torch_snapshot.snapshot import Snapshot
 
 
-class AllocatorFrames(Group):
+class AllocatorFrames(Group[Recording]):
     """Blocks and segments of an allocator: `run.allocator`."""
 
     prefix = "allocator_"
@@ -29,36 +30,32 @@ class AllocatorFrames(Group):
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The snapshot shown: of several, the one with the longest history."""
-        found = self._read[0] if self.run.snapshot_pieces else []
-        return max(
-            found,
-            key=lambda one: (len(one.entries["action"]), len(one.blocks["size"])),
-            default=None,
-        )
+        """The snapshot with the longest history."""
+        if not self.run.snapshot_pieces:
+            return None
+        return max(self._read[0], key=_snapshot_size, default=None)
 
     @cached
     def notes(self) -> list[str]:
-        """What could not be read or is unknown, one sentence each."""
+        """Sentences about files that could not be read, and about unknown figures."""
         from nbprof.analysis.allocator import allocator
 
         if not self.run.snapshot_pieces:
             return []
-        found, doubts = self._read
-        shown = self.snapshot
-        if shown is None:
+        snapshots, doubts = self._read
+        snapshot = self.snapshot
+        if snapshot is None:
             return doubts
-        more = (
-            [f"{len(found)} snapshots were found; the one with the longest history is shown."]
-            if len(found) > 1
-            else []
-        )
+        notes = [*doubts]
+        if len(snapshots) > 1:
+            notes.append(
+                f"{len(snapshots)} snapshots were found; the one with the longest history is shown."
+            )
         return [
-            *doubts,
-            *more,
-            *shown.warnings,
-            *shown.notes,
-            *allocator.notes(shown, self.replays),
+            *notes,
+            *snapshot.warnings,
+            *snapshot.notes,
+            *allocator.notes(snapshot, self.replays),
         ]
 
     @cached
@@ -66,25 +63,25 @@ class AllocatorFrames(Group):
         """The history of each device that has segments or entries."""
         from nbprof.analysis.allocator.state import Replay
 
-        shown = self.snapshot
-        if shown is None:
+        snapshot = self.snapshot
+        if snapshot is None:
             return []
-        devices = sorted({*shown.entries["device"].tolist(), *shown.segments["device"].tolist()})
-        return [Replay(shown, device) for device in devices]
+        devices = {*snapshot.entries["device"].tolist(), *snapshot.segments["device"].tolist()}
+        return [Replay(snapshot, device) for device in sorted(devices)]
 
     @cached
     def stacks(self) -> Stacks:
         """Stacks of the snapshot by their codes."""
         from nbprof.analysis.allocator.stacks import Stacks
 
-        shown = self.snapshot
-        return Stacks(shown.frames, shown.stacks) if shown is not None else Stacks([], [()])
+        snapshot = self.snapshot
+        if snapshot is None:
+            return Stacks([], [()])
+        return Stacks(snapshot.frames, snapshot.stacks)
 
     def state(self, device: int, entries: int | None = None) -> State:
-        """State of a device's allocator after this many entries of its history; by default, at the
-        snapshot.
-        """
-        replay = next(one for one in self.replays if one.device == device)
+        """A device's allocator after this many entries of its history; by default, after all."""
+        replay = next(replay for replay in self.replays if replay.device == device)
         return replay.end() if entries is None else replay.at(entries)
 
     @cached
@@ -92,52 +89,46 @@ class AllocatorFrames(Group):
         """One row per device."""
         from nbprof.analysis.allocator import allocator
 
-        return (
-            allocator.summary(self.replays) if self.replays else frames.empty("allocator.summary")
-        )
+        if not self.replays:
+            return frames.empty("allocator.summary")
+        return allocator.summary(self.replays)
 
     @cached
     def segments(self) -> pd.DataFrame:
         """One row per segment."""
         from nbprof.analysis.allocator import allocator
 
-        replays = self.replays
-        return (
-            allocator.segments(replays, self.stacks)
-            if replays
-            else frames.empty("allocator.segments")
-        )
+        if not self.replays:
+            return frames.empty("allocator.segments")
+        return allocator.segments(self.replays, self.stacks)
 
     @cached
     def blocks(self) -> pd.DataFrame:
         """One row per block at the snapshot."""
         from nbprof.analysis.allocator import allocator
 
-        shown, replays = self.snapshot, self.replays
-        if shown is None or not replays:
+        snapshot, replays = self.snapshot, self.replays
+        if snapshot is None or not replays:
             return frames.empty("allocator.blocks")
         stacks = self.stacks
         parts = [
-            allocator.blocks(replay.end(), replay.device, stacks, shown.categories)
+            allocator.blocks(replay.end(), replay.device, stacks, snapshot.categories)
             for replay in replays
         ]
         return pd.concat(parts, ignore_index=True)
 
     @cached
     def timeline(self) -> pd.DataFrame:
-        """One row an entry of the history."""
+        """One row per entry of the history."""
         from nbprof.analysis.allocator import allocator
 
-        replays = self.replays
-        return (
-            allocator.timeline(replays, self.stacks)
-            if replays
-            else frames.empty("allocator.timeline")
-        )
+        if not self.replays:
+            return frames.empty("allocator.timeline")
+        return allocator.timeline(self.replays, self.stacks)
 
     @cached
     def stranded(self) -> pd.DataFrame:
-        """Which stacks keep free memory from being released."""
+        """Stacks that keep free memory from being released."""
         from nbprof.analysis.allocator import allocator
 
         stacks, parts = self.stacks, [frames.empty("allocator.stranded")]
@@ -167,7 +158,11 @@ class AllocatorFrames(Group):
         """One row per out-of-memory error."""
         from nbprof.analysis.allocator import oom as allocator_oom
 
-        shown = self.snapshot
-        if shown is None:
+        snapshot = self.snapshot
+        if snapshot is None:
             return frames.empty("allocator.oom")
-        return allocator_oom.frame(self.replays, self.stacks, shown.settings)
+        return allocator_oom.frame(self.replays, self.stacks, snapshot.settings)
+
+
+def _snapshot_size(snapshot: Snapshot) -> tuple[int, int]:
+    return len(snapshot.entries["action"]), len(snapshot.blocks["size"])

@@ -1,0 +1,311 @@
+"""Findings, and the frames of the input pipeline that depend on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import SERVING
+from nbprof.analysis import cpu
+from nbprof.analysis.advice import advice, keras_code
+from nbprof.analysis.advice import evidence as advice_evidence
+from nbprof.analysis.advice import host as advice_host
+from nbprof.analysis.advice import host_buffer as advice_host_buffer
+from nbprof.analysis.advice import recorder as advice_recorder
+from nbprof.analysis.advice import tf_data as advice_tf_data
+from nbprof.analysis.advice import versions as advice_versions
+from nbprof.analysis.input import input_pipeline
+from nbprof.analysis.memory import growth
+from nbprof.analysis.ops import torch_runtime
+from nbprof.analysis.steps import periodic
+from nbprof.analysis.verdict import is_unrecorded
+from nbprof.core.files import join_some
+from nbprof.core.guard import guarded
+from nbprof.frameworks.register import PYTORCH
+from nbprof.run.frame import Hosts, Phase, cached, frame
+from nbprof.run.frames.hosts import HostFrames
+from nbprof.run.frames.overview import OverviewFrames
+from nbprof.run.frames.programs import ProgramFrames
+from nbprof.run.frames.tf_data import TfDataFrames
+
+if TYPE_CHECKING:
+    from nbprof.analysis.advice import cores as advice_cores
+    from nbprof.sources.recording import CaptureInfo
+
+_BETWEEN_HOSTS = ("straggler", "uneven_workers", "collectives")
+"""Rules that compare hosts."""
+
+
+def _common_findings(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """The findings that most hosts have, each with the median gain and the number of hosts."""
+    rows = pd.concat(
+        [value.assign(_host=number) for number, value in enumerate(values)], ignore_index=True
+    )
+    common = []
+    for _, findings in rows.groupby("rule", sort=False):
+        if 2 * len(findings) <= len(values):
+            continue
+        by_gain = findings.sort_values("gain_ms_per_step", kind="stable")
+        median = by_gain.iloc[[(len(findings) - 1) // 2]]
+        host = join_some(hosts.groups[int(median["_host"].iloc[0])], 1)
+        examined = f" (Of {host}; found on {len(findings):,} of {len(values):,} hosts examined.)"
+        common.append(median.assign(evidence=median["evidence"] + examined))
+    if not common:
+        return values[0].head(0)
+    return _by_gain(pd.concat(common, ignore_index=True).drop(columns="_host"))
+
+
+def _by_gain(findings: pd.DataFrame) -> pd.DataFrame:
+    return findings.sort_values(
+        "gain_ms_per_step", ascending=False, kind="stable", ignore_index=True
+    )
+
+
+def _largest(*parts: pd.DataFrame) -> pd.DataFrame:
+    """The findings of several frames with the largest gains."""
+    with_rows = [part for part in parts if len(part)]
+    return _by_gain(pd.concat(with_rows or parts[:1], ignore_index=True)).head(advice.MOST)
+
+
+class AdviceFrames(OverviewFrames, HostFrames):
+    """Findings with evidence and fix."""
+
+    @property
+    def tf_data(self) -> TfDataFrames:
+        """Pipelines of tf.data."""
+        return TfDataFrames(self)
+
+    @property
+    def programs(self) -> ProgramFrames:
+        """Compiled XLA programs."""
+        return ProgramFrames(self)
+
+    @cached
+    def input_categories(self) -> pd.DataFrame:
+        """The five kinds of input work, with advice that this machine has the cores for."""
+        categories = self._input_categories_of_files
+        if self.capture is None:
+            return categories
+        from nbprof.analysis.advice import cores as advice_cores
+
+        if self.capture.of_keras and self.activity.framework is PYTORCH:
+            texts = categories["advice"]
+            for_keras = categories["category"].map(keras_code.CATEGORIES)
+            categories = categories.assign(advice=texts.mask(texts != "", for_keras))
+        return advice_cores.without_workers(categories, self.advice)
+
+    @frame
+    def _input_categories_of_files(self) -> pd.DataFrame:
+        return input_pipeline.categories(
+            self.input_ops, self.activity.framework, self.tf_data.cause
+        )
+
+    @cached
+    def input_summary(self) -> dict[str, Any]:
+        """How much of a step is input, of which kinds, and what to do next."""
+        summary, cause = self.input_summary_of_files, self.tf_data.cause
+        if cause.kind == advice_tf_data.ELSEWHERE:
+            return {**summary, "next_step": cause.text}
+        return summary
+
+    def _evidence(self) -> advice_evidence.Evidence:
+        """Evidence for advice beyond the public frames."""
+        has_npu = (self.activity.devices["kind"] == "NPU").any()
+        return advice_evidence.gather(
+            self.activity,
+            self.trace,
+            steps=self.steps,
+            ops=self.ops_in_steps,
+            kernels=self.kernels_in_steps,
+            memory=self.known_memory,
+            modules=lambda: self.programs.memory_modules,
+            compiled=self.programs.compiled,
+            pods=self.pods,
+            stragglers=self.pod_frames.stragglers,
+            texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
+            started=advice_host_buffer.started(self.trace),
+            npu_rules=self.ascend.rules if has_npu else None,
+            rhythm=guarded(
+                "The search for periodic steps",
+                lambda: periodic.find(self.steps, self.trace),
+                lambda _: None,
+            ),
+            growth=guarded("The search for memory that grows", self._growth, lambda _: None),
+            calls=self.tf_data.calls,
+            marked=np.unique(self.trace.events.lane[self.activity.markers.event]),
+            not_launched_ms=lambda: self.device_time.not_launched_ms(),
+        )
+
+    def _growth(self) -> growth.Growth | None:
+        return growth.find(self.steps, self.memory_timeline, self.hosts)
+
+    def _rows_of_rules(
+        self, runtime: torch_runtime.Runtime | None, evidence: advice_evidence.Evidence
+    ) -> pd.DataFrame:
+        """The findings by the frames of the files and some evidence."""
+        return advice.advice(
+            self.overview_of_files,
+            self.steps_summary,
+            self.tf_data.pipelines,
+            self.tf_data.nodes,
+            self.kernels_in_steps,
+            runtime,
+            evidence,
+        )
+
+    @property
+    def _no_runtime_figures(self) -> torch_runtime.Runtime | None:
+        """Empty figures for PyTorch, which has its own rules; None for other frameworks."""
+        return torch_runtime.Runtime() if self.activity.framework is PYTORCH else None
+
+    @frame
+    def _between_hosts(self) -> pd.DataFrame:
+        """Findings that compare hosts that were read separately; no host can make them alone."""
+        evidence = advice_evidence.Evidence(
+            spread=advice_evidence.spread(self.pods),
+            straggler=advice_evidence.straggler(self.pod_frames.stragglers),
+            serving=SERVING in self.activity.traits,
+        )
+        findings = self._rows_of_rules(self._no_runtime_figures, evidence)
+        return findings[findings["rule"].isin(_BETWEEN_HOSTS)]
+
+    @frame(combine=_common_findings, phase=Phase.TYPICAL)
+    def _findings(self) -> pd.DataFrame:
+        runtime = None
+        if self.activity.framework is PYTORCH:
+            runtime = torch_runtime.runtime(self.activity, self.steps)
+        return self._rows_of_rules(runtime, self._evidence())
+
+    @cached
+    def _advice_of_files(self) -> pd.DataFrame:
+        findings = self._findings
+        if self.parts is None:
+            return findings
+        return _largest(findings[~findings["rule"].isin(_BETWEEN_HOSTS)], self._between_hosts)
+
+    @cached
+    def advice(self) -> pd.DataFrame:
+        """Findings with evidence and fix, largest gain first."""
+        capture = self.capture
+        if (
+            capture is not None
+            and capture.unrecorded
+            and is_unrecorded(self._breakdown_as_recorded)
+        ):
+            return advice.frame([])
+        findings = self._with_host(self._with_versions(self._advice_of_files))
+        if len(self.ranges):
+            # Imported late, as most programs name no ranges.
+            from nbprof.analysis.advice.in_ranges import named
+
+            findings = named(findings, self._range_totals, self.activity.unit)
+        recorder = ""
+        if capture is not None:
+            findings = self._as_captured(findings, capture)
+            recorder = capture.by or advice_recorder.CELL
+        file_format = self.files.format if self.files is not None else ""
+        findings = advice_recorder.in_words_of(
+            findings, recorder, self.activity.framework, file_format
+        )
+        if capture is not None and capture.error:
+            findings = self._with_error(findings, capture.error)
+        return findings
+
+    def _as_captured(self, findings: pd.DataFrame, capture: CaptureInfo) -> pd.DataFrame:
+        """The findings as they apply to what is known of the recorded program and its machine."""
+        # Imported late, as files alone state none of this.
+        from nbprof.analysis.advice import cores as advice_cores
+        from nbprof.analysis.advice import probed as advice_probed
+        from nbprof.analysis.advice import stated as advice_stated
+
+        unit = self.activity.unit
+        cores = capture.contention.get("cores", 0.0)
+        findings = advice_stated.without(findings, capture.settings, capture.precision, cores)
+        if capture.of_keras:
+            findings = keras_code.in_keras(findings)
+        findings = advice_cores.fitted(
+            findings, capture.contention, self.loaders, self._input_times, unit
+        )
+        # Measured gains replace predicted ones.
+        step_ms = self.overview_of_files["step_time_ms"]
+        return advice_probed.measured(findings, capture.probe, step_ms, advice.WORTH_PERCENT, unit)
+
+    def _with_error(self, findings: pd.DataFrame, error: str) -> pd.DataFrame:
+        """The findings with those on the error that ended the cell."""
+        if not advice_host_buffer.speaks_of_it([error]):
+            return findings
+        texts = advice_host_buffer.speaks_of_it([*map(str, self.trace.names), error])
+        rules = set(findings["rule"])
+        new = [
+            finding
+            for finding in advice.without_steps(advice_evidence.Evidence(texts=texts))
+            if finding.rule not in rules
+        ]
+        if not new:
+            return findings
+        rows = pd.DataFrame(new, columns=findings.columns)
+        return pd.concat([findings.head(advice.MOST - len(rows)), rows], ignore_index=True)
+
+    @property
+    def _input_times(self) -> advice_cores.Times:
+        """Times of an average step."""
+        from nbprof.analysis.advice import cores as advice_cores
+
+        step_ms = float(self.answer["step_time_ms"] or 0.0)
+        percents = self.steps_summary.set_index("category")["percent"]
+        wait_ms = float(percents.get("input", 0.0) or 0.0) * step_ms / 100
+        if np.isnan(wait_ms):
+            wait_ms = 0.0
+        keras = self.capture is not None and self.capture.of_keras
+        return advice_cores.Times(step_ms, wait_ms, bool(self.answer["devices"]), keras)
+
+    def _with_host(self, findings: pd.DataFrame) -> pd.DataFrame:
+        """The findings with those on the host's time.
+
+        Those on what Python did replace the advice to record Python.
+        """
+        if self.parts is not None or not len(self.steps) or self.capture is None:
+            return findings
+        breakdown = self._breakdown_as_recorded
+        if not breakdown.host_parts:
+            return findings
+        host = advice_evidence.HostUse(
+            breakdown.host_parts,
+            self.unexplained,
+            breakdown.cpu,
+            breakdown.contention,
+            cpu.products(self.activity, breakdown.counted),
+            self.capture.machine.get("bf16", ""),
+        )
+        evidence = advice_evidence.Evidence(
+            host=host,
+            programs_per_step=advice_evidence.programs_per_step(self.activity, self.steps),
+            periodic=periodic.find(self.steps, self.trace),
+        )
+        of_host = advice.advice(
+            self.answer,
+            self.steps_summary,
+            self.tf_data.pipelines,
+            self.tf_data.nodes,
+            self.kernels_in_steps,
+            self._no_runtime_figures,
+            evidence,
+        )
+        of_host = of_host[of_host["rule"].isin(advice_host.NAMES)]
+        if findings["rule"].isin(advice_host.CAUSES_OF_TINY).any():
+            of_host = of_host[~of_host["rule"].isin(advice_host.TINY)]
+        if self.unexplained is not None:
+            findings = findings[findings["rule"] != "other"]
+        return _largest(findings, of_host)
+
+    def _with_versions(self, findings: pd.DataFrame) -> pd.DataFrame:
+        """The findings with that on library versions that are known to be slow."""
+        versions = self.answer["environment"]["versions"]
+        if self.activity.framework is not PYTORCH or not advice_versions.may_be_slow(versions):
+            return findings
+        of_versions = self._rows_of_rules(
+            torch_runtime.Runtime(), advice_evidence.Evidence(versions=versions)
+        )
+        return _largest(findings, of_versions[of_versions["rule"] == advice_versions.NAME])

@@ -1,0 +1,191 @@
+"""The receipt: what was read, what was skipped, and what looks wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nbprof.analysis.device_time import collectives
+from nbprof.analysis.memory import memory
+from nbprof.analysis.steps import backlog, steps, warmup
+from nbprof.core import remedies
+from nbprof.core.guard import guarded
+from nbprof.core.trace import Note, Receipt
+from nbprof.dialects import sanity
+from nbprof.run.cache.values import record
+from nbprof.run.combine import WithHostNames, folded
+from nbprof.run.frame import Hosts, cached, frame
+from nbprof.run.frames.advice import AdviceFrames
+from nbprof.run.frames.allocator import AllocatorFrames
+
+if TYPE_CHECKING:
+    from nbprof.sources.recording import CaptureInfo
+
+
+@record
+@dataclass(frozen=True)
+class HostNotes(WithHostNames):
+    """The part of the receipt that some hosts contribute.
+
+    Attributes
+    ----------
+    activity : list of Note
+        Notes of the dialect.
+    overlapping_ops, host_ops : int
+        Host ops that partly overlap another one on their thread, and all.
+    memory : list of Note
+        Notes on memory.
+    cut_steps : int
+        Marked steps that were cut off or in which no compute was recorded.
+    """
+
+    activity: list[Note]
+    overlapping_ops: int
+    host_ops: int
+    memory: list[Note]
+    cut_steps: int
+
+
+def _add_notes(values: list[HostNotes], hosts: Hosts) -> HostNotes:
+    return HostNotes(
+        activity=folded([value.activity for value in values], hosts.groups),
+        overlapping_ops=sum(value.overlapping_ops for value in values),
+        host_ops=sum(value.host_ops for value in values),
+        memory=folded([value.memory for value in values], hosts.groups),
+        cut_steps=sum(value.cut_steps for value in values),
+    )
+
+
+class ReceiptFrames(AdviceFrames):
+    """The receipt, and the overview that counts its warnings."""
+
+    @property
+    def allocator(self) -> AllocatorFrames:
+        """Snapshots of PyTorch's allocator."""
+        return AllocatorFrames(self)
+
+    @cached
+    def overview(self) -> dict[str, Any]:
+        """The answer: what bounds the step, and the figures that prove it."""
+        warnings = sum(note.level == "warning" for note in self.receipt.lines)
+        text = f"{warnings}, see the receipt below" if warnings else "none"
+        return {**self.answer, "run_facts": [*self.answer["run_facts"], ("Warnings", text)]}
+
+    @cached
+    def receipt(self) -> Receipt:
+        """Notes on what was read, what was skipped and what looks wrong."""
+        receipt = self.as_read.receipt
+        # Warnings that profilers of GPUs write into their files name a function of a library; its
+        # remedy is known.
+        warnings = [note.text for note in receipt.notes if note.level == "warning"]
+        for remedy in remedies.named(warnings):
+            receipt.warn(remedy)
+        if self.capture is not None:
+            self._add_capture(receipt, self.capture)
+        crowded = warmup.about_crowded(self.steps, self.activity.unit)
+        if crowded:
+            receipt.info(f"Averages exclude {crowded}.")
+        for note in self._notes:
+            if note.level == "warning":
+                receipt.warn(note.text)
+            else:
+                receipt.info(note.text)
+        for text in [*dict.fromkeys(self.missing.values()), *self.allocator.notes]:
+            receipt.info(text)
+        if self._given_peaks:
+            peaks = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
+            receipt.info(
+                f"Device peaks given by the user, in operations and bytes per second: {peaks}."
+            )
+        count = self.stated["programs"]
+        if count:
+            programs = "1 compiled XLA program is"
+            if count > 1:
+                programs = f"{count:,} compiled XLA programs are"
+            receipt.info(
+                f"{programs} in the profile: framework op names and buffer assignments come from"
+                " there."
+            )
+        return receipt
+
+    def _add_capture(self, receipt: Receipt, capture: CaptureInfo) -> None:
+        """Adds what is known of how the run was recorded."""
+        for text in capture.notes:
+            receipt.info(text)
+        for warning in capture.warnings:
+            receipt.warn(warning)
+        about_warmup = warmup.about_warmup(self.steps, capture.warmup, self.activity.unit)
+        if about_warmup:
+            receipt.info(about_warmup)
+        if capture.cell_failed:
+            error = capture.error
+            named = error.startswith("cell ")
+            receipt.warn(f"The {error}" if named else f"The cell failed: {error}")
+
+    @frame(combine=_add_notes)
+    def _host_notes(self) -> HostNotes:
+        host_ops = self._host_ops[0]
+        return HostNotes(
+            activity=[*self.activity.notes, *self.activity.program_notes],
+            overlapping_ops=int(host_ops["overlaps"].sum()),
+            host_ops=len(host_ops),
+            memory=guarded(
+                "The receipt's part on memory",
+                lambda: memory.notes(self.memory_timeline),
+                lambda _: [],
+            ),
+            cut_steps=steps.edges(self.activity, self.steps),
+        )
+
+    @property
+    def between_hosts(self) -> list[Note]:
+        """Notes on comparing hosts; they do not affect the figures of a single host."""
+        return [
+            *self._notes_on_completeness,
+            *self._notes_on_intervals,
+            *self._pods[1],
+            *self.device_time.notes,
+        ]
+
+    @property
+    def _notes_on_completeness(self) -> list[Note]:
+        processes = self.stated["environment"].get("processes")
+        return collectives.completeness(self.hosts, processes)
+
+    @property
+    def _notes_on_intervals(self) -> list[Note]:
+        return sanity.hosts(self._recorded_intervals, set(self.steps["host"]))
+
+    @frame
+    def _notes(self) -> list[Note]:
+        of_hosts = self._host_notes
+        notes = [
+            *backlog.notes(self.backlog, len(self.hosts), len(self.steps)),
+            *self._notes_on_completeness,
+            *self._notes_on_intervals,
+            *of_hosts.activity,
+        ]
+        overlapping, host_ops = of_hosts.overlapping_ops, of_hosts.host_ops
+        if overlapping:
+            text = (
+                f"{overlapping:,} of {host_ops:,} host ops partly overlap another op on their"
+                " thread: that time is attributed to the later one."
+            )
+            notes.append(Note("warning" if overlapping > host_ops // 100 else "info", text))
+        notes += guarded(
+            "The receipt's part on comparing hosts", lambda: self._pods[1], lambda _: []
+        )
+        notes += guarded(
+            "The receipt's part on ranks", lambda: self.device_time.notes, lambda _: []
+        )
+        notes += of_hosts.memory
+        count = of_hosts.cut_steps
+        if count:
+            # The recording cut them off, or their framework was not recorded.
+            steps_text, them = ("step", "it") if count == 1 else ("steps", "them")
+            text = (
+                f"Not shown: {count:,} marked {steps_text} at the start or end of the recording,"
+                f" as no compute was recorded in {them}."
+            )
+            notes.append(Note("info", text))
+        return notes
