@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, dataclass_transform
 
 import numpy.typing as npt
 
+from nbprof.core.codec.records import record
+
 CLASSES: dict[str, type[Part]] = {}
 """Every class of a payload, by its name."""
 
@@ -43,7 +45,7 @@ class Part:
     def __init_subclass__(cls) -> None:
         dataclass(kw_only=True, eq=False, repr=False)(cls)
         cls._defaults = {field.name: field.default for field in fields(cls)}  # type: ignore[arg-type]  # it is one now
-        CLASSES[cls.__name__] = cls
+        CLASSES[cls.__name__] = record(cls)
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """Names and values of the fields, without those that have their default."""

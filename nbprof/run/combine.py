@@ -25,9 +25,9 @@ from nbprof.analysis.memory import ops as memory_ops_of
 from nbprof.analysis.ops import ops as ops_of
 from nbprof.analysis.ops import torch_ops as torch_ops_of
 from nbprof.analysis.steps import steps as steps_of
+from nbprof.core.codec.records import record
 from nbprof.core.files import join_some
 from nbprof.core.trace import Note
-from nbprof.run.cache.values import record
 from nbprof.run.lazy import Hosts
 
 T = TypeVar("T")

@@ -36,7 +36,7 @@ from nbprof.run.cache.folder import Folder
 
 T = TypeVar("T")
 
-LAYOUT = 1
+LAYOUT = 2
 """Raised when the same values are stored in another way."""
 
 # Folders of the package with the built front end, and with what Python makes of the modules.

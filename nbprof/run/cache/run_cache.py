@@ -14,15 +14,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
+from nbprof.core.codec.container import Damaged, Writer
+from nbprof.core.codec.values import Unstorable
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles, SourceFile
 from nbprof.core.trace import Trace
 from nbprof.run.cache import background
 from nbprof.run.cache.folder import SUFFIX, Folder, enabled, location
 from nbprof.run.cache.identity import Place, key, watched
-from nbprof.run.cache.part import Damaged, Part, Writer
+from nbprof.run.cache.part import Part
 from nbprof.run.cache.stored import FACTS, StoredTrace, TraceToStore
-from nbprof.run.cache.values import Unstorable
 
 T = TypeVar("T")
 
