@@ -20,8 +20,8 @@ _INPUT = re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>")
 
 def stem(path: str) -> str:
     """What a cell's file is known by; '' of any other file."""
-    found = _PATH.fullmatch(path)
-    return found[1] if found else ""
+    match = _PATH.fullmatch(path)
+    return match[1] if match else ""
 
 
 def title(path: str, cells: Mapping[str, int]) -> str:
@@ -29,8 +29,8 @@ def title(path: str, cells: Mapping[str, int]) -> str:
     are.
     """
     name = stem(path)
-    if not name and (found := _INPUT.fullmatch(path)):
-        return _cell(int(found[1]))
+    if not name and (match := _INPUT.fullmatch(path)):
+        return _cell(int(match[1]))
     return _cell(cells.get(name)) if name else path
 
 
@@ -45,9 +45,9 @@ def readable(text: str, cells: Mapping[str, int]) -> str:
     cells : mapping
         Execution counts by the stem of a cell's file, as they were when the run was recorded.
     """
-    text = _PATH.sub(lambda found: _cell(cells.get(found[1])), text)
+    text = _PATH.sub(lambda match: _cell(cells.get(match[1])), text)
     # A number alone may be the name of any file: of those only cells that are known.
-    return _NAME.sub(lambda found: _cell(cells[found[1]]) if found[1] in cells else found[0], text)
+    return _NAME.sub(lambda match: _cell(cells[match[1]]) if match[1] in cells else match[0], text)
 
 
 def _cell(count: int | None) -> str:

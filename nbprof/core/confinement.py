@@ -99,10 +99,10 @@ class Confinement:
         if not _RELATIVE:
             return Path(folder, *parts).lstat()
         with _parent(folder, parts) as (parent, name):
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
+            state = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISLNK(state.st_mode):
             raise ReplacedError(errno.ELOOP, _BECAME_LINK, os.fspath(path))
-        return found
+        return state
 
     def check(self, path: str | os.PathLike[str]) -> None:
         """Refuse a path whose links lead elsewhere now; opening it checks once more.

@@ -27,7 +27,7 @@ _FEW = 64
 _BLOCK = 1 << 13
 
 
-def distinct(buf: Bytes, at: Int64s, length: Int64s) -> tuple[Int32s, list[bytes]]:
+def distinct(buf: Bytes, start: Int64s, length: Int64s) -> tuple[Int32s, list[bytes]]:
     """Codes of texts, and the texts by code, each once.
 
     Parameters
@@ -36,46 +36,50 @@ def distinct(buf: Bytes, at: Int64s, length: Int64s) -> tuple[Int32s, list[bytes
     at, length : int64[texts]
         Where they are in `buf`.
     """
-    code = np.empty(len(at), np.int32)
-    found: list[bytes] = []
-    kind = np.searchsorted(_WIDTHS, length) if len(at) >= _FEW else np.full(len(at), len(_WIDTHS))
-    for which, width in enumerate((*_WIDTHS, 0)):
-        rows = np.flatnonzero(kind == which)
+    code = np.empty(len(start), np.int32)
+    texts: list[bytes] = []
+    kind = (
+        np.searchsorted(_WIDTHS, length)
+        if len(start) >= _FEW
+        else np.full(len(start), len(_WIDTHS))
+    )
+    for width_index, width in enumerate((*_WIDTHS, 0)):
+        rows = np.flatnonzero(kind == width_index)
         if len(rows):
             first = (
-                _alike(buf, at[rows], length[rows], width)
+                _alike(buf, start[rows], length[rows], width)
                 if width
-                else _by_dict(buf, at[rows], length[rows])
+                else _by_dict(buf, start[rows], length[rows])
             )
             chosen = np.zeros(len(rows), np.bool_)
             chosen[first] = True
             picked = np.flatnonzero(chosen)
-            place = np.zeros(len(rows), np.int32)
-            place[picked] = np.arange(len(found), len(found) + len(picked), dtype=np.int32)
-            code[rows] = place[first]
-            spans = zip(at[rows[picked]].tolist(), length[rows[picked]].tolist(), strict=True)
-            found += [buf[a : a + n].tobytes() for a, n in spans]
-    return code, found
+            code_of_row = np.zeros(len(rows), np.int32)
+            code_of_row[picked] = np.arange(len(texts), len(texts) + len(picked), dtype=np.int32)
+            code[rows] = code_of_row[first]
+            spans = zip(start[rows[picked]].tolist(), length[rows[picked]].tolist(), strict=True)
+            texts += [buf[a : a + n].tobytes() for a, n in spans]
+    return code, texts
 
 
-def _by_dict(buf: Bytes, at: Int64s, length: Int64s) -> Int64s:
+def _by_dict(buf: Bytes, start: Int64s, length: Int64s) -> Int64s:
     """For each text the first that equals it."""
     seen: dict[bytes, int] = {}
-    spans = zip(at.tolist(), length.tolist(), strict=True)
+    spans = zip(start.tolist(), length.tolist(), strict=True)
     return np.array(
         [seen.setdefault(buf[a : a + n].tobytes(), i) for i, (a, n) in enumerate(spans)], np.int64
     )
 
 
-def _alike(buf: Bytes, at: Int64s, length: Int64s, width: int) -> Int64s:
+def _alike(buf: Bytes, start: Int64s, length: Int64s, width: int) -> Int64s:
     """For each text of at most `width` bytes the place of one that equals it, the same for all
     equal ones.
     """
-    words = np.empty((len(at), width // 8), np.uint64)
-    value = np.empty(len(at), np.uint64)
-    for low in range(0, len(at), _BLOCK):
+    words = np.empty((len(start), width // 8), np.uint64)
+    value = np.empty(len(start), np.uint64)
+    for low in range(0, len(start), _BLOCK):
         block = slice(low, low + _BLOCK)
-        words[block] = _rows(buf, at[block], length[block], width)
+        words[block] = _rows(buf, start[block], length[block], width)
         value[block] = words[block] @ _FACTORS[: width // 8]
     value += length.view(np.uint64) * _FACTOR
     value ^= value >> np.uint64(29)
@@ -88,20 +92,20 @@ def _alike(buf: Bytes, at: Int64s, length: Int64s, width: int) -> Int64s:
     different = np.union1d(different, np.flatnonzero(length != length[first]))
     if len(different):
         # Other texts of one hash; what they are is found without one.
-        first[different] = different[_by_dict(buf, at[different], length[different])]
+        first[different] = different[_by_dict(buf, start[different], length[different])]
     return first
 
 
-def _rows(buf: Bytes, at: Int64s, length: Int64s, width: int) -> Words:
+def _rows(buf: Bytes, start: Int64s, length: Int64s, width: int) -> Words:
     """Texts side by side, with zeros behind each."""
     last = len(buf) - width
-    if len(at) and int(at.max()) > last:
+    if len(start) and int(start.max()) > last:
         # Rows of the last texts reach behind the buffer.
-        low = int(at.min())
-        buf, at = np.concatenate([buf[low:], np.zeros(width, np.uint8)]), at - low
+        low = int(start.min())
+        buf, start = np.concatenate([buf[low:], np.zeros(width, np.uint8)]), start - low
         last = len(buf) - width
     view: npt.NDArray[np.void] = np.ndarray((last + 1,), f"V{width}", buf, 0, (1,))
-    rows: Words = view[at].view("<u8").reshape(-1, width // 8)
+    rows: Words = view[start].view("<u8").reshape(-1, width // 8)
     rows &= _masks(width)[length]
     return rows
 
@@ -109,8 +113,8 @@ def _rows(buf: Bytes, at: Int64s, length: Int64s, width: int) -> Words:
 @cache
 def _masks(width: int) -> Words:
     """The bits that count in a row of a text, by its length."""
-    inside = np.arange(width) < np.arange(width + 1)[:, None]
-    return np.where(inside, 0xFF, 0).astype(np.uint8).view("<u8")
+    in_text = np.arange(width) < np.arange(width + 1)[:, None]
+    return np.where(in_text, 0xFF, 0).astype(np.uint8).view("<u8")
 
 
 def first_alike(value: Words) -> Int64s:

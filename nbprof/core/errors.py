@@ -23,10 +23,10 @@ class ReadError(NbprofError):
     """
 
     def __init__(self, message: str, *, path: str = "", offset: int | None = None) -> None:
-        place = path
+        location = path
         if offset is not None:
-            place = f"{path}, byte {offset:,}" if path else f"byte {offset:,}"
-        super().__init__(f"{place}: {message}" if place else message)
+            location = f"{path}, byte {offset:,}" if path else f"byte {offset:,}"
+        super().__init__(f"{location}: {message}" if location else message)
         self.reason = message
         self.path = path
         self.offset = offset

@@ -80,14 +80,14 @@ def all_differ(codes: npt.NDArray[np.integer]) -> bool:
     return int(np.count_nonzero(seen)) == len(codes)
 
 
-def lookup(keys: npt.NDArray[np.integer], values: Int64s, wanted: Int64s) -> Int64s:
+def lookup(keys: npt.NDArray[np.integer], values: Int64s, lookups: Int64s) -> Int64s:
     """The value of each of some keys, -1 for one that is not there; `keys` ascend, of equal ones
     the first counts.
     """
-    if not len(keys) or not len(wanted):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(keys, wanted.astype(keys.dtype)), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], -1)
+    if not len(keys) or not len(lookups):
+        return np.full(len(lookups), -1, np.int64)
+    index = np.minimum(np.searchsorted(keys, lookups.astype(keys.dtype)), len(keys) - 1)
+    return np.where(keys[index] == lookups, values[index], -1)
 
 
 def heads(names: npt.NDArray[np.object_]) -> npt.NDArray[np.str_]:
@@ -98,17 +98,17 @@ def heads(names: npt.NDArray[np.object_]) -> npt.NDArray[np.str_]:
 def starting(heads: npt.NDArray[np.str_], *starts: str) -> npt.NDArray[np.bool_]:
     """bool[names]: which names start with one of the texts, of at most 32 characters."""
     assert all(len(text) <= _HEAD for text in starts)
-    out = np.zeros(len(heads), np.bool_)
+    starts_with = np.zeros(len(heads), np.bool_)
     for text in starts:
-        out |= np.char.startswith(heads, text)
-    return out
+        starts_with |= np.char.startswith(heads, text)
+    return starts_with
 
 
 def ending(
     names: npt.NDArray[np.object_], used: npt.NDArray[np.integer], text: str
 ) -> npt.NDArray[np.bool_]:
     """bool[names]: which of the used names (codes, in any number) end with a text."""
-    out = np.zeros(len(names), np.bool_)
-    known = np.flatnonzero(np.bincount(used))
-    out[known] = [name.endswith(text) for name in names[known].tolist()]
-    return out
+    ends_with = np.zeros(len(names), np.bool_)
+    codes = np.flatnonzero(np.bincount(used))
+    ends_with[codes] = [name.endswith(text) for name in names[codes].tolist()]
+    return ends_with

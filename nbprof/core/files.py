@@ -59,17 +59,17 @@ class Buffer:
         byte it has reached.
         """
 
-    def reached(self, at: int) -> None:
+    def reached(self, offset: int) -> None:
         """Says that decoding has come to a byte."""
         if self.decoded is not None:
-            self.decoded(at)
+            self.decoded(offset)
 
     @classmethod
     def of(cls, data: bytes | bytearray | memoryview) -> Buffer:
         """A copy of some bytes."""
-        out = cls(len(data))
-        out._map[: len(data)] = bytes(data) if not isinstance(data, bytes) else data
-        return out
+        buffer = cls(len(data))
+        buffer._map[: len(data)] = bytes(data) if not isinstance(data, bytes) else data
+        return buffer
 
     @property
     def data(self) -> memoryview:
@@ -78,11 +78,11 @@ class Buffer:
 
     def fill(self, file: BinaryIO) -> int:
         """Reads a file into the buffer; returns how many bytes came."""
-        view, at = memoryview(self._map), 0
+        view, offset = memoryview(self._map), 0
         # Straight to its place, where the file can: every byte is moved once less.
         readinto = getattr(file, "readinto", None)
-        while at < self.size:
-            part = view[at : min(at + BLOCK, self.size)]
+        while offset < self.size:
+            part = view[offset : min(offset + BLOCK, self.size)]
             if readinto is not None:
                 came = readinto(part)
             else:
@@ -91,8 +91,8 @@ class Buffer:
                 part[:came] = block
             if not came:
                 break
-            at += came
-        return at
+            offset += came
+        return offset
 
     def release(self, start: int, stop: int) -> None:
         """Gives the whole pages between two bytes back; they read as zero afterwards."""
@@ -131,24 +131,24 @@ class Growing:
         self.room(len(data))
         view = memoryview(data)
         while view:
-            at = self.size % self._PART
-            if not at:
+            offset = self.size % self._PART
+            if not offset:
                 self._parts.append(mmap.mmap(-1, self._PART, **_ANONYMOUS))
-            count = min(len(view), self._PART - at)
-            self._parts[-1][at : at + count] = view[:count]
+            count = min(len(view), self._PART - offset)
+            self._parts[-1][offset : offset + count] = view[:count]
             self.size += count
             view = view[count:]
 
     def buffer(self) -> Buffer:
         """The bytes as one buffer; this object is empty afterwards."""
-        out = Buffer(self.size)
-        for at in range(0, self.size, self._PART):
+        buffer = Buffer(self.size)
+        for offset in range(0, self.size, self._PART):
             part = self._parts.pop(0)
-            count = min(self._PART, self.size - at)
-            out._map[at : at + count] = memoryview(part)[:count]
+            count = min(self._PART, self.size - offset)
+            buffer._map[offset : offset + count] = memoryview(part)[:count]
             part.close()
         self.size = 0
-        return out
+        return buffer
 
 
 def too_large(label: str, limit: int) -> ReadError:
@@ -168,10 +168,10 @@ def printable(name: str) -> str:
     return name if name.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
-def join_some(names: Sequence[str], most: int = 10) -> str:
+def join_some(names: Sequence[str], limit: int = 10) -> str:
     """The first names of a list as a text, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
 class SourceFile(Protocol):
@@ -323,9 +323,9 @@ class LocalFile:
         """All bytes."""
         with self.open() as file:
             before = os.fstat(file.fileno())
-            out = Buffer(before.st_size)
+            buffer = Buffer(before.st_size)
             try:
-                came = out.fill(file)
+                came = buffer.fill(file)
             except OSError as error:
                 raise could_not_open(error, self.path) from None
             more = bool(file.read(1))
@@ -336,11 +336,11 @@ class LocalFile:
                 "changed while being read; load it again when the profiler has finished writing.",
                 path=self.label,
             )
-        return out
+        return buffer
 
 
-def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    return (one.st_size, one.st_mtime_ns, one.st_ino) == (
+def _same(first: os.stat_result, other: os.stat_result) -> bool:
+    return (first.st_size, first.st_mtime_ns, first.st_ino) == (
         other.st_size,
         other.st_mtime_ns,
         other.st_ino,
@@ -381,8 +381,8 @@ def no_file(mode: int, label: str) -> ReadError:
         (stat.S_ISCHR, "a device"),
         (stat.S_ISBLK, "a device"),
     )
-    what = next((what for is_kind, what in kinds if is_kind(mode)), "no ordinary file")
-    return ReadError(f"this is {what}, not a file. Write the profile to a file first.", path=label)
+    kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "no ordinary file")
+    return ReadError(f"this is {kind}, not a file. Write the profile to a file first.", path=label)
 
 
 @dataclass(frozen=True)
@@ -407,12 +407,12 @@ def skipped(unread: Sequence[Missing], *, listed: bool) -> list[str]:
                 f" {first.reason}"
             )
         ]
-    names = join_some([one.file for one in unread], 3)
-    where = " All are in p.pods.missing." if listed else ""
+    names = join_some([file.file for file in unread], 3)
+    pointer = " All are in p.pods.missing." if listed else ""
     return [
         (
             f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}."
-            f" The first: {first.reason}{where}"
+            f" The first: {first.reason}{pointer}"
         )
     ]
 
@@ -468,7 +468,7 @@ def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:
         size = file.size
         if size is not None:
             by_size.setdefault(size, []).append(file)
-    out: dict[int, SourceFile] = {}
+    original: dict[int, SourceFile] = {}
     for group in by_size.values():
         heads: dict[bytes, list[SourceFile]] = {}
         for file in group if len(group) > 1 else []:
@@ -480,7 +480,7 @@ def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:
                 # rare.
                 digest = hashlib.blake2b(file.read().data).digest()
                 if digest in first:
-                    out[id(file)] = first[digest]
+                    original[id(file)] = first[digest]
                 else:
                     first[digest] = file
-    return out
+    return original

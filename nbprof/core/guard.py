@@ -115,16 +115,16 @@ def named(frame: str) -> Iterator[None]:
 def reason(error: Exception) -> str:
     """What was raised and where, with the remedy."""
     frames = traceback.extract_tb(error.__traceback__)
-    inside = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
-    last = (inside or frames)[-1] if frames else None
-    place = ""
+    own_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
+    last = (own_frames or frames)[-1] if frames else None
+    location = ""
     if last is not None:
         path = Path(last.filename)
-        name = path.relative_to(_PACKAGE.parent).as_posix() if inside else path.name
-        place = f" ({name}, line {last.lineno})"
+        name = path.relative_to(_PACKAGE.parent).as_posix() if own_frames else path.name
+        location = f" ({name}, line {last.lineno})"
     text = " ".join(str(error).split())[:200]
-    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    description = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return (
-        f"{what}{place}. This is a bug in nbprof; please report it with this line. Everything that"
+        f"{description}{location}. This is a bug in nbprof; please report it with this line. Everything that"
         " does not depend on it is unaffected."
     )

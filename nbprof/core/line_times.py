@@ -52,7 +52,7 @@ class LineTimes:
         )
         return {
             "source": self.source,
-            "lines": [list(one) for one in self.lines],
+            "lines": [list(line) for line in self.lines],
             "changes": base64.b64encode(zlib.compress(rows)).decode("ascii"),
             "cut": self.cut,
         }
@@ -77,16 +77,20 @@ class LineTimes:
         count = len(rows) // _ROW
         if len(rows) != count * _ROW or not unzip.eof:
             return None
-        at = np.cumsum(np.frombuffer(rows, "<i8", count)).astype(np.int64)
+        time = np.cumsum(np.frombuffer(rows, "<i8", count)).astype(np.int64)
         line = np.frombuffer(rows, "<i4", count, 8 * count).astype(np.int32)
-        if len({tuple(one) for one in lines}) < len(lines):
+        if len({tuple(cell_line) for cell_line in lines}) < len(lines):
             return None
-        if not count or (np.diff(at) < 0).any() or np.abs(line.astype(np.int64)).max() > len(lines):
+        if (
+            not count
+            or (np.diff(time) < 0).any()
+            or np.abs(line.astype(np.int64)).max() > len(lines)
+        ):
             return None
         return cls(
             source,
             [(str(cell), number) for cell, number in lines],
-            at,
+            time,
             line,
             values.get("cut") is True,
         )

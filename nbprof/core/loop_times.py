@@ -91,16 +91,16 @@ class Loop:
         if not all(isinstance(values[name], kind) for name, kind in kinds.items()):
             return None
         numbers = [value for name, value in values.items() if kinds[name] is int]
-        count, inside = values["count"], values["inside"]
-        parents = [str(index) for index in inside]
+        count, time_in_parent = values["count"], values["inside"]
+        parents = [str(index) for index in time_in_parent]
         if not all(index.isascii() and index.isdigit() for index in parents):
             return None
-        for number in (*numbers, *inside.values(), 0 if count is None else count):
+        for number in (*numbers, *time_in_parent.values(), 0 if count is None else count):
             if not _is_count(number):
                 return None
         if values["kind"] not in KINDS:
             return None
-        return cls(**{**values, "inside": {int(index): ns for index, ns in inside.items()}})
+        return cls(**{**values, "inside": {int(index): ns for index, ns in time_in_parent.items()}})
 
 
 def _is_count(value: object) -> bool:
@@ -183,8 +183,8 @@ class LoopTimes:
         asked = np.cumsum(columns[0]) + begin
         got = asked + columns[1]
         loop_of = np.repeat(np.arange(len(loops), dtype=np.int32), counts)
-        found = cls(begin, end, loops, loop_of, asked, got, got + columns[2])
-        return found if found._in_order() else None
+        times = cls(begin, end, loops, loop_of, asked, got, got + columns[2])
+        return times if times._in_order() else None
 
     def _in_order(self) -> bool:
         """Whether iterations of a loop follow one another within the recording."""
@@ -301,14 +301,14 @@ class Iterations:
     def how(self) -> str:
         """A sentence for the receipt: which loop is the step, and how to choose another one."""
         text = self.text if len(self.text) <= _TEXT else f"{self.text[: _TEXT - 1]}…"
-        place = f"line {self.line}"
+        location = f"line {self.line}"
         if self.loop.number:
-            place += f" of cell [{self.loop.number}]"
+            location += f" of cell [{self.loop.number}]"
         elif self.cell.endswith(".py"):
-            place += f" of {PurePath(self.cell).name}"
+            location += f" of {PurePath(self.cell).name}"
         noted = f", of which {len(self):,} were timed" if self.sampled else ""
         return (
-            f"Steps are the {self.count:,} iterations of the loop in {place}, `{text}`{noted}; "
+            f"Steps are the {self.count:,} iterations of the loop in {location}, `{text}`{noted}; "
             "`for … in nbprof.steps(…)` around another loop makes its iterations the steps."
         )
 
@@ -351,25 +351,25 @@ def choose(times: LoopTimes | None, least_share: float = LEAST_SHARE) -> Iterati
 
 def _outermost(times: LoopTimes, least_ns: float) -> int | None:
     """The longest of the loops that run mostly in no other one."""
-    found = []
+    candidates = []
     for index, loop in enumerate(times.loops):
-        inside = sum(ns for parent, ns in loop.inside.items() if parent != index)
-        if loop.total_ns >= max(least_ns, 1) and 2 * inside <= loop.total_ns:
-            found.append((loop.total_ns, -index))
-    return -max(found)[1] if found else None
+        nested_ns = sum(ns for parent, ns in loop.inside.items() if parent != index)
+        if loop.total_ns >= max(least_ns, 1) and 2 * nested_ns <= loop.total_ns:
+            candidates.append((loop.total_ns, -index))
+    return -max(candidates)[1] if candidates else None
 
 
 def _inner(times: LoopTimes, outer: int) -> int | None:
     """The loop inside that takes most of an outer one, unless the outer one is the better unit."""
     around = times.loops[outer]
-    inside = [
+    inner_loops = [
         (loop.inside.get(outer, 0), -index)
         for index, loop in enumerate(times.loops)
         if index != outer
     ]
-    if not inside or max(inside)[0] < _INNER_SHARE * around.total_ns:
+    if not inner_loops or max(inner_loops)[0] < _INNER_SHARE * around.total_ns:
         return None
-    inner = -max(inside)[1]
+    inner = -max(inner_loops)[1]
     if _is_unit(times, outer) and not _over_epochs(around):
         loop = times.loops[inner]
         if (

@@ -41,15 +41,15 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> In
     # itself.
     reach = end - np.minimum(slack, duration // 2) if slack else end
     first = np.append(0, np.flatnonzero(lane[1:] != lane[:-1]) + 1)
-    for at, stop in zip(first.tolist(), np.append(first[1:], count).tolist(), strict=True):
+    for begin, stop in zip(first.tolist(), np.append(first[1:], count).tolist(), strict=True):
         # What ends later than all before it in its lane lies in nothing; without this, a flat lane
         # would take the most rounds.
-        longest = np.maximum.accumulate(end[at:stop])
-        outer = at + 1 + np.flatnonzero(reach[at + 1 : stop] > longest[:-1])
-        candidate[at] = -1
+        longest = np.maximum.accumulate(end[begin:stop])
+        outer = begin + 1 + np.flatnonzero(reach[begin + 1 : stop] > longest[:-1])
+        candidate[begin] = -1
         candidate[outer] = -1
-    for at in range(0, count, _CHUNK):
-        open_ = at + np.flatnonzero(candidate[at : at + _CHUNK] >= 0)
+    for begin in range(0, count, _CHUNK):
+        open_ = begin + np.flatnonzero(candidate[begin : begin + _CHUNK] >= 0)
         while len(open_):
             tried = candidate[open_]
             short = end[tried] < reach[open_]
@@ -65,9 +65,9 @@ def depths(parent: Int32s) -> npt.NDArray[np.uint16]:
     for first in range(0, len(parent), _CHUNK):
         open_ = first + np.flatnonzero(above[first : first + _CHUNK] >= 0)
         while len(open_):
-            at = above[open_]
-            depth[open_] += depth[at]
-            above[open_] = above[at]
+            outer = above[open_]
+            depth[open_] += depth[outer]
+            above[open_] = above[outer]
             open_ = open_[above[open_] >= 0]
     return np.minimum(depth, 65535).astype(np.uint16)
 
@@ -107,11 +107,11 @@ def self_times(parent: Int32s, duration: Int64s) -> Int64s:
 def self_times_of(rows: Int64s, parent: Int32s, duration: Int64s) -> Int64s:
     """`self_times` of some events, ascending, without those of all others."""
     # The last place is that of no parent.
-    wanted = np.zeros(len(parent) + 1, np.bool_)
-    wanted[rows] = True
+    is_row = np.zeros(len(parent) + 1, np.bool_)
+    is_row[rows] = True
     inner = np.zeros(len(rows), np.int64)
     for first in range(0, len(parent), _CHUNK):
-        of = parent[first : first + _CHUNK]
-        inside = np.flatnonzero(wanted[of])
-        np.add.at(inner, np.searchsorted(rows, of[inside]), duration[first + inside])
+        chunk = parent[first : first + _CHUNK]
+        children = np.flatnonzero(is_row[chunk])
+        np.add.at(inner, np.searchsorted(rows, chunk[children]), duration[first + children])
     return duration[rows] - inner

@@ -62,10 +62,10 @@ def in_archive(label: str) -> Iterator[None]:
             path=label,
         ) from None
     except _BROKEN as error:
-        said = printable(str(error)) or type(error).__name__
+        message = printable(str(error)) or type(error).__name__
         # A message may quote as much of the file as its damage lets it.
         raise ReadError(
-            DAMAGED.format(said if len(said) <= _SAID else f"{said[:_SAID]}…"), path=label
+            DAMAGED.format(message if len(message) <= _SAID else f"{message[:_SAID]}…"), path=label
         ) from None
     except Exception as error:
         # isal has errors of its own, in a module that is not there where it is not installed.
@@ -78,9 +78,11 @@ def allowed(packed: int | None, limit: int, times: int = 1) -> int:
     """How many bytes a file of so many may unpack to: `times` what the user said, by default not
     out of all proportion.
     """
-    most = times * limit
+    allowance = times * limit
     return (
-        most if packed is None or limit != LIMIT_BYTES else min(most, max(_RATIO * packed, _SMALL))
+        allowance
+        if packed is None or limit != LIMIT_BYTES
+        else min(allowance, max(_RATIO * packed, _SMALL))
     )
 
 
@@ -109,14 +111,14 @@ def read_all(file: IO[bytes], label: str, limit: int, size: int | None = None) -
     """All that a stream gives, in memory; `size` is what it should be, if known."""
     if size is not None and size > limit:
         raise too_large(label, limit)
-    out = Buffer(size) if size is not None else None
-    if out is not None:
-        came = out.fill(cast(BinaryIO, file))
+    buffer = Buffer(size) if size is not None else None
+    if buffer is not None:
+        came = buffer.fill(cast(BinaryIO, file))
         if came != size:
             raise ReadError(DAMAGED.format(f"{came:,} of {size:,} bytes are there"), path=label)
         # The checksum is compared when the end is seen.
         file.read(1)
-        return out
+        return buffer
     grown = Growing(label, limit)
     while block := file.read(_BLOCK):
         grown.add(block)
@@ -255,12 +257,12 @@ def _inflated(head: bytes, limit: int) -> bytes:
     """What comes out of gzip before its first damage. It is fed bit by bit, for an error takes all
     that one call has unpacked.
     """
-    unpacker, out = zlib.decompressobj(31), b""
-    for at in range(0, len(head), _FEED):
+    unpacker, content = zlib.decompressobj(31), b""
+    for offset in range(0, len(head), _FEED):
         try:
-            out += unpacker.decompress(head[at : at + _FEED], limit - len(out))
+            content += unpacker.decompress(head[offset : offset + _FEED], limit - len(content))
         except zlib.error:
             break
-        if len(out) >= limit:
+        if len(content) >= limit:
             break
-    return out
+    return content

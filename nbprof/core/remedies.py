@@ -258,10 +258,10 @@ def nvidia_gpu() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
-def without_npu(given: list[str]) -> list[str]:
+def without_npu(options: list[str]) -> list[str]:
     """The note on options that only an NPU has, as they were typed."""
     return (
-        [f"without an NPU, {', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect"]
-        if given
+        [f"without an NPU, {', '.join(options)} {'has' if len(options) == 1 else 'have'} no effect"]
+        if options
         else []
     )

@@ -53,7 +53,7 @@ def tables_named(head: bytes) -> set[str]:
     """
     # Without zeros a text in UTF-16 reads as the others do.
     return (
-        {found.decode() for found in _TABLE.findall(head.replace(b"\0", b""))}
+        {name.decode() for name in _TABLE.findall(head.replace(b"\0", b""))}
         if head.startswith(MAGIC)
         else set()
     )
@@ -78,26 +78,26 @@ def schema(file: BinaryIO) -> bytes:
     head = file.read(108)
     size = int.from_bytes(head[16:18], "big")
     size = 65536 if size == 1 else size
-    found = b""
-    wanted = [1]
+    content = b""
+    numbers = [1]
     for _ in range(_MOST_PAGES):
-        if not wanted or size < 512:
+        if not numbers or size < 512:
             break
-        number = wanted.pop(0)
+        number = numbers.pop(0)
         file.seek((number - 1) * size)
         page = file.read(size)
-        at = 100 if number == 1 else 0
-        if page[at : at + 1] == bytes([_INTERIOR]):
+        header = 100 if number == 1 else 0
+        if page[header : header + 1] == bytes([_INTERIOR]):
             cells = (
-                page[at + 12 + 2 * i : at + 14 + 2 * i]
-                for i in range(int.from_bytes(page[at + 3 : at + 5], "big"))
+                page[header + 12 + 2 * i : header + 14 + 2 * i]
+                for i in range(int.from_bytes(page[header + 3 : header + 5], "big"))
             )
             places = [int.from_bytes(cell, "big") for cell in cells][:_MOST_PAGES]
-            wanted += [int.from_bytes(page[place : place + 4], "big") or 1 for place in places]
-            wanted.append(int.from_bytes(page[at + 8 : at + 12], "big") or 1)
+            numbers += [int.from_bytes(page[offset : offset + 4], "big") or 1 for offset in places]
+            numbers.append(int.from_bytes(page[header + 8 : header + 12], "big") or 1)
         elif number > 1:
-            found += page
-    return found
+            content += page
+    return content
 
 
 @dataclass(frozen=True)
@@ -148,10 +148,10 @@ class Database:
         if self._usable < 480:
             raise self._damaged("its header is damaged")
         self._pages = self._size // self._page
-        stated = stated_bytes(head) // self._page
-        if stated > self._pages:
+        declared = stated_bytes(head) // self._page
+        if declared > self._pages:
             raise ReadError(
-                f"this SQLite database is truncated: {self._pages:,} of its {stated:,} pages are"
+                f"this SQLite database is truncated: {self._pages:,} of its {declared:,} pages are"
                 " present. Copy or export it again.",
                 path=label,
             )
@@ -172,19 +172,19 @@ class Database:
         """
         if table not in self.tables:
             return {}
-        found = self.tables[table]
-        places = {name.lower(): i for i, name in enumerate(found.columns)}
-        wanted = {
+        declaration = self.tables[table]
+        places = {name.lower(): i for i, name in enumerate(declaration.columns)}
+        index_of = {
             name: places[name.lower()]
-            for name in columns or found.columns
+            for name in columns or declaration.columns
             if name.lower() in places
         }
-        return self._read(found, wanted)
+        return self._read(declaration, index_of)
 
     def _schema(self) -> dict[str, Table]:
         master = Table("sqlite_master", ("type", "name", "tbl_name", "rootpage", "sql"), -1, 1)
         rows = self._read(master, {name: i for i, name in enumerate(master.columns)})
-        out = {}
+        tables = {}
         for kind, name, root, sql in zip(
             *(rows[key].tolist() for key in ("type", "name", "rootpage", "sql")), strict=True
         ):
@@ -200,19 +200,19 @@ class Database:
             if re.search(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*\Z", sql, re.IGNORECASE):
                 continue
             columns, rowid = _columns(sql)
-            out[name] = Table(name, columns, rowid, root)
-        return out
+            tables[name] = Table(name, columns, rowid, root)
+        return tables
 
-    def _damaged(self, what: str) -> ReadError:
+    def _damaged(self, reason: str) -> ReadError:
         return ReadError(
-            f"this SQLite database is damaged: {what}. Copy or export it again.", path=self.label
+            f"this SQLite database is damaged: {reason}. Copy or export it again.", path=self.label
         )
 
-    def _u16(self, at: Int64s) -> Int64s:
-        return (self._bytes[at].astype(np.int64) << 8) | self._bytes[at + 1]
+    def _u16(self, offset: Int64s) -> Int64s:
+        return (self._bytes[offset].astype(np.int64) << 8) | self._bytes[offset + 1]
 
-    def _u32(self, at: Int64s) -> Int64s:
-        return (self._u16(at) << 16) | self._u16(at + 2)
+    def _u32(self, offset: Int64s) -> Int64s:
+        return (self._u16(offset) << 16) | self._u16(offset + 2)
 
     def _cells(self, root: int) -> Int64s:
         """Where the rows of a table begin, in their order."""
@@ -242,8 +242,8 @@ class Database:
             if (first - base + 2 * count > self._page).any():
                 raise self._damaged(f"page {int(level[0]):,} declares more rows than fit in it")
             page = np.repeat(np.arange(len(level)), count)
-            place = np.arange(len(page)) - np.repeat(np.cumsum(count) - count, count)
-            cell = base[page] + self._u16(first[page] + 2 * place)
+            index = np.arange(len(page)) - np.repeat(np.cumsum(count) - count, count)
+            cell = base[page] + self._u16(first[page] + 2 * index)
             if len(cell) and int(cell.max()) >= self._size:
                 raise self._damaged("a row of it is outside the file")
             if not inner.any():
@@ -254,7 +254,7 @@ class Database:
             below = np.concatenate([self._u32(cell[inner[page]]), self._u32(head[inner] + 8)])
             order = np.lexsort(
                 (
-                    np.concatenate([place[inner[page]], count[inner]]),
+                    np.concatenate([index[inner[page]], count[inner]]),
                     np.concatenate([page[inner[page]], np.flatnonzero(inner)]),
                 )
             )
@@ -263,11 +263,11 @@ class Database:
             raise self._damaged("one of its trees does not end")
         return np.concatenate(leaves)
 
-    def _varint(self, data: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
+    def _varint(self, data: Bytes, offset: Int64s) -> tuple[Int64s, Int64s]:
         """Numbers of 1 to 9 bytes, and where they end."""
-        byte = data[at]
+        byte = data[offset]
         value = byte.astype(np.int64)
-        end = at + 1
+        end = offset + 1
         long = np.flatnonzero(byte >= 0x80)
         if len(long):
             value[long] &= 0x7F
@@ -283,20 +283,20 @@ class Database:
                     break
         return value, end
 
-    def _read(self, table: Table, wanted: dict[str, int]) -> dict[str, Column]:
+    def _read(self, table: Table, index_of: dict[str, int]) -> dict[str, Column]:
         cells = self._cells(table.root)
-        parts = {name: _Values(len(cells)) for name in wanted}
-        rowid = np.zeros(len(cells), np.int64) if table.rowid in wanted.values() else None
+        parts = {name: _Values(len(cells)) for name in index_of}
+        rowid = np.zeros(len(cells), np.int64) if table.rowid in index_of.values() else None
         rows, total = np.arange(len(cells)), 0
         for low in range(0, len(cells), _ROWS):
             batch = slice(low, low + _ROWS)
-            total += self._lockstep(cells[batch], rows[batch], table.name, wanted, parts, rowid)
+            total += self._lockstep(cells[batch], rows[batch], table.name, index_of, parts, rowid)
             self._fit(total, table.name)
-        out = {name: values.column() for name, values in parts.items()}
-        for name, place in wanted.items():
-            if rowid is not None and place == table.rowid:
-                out[name] = rowid
-        return out
+        columns = {name: values.column() for name, values in parts.items()}
+        for name, index in index_of.items():
+            if rowid is not None and index == table.rowid:
+                columns[name] = rowid
+        return columns
 
     def _fit(self, length: int, table: str) -> None:
         """Rows that lie over one another could be any number of texts."""
@@ -308,87 +308,87 @@ class Database:
         cells: Int64s,
         rows: Int64s,
         table: str,
-        wanted: dict[str, int],
+        index_of: dict[str, int],
         parts: dict[str, _Values],
         rowid: Int64s | None,
     ) -> int:
         """Takes values out of rows of any layout, the next column of each in one round; how many
         bytes they have.
         """
-        length, at = self._varint(self._bytes, cells)
-        number, at = self._varint(self._bytes, at)
+        length, start = self._varint(self._bytes, cells)
+        number, start = self._varint(self._bytes, start)
         if rowid is not None:
             rowid[rows] = number
         total = int(length.sum())
-        for one in (int(length.min()), int(length.max()), total):
-            self._fit(one, table)
+        for count in (int(length.min()), int(length.max()), total):
+            self._fit(count, table)
         over = length > self._usable - 35
         if not over.any():
-            self._records(self._bytes, at, length, wanted, parts, _together(rows))
+            self._records(self._bytes, start, length, index_of, parts, _together(rows))
             return total
         if not over.all():
-            self._records(self._bytes, at[~over], length[~over], wanted, parts, rows[~over])
-        data, starts = self._overflowing(at[over], length[over], table)
-        self._records(data, starts, length[over], wanted, parts, rows[over])
+            self._records(self._bytes, start[~over], length[~over], index_of, parts, rows[~over])
+        data, starts = self._overflowing(start[over], length[over], table)
+        self._records(data, starts, length[over], index_of, parts, rows[over])
         return total
 
-    def _overflowing(self, at: Int64s, length: Int64s, table: str) -> tuple[Bytes, Int64s]:
+    def _overflowing(self, start: Int64s, length: Int64s, table: str) -> tuple[Bytes, Int64s]:
         """Rows that are continued on pages of their own, one behind the other, and where each
         begins.
         """
         usable = self._usable
         least = (usable - 12) * 32 // 255 - 23
-        out = bytearray(8)
+        joined = bytearray(8)
         starts = []
         data = self._buffer.data
-        for begin, size in zip(at.tolist(), length.tolist(), strict=True):
+        for begin, size in zip(start.tolist(), length.tolist(), strict=True):
             local = least + (size - least) % (usable - 4)
             local = local if local <= usable - 35 else least
-            starts.append(len(out))
-            end = len(out) + size
-            out += data[begin : begin + local]
+            starts.append(len(joined))
+            end = len(joined) + size
+            joined += data[begin : begin + local]
             page = int.from_bytes(data[begin + local : begin + local + 4], "big")
-            while len(out) < end:
+            while len(joined) < end:
                 if not 1 <= page <= self._pages:
                     raise self._damaged(f"a row of {table} is continued outside the file")
                 base = (page - 1) * self._page
-                out += data[base + 4 : base + 4 + min(usable - 4, end - len(out))]
+                joined += data[base + 4 : base + 4 + min(usable - 4, end - len(joined))]
                 page = int.from_bytes(data[base : base + 4], "big")
-        out += bytes(16)
-        return np.frombuffer(bytes(out), np.uint8), np.array(starts, np.int64)
+        joined += bytes(16)
+        return np.frombuffer(bytes(joined), np.uint8), np.array(starts, np.int64)
 
     def _records(
         self,
         data: Bytes,
-        at: Int64s,
+        start: Int64s,
         length: Int64s,
-        wanted: dict[str, int],
+        index_of: dict[str, int],
         parts: dict[str, _Values],
         rows: Int64s | slice,
     ) -> None:
         """Takes values out of some records."""
-        if not len(at) or not wanted:
+        if not len(start) or not index_of:
             return
-        last = max(wanted.values()) + 1
-        if int((at + length).max()) > len(data):
+        last = max(index_of.values()) + 1
+        if int((start + length).max()) > len(data):
             raise self._damaged("a row of it is outside the file")
-        head, first = self._varint(data, at)
+        head, first = self._varint(data, start)
         if (head < 1).any() or (head > length).any():
             raise self._damaged("the header of a row is damaged")
-        width = int(min(last, (head - (first - at)).max(initial=0)))
+        width = int(min(last, (head - (first - start)).max(initial=0)))
         # A row may have fewer values than the table has columns: those added later.
         types: npt.NDArray[Any] = (
-            _windows(data, first, width).T if width else np.zeros((0, len(at)), np.uint8)
+            _windows(data, first, width).T if width else np.zeros((0, len(start)), np.uint8)
         )
         types = np.ascontiguousarray(types)
-        if int(head.min()) - int((first - at).max()) < width:
-            types = np.where(first + np.arange(width)[:, None] < at + head, types, np.uint8(0))
+        if int(head.min()) - int((first - start).max()) < width:
+            types = np.where(first + np.arange(width)[:, None] < start + head, types, np.uint8(0))
         if (types >= 0x80).any():
-            types = self._wide_types(data, first, at + head, last)
-        end = at + head
+            types = self._wide_types(data, first, start + head, last)
+        end = start + head
         ends: dict[int, tuple[Int64s, int, int]] = {}
-        used = set(wanted.values())
-        for place, column in enumerate(types):
+        used = set(index_of.values())
+        for index, column in enumerate(types):
             low, high = int(column.min()), int(column.max())
             if high >= len(_SIZES):
                 end = end + np.where(
@@ -398,56 +398,56 @@ class Database:
                 end = end + _SIZES[column]
             elif _SIZES[low]:
                 end = end + _SIZES[low]
-            if place in used:
-                ends[place] = end, low, high
-        if (end > at + length).any():
+            if index in used:
+                ends[index] = end, low, high
+        if (end > start + length).any():
             raise self._damaged("a row ends before its values do")
         view = np.ndarray((len(data) - 7,), ">i8", data, 0, (1,))
-        for name, place in wanted.items():
-            if place in ends:
-                stop, low, high = ends[place]
+        for name, index in index_of.items():
+            if index in ends:
+                stop, low, high = ends[index]
                 # A number's last byte is the lowest; a text is put apart.
                 numbers = view[
-                    stop - 8 if high < 12 else np.where(types[place] < 12, stop - 8, 0)
+                    stop - 8 if high < 12 else np.where(types[index] < 12, stop - 8, 0)
                 ].astype(np.int64)
-                parts[name].put(rows, numbers, types[place], low, high)
+                parts[name].put(rows, numbers, types[index], low, high)
                 if high >= 12:
-                    parts[name].put_texts(rows, data, stop, types[place], self._text)
+                    parts[name].put_texts(rows, data, stop, types[index], self._text)
             else:
                 parts[name].nulls(rows)
 
-    def _wide_types(self, data: Bytes, at: Int64s, end: Int64s, columns: int) -> Int64s:
+    def _wide_types(self, data: Bytes, offset: Int64s, end: Int64s, columns: int) -> Int64s:
         """Serial types of more than one byte: those of long texts."""
-        types = np.zeros((columns, len(at)), np.int64)
+        types = np.zeros((columns, len(offset)), np.int64)
         for i in range(columns):
-            value, after = self._varint(data, np.minimum(at, len(data) - 1))
-            here = at < end
+            value, after = self._varint(data, np.minimum(offset, len(data) - 1))
+            here = offset < end
             types[i] = np.where(here, value, 0)
-            at = np.where(here, after, at)
+            offset = np.where(here, after, offset)
         if (types < 0).any() or (types > 2 * len(data)).any():
             raise self._damaged("the header of a row is damaged")
         return types
 
 
-def _windows(data: Bytes, at: Int64s, width: int) -> Bytes:
+def _windows(data: Bytes, offset: Int64s, width: int) -> Bytes:
     """uint8[n, width]: so many bytes from each place on; behind the end of the data its last
     byte.
     """
     room = len(data) - width
-    if room < 0 or int(at.max()) > room:
-        few: Bytes = data[np.minimum(at[:, None] + np.arange(width), len(data) - 1)]
+    if room < 0 or int(offset.max()) > room:
+        few: Bytes = data[np.minimum(offset[:, None] + np.arange(width), len(data) - 1)]
         return few
     view = np.ndarray((room + 1,), np.dtype((np.void, width)), data, 0, (1,))
-    rows: Bytes = view[at].view(np.uint8)
-    return rows.reshape(len(at), width)
+    rows: Bytes = view[offset].view(np.uint8)
+    return rows.reshape(len(offset), width)
 
 
 def _together(rows: Int64s) -> Int64s | slice:
     """Ascending rows as a slice where none is left out: what is written there need not look each
     up.
     """
-    whole = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
-    return slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
+    consecutive = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
+    return slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
 
 
 class _Values:
@@ -496,17 +496,19 @@ class _Values:
         """The texts and blobs among values that end at some bytes; equal ones are one object."""
         if self._texts is None:
             self._texts = np.full(self._count, None, object)
-        which = np.flatnonzero(types >= 12)
-        kind = types[which].astype(np.int64)
+        text_rows = np.flatnonzero(types >= 12)
+        kind = types[text_rows].astype(np.int64)
         length = (kind - 12) // 2
-        codes, found = distinct(data, end[which] - length, length)
-        values = np.array([*(str(value, text, "replace") for value in found), None], object)[codes]
+        codes, distinct_values = distinct(data, end[text_rows] - length, length)
+        values = np.array(
+            [*(str(value, text, "replace") for value in distinct_values), None], object
+        )[codes]
         if (blob := kind & 1 == 0).any():
-            values[blob] = np.array([*found, None], object)[codes[blob]]
+            values[blob] = np.array([*distinct_values, None], object)[codes[blob]]
         if isinstance(rows, slice):
-            self._texts[rows][which] = values
+            self._texts[rows][text_rows] = values
         else:
-            self._texts[rows[which]] = values
+            self._texts[rows[text_rows]] = values
 
     def column(self) -> Column:
         """The values as one array."""
@@ -523,8 +525,8 @@ class _Values:
                 )
             return values
         if self._real is not None:
-            out = np.where(self._real, reals, numbers.astype(np.float64))
-            return out if null is None else np.where(null, np.nan, out)
+            combined = np.where(self._real, reals, numbers.astype(np.float64))
+            return combined if null is None else np.where(null, np.nan, combined)
         return numbers if null is None else np.ma.MaskedArray(numbers, null)
 
 
@@ -593,11 +595,11 @@ def _columns(sql: str) -> tuple[tuple[str, ...], int]:
     names: list[str] = []
     rowid, key = -1, ""
     for part in parts:
-        found = _NAME.match(part)
-        if found is None:
+        match = _NAME.match(part)
+        if match is None:
             continue
-        name = next(group for group in found.groups() if group is not None)
-        if found[5] and name.upper() in _CONSTRAINTS:
+        name = next(group for group in match.groups() if group is not None)
+        if match[5] and name.upper() in _CONSTRAINTS:
             if single := re.match(
                 r"\s*(?:CONSTRAINT\s+\w+\s+)?PRIMARY\s+KEY\s*\(\s*[\"`\[]?(\w+)[\"`\]]?\s*\)",
                 part,
@@ -607,7 +609,7 @@ def _columns(sql: str) -> tuple[tuple[str, ...], int]:
             continue
         if re.match(
             r"\s*INTEGER\b.*\bPRIMARY\s+KEY\b(?!\s+DESC)",
-            part[found.end() :],
+            part[match.end() :],
             re.IGNORECASE | re.DOTALL,
         ):
             rowid = len(names)

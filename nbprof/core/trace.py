@@ -79,12 +79,12 @@ class Receipt:
         """Add something that lowers the trust in the numbers."""
         self._add("warning", text)
 
-    def cut_off(self, cut: Cut) -> None:
+    def cut_off(self, truncated: Cut) -> None:
         """Add a file of which only a part was read."""
         old = self.about_cut
-        at = self.notes.index(old) if old in self.notes else len(self.notes)
-        self.cut.append(cut)
-        self.notes[at : at + 1] = [note for note in [self.about_cut] if note is not None]
+        index = self.notes.index(old) if old in self.notes else len(self.notes)
+        self.cut.append(truncated)
+        self.notes[index : index + 1] = [note for note in [self.about_cut] if note is not None]
 
     @property
     def about_cut(self) -> Note | None:
@@ -94,7 +94,7 @@ class Receipt:
         first = self.cut[0]
         if len(self.cut) == 1:
             return Note("warning", f"{first.file}: {first.what}")
-        names = join_some([one.file for one in self.cut], 3)
+        names = join_some([truncated.file for truncated in self.cut], 3)
         return Note(
             "warning",
             f"{len(self.cut):,} files were read in part: {names}. Of the first: {first.what} All"
@@ -180,32 +180,32 @@ class ArgColumn:
         """Integers for all events, or string codes with `text`; `missing` where the event has no
         such arg of that type.
         """
-        out = np.full(events, missing, np.int64)
-        at, values = self._of((TEXT,) if text else (INT, UINT))
+        dense = np.full(events, missing, np.int64)
+        event, values = self._of((TEXT,) if text else (INT, UINT))
         # An unsigned number becomes its two's complement.
-        out[at] = values if values.dtype != np.uint64 else values.view(np.int64)
-        return out
+        dense[event] = values if values.dtype != np.uint64 else values.view(np.int64)
+        return dense
 
     def at(self, rows: Int64s, missing: int = -1, *, text: bool = False) -> Int64s:
         """The same of a few events, in any order, which are looked up."""
         event, values = self._of((TEXT,) if text else (INT, UINT))
-        place = np.searchsorted(event, rows.astype(event.dtype), side="right") - 1
-        out = np.full(len(rows), missing, np.int64)
-        found = np.flatnonzero(place >= 0)
-        found = found[event[place[found]] == rows[found]]
-        out[found] = values[place[found]].astype(np.int64, copy=False)
-        return out
+        index = np.searchsorted(event, rows.astype(event.dtype), side="right") - 1
+        looked_up = np.full(len(rows), missing, np.int64)
+        present = np.flatnonzero(index >= 0)
+        present = present[event[index[present]] == rows[present]]
+        looked_up[present] = values[index[present]].astype(np.int64, copy=False)
+        return looked_up
 
     def floats(self) -> npt.NDArray[np.float64]:
         """The numbers of all rows as float64, whatever number type they were written as; NaN for
         texts.
         """
         kinds, values = self.kinds, self.values
-        out = values.astype(np.float64)
-        out[kinds == UINT] = values[kinds == UINT].view(np.uint64)
-        out[kinds == DOUBLE] = values[kinds == DOUBLE].view(np.float64)
-        out[(kinds == TEXT) | (kinds == BYTES)] = np.nan
-        return out
+        numbers = values.astype(np.float64)
+        numbers[kinds == UINT] = values[kinds == UINT].view(np.uint64)
+        numbers[kinds == DOUBLE] = values[kinds == DOUBLE].view(np.float64)
+        numbers[(kinds == TEXT) | (kinds == BYTES)] = np.nan
+        return numbers
 
 
 @dataclass
@@ -467,11 +467,11 @@ class Trace:
         """bool[events]: which events have an arg that is an integer above another; with `text`, one
         whose string code is.
         """
-        out = np.zeros(len(self.events), np.bool_)
+        is_above = np.zeros(len(self.events), np.bool_)
         if (column := self.args.get(name)) is not None:
             event, value = column.of(TEXT) if text else column.of(INT, UINT)
-            out[event] = value > low
-        return out
+            is_above[event] = value > low
+        return is_above
 
     def texts(self, codes: Int64s) -> list[str]:
         """Strings by code; the empty text for a negative code."""

@@ -68,10 +68,10 @@ class Unfinished:
     @property
     def sentence(self) -> str:
         """What became of it, for the user."""
-        which = f"The recording{self._when}{self._where}"
+        recording = f"The recording{self._when}{self._where}"
         if self.running:
             return (
-                f"{which} is not finished: its process, {self.facts['pid']}, is still running, and"
+                f"{recording} is not finished: its process, {self.facts['pid']}, is still running, and"
                 " its run appears when it finishes."
             )
         if not self.facts:
@@ -81,9 +81,9 @@ class Unfinished:
             )
         how = f"its process, {self.facts['pid']}, ended before the recording did"
         if self.written:
-            return f"{which} was not finished: {how}. {_SHOWN}"
+            return f"{recording} was not finished: {how}. {_SHOWN}"
         return (
-            f"{which} was not finished: {how}, before its profiler wrote anything, so there is"
+            f"{recording} was not finished: {how}, before its profiler wrote anything, so there is"
             " nothing to read. With --steps 10:20 a recording is written as soon as these steps"
             " have run."
         )
@@ -131,8 +131,8 @@ def _machine() -> str:
 def mark(folder: Path, facts: Mapping[str, Any]) -> None:
     """Say in the folder of a recording whose it is. Never raises."""
     with contextlib.suppress(OSError, TypeError, ValueError):
-        own = {"pid": os.getpid(), "machine": _machine(), "started": time.time()}
-        (folder / MARK).write_text(json.dumps({**own, **facts}), encoding="utf-8")
+        process = {"pid": os.getpid(), "machine": _machine(), "started": time.time()}
+        (folder / MARK).write_text(json.dumps({**process, **facts}), encoding="utf-8")
 
 
 def look(folder: Path) -> Unfinished:
@@ -154,6 +154,9 @@ def look(folder: Path) -> Unfinished:
 def unfinished(logdir: Path) -> list[Unfinished]:
     """The recordings in a logdir that are not finished, the oldest first."""
     with contextlib.suppress(OSError):
-        found = [look(folder) for folder in logdir.glob(f"{SCRATCH}*") if folder.is_dir()]
-        return sorted(found, key=lambda one: (str(one.facts.get("started", "")), one.folder.name))
+        recordings = [look(folder) for folder in logdir.glob(f"{SCRATCH}*") if folder.is_dir()]
+        return sorted(
+            recordings,
+            key=lambda recording: (str(recording.facts.get("started", "")), recording.folder.name),
+        )
     return []

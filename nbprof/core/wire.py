@@ -60,9 +60,9 @@ class CutError(ReadError):
 
 def buffer(data: bytes) -> Bytes:
     """Bytes as a numpy array, padded so that a varint may be read at its very end."""
-    out = np.zeros(len(data) + PADDING, np.uint8)
-    out[: len(data)] = np.frombuffer(data, np.uint8)
-    return out
+    padded = np.zeros(len(data) + PADDING, np.uint8)
+    padded[: len(data)] = np.frombuffer(data, np.uint8)
+    return padded
 
 
 def read_varint(data: Data, pos: int, end: int) -> tuple[int, int]:
@@ -132,18 +132,18 @@ def skip_group(data: Data, start: int, pos: int, end: int, depth: int = 0) -> in
             raise ReadError(f"groups are nested over {MOST_NESTED} deep", offset=start)
         if pos >= end:
             raise CutError("a group runs over the end of its message", offset=start)
-        at = pos
+        tag_start = pos
         # In a group, where all is skipped, protobuf's parser lets field number 0 pass.
         number, kind, pos = read_tag(data, pos, end, 0)
         if kind == GROUP:
             open_groups.append(number)
         elif kind == GROUP_END:
             if number != open_groups.pop():
-                raise ReadError("a group ends that was never opened", offset=at)
+                raise ReadError("a group ends that was never opened", offset=tag_start)
         elif kind == VARINT:
             _, pos = read_varint(data, pos, end)
         else:
-            _, pos = _content(data, at, kind, pos, end)
+            _, pos = _content(data, tag_start, kind, pos, end)
     return pos
 
 
@@ -167,36 +167,36 @@ def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int
     """The fields of one message, each as `read_field` gives it."""
     # Nearly all of them: a tag and a length or number of one or two bytes each, four at most.
     while pos + 4 <= end:
-        tag, at = data[pos], pos + 1
+        tag, content = data[pos], pos + 1
         if tag >= 0x80:
-            tag, at = tag & 0x7F | data[at] << 7, at + 1
-        first, second, kind = data[at], data[at + 1], tag & 7
+            tag, content = tag & 0x7F | data[content] << 7, content + 1
+        first, second, kind = data[content], data[content + 1], tag & 7
         if (
             tag < 8
             or tag >= 0x4000
             or (first >= 0x80 and second >= 0x80)
             or (kind != LENGTH and kind != VARINT)
         ):
-            found = read_field(data, pos, end, depth)
-            pos = found[3]
-            yield found
+            field = read_field(data, pos, end, depth)
+            pos = field[3]
+            yield field
             continue
         if first >= 0x80:
-            first, at = first & 0x7F | second << 7, at + 1
-        at += 1
+            first, content = first & 0x7F | second << 7, content + 1
+        content += 1
         if kind == VARINT:
-            pos = at
-            yield tag >> 3, kind, first, at
-        elif at + first > end:
+            pos = content
+            yield tag >> 3, kind, first, content
+        elif content + first > end:
             # Which says what is wrong.
             read_field(data, pos, end, depth)
         else:
-            pos = at + first
-            yield tag >> 3, kind, at, pos
+            pos = content + first
+            yield tag >> 3, kind, content, pos
     while pos < end:
-        found = read_field(data, pos, end, depth)
-        pos = found[3]
-        yield found
+        field = read_field(data, pos, end, depth)
+        pos = field[3]
+        yield field
 
 
 def split(
@@ -209,27 +209,27 @@ def split(
     them.
     """
     spans: dict[int, tuple[list[int], list[int]]] = {}
-    others: list[tuple[int, int, int, int]] = []
+    scalars: list[tuple[int, int, int, int]] = []
     while pos < end:
-        tag, at = data[pos], pos + 2
+        tag, content = data[pos], pos + 2
         # Nearly all of them: a tag of one byte, a length of one or two.
         if tag & 0x87 == LENGTH and tag > 7:
             number, kind, size = tag >> 3, LENGTH, data[pos + 1]
             if size >= 0x80:
-                size, at = size & 0x7F | data[at] << 7, at + 1
-            stop = at + size
+                size, content = size & 0x7F | data[content] << 7, content + 1
+            stop = content + size
             if size >= 1 << 14 or stop > end:
-                number, kind, at, stop = read_field(data, pos, end, depth)
+                number, kind, content, stop = read_field(data, pos, end, depth)
         else:
-            number, kind, at, stop = read_field(data, pos, end, depth)
+            number, kind, content, stop = read_field(data, pos, end, depth)
         if kind == LENGTH:
             starts, ends = spans.setdefault(number, ([], []))
-            starts.append(at)
+            starts.append(content)
             ends.append(stop)
         else:
-            others.append((number, kind, at, stop))
+            scalars.append((number, kind, content, stop))
         pos = stop
-    return spans, others
+    return spans, scalars
 
 
 def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
@@ -245,10 +245,10 @@ def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
                 "a number has more than ten bytes; this is not a protobuf file",
                 offset=int(pos[more[0]]),
             )
-        at = after[more]
-        byte = buf[at]
+        byte_offset = after[more]
+        byte = buf[byte_offset]
         value[more] |= (byte & 0x7F).astype(np.int64) << np.int64(shift)
-        after[more] = at + 1
+        after[more] = byte_offset + 1
         more = more[(byte & 0x80) != 0]
         shift += 7
     return value, after
@@ -280,15 +280,15 @@ def word_varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:
     upto >>= _u(56)
     after = pos + upto.view(np.int64)
     if unended is not None:
-        at = after[unended]
-        ninth = words[at]
+        byte_offset = after[unended]
+        ninth = words[byte_offset]
         tenth = (ninth >> _u(8)) & _u(0xFF)
         ninth &= _u(0xFF)
         short = ninth < _u(0x80)
         word[unended] |= ((ninth & _u(0x7F)) << _u(56)) | np.where(
             short, _u(0), (tenth & _u(1)) << _u(63)
         )
-        after[unended] = at + np.where(short, 1, np.where(tenth < _u(0x80), 2, 1 << 40))
+        after[unended] = byte_offset + np.where(short, 1, np.where(tenth < _u(0x80), 2, 1 << 40))
     return word, after
 
 
@@ -323,10 +323,10 @@ def packed(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.
     size = int(length.sum())
     offsets = np.zeros(len(start) + 1, np.int64)
     np.cumsum(length, out=offsets[1:])
-    place = np.arange(size) + np.repeat(start - offsets[:-1], length)
-    byte = buf[place]
+    source = np.arange(size) + np.repeat(start - offsets[:-1], length)
+    byte = buf[source]
     is_last = byte < 0x80
-    whole = (
+    complete = (
         (length == 0) | is_last[np.maximum(offsets[1:] - 1, 0)]
         if size
         else np.ones(len(start), np.bool_)
@@ -342,8 +342,8 @@ def packed(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.
     np.cumsum(is_last, out=counts[1:])
     # No number has more than ten bytes.
     long = np.flatnonzero(stop - begin >= 10)
-    whole[np.searchsorted(offsets, begin[long], side="right") - 1] = False
-    return values.view(np.int64), counts[offsets], whole
+    complete[np.searchsorted(offsets, begin[long], side="right") - 1] = False
+    return values.view(np.int64), counts[offsets], complete
 
 
 @dataclass
@@ -379,7 +379,7 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
     ReadError
         A tag or length that does not fit its message.
     """
-    found: dict[tuple[int, int], list[tuple[Int64s, Int64s, Int64s]]] = {}
+    rounds_of: dict[tuple[int, int], list[tuple[Int64s, Int64s, Int64s]]] = {}
     message = np.flatnonzero(start < end).astype(np.int64)
     pos = start[message].astype(np.int64)
     limit = end[message].astype(np.int64)
@@ -416,17 +416,17 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
         for rows in _groups(tag):
             code = int(tag[rows[0]])
             if code & 7 != GROUP:
-                found.setdefault((code >> 3, code & 7), []).append(
+                rounds_of.setdefault((code >> 3, code & 7), []).append(
                     (message[rows], value[rows], stop[rows])
                 )
         alive = stop < limit
         message, pos, limit = message[alive], stop[alive], limit[alive]
     for key, rest in _one_by_one(buf, message, pos, limit, depth).items():
         column = np.array(rest, np.int64)
-        found.setdefault(key, []).append((column[:, 0], column[:, 1], column[:, 2]))
+        rounds_of.setdefault(key, []).append((column[:, 0], column[:, 1], column[:, 2]))
     return [
         Field(number, kind, *(np.concatenate(part) for part in zip(*rounds, strict=True)))
-        for (number, kind), rounds in found.items()
+        for (number, kind), rounds in rounds_of.items()
     ]
 
 
@@ -445,20 +445,20 @@ def _one_by_one(
     """The fields of the messages that are left: a message may have a million where the others have
     three.
     """
-    found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    rows_of: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     data = buf.data
     for number, start, end in zip(message.tolist(), pos.tolist(), limit.tolist(), strict=True):
-        spans, others = split(data, start, end, depth)
+        spans, scalars = split(data, start, end, depth)
         for field, (begins, ends) in spans.items():
-            found.setdefault((field, LENGTH), []).extend(
+            rows_of.setdefault((field, LENGTH), []).extend(
                 zip(repeat(number), begins, ends, strict=False)
             )
-        for field, kind, value, stop in others:
+        for field, kind, value, stop in scalars:
             if kind != GROUP:
-                found.setdefault((field, kind), []).append(
+                rows_of.setdefault((field, kind), []).append(
                     (number, signed(value) if kind == VARINT else value, stop)
                 )
-    return found
+    return rows_of
 
 
 def _explain(

@@ -34,8 +34,8 @@ Array = npt.NDArray[Any]
 _TYPES = {"f8": "<f8", "f4": "<f4", "i4": "<i4", "u4": "<u4", "u2": "<u2", "u1": "<u1"}
 _PLAIN = (str, int, bool, type(None))
 """What JSON holds as it is, which is most of a payload."""
-_CODES = {np.dtype(one): code for code, one in _TYPES.items()} | {np.dtype(np.bool_): "u1"}
-_DTYPES = {code: np.dtype(one) for code, one in _TYPES.items()}
+_CODES = {np.dtype(dtype): code for code, dtype in _TYPES.items()} | {np.dtype(np.bool_): "u1"}
+_DTYPES = {code: np.dtype(dtype) for code, dtype in _TYPES.items()}
 _ORDER = {code: i for i, code in enumerate(_TYPES)}
 _KEEP_BITS = 32
 _GZIP = b"\x1f\x8b"
@@ -89,8 +89,8 @@ def to_text(data: bytes) -> str:
     spare = -len(data) % 4
     words = np.frombuffer(data + bytes(spare), ">u4").astype(np.uint32)
     digits = np.empty((len(words), 5), np.uint8)
-    for place in range(4, -1, -1):
-        words, digits[:, place] = np.divmod(words, 85)
+    for digit in range(4, -1, -1):
+        words, digits[:, digit] = np.divmod(words, 85)
     text = np.frombuffer(LETTERS.encode(), np.uint8)[digits].tobytes().decode()
     return text[: len(text) - spare]
 
@@ -142,8 +142,10 @@ def unpack(data: bytes) -> dict[str, Any]:
         raise ReadError("the packed profile data ends before its header", offset=len(body))
     (length,) = struct.unpack_from("<I", body)
     if 4 + length > len(body):
-        what = "the header" if body is not data else "this is not packed profile data: a header"
-        raise ReadError(f"{what} claims {length:,} bytes, {len(body) - 4:,} are present", offset=4)
+        subject = "the header" if body is not data else "this is not packed profile data: a header"
+        raise ReadError(
+            f"{subject} claims {length:,} bytes, {len(body) - 4:,} are present", offset=4
+        )
     try:
         header = json.loads(body[4 : 4 + length])
     except ValueError as error:
@@ -169,8 +171,8 @@ def smallest(values: Array) -> Array:
     top = int(values.max()) if len(values) else 0
     if len(values) and values.dtype.kind != "u" and int(values.min()) < 0:
         raise ValueError("a negative number among codes or counts")
-    for dtype, most in _UNSIGNED:
-        if top <= most:
+    for dtype, limit in _UNSIGNED:
+        if top <= limit:
             return values.astype(dtype)
     raise ValueError(f"{top:,} does not fit into 32 bits")
 
@@ -184,8 +186,8 @@ def short(values: Iterable[float] | Array) -> npt.NDArray[np.float64]:
     scale = float(1 << _KEEP_BITS)
     rounded: npt.NDArray[np.float64] = np.ldexp(np.round(mantissa * scale) / scale, exponent)
     # Integers (bytes, counts) stay exact whatever their size.
-    whole = exact == np.trunc(exact)
-    rounded[whole] = exact[whole]
+    integral = exact == np.trunc(exact)
+    rounded[integral] = exact[integral]
     return rounded
 
 
@@ -213,29 +215,29 @@ class _Writer:
         self._packed = packed
         self._arrays: list[tuple[list[Any], bytes]] = []
 
-    def plain(self, value: Any, where: str) -> Any:
+    def plain(self, value: Any, path: str) -> Any:
         if isinstance(value, (dict, Part)):
             if isinstance(value, dict) and "$" in value:
-                raise ValueError(f'{where or "payload"}: a key "$" would be mistaken for an array')
+                raise ValueError(f'{path or "payload"}: a key "$" would be mistaken for an array')
             return {
                 str(key): (
-                    one if type(one) in _PLAIN else self.plain(one, f"{where}.{key}".lstrip("."))
+                    item if type(item) in _PLAIN else self.plain(item, f"{path}.{key}".lstrip("."))
                 )
-                for key, one in value.items()
+                for key, item in value.items()
             }
         if isinstance(value, (list, tuple)):
             return [
-                one if type(one) in _PLAIN else self.plain(one, f"{where}[{i}]")
-                for i, one in enumerate(value)
+                item if type(item) in _PLAIN else self.plain(item, f"{path}[{i}]")
+                for i, item in enumerate(value)
             ]
         if isinstance(value, Delta):
-            return {"$": self._store(_differences(value.values, where), where, "delta")}
+            return {"$": self._store(_differences(value.values, path), path, "delta")}
         if isinstance(value, np.ndarray):
-            return {"$": self._store(value, where)}
-        return _scalar(value, where)
+            return {"$": self._store(value, path)}
+        return _scalar(value, path)
 
-    def _store(self, values: Array, where: str, coding: str = "") -> list[Any]:
-        code = _type_of(values, where)
+    def _store(self, values: Array, path: str, coding: str = "") -> list[Any]:
+        code = _type_of(values, path)
         data = values.astype(_DTYPES[code], copy=False).tobytes()
         if self._packed and len(data) >= _LEAST_PLANES and (size := _DTYPES[code].itemsize) > 1:
             planes = np.frombuffer(data, np.uint8).reshape(-1, size).T.tobytes()
@@ -252,7 +254,7 @@ class _Writer:
         """
         # Gzip packs better what is alike: types side by side.
         stored = (
-            sorted(self._arrays, key=lambda one: (_ORDER[one[0][0]], one[0][3:]))
+            sorted(self._arrays, key=lambda array: (_ORDER[array[0][0]], array[0][3:]))
             if self._packed
             else self._arrays
         )
@@ -265,20 +267,20 @@ class _Writer:
         return b"".join(data + bytes(-len(data) % 8) for data in places)
 
 
-def _type_of(values: Array, where: str) -> str:
+def _type_of(values: Array, path: str) -> str:
     if values.ndim != 1:
         raise ValueError(
-            f"{where}: an array of {values.ndim} dimensions; only columns can be packed"
+            f"{path}: an array of {values.ndim} dimensions; only columns can be packed"
         )
     code = _CODES.get(values.dtype) or f"{values.dtype.kind}{values.dtype.itemsize}"
     if code not in _TYPES:
         raise ValueError(
-            f"{where}: arrays of {values.dtype} cannot be packed; use one of {', '.join(_TYPES)}"
+            f"{path}: arrays of {values.dtype} cannot be packed; use one of {', '.join(_TYPES)}"
         )
     return code
 
 
-def _differences(values: Array, where: str) -> Array:
+def _differences(values: Array, path: str) -> Array:
     wide = values.astype(np.int64)
     steps = wide.copy()
     steps[1:] -= wide[:-1]
@@ -286,15 +288,15 @@ def _differences(values: Array, where: str) -> Array:
         return steps.astype(np.uint32)
     limits = np.iinfo(np.int32)
     if min(wide.min(), steps.min()) < limits.min or max(wide.max(), steps.max()) > limits.max:
-        raise ValueError(f"{where}: values that do not fit into 32 bits")
+        raise ValueError(f"{path}: values that do not fit into 32 bits")
     return steps.astype(np.int32)
 
 
-def _scalar(value: Any, where: str) -> Any:
+def _scalar(value: Any, path: str) -> Any:
     try:
         return scalar(value)
     except TypeError:
-        raise ValueError(f"{where}: a {type(value).__name__} cannot be packed") from None
+        raise ValueError(f"{path}: a {type(value).__name__} cannot be packed") from None
 
 
 def _rich(value: Any, body: bytes, start: int) -> Any:
@@ -306,18 +308,18 @@ def _rich(value: Any, body: bytes, start: int) -> Any:
         return {key: _rich(item, body, start) for key, item in value.items()}
     code, offset, length, *rest = value["$"]
     dtype = np.dtype(_TYPES[code])
-    at = start + offset
-    if at + length * dtype.itemsize > len(body):
-        raise ReadError("an array reaches past the end of the packed profile data", offset=at)
+    begin = start + offset
+    if begin + length * dtype.itemsize > len(body):
+        raise ReadError("an array reaches past the end of the packed profile data", offset=begin)
     coding = rest[0].split() if rest else []
     if "planes" in coding:
-        body, at = (
-            np.frombuffer(body, np.uint8, length * dtype.itemsize, at)
+        body, begin = (
+            np.frombuffer(body, np.uint8, length * dtype.itemsize, begin)
             .reshape(dtype.itemsize, length)
             .T.tobytes(),
             0,
         )
-    array: Array = np.frombuffer(body, dtype, length, at)
+    array: Array = np.frombuffer(body, dtype, length, begin)
     return np.cumsum(array, dtype=dtype) if "delta" in coding else array
 
 

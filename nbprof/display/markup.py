@@ -96,9 +96,9 @@ def _line(line: str) -> str:
     return "&nbsp;" * indent + text(line.lstrip(" ")) or "&nbsp;"
 
 
-def name(full: str, most: int) -> str:
+def name(full: str, limit: int) -> str:
     """The end of a name that may be long; all of it in the tooltip."""
-    return _code(full, wording.tail(full, most))
+    return _code(full, wording.tail(full, limit))
 
 
 def kernel(full: str) -> str:
@@ -106,12 +106,12 @@ def kernel(full: str) -> str:
     return _code(full, wording.kernel(full, 80))
 
 
-def _code(full: str, shown: str) -> str:
-    whole = f" title='{text(full[:300])}'" if shown != full else ""
+def _code(full: str, short: str) -> str:
+    tooltip = f" title='{text(full[:300])}'" if short != full else ""
     # Notebooks draw <code> as a grey box; this is of fixed width everywhere by itself. Wrapped
     # where the page is narrow, as on paper: the figures behind the name would be off the page
     # otherwise.
-    return f"<samp style='overflow-wrap:anywhere'{whole}>{text(shown)}</samp>"
+    return f"<samp style='overflow-wrap:anywhere'{tooltip}>{text(short)}</samp>"
 
 
 def picture(png: bytes, alt: str, width: int = 700) -> str:
@@ -139,10 +139,11 @@ def bar(percent: float, colour: str) -> str:
     return f"<span style='display:inline-block;width:100px;height:8px;background:{fill}'></span>"
 
 
-def marked(said: str) -> str:
+def marked(sentence: str) -> str:
     """A text in which double asterisks mark what is bold."""
     return "".join(
-        f"<b>{text(part)}</b>" if bold else text(part) for bold, part in wording.bold_parts(said)
+        f"<b>{text(part)}</b>" if bold else text(part)
+        for bold, part in wording.bold_parts(sentence)
     )
 
 

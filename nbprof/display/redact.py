@@ -119,28 +119,30 @@ class Redactor:
         if text in self._own:
             return text
         if text not in self._seen:
-            kept: list[str] = []
+            protected: list[str] = []
 
             def keep(match: re.Match[str], by: Callable[[str], str]) -> str:
-                kept.append(by(match[0]))
-                return f"\0{len(kept) - 1}\0"
+                protected.append(by(match[0]))
+                return f"\0{len(protected) - 1}\0"
 
-            out = _seen(text.replace("\0", " "))
-            at, parts = 0, []
-            for run in _RUN.finditer(out):
+            visible = _seen(text.replace("\0", " "))
+            offset, parts = 0, []
+            for run in _RUN.finditer(visible):
                 if (
-                    run.start() >= at
-                    and (of := self._private.get(run[0]))
-                    and (match := of.match(out, run.start()))
+                    run.start() >= offset
+                    and (pattern := self._private.get(run[0]))
+                    and (match := pattern.match(visible, run.start()))
                 ):
-                    parts += [out[at : match.start()], keep(match, self._pseudonym)]
-                    at = match.end()
-            out = "".join([*parts, out[at:]])
-            out = _PATH.sub(lambda match: keep(match, self._path), out)
-            out = _ADDRESS.sub(lambda match: keep(match, self._pseudonym), out)
-            parts = re.split("(\0\\d+\0)", out)
+                    parts += [visible[offset : match.start()], keep(match, self._pseudonym)]
+                    offset = match.end()
+            visible = "".join([*parts, visible[offset:]])
+            visible = _PATH.sub(lambda match: keep(match, self._path), visible)
+            visible = _ADDRESS.sub(lambda match: keep(match, self._pseudonym), visible)
+            parts = re.split("(\0\\d+\0)", visible)
             self._seen[text] = "".join(
-                kept[int(part[1:-1])] if part[:1] == "\0" else _SEGMENT.sub(self._segment, part)
+                protected[int(part[1:-1])]
+                if part[:1] == "\0"
+                else _SEGMENT.sub(self._segment, part)
                 for part in parts
             )
         return self._seen[text]
@@ -221,10 +223,10 @@ def _known(part: str) -> bool:
     if low.lstrip("0123456789") in public:
         return True
     # Camel case. Its words are whole ones: of letters between digits, anything could be made.
-    found = _CAMEL.findall(part)
-    letters = [word.lower() for word in found if word.isalpha()]
+    camel_words = _CAMEL.findall(part)
+    letters = [word.lower() for word in camel_words if word.isalpha()]
     return (
-        len(found) > 1
+        len(camel_words) > 1
         and any(len(word) >= _LEAST for word in letters)
         and all(word in public or len(word) < _LEAST for word in letters)
     )
@@ -244,8 +246,8 @@ def _literals(code: str) -> Iterator[str]:
     """The strings in Python code, also those in fields of f-strings. By `ast` that takes ten times
     as long: seconds for the package.
     """
-    for found in _LITERAL.finditer(code):
-        literal, prefix = found["literal"], found["prefix"]
+    for match in _LITERAL.finditer(code):
+        literal, prefix = match["literal"], match["prefix"]
         if literal is None or "b" in prefix.lower():
             continue
         quotes = 3 if literal.startswith('"""') else 1
@@ -257,8 +259,8 @@ def _literals(code: str) -> Iterator[str]:
         if "f" not in prefix.lower():
             yield text
             continue
-        for at, part in enumerate(_FIELD.split(text)):
-            yield from _literals(part) if at % 2 else [part]
+        for index, part in enumerate(_FIELD.split(text)):
+            yield from _literals(part) if index % 2 else [part]
 
 
 @lru_cache(maxsize=1)
@@ -267,8 +269,8 @@ def vocabulary() -> frozenset[str]:
     writes.
     """
     texts = [*own_texts(), (_PACKAGE / "tools" / "names.json").read_text(encoding="utf-8")]
-    own = {word.lower() for text in texts for word in [*_WORD.findall(text), *words(text)]}
+    nbprof_words = {word.lower() for text in texts for word in [*_WORD.findall(text), *words(text)]}
     public = (_PACKAGE / "display" / "public_words.txt").read_text(encoding="utf-8").split()
     return frozenset(
-        word for word in own.union(public) if len(word) >= _LEAST and word not in _NEVER
+        word for word in nbprof_words.union(public) if len(word) >= _LEAST and word not in _NEVER
     )

@@ -113,9 +113,9 @@ def gain(
     return f"{gain_is} {millis(-saved)}{share} {per or 'per step'}"
 
 
-def plural(count: int, one: str, many: str = "") -> str:
+def plural(count: int, singular: str, many: str = "") -> str:
     """`1 step`, `32 steps`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {singular if count == 1 else many or singular + 's'}"
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
@@ -123,17 +123,19 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def cut(text: object, most: int) -> str:
+def cut(text: object, limit: int) -> str:
     """The text if it has at most so many characters, else its beginning and an ellipsis, which are
     as many together.
     """
     text = str(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def middle_cut(text: str, most: int) -> str:
+def middle_cut(text: str, limit: int) -> str:
     """Like `cut`, with the end of the text kept, too."""
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
+    return (
+        text if len(text) <= limit else f"{text[: limit // 2]}…{text[-(limit - limit // 2 - 1) :]}"
+    )
 
 
 def real(value: Any) -> float | None:
@@ -144,26 +146,28 @@ def real(value: Any) -> float | None:
     return result if math.isfinite(result) else None
 
 
-def tail(name: str, most: int = 48) -> str:
+def tail(name: str, limit: int = 48) -> str:
     """A long op name without its leading segments, because the tail tells ops apart."""
     name = one_line(name)
-    if len(name) <= most:
+    if len(name) <= limit:
         return name
     parts = re.split(r"(?<=/)|(?<=::)", name)
-    while len(parts) > 1 and sum(map(len, parts)) + 2 > most:
+    while len(parts) > 1 and sum(map(len, parts)) + 2 > limit:
         parts.pop(0)
-    kept = "".join(parts)
-    mark = "…/" if name.endswith(f"/{kept}") else "…"
-    return f"{mark}{kept}" if len(kept) + 2 <= most else f"…{kept[-(most - 1) :]}"
+    last_parts = "".join(parts)
+    mark = "…/" if name.endswith(f"/{last_parts}") else "…"
+    return (
+        f"{mark}{last_parts}" if len(last_parts) + 2 <= limit else f"…{last_parts[-(limit - 1) :]}"
+    )
 
 
-def kernel(name: str, most: int = 60) -> str:
+def kernel(name: str, limit: int = 60) -> str:
     """A kernel name without return type, namespaces and argument list."""
     text = re.sub(r"^void\s+", "", one_line(name)).replace("(anonymous namespace)::", "")
     text = text[: _arguments(text)] or text
     head, angle, rest = text.partition("<")
     text = head.rsplit("::", 1)[-1] + angle + rest
-    return cut(text, most)
+    return cut(text, limit)
 
 
 def _arguments(text: str) -> int:

@@ -274,15 +274,15 @@ class CaptureHandler(Handler):
             except CaptureError as error:
                 raise FieldError(field, str(error)) from None
             values[field] = asked[field]
-        shown, real = await asyncio.to_thread(
+        path, real = await asyncio.to_thread(
             self._folder, self.root(), asked.get("folder") or DEFAULT
         )
         # As it was typed: what was given twice is said.
-        given = asked["addresses"]
+        typed = asked["addresses"]
         return Order(
-            [given] if isinstance(given, str) else list(given),
+            [typed] if isinstance(typed, str) else list(typed),
             Sampling(**values, logdir=str(real)),
-            shown,
+            path,
         )
 
     def _folder(self, root: str, path: object) -> tuple[str, Path]:
@@ -308,8 +308,8 @@ class CaptureHandler(Handler):
             shown, _, real = locate(root, path, **allowed)
             _, _, home = locate(root, f"{shown}/plugins/profile", **allowed)
             if any(
-                place.exists() and not place.is_dir()
-                for place in (*real.parents, real, home.parent, home)
+                folder.exists() and not folder.is_dir()
+                for folder in (*real.parents, real, home.parent, home)
             ):
                 raise FieldError(
                     "folder",

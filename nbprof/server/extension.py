@@ -159,14 +159,14 @@ def machine_memory() -> int:
     """Bytes of memory of the machine, or of the container that this runs in; 4 GiB where the system
     does not say.
     """
-    known = []
+    limits = []
     try:
-        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
-        known.append(4 << 30)
+        limits.append(4 << 30)
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
-            known.append(int(Path(file).read_text()))
+            limits.append(int(Path(file).read_text()))
         except (OSError, ValueError):
             continue
-    return min(known)
+    return min(limits)

@@ -50,7 +50,7 @@ class FileHandler(Handler):
         )
         return await self.app.threads.run(look)
 
-    async def done(self, work: Any, what: str, path: str) -> None:
+    async def done(self, work: Any, participle: str, path: str) -> None:
         """Waits for what Jupyter's contents manager does.
 
         Raises
@@ -61,7 +61,7 @@ class FileHandler(Handler):
             await ensure_async(work)
         except web.HTTPError as error:
             raise RefusedError(
-                error.status_code, _why(error, what, self.root()), path=path
+                error.status_code, _why(error, participle, self.root()), path=path
             ) from None
         except OSError as error:
             raise could_not(error, path) from None
@@ -250,10 +250,10 @@ def _closed(parts: Any) -> None:
     parts.close()
 
 
-def _why(error: web.HTTPError, what: str, root: str) -> str:
+def _why(error: web.HTTPError, participle: str, root: str) -> str:
     if error.status_code == 403:
         return (
-            f"it may not be {what}: the server does not have permission. Change the permissions of"
+            f"it may not be {participle}: the server does not have permission. Change the permissions of"
             " its folder."
         )
     if error.status_code == 404:
@@ -267,4 +267,4 @@ def _why(error: web.HTTPError, what: str, root: str) -> str:
         if "trash" in reason
         else ""
     )
-    return f"it could not be {what} ({reason}).{trash}"
+    return f"it could not be {participle} ({reason}).{trash}"

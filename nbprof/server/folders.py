@@ -57,25 +57,27 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
     from nbprof.sources.budget import Budget
 
     ways = locate.Ways(confinement=confinement, budget=Budget)
-    found, nothing = locate.survey(folder, ways)
-    kept = [
-        one for one in found if confinement is None or all(map(confinement.permits, _files(one)))
+    survey, nothing = locate.survey(folder, ways)
+    permitted = [
+        run_files
+        for run_files in survey
+        if confinement is None or all(map(confinement.permits, _files(run_files)))
     ]
-    if found and not kept:
+    if survey and not permitted:
         raise ReadError(
             "its contents are hidden, or a link that points outside the folder that Jupyter serves."
             " Replace the link with a copy of the files.",
             path=str(folder),
         )
-    if not kept:
+    if not permitted:
         # It says what is there instead.
         raise nothing()
-    one = select_run.choose(kept, run, str(folder)) if run else kept[0]
-    told = [
+    chosen = select_run.choose(permitted, run, str(folder)) if run else permitted[0]
+    listed = [
         {"name": each.name, "modified": _iso(each.modified), "hosts": len(each.files)}
-        for each in kept
+        for each in permitted
     ]
-    return Chosen(one.name, tuple(map(str, _files(one))), told)
+    return Chosen(chosen.name, tuple(map(str, _files(chosen))), listed)
 
 
 def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None = None) -> Place:
@@ -103,8 +105,8 @@ def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None 
     return replace(place, run=run, bytes=count, version=version)
 
 
-def _files(one: RunFiles) -> list[Path]:
-    pieces = [*one.files, *([one.sidecar] if one.sidecar is not None else [])]
+def _files(run: RunFiles) -> list[Path]:
+    pieces = [*run.files, *([run.sidecar] if run.sidecar is not None else [])]
     return [path for piece in pieces if isinstance(path := getattr(piece, "path", None), Path)]
 
 

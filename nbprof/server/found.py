@@ -64,7 +64,7 @@ class OnDisk:
 
     def _told(self, facts: dict[str, Any]) -> dict[str, Any]:
         capture = self.capture
-        stated = capture.framework if capture is not None else ""
+        framework_of_capture = capture.framework if capture is not None else ""
         form = by_name(self.format)
         by_name_alone = (
             framework.title for framework in map(form.framework, self.files) if framework.known
@@ -77,7 +77,9 @@ class OnDisk:
             "kind": "xplane" if form.by_folder else "trace",
             "format": self.format,
             "hosts": self.hosts or len(self.files),
-            "framework": stated or facts.get("framework") or next(by_name_alone, None),
+            "framework": framework_of_capture
+            or facts.get("framework")
+            or next(by_name_alone, None),
             "steps": facts["steps"]
             if facts
             else (capture.steps_marked or None)

@@ -193,10 +193,10 @@ def _told(error: NbprofError) -> dict[str, Any]:
     """An error as a front end gets it: `raw` where the tool that recorded it has to export it
     first.
     """
-    out: dict[str, Any] = {"message": str(error)}
+    message: dict[str, Any] = {"message": str(error)}
     if isinstance(error, RawError):
-        out["raw"] = error.what
-    return out
+        message["raw"] = error.what
+    return message
 
 
 def _progress(text: str) -> bytes:
@@ -257,12 +257,12 @@ class OpenHandler(Handler):
             await self.until_gone(self._open(places, asked))
         except NbprofError as error:
             # The others can be chosen where one run does not open.
-            told = {**_told(error), **self._found}
+            message = {**_told(error), **self._found}
             if not self._headers_written:
                 self.set_status(status_of(error))
-                await self.finish(json.dumps(told))
+                await self.finish(json.dumps(message))
             else:
-                await self._end(json.dumps(told).encode() + b"\n")
+                await self._end(json.dumps(message).encode() + b"\n")
         except (asyncio.CancelledError, StreamClosedError):
             if not self.request.connection.stream.closed():  # type: ignore[union-attr]
                 raise
@@ -271,23 +271,23 @@ class OpenHandler(Handler):
         self, places: list[Place], asked: dict[str, Any], tell: Tell
     ) -> tuple[bytes, Place]:
         """What is opened, packed, and the place that is asked about it."""
-        one, runs = await self.chosen(places[0], asked.get("run"), tell)
+        chosen, runs = await self.chosen(places[0], asked.get("run"), tell)
         if runs:
-            self._found = {"run": one.run, "runs": runs}
-        return await self.app.pool.open(one, tell), one
+            self._found = {"run": chosen.run, "runs": runs}
+        return await self.app.pool.open(chosen, tell), chosen
 
     async def _open(self, places: list[Place], asked: dict[str, Any]) -> None:
-        told = ""
+        progress = ""
         pictures: list[Progress] = []
         news = asyncio.Event()
 
         def tell(text: str) -> None:
-            nonlocal told
-            told = text
+            nonlocal progress
+            progress = text
             if isinstance(text, Progress) and text.picture:
                 # It is sent once; the sentence is said again at each beat.
                 pictures.append(text)
-                told = str(text)
+                progress = str(text)
             news.set()
 
         work = asyncio.get_running_loop().create_task(self.read(places, asked, tell))
@@ -295,17 +295,17 @@ class OpenHandler(Handler):
             await asyncio.wait([work], timeout=_SOON_S)
             while not work.done():
                 news.clear()
-                said = pictures.pop() if pictures else told
-                await self._line(_progress(said))
+                latest = pictures.pop() if pictures else progress
+                await self._line(_progress(latest))
                 waker = asyncio.ensure_future(news.wait())
                 await asyncio.wait(
                     [work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED
                 )
                 waker.cancel()
-            payload, one = await work
+            payload, chosen = await work
         finally:
             work.cancel()
-        head = {"bytes": len(payload), "version": one.version, **self._found}
+        head = {"bytes": len(payload), "version": chosen.version, **self._found}
         await self._end(json.dumps(head).encode() + b"\n" + payload)
 
     async def _line(self, data: bytes) -> None:

@@ -162,16 +162,16 @@ class _Walk:
 
     def _search(self) -> None:
         try:
-            for one in self._all():
+            for result in self._all():
                 if self._over_already():
                     return
-                if isinstance(one, OnDisk):
-                    facts = self._known.known(one)
+                if isinstance(result, OnDisk):
+                    facts = self._known.known(result)
                     if facts is None:
-                        self.unknown.append(one)
-                    self._put(one.lines(facts))
+                        self.unknown.append(result)
+                    self._put(result.lines(facts))
                 else:
-                    self._put(one.lines())
+                    self._put(result.lines())
         finally:
             self._put([], over=True)
 
@@ -183,7 +183,7 @@ class _Walk:
         search: Search | None = None
         for folder in dict.fromkeys(folders):
             try:
-                shown, top, real = locate(
+                path, top, real = locate(
                     root, folder, follow_links=follow_links, hidden=hidden, top_too=True
                 )
             except RefusedError as error:
@@ -198,7 +198,7 @@ class _Walk:
                     depth=depth,
                     stop=self._over_already,
                 )
-            yield from search.below(shown, real)
+            yield from search.below(path, real)
 
     def _put(self, some: list[dict[str, Any]], *, over: bool = False) -> None:
         with self._lock:

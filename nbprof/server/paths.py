@@ -92,22 +92,22 @@ def resolve(
     RefusedError
         It is outside of the root, hidden, not there, neither file nor folder, or too large.
     """
-    shown, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
+    browser_path, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
     confined = None if follow_links else top
     confinement = confinement_of(confined, hidden=hidden)
     try:
         now = real.stat() if confinement is None else confinement.stat(real)
     except (OSError, ValueError) as error:
-        raise could_not(error, shown) from None
+        raise could_not(error, browser_path) from None
     if not stat.S_ISREG(now.st_mode) and not stat.S_ISDIR(now.st_mode):
-        raise RefusedError(422, "it is neither a file nor a folder.", path=shown)
+        raise RefusedError(422, "it is neither a file nor a folder.", path=browser_path)
     if stat.S_ISDIR(now.st_mode):
-        return Place(shown, real, confined, 0, "", folder=True, hidden=hidden)
+        return Place(browser_path, real, confined, 0, "", folder=True, hidden=hidden)
     if largest is not None and now.st_size > largest:
-        raise too_large(shown, now.st_size, largest)
+        raise too_large(browser_path, now.st_size, largest)
     state = (str(real), now.st_size, now.st_mtime_ns, now.st_ino)
     version = hashlib.sha256(repr(state).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    return Place(shown, real, confined, now.st_size, version, hidden=hidden)
+    return Place(browser_path, real, confined, now.st_size, version, hidden=hidden)
 
 
 def confinement_of(root: Path | None, *, hidden: bool) -> Confinement | None:
@@ -115,13 +115,13 @@ def confinement_of(root: Path | None, *, hidden: bool) -> Confinement | None:
     return None if root is None else Confinement((str(root),), hidden, SERVED)
 
 
-def too_large(shown: str, count: int, largest: int) -> RefusedError:
+def too_large(browser_path: str, count: int, largest: int) -> RefusedError:
     """The refusal of what has more bytes than the option allows."""
     return RefusedError(
         413,
         f"it has {size_text(count)}, and the server opens up to {size_text(largest)}. "
         "Load it in a notebook with nbprof.load, or raise c.NbprofServer.largest.",
-        path=shown,
+        path=browser_path,
     )
 
 
@@ -139,7 +139,7 @@ def locate(
         It is outside of the root, or hidden.
     """
     parts = [part for part in path.split("/") if part]
-    shown = "/".join(parts)
+    browser_path = "/".join(parts)
     # A backslash or a drive would have a meaning of its own on Windows.
     foreign = not nameable(path) or (
         os.name == "nt" and any(set(part) & set('\\:*?"<>|') for part in parts)
@@ -149,26 +149,26 @@ def locate(
             404,
             "this path is not below the folder that Jupyter serves. Open a profile from the file"
             " browser.",
-            path=shown,
+            path=browser_path,
         )
     if not hidden and any(part.startswith(".") for part in parts):
         raise RefusedError(
             404,
             "it is hidden, or in a hidden folder: Jupyter does not open names that start with a"
             " dot.",
-            path=shown,
+            path=browser_path,
         )
     try:
         top = Path(real_path(Path(root).expanduser()))
         real = Path(real_path(top.joinpath(*parts)))
     except (OSError, ValueError) as error:
-        raise could_not(error, shown) from None
+        raise could_not(error, browser_path) from None
     if not follow_links and not inside(real, top):
         raise RefusedError(
             403,
             "it is, or is inside, a link that points outside the folder that Jupyter serves. Copy"
             " the profile, or set c.NbprofServer.follow_links = True in jupyter_server_config.py.",
-            path=shown,
+            path=browser_path,
         )
     # A link to a hidden place inside the root does not make it visible.
     if (
@@ -179,9 +179,9 @@ def locate(
         raise RefusedError(
             404,
             "it points to a hidden file: Jupyter does not open names that start with a dot.",
-            path=shown,
+            path=browser_path,
         )
-    return shown, top, real
+    return browser_path, top, real
 
 
 def nameable(text: str) -> bool:
@@ -206,17 +206,19 @@ def inside(path: Path, root: Path) -> bool:
     return path == root or root in path.parents
 
 
-def could_not(error: Exception, shown: str) -> RefusedError:
+def could_not(error: Exception, browser_path: str) -> RefusedError:
     """The refusal of what the system did not open."""
     if isinstance(error, FileNotFoundError):
         return RefusedError(
             404,
             "the file no longer exists. Was it moved or deleted? Open it from its new location.",
-            path=shown,
+            path=browser_path,
         )
     if isinstance(error, ConfinedError):
-        return RefusedError(403, f"{error.strerror}.", path=shown)
+        return RefusedError(403, f"{error.strerror}.", path=browser_path)
     if isinstance(error, PermissionError):
-        return RefusedError(403, "the server may not read it. Change its permissions.", path=shown)
+        return RefusedError(
+            403, "the server may not read it. Change its permissions.", path=browser_path
+        )
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return RefusedError(422, f"it cannot be opened ({reason}).", path=shown)
+    return RefusedError(422, f"it cannot be opened ({reason}).", path=browser_path)

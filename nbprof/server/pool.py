@@ -106,7 +106,7 @@ class Pool:
     @property
     def processes(self) -> list[Process]:
         """Those that run."""
-        running = [one.process for one in self.opened if one.process is not None]
+        running = [opened.process for opened in self.opened if opened.process is not None]
         return [
             p
             for p in [*running, *self._looking, *([self._spare] if self._spare else [])]
@@ -120,17 +120,17 @@ class Pool:
         ------
         NbprofError
         """
-        one = self._find(place)
+        opened = self._find(place)
         # Who comes later gets the picture, too.
-        for told in (one.picture, one.told):
-            if told is not None and not one.task.done():
-                tell(told)
-        one.tells.append(tell)
+        for progress in (opened.picture, opened.told):
+            if progress is not None and not opened.task.done():
+                tell(progress)
+        opened.tells.append(tell)
         try:
-            return await asyncio.shield(one.task)
+            return await asyncio.shield(opened.task)
         finally:
-            one.tells.remove(tell)
-            self._left(one)
+            opened.tells.remove(tell)
+            self._left(opened)
 
     async def compare(self, before: Place, after: Place, tell: Tell) -> bytes:
         """The packed payload of two profiles side by side. Its process ends with it: the two are
@@ -144,9 +144,9 @@ class Pool:
         try:
             return await self.open(both, tell)
         finally:
-            one = self._opened.get(both.version)
-            if one is not None and one.idle:
-                self._drop(one)
+            opened = self._opened.get(both.version)
+            if opened is not None and opened.idle:
+                self._drop(opened)
 
     async def look(self, place: Place, run: str, tell: Tell, *, hidden: bool = False) -> Chosen:
         """Which run of a folder is meant: the one of that name, or the newest. The process that
@@ -172,7 +172,7 @@ class Pool:
                     "run": run,
                     "hidden": hidden,
                 }
-                found = json.loads(await process.call(head, seconds=self.limits.open_s, tell=tell))
+                answer = json.loads(await process.call(head, seconds=self.limits.open_s, tell=tell))
             except EndedError as error:
                 raise _placed(error, place) from None
             except asyncio.CancelledError:
@@ -181,7 +181,7 @@ class Pool:
             finally:
                 self._looking.remove(process)
                 self._keep(process)
-        chosen = Chosen(found["run"], tuple(found["files"]), found["runs"])
+        chosen = Chosen(answer["run"], tuple(answer["files"]), answer["runs"])
         while len(self._files) >= _MOST_KNOWN:
             del self._files[next(iter(self._files))]
         self._files[str(place.real), chosen.run] = chosen.files
@@ -205,18 +205,18 @@ class Pool:
         ------
         NbprofError
         """
-        one = self._find(place)
-        one.asked += 1
+        opened = self._find(place)
+        opened.asked += 1
         try:
-            await asyncio.shield(one.task)
-            if one.process is None:
+            await asyncio.shield(opened.task)
+            if opened.process is None:
                 raise EndedError("it was closed. Open it again.")
-            return await one.process.call({"do": "ask"}, request, seconds=self.limits.ask_s)
+            return await opened.process.call({"do": "ask"}, request, seconds=self.limits.ask_s)
         except EndedError as error:
             raise _placed(error, place) from None
         finally:
-            one.asked -= 1
-            self._left(one)
+            opened.asked -= 1
+            self._left(opened)
 
     def ready(self) -> None:
         """Has a process ready, so that the next profile need not wait for imports."""
@@ -233,8 +233,8 @@ class Pool:
         self._closed = True
         if self._watch is not None:
             self._watch.cancel()
-        for one in self.opened:
-            one.task.cancel()
+        for opened in self.opened:
+            opened.task.cancel()
         for process in self.processes:
             process.end("the server was stopped.")
         self._opened.clear()
@@ -248,16 +248,16 @@ class Pool:
     def _find(self, place: Place) -> Opened:
         if self._closed:
             raise EndedError("the server is being stopped.")
-        one = self._opened.get(place.version)
+        opened = self._opened.get(place.version)
         if (
-            one is not None
-            and one.process is not None
-            and not one.process.alive
-            and one.task.done()
+            opened is not None
+            and opened.process is not None
+            and not opened.process.alive
+            and opened.task.done()
         ):
-            self._drop(one)
-            one = None
-        if one is None:
+            self._drop(opened)
+            opened = None
+        if opened is None:
             if sum(other.process is None for other in self.opened) >= _MOST_IN_LINE:
                 raise BusyError(
                     f"{_MOST_IN_LINE} profiles are waiting to be read. Open this one when they are"
@@ -272,57 +272,57 @@ class Pool:
                 )
                 if same and other.idle:
                     self._drop(other, "the file has changed.")
-            one = self._opened[place.version] = Opened(place)
-            one.task = asyncio.get_running_loop().create_task(self._read(one))
-            one.task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        one.used = time.monotonic()
-        return one
+            opened = self._opened[place.version] = Opened(place)
+            opened.task = asyncio.get_running_loop().create_task(self._read(opened))
+            opened.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        opened.used = time.monotonic()
+        return opened
 
-    def _left(self, one: Opened) -> None:
+    def _left(self, opened: Opened) -> None:
         """Somebody no longer waits."""
-        one.used = time.monotonic()
-        if not one.task.done() and not one.tells and not one.asked:
-            one.task.cancel()
-            self._drop(one, "no request is waiting for it any more.")
-        if one.idle:
+        opened.used = time.monotonic()
+        if not opened.task.done() and not opened.tells and not opened.asked:
+            opened.task.cancel()
+            self._drop(opened, "no request is waiting for it any more.")
+        if opened.idle:
             self._wake()
 
-    def _drop(self, one: Opened, why: str = "it was closed.") -> None:
-        if self._opened.get(one.place.version) is one:
-            del self._opened[one.place.version]
-        if one.process is not None:
-            one.process.end(why)
+    def _drop(self, opened: Opened, why: str = "it was closed.") -> None:
+        if self._opened.get(opened.place.version) is opened:
+            del self._opened[opened.place.version]
+        if opened.process is not None:
+            opened.process.end(why)
         self._wake()
 
     def _wake(self) -> None:
         """There may be room for one more."""
         self._free.set()
 
-    async def _read(self, one: Opened) -> bytes:
+    async def _read(self, opened: Opened) -> bytes:
         try:
-            one.process = await self._take(one)
-            place = one.place
+            opened.process = await self._take(opened)
+            place = opened.place
             head = {"do": "open", **_head(place)}
             if place.before is not None:
                 head |= {"do": "compare", "before": _head(place.before)}
-            return await one.process.call(head, seconds=self.limits.open_s, tell=one.tell)
+            return await opened.process.call(head, seconds=self.limits.open_s, tell=opened.tell)
         except EndedError as error:
-            self._drop(one)
-            raise _placed(error, one.place) from None
+            self._drop(opened)
+            raise _placed(error, opened.place) from None
         except NbprofError:
-            self._drop(one)
+            self._drop(opened)
             raise
         finally:
-            one.picture = None
+            opened.picture = None
 
-    async def _take(self, one: Opened) -> Process:
+    async def _take(self, opened: Opened) -> Process:
         """A process for a profile, as soon as there is room for one more."""
         while sum(other.process is not None for other in self.opened) >= self.limits.profiles:
             unused = self._unused()
             if unused is not None:
                 self._drop(unused, "it was closed, because other profiles were opened.")
                 continue
-            one.tell(f"Waiting: {self.limits.profiles} other profiles are being read")
+            opened.tell(f"Waiting: {self.limits.profiles} other profiles are being read")
             self._free.clear()
             await self._free.wait()
         spare, self._spare = self._spare, None
@@ -330,7 +330,11 @@ class Pool:
 
     def _unused(self) -> Opened | None:
         """The open profile that was not used for the longest time."""
-        return min((one for one in self.opened if one.idle), key=lambda one: one.used, default=None)
+        return min(
+            (opened for opened in self.opened if opened.idle),
+            key=lambda opened: opened.used,
+            default=None,
+        )
 
     async def _look(self) -> None:
         """Keeps memory and time within the limits, as long as there are processes."""
@@ -343,9 +347,9 @@ class Pool:
 
     def _keep_time(self) -> None:
         now = time.monotonic()
-        for one in self.opened:
-            if one.idle and now - one.used > self.limits.idle_s:
-                self._drop(one)
+        for opened in self.opened:
+            if opened.idle and now - opened.used > self.limits.idle_s:
+                self._drop(opened)
         if self._spare is not None and now - self._spare_since > self.limits.idle_s:
             self._spare.end("it was not needed.")
             self._spare = None
@@ -362,9 +366,13 @@ class Pool:
             total -= used.get(self._spare, 0)
             self._spare.end("its memory was needed.")
             self._spare = None
-        working = [one for one in self.opened if one.process is not None and one.process.alive]
+        working = [
+            opened for opened in self.opened if opened.process is not None and opened.process.alive
+        ]
         if total > self.limits.memory and working:
-            largest = max(working, key=lambda one: used.get(one.process, 0) if one.process else 0)
+            largest = max(
+                working, key=lambda opened: used.get(opened.process, 0) if opened.process else 0
+            )
             self._drop(
                 largest,
                 f"it needs more than the {size_text(self.limits.memory)} of memory that all"

@@ -37,9 +37,9 @@ class Progress(str):
 
     def __new__(cls, text: str, fraction: float | None = None, picture: bytes = b"") -> Progress:
         """The sentence, with what is known of how far it is."""
-        out = super().__new__(cls, text)
-        out.fraction, out.picture = fraction, picture
-        return out
+        progress = super().__new__(cls, text)
+        progress.fraction, progress.picture = fraction, picture
+        return progress
 
 
 Tell = Callable[[str], None]
@@ -215,10 +215,10 @@ class Process:
             return 0
 
     def _listen(self) -> None:
-        out = cast(BinaryIO, self._process.stdout)
+        answers = cast(BinaryIO, self._process.stdout)
         while True:
             try:
-                message = pipes.read(out)
+                message = pipes.read(answers)
             except (OSError, ValueError):
                 message = None
             try:
@@ -230,7 +230,7 @@ class Process:
                 break
         self._process.kill()
         code = self._process.wait()
-        for pipe in (self._in, out):
+        for pipe in (self._in, answers):
             try:
                 pipe.close()
             except OSError:

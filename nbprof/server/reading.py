@@ -75,11 +75,11 @@ class _Far:
             self._came[file] += count
             self._tell()
 
-    def decoded(self, file: int, at: int) -> None:
+    def decoded(self, file: int, offset: int) -> None:
         """A file is decoded as far as this byte."""
         with self._lock:
             if self._decoded is not None:
-                self._decoded[file] = max(self._decoded[file], at)
+                self._decoded[file] = max(self._decoded[file], offset)
             self._tell()
 
     def _tell(self, *, always: bool = False) -> None:
@@ -104,14 +104,14 @@ class _Followed(LocalFile):
         """
         counted = _Counted(super().open().detach())  # type: ignore[attr-defined]
         counted.came = lambda count: self.far.came(self.number, count)
-        counted.decoded = lambda at: self.far.decoded(self.number, at)
+        counted.decoded = lambda offset: self.far.decoded(self.number, offset)
         return counted
 
     def read(self) -> Buffer:
         """All bytes."""
-        out = super().read()
-        out.decoded = lambda at: self.far.decoded(self.number, at)
-        return out
+        buffer = super().read()
+        buffer.decoded = lambda offset: self.far.decoded(self.number, offset)
+        return buffer
 
 
 class _Counted(io.BufferedReader):

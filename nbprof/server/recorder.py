@@ -63,7 +63,7 @@ class Recorder:
         """Records, and sends "done" with the result in JSON or "failed" with a sentence."""
         folder = Path(head["sampling"]["logdir"])
         self._shown = (str(folder), head["shown"])
-        made = not folder.exists()
+        is_new = not folder.exists()
         try:
             answer = self._record(head)
         except NbprofError as error:
@@ -83,9 +83,9 @@ class Recorder:
             failed = ""
         # Before it is told, because this process is ended then.
         with contextlib.suppress(OSError):
-            if failed and made:
+            if failed and is_new:
                 folder.rmdir()
-            elif made and folder.name == DEFAULT:
+            elif is_new and folder.name == DEFAULT:
                 ignore_by_git(folder)
         if failed:
             self._say("failed", failed)
@@ -131,16 +131,16 @@ class Recorder:
     def _line(self, line: dict[str, Any]) -> None:
         self._say("progress", json.dumps(line))
 
-    def _say(self, what: str, text: str = "", data: bytes = b"") -> None:
-        self._send({"is": what, "id": self._number, "text": text}, data)
+    def _say(self, kind: str, text: str = "", data: bytes = b"") -> None:
+        self._send({"is": kind, "id": self._number, "text": text}, data)
 
     def _in_dialog(self, text: str) -> str:
         """A sentence with the fields of the dialog for the options of a cell, and the folder as the
         file browser calls it.
         """
-        real, shown = self._shown
-        place = rf"{re.escape(real)}(?:/\.recording-[^\s:;)]*)?(?=[\s:;,.)/]|$)"
-        text = re.sub(place, lambda _: shown or "the folder that Jupyter serves", text)
+        real, browser_path = self._shown
+        pattern = rf"{re.escape(real)}(?:/\.recording-[^\s:;)]*)?(?=[\s:;,.)/]|$)"
+        text = re.sub(pattern, lambda _: browser_path or "the folder that Jupyter serves", text)
         for option, field in _OPTIONS:
             text = text.replace(option, field)
         return text

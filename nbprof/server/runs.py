@@ -83,7 +83,7 @@ class Search:
     def __post_init__(self) -> None:
         self.budget = Budget(MOST_FILES, MOST_BYTES, MOST_S, stop=self.stop)
 
-    def below(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
+    def below(self, path: str, real: Path) -> Iterator[OnDisk | Problem]:
         """The runs in and below a folder, or in a file, that `locate` found; what lies deeper comes
         first.
 
@@ -98,26 +98,26 @@ class Search:
             mode = (real.stat() if confinement is None else confinement.stat(real)).st_mode
         except (OSError, ValueError) as error:
             yield from self._problem(
-                shown, could_not(error, shown).reason, gone=isinstance(error, FileNotFoundError)
+                path, could_not(error, path).reason, gone=isinstance(error, FileNotFoundError)
             )
             return
         if stat.S_ISREG(mode):
-            yield from self._alone(shown)
+            yield from self._alone(path)
         elif not stat.S_ISDIR(mode):
-            yield from self._problem(shown, "it is neither a file nor a folder.")
+            yield from self._problem(path, "it is neither a file nor a folder.")
         else:
-            yield from self._all(shown, real)
+            yield from self._all(path, real)
 
-    def _all(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
+    def _all(self, path: str, real: Path) -> Iterator[OnDisk | Problem]:
         links: list[tuple[str, Path, int]] = []
         self._starts.append(real)
-        yield from self._folder(shown, real, self.depth, links)
+        yield from self._folder(path, real, self.depth, links)
         # Afterwards, so that what can be reached without a link is told under that path.
         while links and not self._over:
-            at, target, depth = links.pop(0)
+            path_of_link, target, depth = links.pop(0)
             # A link to a folder above would find the same once more, and all its neighbours.
             if not any(inside(start, target) for start in self._starts):
-                yield from self._folder(at, target, depth, links)
+                yield from self._folder(path_of_link, target, depth, links)
 
     @property
     def confinement(self) -> Confinement | None:
@@ -133,10 +133,10 @@ class Search:
     def _over(self) -> bool:
         return self._full or self.budget.over
 
-    def _alone(self, shown: str) -> Iterator[OnDisk | Problem]:
+    def _alone(self, path: str) -> Iterator[OnDisk | Problem]:
         """One file that was named."""
         # The name may be that of a link, whose target is called otherwise.
-        above, _, name = shown.rpartition("/")
+        above, _, name = path.rpartition("/")
         try:
             folder = Path(real_path(self.top / above))
             here = _Here(above, folder, self)
@@ -144,12 +144,12 @@ class Search:
             if (folder / SIDECAR).is_file():
                 here.take(SIDECAR, here.state(SIDECAR))
         except OSError as error:
-            yield from self._problem(shown, could_not(error, shown).reason)
+            yield from self._problem(path, could_not(error, path).reason)
             return
         yield from self._made(here)
 
     def _folder(
-        self, shown: str, real: Path, depth: int, links: list[tuple[str, Path, int]]
+        self, path: str, real: Path, depth: int, links: list[tuple[str, Path, int]]
     ) -> Iterator[OnDisk | Problem]:
         """The runs below a folder, then those in it; returns nothing of a folder that was looked at
         before.
@@ -157,27 +157,27 @@ class Search:
         if str(real) in self._entered or self._over:
             return
         self._entered.add(str(real))
-        here = _Here(shown, real, self)
+        here = _Here(path, real, self)
         try:
             here.look()
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
-                yield from self._problem(shown, could_not(error, shown).reason)
+                yield from self._problem(path, could_not(error, path).reason)
             return
         for name, message in here.refused:
-            yield from self._problem(_join(shown, name), message)
+            yield from self._problem(_join(path, name), message)
         for sentence in here.unfinished:
-            yield from self._problem(shown, sentence)
+            yield from self._problem(path, sentence)
         for names in _alike(here.folders):
             below = self._folders(here, names if depth > 0 else [], depth - 1, links)
-            yield from self._joined(here, list(below)) if len(names) > 1 and shown else below
+            yield from self._joined(here, list(below)) if len(names) > 1 and path else below
         links += [
-            (_join(shown, name), target, depth - 1) for name, target in here.links if depth > 0
+            (_join(path, name), target, depth - 1) for name, target in here.links if depth > 0
         ]
         if not self._full and not self.stop():
             unknown = bool(here.links) or (depth == 0 and bool(here.folders)) or self.budget.over
-            yield from self._made(here, whole=bool(shown) and not unknown)
-            yield from self._used_up(shown)
+            yield from self._made(here, folder_may_stand=bool(path) and not unknown)
+            yield from self._used_up(path)
 
     def _folders(
         self, here: _Here, names: list[str], depth: int, links: list[tuple[str, Path, int]]
@@ -187,11 +187,11 @@ class Search:
             if not self._over:
                 yield from self._folder(_join(here.shown, name), here.real / name, depth, links)
 
-    def _joined(self, here: _Here, found: list[OnDisk | Problem]) -> list[OnDisk | Problem]:
+    def _joined(self, here: _Here, results: list[OnDisk | Problem]) -> list[OnDisk | Problem]:
         """What was found in folders that are called alike; as one run where they are its ranks and
         the folder around them opens as it.
         """
-        runs = [one for one in found if isinstance(one, OnDisk)]
+        runs = [result for result in results if isinstance(result, OnDisk)]
         of_folders = {run.files[0].parent for run in runs}
         above = str(here.real) + os.sep
         elsewhere = any(
@@ -204,56 +204,56 @@ class Search:
             or elsewhere
             or {folder.parent for folder in of_folders} != {here.real}
         ):
-            return found
+            return results
         try:
-            (one,) = locate.runs(
+            (joined,) = locate.runs(
                 here.real, locate.Ways(confinement=self.confinement, budget=Budget)
             )
         except (NbprofError, ValueError):
-            return found
+            return results
         by_file = {run.files[0]: run for run in runs}
         parts = [
             by_file[file.path]
-            for file in one.files
+            for file in joined.files
             if isinstance(file, LocalFile) and file.path in by_file
         ]
-        if len(parts) < len(runs) or len(one.files) > len(parts):
-            return found
+        if len(parts) < len(runs) or len(joined.files) > len(parts):
+            return results
         self._with_runs.add(str(here.real))
         self._seen.add(here.shown)
-        whole = OnDisk(
+        joined_run = OnDisk(
             path=here.shown,
             real=here.real,
-            name=one.name,
-            modified=one.modified,
+            name=joined.name,
+            modified=joined.modified,
             bytes=sum(part.bytes for part in parts),
-            format=one.format,
+            format=joined.format,
             files=tuple(part.files[0] for part in parts),
             state=tuple(state for part in parts for state in part.state),
         )
-        return [*(each for each in found if not isinstance(each, OnDisk)), whole]
+        return [*(each for each in results if not isinstance(each, OnDisk)), joined_run]
 
-    def _used_up(self, shown: str) -> Iterator[Problem]:
+    def _used_up(self, path: str) -> Iterator[Problem]:
         reason = self.budget.reason
         if reason and not self._full:
             self._full = True
-            yield Problem(shown, f"{reason}; the others were not examined. Choose a subfolder.")
+            yield Problem(path, f"{reason}; the others were not examined. Choose a subfolder.")
 
-    def _made(self, here: _Here, *, whole: bool = False) -> Iterator[OnDisk | Problem]:
+    def _made(self, here: _Here, *, folder_may_stand: bool = False) -> Iterator[OnDisk | Problem]:
         """The runs that the files of a folder make. With `whole`, the folder may stand for its run
         if no other is below.
         """
         yield from self._of_folders(here)
         if not here.listing.files:
             return
-        found, folder = self._runs(here, whole=whole)
-        for run in found:
+        runs, folder = self._runs(here, folder_may_stand=folder_may_stand)
+        for run in runs:
             try:
-                one = here.run(run, folder=folder)
+                on_disk = here.run(run, folder=folder)
             except NbprofError:
                 # It has vanished.
                 continue
-            if one.path in self._seen:
+            if on_disk.path in self._seen:
                 continue
             if len(self._seen) >= MOST_RUNS:
                 self._full = True
@@ -264,9 +264,9 @@ class Search:
                 return
             if self.stop():
                 return
-            self._seen.add(one.path)
+            self._seen.add(on_disk.path)
             self._with_runs.add(str(here.real))
-            yield one
+            yield on_disk
         yield from self._refused(here)
 
     def _refused(self, here: _Here) -> Iterator[Problem]:
@@ -288,22 +288,22 @@ class Search:
         for recordings, claim in here.listing.claims.items():
             if not claim.sign:
                 continue
-            for one in runs_recordings.found(
+            for result in runs_recordings.found(
                 recordings, here.shown, LocalFolder(here.real, self.confinement)
             ):
-                if isinstance(one, OnDisk):
+                if isinstance(result, OnDisk):
                     # A timeline lies beside the tables that it belongs to.
                     here.listing.files = [
-                        f for f in here.listing.files if here.real / f.at not in one.files
+                        f for f in here.listing.files if here.real / f.at not in result.files
                     ]
-                if isinstance(one, Problem):
-                    yield from self._problem(one.path, one.message)
-                elif one.path not in self._seen and len(self._seen) < MOST_RUNS:
-                    self._seen.add(one.path)
+                if isinstance(result, Problem):
+                    yield from self._problem(result.path, result.message)
+                elif result.path not in self._seen and len(self._seen) < MOST_RUNS:
+                    self._seen.add(result.path)
                     self._with_runs.add(str(here.real))
-                    yield one
+                    yield result
 
-    def _runs(self, here: _Here, *, whole: bool) -> tuple[list[RunFiles], bool]:
+    def _runs(self, here: _Here, *, folder_may_stand: bool) -> tuple[list[RunFiles], bool]:
         """The runs, and whether there is one for which the folder stands."""
         folder, listing = LocalFolder(here.real, self.confinement), here.listing
         unclear = [f for f in listing.files if f.promise >= MAYBE and f.promise != BESIDE]
@@ -312,7 +312,7 @@ class Search:
         dropped = {id(f) for f in unclear[left:]}
         listing.files = [f for f in listing.files if id(f) not in dropped]
         try:
-            found = detect.runs(
+            runs = detect.runs(
                 detect.candidates(folder, listing),
                 [f for f in listing.files if f.promise == BESIDE],
                 here.real.name,
@@ -321,12 +321,12 @@ class Search:
         except NbprofError as error:
             listing.notes.append(("", str(error)))
             return [], False
-        if len(found) == 1 and (
-            here.is_run or (len(found[0].files) > 1 and not by_name(found[0].format).by_folder)
+        if len(runs) == 1 and (
+            here.is_run or (len(runs[0].files) > 1 and not by_name(runs[0].format).by_folder)
         ):
             above = str(here.real) + os.sep
-            if whole and not any(folder.startswith(above) for folder in self._with_runs):
-                return found, True
+            if folder_may_stand and not any(folder.startswith(above) for folder in self._with_runs):
+                return runs, True
         sidecar = next((f.file for f in listing.files if f.promise == BESIDE), None)
         # A path of the file browser leads to one of several runs only where it is a file.
         return [
@@ -337,7 +337,7 @@ class Search:
                 modified=piece.modified if len(run.files) > 1 else run.modified,
                 sidecar=sidecar,
             )
-            for run in found
+            for run in runs
             for piece in run.files
         ], False
 
@@ -356,8 +356,8 @@ class Search:
 class _Here:
     """What one folder holds."""
 
-    def __init__(self, shown: str, real: Path, search: Search) -> None:
-        self.shown = shown
+    def __init__(self, path: str, real: Path, search: Search) -> None:
+        self.shown = path
         self.real = real
         self.listing = Listing.of()
         self.listing.budget = search.budget
@@ -460,7 +460,7 @@ class _Here:
         files = [piece for piece in run.files if isinstance(piece, LocalFile)]
         states = [piece.stat() for piece in files]
         sidecar = run.sidecar if isinstance(run.sidecar, LocalFile) else None
-        kept = [*states, *([sidecar.stat()] if sidecar is not None else [])]
+        with_sidecar = [*states, *([sidecar.stat()] if sidecar is not None else [])]
         return OnDisk(
             path=self.shown if folder else _join(self.shown, files[0].path.name),
             real=self.real if folder else files[0].path,
@@ -470,7 +470,8 @@ class _Here:
             format=run.format,
             files=tuple(piece.path for piece in files),
             state=tuple(
-                (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in kept
+                (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
+                for state in with_sidecar
             ),
             sidecar=sidecar.path if sidecar is not None else None,
             capture=_capture(sidecar) if sidecar is not None else None,

@@ -11,7 +11,7 @@ from nbprof.server.found import OnDisk, Problem
 from nbprof.sources.folders import LocalFolder
 
 
-def found(recordings: Recordings, shown: str, place: LocalFolder) -> list[OnDisk | Problem]:
+def found(recordings: Recordings, browser_path: str, folder: LocalFolder) -> list[OnDisk | Problem]:
     """The runs right in a folder, newest first, and a problem for each recording that is not
     exported yet.
 
@@ -25,20 +25,21 @@ def found(recordings: Recordings, shown: str, place: LocalFolder) -> list[OnDisk
         The folder as the file browser calls it.
     place : LocalFolder
     """
-    runs, raw = recordings.runs_in(place.path, near=True, confinement=place.confinement)
-    out: list[OnDisk | Problem] = []
+    runs, raw = recordings.runs_in(folder.path, near=True, confinement=folder.confinement)
+    results: list[OnDisk | Problem] = []
     for run in runs:
-        alone = len(runs) == 1 and bool(shown)
+        alone = len(runs) == 1 and bool(browser_path)
         for part in (
-            [run] if alone or _count(recordings, run) == 1 else _parts(recordings, run, place)
+            [run] if alone or _count(recordings, run) == 1 else _parts(recordings, run, folder)
         ):
             try:
-                out.append(_on_disk(recordings, part, shown, place.path))
+                results.append(_on_disk(recordings, part, browser_path, folder.path))
             except NbprofError:
                 # It has vanished.
                 continue
-    return out + [
-        Problem(_join(shown, path), recordings.not_yet(_join(shown, path))) for path in raw
+    return results + [
+        Problem(_join(browser_path, path), recordings.not_yet(_join(browser_path, path)))
+        for path in raw
     ]
 
 
@@ -54,30 +55,30 @@ def _folder(recordings: Recordings, path: Path) -> Path:
     return Path(*parts[: recordings.recording_of(parts)])
 
 
-def _parts(recordings: Recordings, run: RunFiles, place: LocalFolder) -> list[RunFiles]:
+def _parts(recordings: Recordings, run: RunFiles, around: LocalFolder) -> list[RunFiles]:
     """Each recording of a run as a run."""
     folders = sorted(
         {_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)}
     )
-    below = [folder for folder in folders if folder != place.path]
+    below = [folder for folder in folders if folder != around.path]
     return [
-        one
+        part
         for folder in below
-        for one in recordings.runs_in(folder, confinement=place.confinement)[0]
+        for part in recordings.runs_in(folder, confinement=around.confinement)[0]
     ]
 
 
-def _on_disk(recordings: Recordings, run: RunFiles, shown: str, real: Path) -> OnDisk:
+def _on_disk(recordings: Recordings, run: RunFiles, path: str, real: Path) -> OnDisk:
     files = [piece for piece in run.files if isinstance(piece, LocalFile)]
     states = [piece.stat() for piece in files]
     folder = Path(run.folder)
-    at = (
+    name = (
         folder.relative_to(real).as_posix()
         if folder != real and folder.is_relative_to(real)
         else ""
     )
     return OnDisk(
-        path=_join(shown, at),
+        path=_join(path, name),
         real=folder,
         name=run.name,
         modified=run.modified,

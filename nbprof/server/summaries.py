@@ -167,7 +167,7 @@ class Summaries:
 
     def _busy(self) -> bool:
         """Whether a client waits for a profile."""
-        return any(not one.task.done() for one in self._pool.opened)
+        return any(not opened.task.done() for opened in self._pool.opened)
 
     def _ready(self) -> Process:
         if self._end is not None:
@@ -204,13 +204,16 @@ class Summaries:
         while process.alive:
             await asyncio.sleep(_LOOK_S)
             with contextlib.suppress(OSError):
-                used, others = process.memory(), sum(one.memory() for one in self._pool.processes)
+                used, used_by_pool = (
+                    process.memory(),
+                    sum(pooled.memory() for pooled in self._pool.processes),
+                )
                 if used > limit // 2:
                     process.end(
                         f"it needs more than {size_text(limit / 2)} of memory to be analysed. Open"
                         " it to see its contents."
                     )
-                elif used + others > limit:
+                elif used + used_by_pool > limit:
                     process.end(_ROOM)
 
 

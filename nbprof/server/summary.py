@@ -47,27 +47,27 @@ def state_of(files: RunFiles) -> list[State] | None:
     ReadError
         One is not there any more.
     """
-    out: list[State] = []
+    states: list[State] = []
     for piece in (*files.files, *([files.sidecar] if files.sidecar is not None else [])):
         inner = getattr(piece, "packed", piece)
         if not isinstance(inner, LocalFile):
             return None
         now = inner.stat()
-        out.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
-    return out
+        states.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+    return states
 
 
 def key(state: Iterable[State]) -> str:
     """The name under which the facts of files in this state are kept; the same after a move."""
-    told = json.dumps([LAYOUT, __version__, sorted(state)])
-    return f"summary-{hashlib.sha256(told.encode()).hexdigest()[:40]}"
+    description = json.dumps([LAYOUT, __version__, sorted(state)])
+    return f"summary-{hashlib.sha256(description.encode()).hexdigest()[:40]}"
 
 
 def noted(name: str) -> dict[str, Any] | None:
     """The facts that are kept under a key, if there are any."""
     folder = _folder()
-    known = folder.noted(name) if folder is not None else None
-    return known if isinstance(known, dict) else None
+    facts = folder.noted(name) if folder is not None else None
+    return facts if isinstance(facts, dict) else None
 
 
 def note(name: str, facts: dict[str, Any]) -> None:

@@ -98,55 +98,55 @@ def whole(
     RefusedError
         The path may not be opened, or it is no run.
     """
-    shown, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
+    browser_path, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
     try:
         confinement = confinement_of(None if follow_links else top, hidden=hidden)
         now = real.stat() if confinement is None else confinement.stat(real)
         search = Search(top, hidden=hidden, follow_links=follow_links, stop=stop)
-        found = [
-            one
-            for one in search.below(shown, real)
-            if isinstance(one, OnDisk) and one.path == shown
+        runs = [
+            result
+            for result in search.below(browser_path, real)
+            if isinstance(result, OnDisk) and result.path == browser_path
         ]
-        if not found and not search.complete:
+        if not runs and not search.complete:
             raise RefusedError(
                 422,
                 "there are too many files below it to determine which belong to the run. Use the"
                 " file browser.",
-                path=shown,
+                path=browser_path,
             )
-        if not found:
+        if not runs:
             raise RefusedError(
                 422,
                 "it is not a run: neither a profile nor a folder with the files of one. Use the"
                 " file browser.",
-                path=shown,
+                path=browser_path,
             )
-        home = Path(real_path(top / shown.rpartition("/")[0]))
+        home = Path(real_path(top / browser_path.rpartition("/")[0]))
         if stat.S_ISDIR(now.st_mode):
-            hosts = {file.name for file in found[0].files}
+            hosts = {file.name for file in runs[0].files}
             names, alone = _in_folder(
                 real, hosts, confinement, lambda link: _reaches(link, top, follow_links, hidden)
             )
-            if by_name(found[0].format).recordings is None:
+            if by_name(runs[0].format).recordings is None:
                 # Ranks may be in folders of their own.
                 names += [
                     file.relative_to(real).as_posix()
-                    for file in found[0].files
+                    for file in runs[0].files
                     if file.parent.parent == real
                 ]
-            return Whole(shown, real, home, confinement, True, tuple(names), alone)
+            return Whole(browser_path, real, home, confinement, True, tuple(names), alone)
         return Whole(
-            shown,
+            browser_path,
             real,
             home,
             confinement,
             False,
-            tuple(_beside(found[0].files[0], confinement)),
+            tuple(_beside(runs[0].files[0], confinement)),
             False,
         )
     except (OSError, ValueError) as error:
-        raise could_not(error, shown) from None
+        raise could_not(error, browser_path) from None
 
 
 def _reaches(link: Path, top: Path, follow_links: bool, hidden: bool) -> bool:
@@ -159,14 +159,14 @@ def _reaches(link: Path, top: Path, follow_links: bool, hidden: bool) -> bool:
 def _in_folder(
     folder: Path, hosts: set[str], confinement: Confinement | None, may: Callable[[Path], bool]
 ) -> tuple[list[str], bool]:
-    own, alone = is_run_folder(folder), True
+    for_one_run, alone = is_run_folder(folder), True
     names = []
     with scan(folder, confinement) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             belongs = (
                 entry.name in hosts
                 or promised(entry.name) in (NAMED, BESIDE)
-                or (_BESIDE if own else _TABLE).search(entry.name)
+                or (_BESIDE if for_one_run else _TABLE).search(entry.name)
             )
             if not belongs or entry.name.startswith(".") or not entry.is_file():
                 alone = alone and entry.name in _RUBBISH
@@ -182,7 +182,7 @@ def _beside(file: Path, confinement: Confinement | None) -> list[str]:
     sidecar where no other file needs it.
     """
     name = stem(file.name)
-    names, others = [file.name], False
+    names, has_other_profiles = [file.name], False
     with scan(file.parent, confinement) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             if entry.name == file.name or entry.is_symlink() or not entry.is_file():
@@ -193,8 +193,8 @@ def _beside(file: Path, confinement: Confinement | None) -> list[str]:
             ):
                 names.append(entry.name)
             else:
-                others = others or profile
-    if not others and (file.parent / SIDECAR).is_file():
+                has_other_profiles = has_other_profiles or profile
+    if not has_other_profiles and (file.parent / SIDECAR).is_file():
         names.append(SIDECAR)
     return names
 
@@ -213,17 +213,19 @@ def renamed(run: Whole, name: object) -> list[tuple[str, str]]:
     RefusedError
         It is no name of a file, or is taken.
     """
-    wanted = _name(name, run.path)
+    new_name = _name(name, run.path)
     above = run.path.rpartition("/")[0]
     if run.folder:
-        moves = [(run.path, f"{above}/{wanted}" if above else wanted)]
+        moves = [(run.path, f"{above}/{new_name}" if above else new_name)]
     else:
         old = run.names[0]
         base = stem(old)
-        wanted = (
-            stem(wanted) if wanted != stem(wanted) and wanted.endswith(old[len(base) :]) else wanted
+        new_name = (
+            stem(new_name)
+            if new_name != stem(new_name) and new_name.endswith(old[len(base) :])
+            else new_name
         )
-        pairs = [(each, wanted + each[len(base) :]) for each in run.names if each != SIDECAR]
+        pairs = [(each, new_name + each[len(base) :]) for each in run.names if each != SIDECAR]
         moves = [(f"{above}/{a}" if above else a, f"{above}/{b}" if above else b) for a, b in pairs]
     for before, after in moves:
         # Another case of the same letters may be the same file; what may not is for Jupyter to see.
@@ -292,8 +294,8 @@ def zipped(run: Whole) -> Iterator[bytes]:
     ReadError, OSError
         As `blocks`.
     """
-    out = _Out()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:  # type: ignore[call-overload]
+    stream = _Out()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:  # type: ignore[call-overload]
         for name in run.names:
             file = run.real / name
             info = _entry(
@@ -303,8 +305,8 @@ def zipped(run: Whole) -> Iterator[bytes]:
             with archive.open(info, "w", force_zip64=True) as entry:
                 for block in blocks(file, run.confinement):
                     entry.write(block)
-                    yield out.taken()
-    yield out.taken()
+                    yield stream.taken()
+    yield stream.taken()
 
 
 def _entry(name: str, state: os.stat_result) -> zipfile.ZipInfo:

@@ -47,8 +47,8 @@ class Desk:
         """Answers one message: "done" with bytes, or "failed" with a sentence."""
         number = head["id"]
 
-        def send(what: str, text: str = "", data: bytes = b"", **more: Any) -> None:
-            self._send({"is": what, "id": number, "text": text, **more}, data)
+        def send(kind: str, text: str = "", data: bytes = b"", **more: Any) -> None:
+            self._send({"is": kind, "id": number, "text": text, **more}, data)
 
         def say(text: str, fraction: float | None = None) -> None:
             send("progress", text[:1].upper() + text[1:], fraction=fraction)
@@ -191,8 +191,8 @@ class Desk:
 
     def _shown(self, text: str) -> str:
         """The user knows the file by its path in the file browser."""
-        real, shown = self._names
-        return text.replace(real, shown) if real else text
+        real, browser_path = self._names
+        return text.replace(real, browser_path) if real else text
 
 
 def dask_client(address: str) -> Any:

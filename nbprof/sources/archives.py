@@ -62,8 +62,10 @@ class Member:
         state = outer() if outer is not None else None
         if not isinstance(state, Stamp):
             return None
-        where = self.key.header_offset if isinstance(self.key, zipfile.ZipInfo) else self.key.offset
-        return Stamp((*state.facts, self.at, int(where)), state.changed_ns)
+        offset = (
+            self.key.header_offset if isinstance(self.key, zipfile.ZipInfo) else self.key.offset
+        )
+        return Stamp((*state.facts, self.at, int(offset)), state.changed_ns)
 
     def head(self, count: int) -> bytes:
         """The first bytes."""
@@ -102,9 +104,9 @@ class _Archive:
         """Label of the archive's file."""
         return self.source.label
 
-    def below(self, at: str) -> str:
+    def below(self, path: str) -> str:
         """The label of a folder in it."""
-        return f"{self.label}!/{printable(at)}" if at else self.label
+        return f"{self.label}!/{printable(path)}" if path else self.label
 
     def close(self) -> None:
         """Closes the file; it is opened again when a member is read."""
@@ -136,14 +138,14 @@ class ZipArchive(_Archive):
 
     def listing(self, also: str = "") -> Listing:
         """Everything in it, from its directory; the member `also` whatever its name promises."""
-        out = Listing.of([self.name], also)
+        listing = Listing.of([self.name], also)
         with in_archive(self.label):
             infos = [
                 info for info in self._directory().infolist() if info.filename and not info.is_dir()
             ]
             for info in infos:
-                out.take(_clean(info.filename), lambda info=info: self._member(info))  # type: ignore[misc]
-        return out
+                listing.take(_clean(info.filename), lambda info=info: self._member(info))  # type: ignore[misc]
+        return listing
 
     def prepare(self, members: Sequence[Member]) -> None:
         """Says which members are going to be read, so that what is fetched once can serve them
@@ -190,26 +192,29 @@ class ZipArchive(_Archive):
         with in_archive(member.label):
             if info.flag_bits & 1:
                 raise encrypted(member.label)
-            with self._directory().open(info) as inside:
-                yield inside
+            with self._directory().open(info) as content:
+                yield content
 
     def head(self, member: Member, count: int) -> bytes:
         """The first bytes of a member."""
-        with self._opened(member) as inside:
-            return inside.read(count)
+        with self._opened(member) as content:
+            return content.read(count)
 
     def read(self, member: Member) -> Buffer:
         """All bytes of a member."""
         try:
-            with self._lock, self._opened(member) as inside:
-                out = read_all(
-                    inside, member.label, allowed(member.key.compress_size, self.limit), member.size
+            with self._lock, self._opened(member) as content:
+                buffer = read_all(
+                    content,
+                    member.label,
+                    allowed(member.key.compress_size, self.limit),
+                    member.size,
                 )
         finally:
             self._wanted -= {member.at}
             self.close()
         self._unchanged()
-        return out
+        return buffer
 
 
 class TarArchive(_Archive):
@@ -239,33 +244,36 @@ class TarArchive(_Archive):
 
     def listing(self, also: str = "") -> Listing:
         """Everything in it, in one pass; the member `also` whatever its name promises."""
-        out = Listing.of([self.name], also)
+        listing = Listing.of([self.name], also)
         with in_archive(self.label), self._opened() as archive:
             for info in archive:
-                at = _clean(info.name)
-                if info.isdir() or not at:
+                path = _clean(info.name)
+                if info.isdir() or not path:
                     continue
                 if not info.isreg():
-                    if promised(at.rpartition("/")[2]) == NAMED:
-                        out.notes.append(
+                    if promised(path.rpartition("/")[2]) == NAMED:
+                        listing.notes.append(
                             (
-                                at.rpartition("/")[0],
-                                f"{printable(at)} in the archive is a link, and was not followed.",
+                                path.rpartition("/")[0],
+                                f"{printable(path)} in the archive is a link, and was not followed.",
                             )
                         )
                     continue
-                before = len(out.files)
-                out.take(
-                    at,
-                    lambda info=info, at=at: Member(self, at, info.size, float(info.mtime), info),
-                )  # type: ignore[misc]
-                if self.packing and len(out.files) > before:
+                before = len(listing.files)
+                listing.take(
+                    path,
+                    lambda info=info, path=path: self._member(info, path),  # type: ignore[misc]
+                )
+                if self.packing and len(listing.files) > before:
                     self._heads[info.offset] = self._inside(archive, info).read(HEAD)
             if not archive.whole:
-                out.doubts.append(
+                listing.doubts.append(
                     "The archive has no end marker: it may be truncated, and files may be missing."
                 )
-        return out
+        return listing
+
+    def _member(self, info: tarfile.TarInfo, path: str) -> Member:
+        return Member(self, path, info.size, float(info.mtime), info)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[_Tar]:
@@ -274,9 +282,9 @@ class TarArchive(_Archive):
                 with _Tar.open(fileobj=file, mode="r:") as archive:
                     yield archive
                 return
-            with opened(file, self.packing) as inside:
+            with opened(file, self.packing) as content:
                 stream = _Bounded(
-                    inside, self.label, allowed(self.source.size, self.limit, 4), self.progress
+                    content, self.label, allowed(self.source.size, self.limit, 4), self.progress
                 )
                 with _Tar.open(fileobj=cast(Any, stream), mode="r|", bufsize=1 << 20) as archive:
                     yield archive
@@ -290,15 +298,15 @@ class TarArchive(_Archive):
         return as_file(self._fetched)
 
     def _inside(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
-        inside = archive.extractfile(info)
-        assert inside is not None, "only ordinary files become members"
-        return inside
+        content = archive.extractfile(info)
+        assert content is not None, "only ordinary files become members"
+        return content
 
     def head(self, member: Member, count: int) -> bytes:
         """The first bytes of a member."""
-        kept = self._heads.get(member.key.offset)
-        if kept is not None:
-            return kept[:count]
+        head = self._heads.get(member.key.offset)
+        if head is not None:
+            return head[:count]
         with in_archive(member.label), self._opened() as archive:
             return self._inside(archive, member.key).read(count)
 
@@ -313,9 +321,9 @@ class TarArchive(_Archive):
     def read(self, member: Member) -> Buffer:
         """All bytes of a member."""
         with self._lock:
-            out = self._pass(member) if self.packing else self._direct(member)
+            buffer = self._pass(member) if self.packing else self._direct(member)
         self._unchanged()
-        return out
+        return buffer
 
     def _direct(self, member: Member) -> Buffer:
         with in_archive(member.label), self._opened() as archive:
@@ -326,15 +334,15 @@ class TarArchive(_Archive):
     def _pass(self, member: Member) -> Buffer:
         offset = member.key.offset
         if offset not in self._ready:
-            wanted = self._wanted if offset in self._wanted else {offset: member}
-            wanted, self._wanted = dict(wanted), {}
+            remaining = self._wanted if offset in self._wanted else {offset: member}
+            remaining, self._wanted = dict(remaining), {}
             with in_archive(self.label), self._opened() as archive:
                 for info in archive:
-                    if (one := wanted.pop(info.offset, None)) is not None:
+                    if (expected := remaining.pop(info.offset, None)) is not None:
                         self._ready[info.offset] = read_all(
-                            self._inside(archive, info), one.label, self.limit, info.size
+                            self._inside(archive, info), expected.label, self.limit, info.size
                         )
-                    if not wanted:
+                    if not remaining:
                         break
             self._fetched = None
         if offset not in self._ready:
@@ -350,10 +358,10 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        found = super().frombuf(buf, encoding, errors)
+        header = super().frombuf(buf, encoding, errors)
         # tarfile holds these in memory.
         if (
-            found.type
+            header.type
             in (
                 tarfile.GNUTYPE_LONGNAME,
                 tarfile.GNUTYPE_LONGLINK,
@@ -361,10 +369,10 @@ class _Header(tarfile.TarInfo):
                 tarfile.XGLTYPE,
                 b"X",
             )
-            and found.size > 1 << 20
+            and header.size > 1 << 20
         ):
-            raise ReadError(DAMAGED.format(f"a file name of {size_text(found.size)}"))
-        return found
+            raise ReadError(DAMAGED.format(f"a file name of {size_text(header.size)}"))
+        return header
 
     @classmethod
     def fromtarfile(cls, tarfile: tarfile.TarFile) -> _Header:
@@ -380,10 +388,10 @@ class _Header(tarfile.TarInfo):
 
 
 HEADER_ERRORS: Any = (
-    tarfile.InvalidHeaderError,
-    tarfile.TruncatedHeaderError,
-    tarfile.SubsequentHeaderError,
-)  # type: ignore[attr-defined]
+    tarfile.InvalidHeaderError,  # type: ignore[attr-defined]
+    tarfile.TruncatedHeaderError,  # type: ignore[attr-defined]
+    tarfile.SubsequentHeaderError,  # type: ignore[attr-defined]
+)
 EMPTY_HEADER: Any = tarfile.EmptyHeaderError  # type: ignore[attr-defined]
 
 

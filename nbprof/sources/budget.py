@@ -63,8 +63,8 @@ class Budget:
         if self._entries > self._most_entries:
             return f"more than {self._most_entries:,} files are below this folder"
         if self._bytes > self._most_bytes:
-            most = size_text(self._most_bytes)
-            return f"more than {most} had to be read to see which files here are profiles"
+            limit = size_text(self._most_bytes)
+            return f"more than {limit} had to be read to see which files here are profiles"
         if self._clock() > self._end:
             return f"looking through this folder took longer than {self._seconds:g} s"
         return ""
@@ -73,9 +73,9 @@ class Budget:
         """Some bytes were read."""
         self._bytes += count
 
-    def entries(self, found: Iterable[T]) -> Iterator[T]:
+    def entries(self, listed: Iterable[T]) -> Iterator[T]:
         """Entries of a folder as long as there is something left."""
-        for entry in islice(found, max(self._most_entries - self._entries + 1, 0)):
+        for entry in islice(listed, max(self._most_entries - self._entries + 1, 0)):
             self._entries += 1
             if self.over:
                 return

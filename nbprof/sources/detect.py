@@ -44,20 +44,20 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     named = [
         (f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.file.name))
     ]
-    out = [_member(f, Kind(form.name, sure=False)) for f, form in named if form.by_folder]
+    members = [_member(f, Kind(form.name, sure=False)) for f, form in named if form.by_folder]
     hosts: dict[str, set[str]] = {}
-    for one in out:
-        hosts.setdefault(one.parent, set()).add(one.stem)
+    for host in members:
+        hosts.setdefault(host.parent, set()).add(host.stem)
     traces = []
-    told = {}
+    format_of = {}
     for f, form in named:
         if form.by_folder:
             continue
         if f.parent in hosts and form.is_copy(stem(f.file.name), hosts[f.parent]):
-            out.append(_member(f, Kind(form.name, sure=False, exporter=True)))
+            members.append(_member(f, Kind(form.name, sure=False, exporter=True)))
         else:
             traces.append(f)
-            told[id(f)] = form.name
+            format_of[id(f)] = form.name
     if listing.budget is not None and len(traces) > _MOST_TRACES:
         listing.doubts.append(
             f"Of {len(traces):,} traces here the newest {_MOST_TRACES:,} were examined. Name the"
@@ -65,8 +65,8 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
         )
         traces = sorted(traces, key=lambda f: f.modified, reverse=True)[:_MOST_TRACES]
     taken = {f.parent for f, _ in named}
-    others = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
-    others.sort(key=lambda f: (f.promise, f.at))
+    unnamed = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
+    unnamed.sort(key=lambda f: (f.promise, f.at))
     looks = CHEAP_LOOKS if folder.cheap else DEAR_LOOKS
     several = {id(f) for f in _unclear(traces)}
     unclear = traces if folder.cheap else [f for f in traces if id(f) in several]
@@ -74,24 +74,24 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
         # The newest runs are what people come for.
         unclear.sort(key=lambda f: f.modified, reverse=True)
     looked, refused, left_out = _look(folder, unclear[:looks], several, listing.budget)
-    known = {id(f) for f in unclear[:looks]} - {id(f) for f in left_out}
+    examined = {id(f) for f in unclear[:looks]} - {id(f) for f in left_out}
     alone = {form.name for form in register.FORMATS if form.recordings is None}
-    out += [one for one in looked if one.kind.format in alone and one.kind.sure]
-    unseen = [f for f in traces if id(f) not in known]
+    members += [member for member in looked if member.kind.format in alone and member.kind.sure]
+    unseen = [f for f in traces if id(f) not in examined]
     if folder.cheap:
         # Its state tells of an empty file what its head would.
         empty, unseen = _parted(unseen, _is_empty)
         refused += [(f, _no_profile(f, "empty")) for f in empty]
-    out += [_member(f, Kind(told[id(f)], sure=False)) for f in unseen]
+    members += [_member(f, Kind(format_of[id(f)], sure=False)) for f in unseen]
     left = looks - min(len(unclear), looks)
     by_content, others_refused, others_left_out = _look(
-        folder, others[:left], set(), listing.budget
+        folder, unnamed[:left], set(), listing.budget
     )
-    out += [one for one in by_content if one.kind.format in alone and one.kind.sure]
+    members += [member for member in by_content if member.kind.format in alone and member.kind.sure]
     listing.refused += [(f, text, True) for f, text in refused] + [
         (f, text, False) for f, text in others_refused
     ]
-    unexamined = max(len(others) - left, 0) + len(others_left_out)
+    unexamined = max(len(unnamed) - left, 0) + len(others_left_out)
     if listing.budget is not None and (reason := listing.budget.reason):
         listing.doubts.append(
             f"{reason[:1].upper()}{reason[1:]}; the rest was not examined. Name the folder of a"
@@ -101,17 +101,17 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
         listing.notes.append(
             ("", f"{unexamined:,} more files with unknown names were not examined.")
         )
-    return out
+    return members
 
 
-def _member(found: Found, kind: Kind) -> Member:
-    return Member(found.file, kind, stem(found.file.name), found.parent)
+def _member(file: Found, kind: Kind) -> Member:
+    return Member(file.file, kind, stem(file.file.name), file.parent)
 
 
 def _unclear(traces: list[Found]) -> list[Found]:
     stems: dict[str, set[str]] = {}
-    for found in traces:
-        stems.setdefault(found.parent, set()).add(stem(found.file.name).rpartition(".")[0])
+    for trace in traces:
+        stems.setdefault(trace.parent, set()).add(stem(trace.file.name).rpartition(".")[0])
     return [f for f in traces if len(stems[f.parent]) > 1]
 
 
@@ -130,40 +130,40 @@ def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget 
     stand further behind.
     """
 
-    def one(found: Found) -> Member | str | None:
+    def one(file: Found) -> Member | str | None:
         if budget is not None and budget.over:
             return None
         try:
-            head = b"" if id(found) in several else found.file.head(_SHORT)
-            kind = recognise(head, found.file.name, whole=len(head) < _SHORT)
+            head = b"" if id(file) in several else file.file.head(_SHORT)
+            kind = recognise(head, file.file.name, complete=len(head) < _SHORT)
             if not (kind.format and kind.sure) and (len(head) == _SHORT or not head):
-                head = head_of(found.file)
-                kind = recognise(head, found.file.name, whole=len(head) < HEAD)
+                head = head_of(file.file)
+                kind = recognise(head, file.file.name, complete=len(head) < HEAD)
             if budget is not None:
                 budget.read(len(head))
         except ReadError as error:
-            return f"{printable(found.at)} could not be examined: {error.reason}"
-        return _member(found, kind) if kind.format else _no_profile(found, kind.what)
+            return f"{printable(file.at)} could not be examined: {error.reason}"
+        return _member(file, kind) if kind.format else _no_profile(file, kind.what)
 
     if folder.cheap:
-        done = [one(found) for found in files]
+        done = [one(file) for file in files]
     else:
         with ThreadPoolExecutor(16) as pool:
             done = list(pool.map(one, files))
     refused = [
-        (found, text) for found, text in zip(files, done, strict=True) if isinstance(text, str)
+        (file, text) for file, text in zip(files, done, strict=True) if isinstance(text, str)
     ]
-    left_out = [found for found, text in zip(files, done, strict=True) if text is None]
+    left_out = [file for file, text in zip(files, done, strict=True) if text is None]
     return _Looked([c for c in done if isinstance(c, Member)], refused, left_out)
 
 
-def _no_profile(found: Found, what: str) -> str:
-    return f"{printable(found.at)} is {what}, not a profile."
+def _no_profile(file: Found, kind: str) -> str:
+    return f"{printable(file.at)} is {kind}, not a profile."
 
 
-def _is_empty(found: Found) -> bool:
+def _is_empty(file: Found) -> bool:
     try:
-        return found.size == 0
+        return file.size == 0
     except ReadError:
         # It has vanished; whoever reads it says so.
         return False
@@ -199,7 +199,7 @@ def runs(
     folders: dict[str, list[Member]] = {}
     for member in members:
         folders.setdefault(member.parent, []).append(member)
-    beside = {s.parent: s.file for s in sidecars}
+    sidecar_of = {s.parent: s.file for s in sidecars}
     named = _across(folders, root, below)
     for parent, its in folders.items():
         last = parent.rpartition("/")[2] or root
@@ -209,13 +209,13 @@ def runs(
             below(parent),
             _is_run_folder(below(parent)),
         )
-        found: list[RunFiles] = []
+        folder_runs: list[RunFiles] = []
         for form in register.FORMATS:
-            found = form.runs(here, found)
-        sidecar = beside.get(parent)
-        if len(found) == 1 and sidecar is not None:
-            found = [replace(found[0], sidecar=sidecar)]
-        named += [(parent, last, run) for run in found]
+            folder_runs = form.runs(here, folder_runs)
+        sidecar = sidecar_of.get(parent)
+        if len(folder_runs) == 1 and sidecar is not None:
+            folder_runs = [replace(folder_runs[0], sidecar=sidecar)]
+        named += [(parent, last, run) for run in folder_runs]
     return sorted(_distinct(named), key=lambda r: (r.modified, r.name), reverse=True)
 
 
@@ -233,9 +233,9 @@ def _across(
                 sorted(group.members, key=lambda member: member.stem), last, below(group.outer)
             )
             folder_of = {id(member.file): member.parent for member in group.members}
-            found = form.runs(here, [])
-            if all(len({folder_of[id(file)] for file in run.files}) > 1 for run in found):
-                named += [(group.outer, last, run) for run in found]
+            group_runs = form.runs(here, [])
+            if all(len({folder_of[id(file)] for file in run.files}) > 1 for run in group_runs):
+                named += [(group.outer, last, run) for run in group_runs]
                 for folder in group.folders:
                     del folders[folder]
     return named
@@ -258,14 +258,14 @@ def _distinct(named: list[tuple[str, str, RunFiles]]) -> list[RunFiles]:
     seen: dict[str, int] = {}
     for _, _, run in named:
         seen[run.name] = seen.get(run.name, 0) + 1
-    out: list[RunFiles] = []
+    distinct: list[RunFiles] = []
     for parent, last, run in named:
         if seen[run.name] > 1 and parent:
             folder = re.sub(r"(^|/)plugins/profile(?=/)", "", parent).lstrip("/")
             if run.name == last:
-                out.append(replace(run, name=folder))
+                distinct.append(replace(run, name=folder))
             else:
-                out.append(replace(run, name=f"{folder}/{run.name}"))
+                distinct.append(replace(run, name=f"{folder}/{run.name}"))
         else:
-            out.append(run)
-    return out
+            distinct.append(run)
+    return distinct

@@ -31,7 +31,7 @@ def fingerprint(paths: Sequence[Path], confinement: Confinement | None = None) -
         for path in paths:
             with LocalFile(path, confinement=confinement).open() as file:
                 size = os.fstat(file.fileno()).st_size
-                made = hashlib.sha256(f"{path.name}\0{size}\0".encode("utf-8", "replace"))
+                digest = hashlib.sha256(f"{path.name}\0{size}\0".encode("utf-8", "replace"))
                 total += size
                 last = max(size - _BLOCK, 0)
                 places = (
@@ -39,10 +39,10 @@ def fingerprint(paths: Sequence[Path], confinement: Confinement | None = None) -
                     if size <= _BLOCK * blocks
                     else [last * i // (blocks - 1) for i in range(blocks)]
                 )
-                for at in places:
-                    file.seek(at)
-                    made.update(file.read(_BLOCK))
-                each.append(made.digest())
+                for offset in places:
+                    file.seek(offset)
+                    digest.update(file.read(_BLOCK))
+                each.append(digest.digest())
     except (OSError, ReadError):
         return None
     # In whatever order the files are named.

@@ -118,57 +118,57 @@ class Listing:
 
     def add(
         self,
-        at: str,
+        path: str,
         file: Callable[[], SourceFile],
         state: Callable[[], os.stat_result] | None = None,
     ) -> None:
         """Takes in a file, which is made, and its state asked for, only if the name says that it
         may be a profile.
         """
-        first, slash, _ = at.partition("/")
+        first, slash, _ = path.partition("/")
         self.top.add(first + slash)
         self.count += 1
         if self.count > MOST_FILES:
             raise ReadError(
                 f"it contains more than {MOST_FILES:,} files. Name the run's folder or its logdir."
             )
-        name = at.rpartition("/")[2]
+        name = path.rpartition("/")[2]
         promise = promised(name)
-        if at == self.also:
+        if path == self.also:
             promise = max(promise, MAYBE)
         if promise >= 0:
-            self.files.append(Found(at, promise, file(), state() if state is not None else None))
+            self.files.append(Found(path, promise, file(), state() if state is not None else None))
         elif _ARCHIVE.search(name):
-            self.archives.append(at)
-        self.note(at)
+            self.archives.append(path)
+        self.note(path)
 
-    def note(self, at: str) -> None:
+    def note(self, path: str) -> None:
         """Sees whether the name of a file shows that there is a recording of which it was taken."""
-        name = at.rpartition("/")[2]
+        name = path.rpartition("/")[2]
         for recordings, claim in self.claims.items():
             if not claim.sign and recordings.is_sign(name):
-                claim.sign = at
+                claim.sign = path
 
-    def enters(self, at: str) -> bool:
+    def enters(self, path: str) -> bool:
         """Whether the files of a folder are to be added."""
-        name = at.rpartition("/")[2]
-        if "/" not in at:
+        name = path.rpartition("/")[2]
+        if "/" not in path:
             self.top.add(name + "/")
         for recordings, claim in self.claims.items():
-            if recordings.is_folder(at):
-                claim.sign = at + "/"
+            if recordings.is_folder(path):
+                claim.sign = path + "/"
                 return False
         # A recording that was never finished lies in a folder of its own, hidden.
         return name not in _PRUNED and not name.startswith(SCRATCH)
 
-    def take(self, at: str, file: Callable[[], SourceFile]) -> None:
+    def take(self, path: str, file: Callable[[], SourceFile]) -> None:
         """Takes in a file of a place that lists whole paths, unless it is in a folder that is not
         entered.
         """
-        *parts, name = at.split("/")
+        *parts, name = path.split("/")
         entered = all(self.enters("/".join(parts[: i + 1])) for i in range(len(parts)))
-        if (entered and not self.within) or at == self.also:
-            self.add(at, file)
+        if (entered and not self.within) or path == self.also:
+            self.add(path, file)
         for recordings, claim in self.claims.items():
             ours = bool(claim.within or within(recordings.is_folder, parts))
             if not ours and not entered:
@@ -177,38 +177,40 @@ class Listing:
                 if recordings.counts(part):
                     claim.folders.add("/".join(parts[: i + 1]))
             if recordings.is_read(name) and not (ours and any(map(recordings.is_private, parts))):
-                claim.files[at] = file()
+                claim.files[path] = file()
 
-    def walks(self, at: str) -> bool:
+    def walks(self, path: str) -> bool:
         """Whether a place that shows one folder at a time is to be asked for this one; of a
         recording, for those that are read.
         """
-        *parts, name = at.split("/")
+        *parts, name = path.split("/")
         for recordings, claim in self.claims.items():
             if claim.within or within(recordings.is_folder, parts):
                 if recordings.counts(name):
-                    claim.folders.add(at)
+                    claim.folders.add(path)
                 if recordings.is_private(name):
                     return False
-        return self.enters(at) or any(recordings.is_folder(at) for recordings in self.claims)
+        return self.enters(path) or any(recordings.is_folder(path) for recordings in self.claims)
 
-    def under(self, at: str) -> Listing:
+    def under(self, subfolder: str) -> Listing:
         """What is below one of its folders, as a listing of that folder."""
-        start = at + "/"
-        out = Listing(doubts=self.doubts)
-        out.notes = [
-            (at[len(start) :], text) for at, text in self.notes if (at + "/").startswith(start)
+        start = subfolder + "/"
+        listing = Listing(doubts=self.doubts)
+        listing.notes = [
+            (path[len(start) :], text)
+            for path, text in self.notes
+            if (path + "/").startswith(start)
         ]
-        out.archives = [at[len(start) :] for at in self.archives if at.startswith(start)]
-        out.files = [
-            replace(found, at=found.at[len(start) :])
-            for found in self.files
-            if found.at.startswith(start)
+        listing.archives = [path[len(start) :] for path in self.archives if path.startswith(start)]
+        listing.files = [
+            replace(file, at=file.at[len(start) :])
+            for file in self.files
+            if file.at.startswith(start)
         ]
         for recordings, claim in self.claims.items():
-            out.claims[recordings] = Claim(
+            listing.claims[recordings] = Claim(
                 claim.sign,
-                claim.within or within(recordings.is_folder, at.split("/")),
+                claim.within or within(recordings.is_folder, subfolder.split("/")),
                 {
                     path[len(start) :]: file
                     for path, file in claim.files.items()
@@ -216,8 +218,8 @@ class Listing:
                 },
                 {folder[len(start) :] for folder in claim.folders if folder.startswith(start)},
             )
-        out.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in out.files}
-        return out
+        listing.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in listing.files}
+        return listing
 
 
 def promised(name: str) -> int:
@@ -279,9 +281,9 @@ class LocalFolder:
     def close(self) -> None:
         """Nothing is kept open."""
 
-    def below(self, at: str) -> Path:
+    def below(self, path: str) -> Path:
         """The path of a folder below."""
-        return self.path / at if at else self.path
+        return self.path / path if path else self.path
 
     def listing(self) -> Listing:
         """Everything below. Links to folders are followed, each folder is entered once, and pipes
@@ -292,46 +294,46 @@ class LocalFolder:
         ReadError
             The folder may not be read, or there are too many files.
         """
-        out = Listing.of(self.path.absolute().parts)
-        out.budget = self.budget
-        if out.within:
-            return out
+        listing = Listing.of(self.path.absolute().parts)
+        listing.budget = self.budget
+        if listing.within:
+            return listing
         try:
             entered = [real_path(self.path)]
         except OSError as error:
             raise could_not_open(error, self.path) from None
         try:
-            links = self._walk(out, "")
+            links = self._walk(listing, "")
             while links:
-                at = links.pop(0)
+                link = links.pop(0)
                 try:
-                    target = real_path(self.path / at)
+                    target = real_path(self.path / link)
                 except OSError as error:
-                    out.notes.append((at.rpartition("/")[0], _unexamined(at, error)))
+                    listing.notes.append((link.rpartition("/")[0], _unexamined(link, error)))
                     continue
                 # What the link points to may hold this folder, or lie in one that has been walked
                 # already.
                 if any(_contains(done, target) or _contains(target, done) for done in entered):
                     continue
                 entered.append(target)
-                links += self._walk(out, at)
+                links += self._walk(listing, link)
         except ReadError as error:
             raise ReadError(error.reason, path=self.label) from None
-        return out
+        return listing
 
-    def _left(self, out: Listing, at: str) -> bool:
+    def _left(self, listing: Listing, path: str) -> bool:
         """Whether a hidden folder is that of a recording that ended before its profile was
         complete, and has files.
         """
-        parent, _, name = at.rpartition("/")
+        parent, _, name = path.rpartition("/")
         if not name.startswith(SCRATCH):
             return False
-        found = look(self.path / at)
+        recording = look(self.path / path)
         if not parent:
-            out.unfinished.append(found)
-        return found.written and bool(found.facts) and not found.running
+            listing.unfinished.append(recording)
+        return recording.written and bool(recording.facts) and not recording.running
 
-    def _walk(self, out: Listing, start: str) -> list[str]:
+    def _walk(self, listing: Listing, start: str) -> list[str]:
         links: list[str] = []
         queue = [start]
         while queue and not (self.budget and self.budget.over):
@@ -343,46 +345,52 @@ class LocalFolder:
                         self.budget.entries(entries) if self.budget else entries,
                         key=lambda e: e.name,
                     ):
-                        self._entry(out, parent, entry, folders, links)
+                        self._entry(listing, parent, entry, folders, links)
             except OSError as error:
                 if not parent:
                     raise could_not_open(error, self.path) from None
-                out.notes.append((parent, _unexamined(parent, error)))
-            queue += [at for at in reversed(folders) if out.enters(at) or self._left(out, at)]
+                listing.notes.append((parent, _unexamined(parent, error)))
+            queue += [
+                path
+                for path in reversed(folders)
+                if listing.enters(path) or self._left(listing, path)
+            ]
         return links
 
     def _entry(
         self,
-        out: Listing,
+        listing: Listing,
         parent: str,
         entry: os.DirEntry[str],
         folders: list[str],
         links: list[str],
     ) -> None:
-        at = f"{parent}/{entry.name}" if parent else entry.name
+        path = f"{parent}/{entry.name}" if parent else entry.name
         try:
             if entry.is_dir(follow_symlinks=False):
-                folders.append(at)
+                folders.append(path)
             elif entry.is_symlink() and entry.is_dir():
-                if out.enters(at):
-                    links.append(at)
+                if listing.enters(path):
+                    links.append(path)
             elif entry.is_file():
                 # Asking a confined file takes several looks; its folder is open here.
                 state = (
                     entry.stat if self.confinement is not None and not entry.is_symlink() else None
                 )
-                out.add(at, lambda: LocalFile(self.path / at, confinement=self.confinement), state)
+                listing.add(
+                    path, lambda: LocalFile(self.path / path, confinement=self.confinement), state
+                )
             else:
                 if not parent:
-                    out.top.add(entry.name)
+                    listing.top.add(entry.name)
                 if entry.is_symlink() and promised(entry.name) == NAMED:
-                    out.notes.append((parent, f"{printable(at)} is a broken link."))
+                    listing.notes.append((parent, f"{printable(path)} is a broken link."))
         except OSError as error:
-            out.notes.append((parent, _unexamined(at, error)))
+            listing.notes.append((parent, _unexamined(path, error)))
 
 
-def _unexamined(at: str, error: OSError) -> str:
-    return f"{printable(at)} could not be examined: {error.strerror}."
+def _unexamined(path: str, error: OSError) -> str:
+    return f"{printable(path)} could not be examined: {error.strerror}."
 
 
 def _contains(folder: str, other: str) -> bool:

@@ -89,28 +89,28 @@ class _Inside:
     def label(self) -> str:
         return self.archive.below(self.at)
 
-    def below(self, at: str) -> str:
-        return self.archive.below("/".join(part for part in (self.at, at) if part))
+    def below(self, path: str) -> str:
+        return self.archive.below("/".join(part for part in (self.at, path) if part))
 
     def close(self) -> None:
         self.archive.close()
 
     def listing(self) -> Listing:
-        whole = self.archive.listing(self.at)
+        listing = self.archive.listing(self.at)
         if not self.at:
-            return whole
-        for found in whole.files:
-            if found.at == self.at:
-                raise _IsFile(found, whole)
-        return whole.under(self.at)
+            return listing
+        for file in listing.files:
+            if file.at == self.at:
+                raise _IsFile(file, listing)
+        return listing.under(self.at)
 
 
 class _IsFile(Exception):  # noqa: N818 - not an error
     """The place is a file, after all."""
 
-    def __init__(self, found: Found, listing: Listing) -> None:
+    def __init__(self, file: Found, listing: Listing) -> None:
         super().__init__()
-        self.found = found
+        self.found = file
         self.listing = listing
 
 
@@ -157,46 +157,46 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     ways = ways or Ways()
     if isinstance(source, RunFiles):
         return resolve(source, ways.limit_bytes)
-    found, nothing = _runs(source, ways)
-    if not found:
+    candidates, nothing = _runs(source, ways)
+    if not candidates:
         raise nothing()
-    chosen = _newest(found) if run is None else choose(found, run, _label(source))
+    chosen = _newest(candidates) if run is None else choose(candidates, run, _label(source))
     return resolve(chosen, ways.limit_bytes)
 
 
-def _newest(found: list[RunFiles]) -> RunFiles:
+def _newest(candidates: list[RunFiles]) -> RunFiles:
     """The first of the runs, which are sorted, with a line for its receipt that it was chosen, and
     by what.
     """
-    newest = found[0]
-    if len(found) == 1:
+    newest = candidates[0]
+    if len(candidates) == 1:
         return newest
     by = (
         "when they were recorded"
-        if all(run.dated for run in found)
+        if all(run.dated for run in candidates)
         else "when their files were last changed, because not all have a recording time"
     )
     note = (
-        f"{newest.name} is the newest of {len(found):,} runs here, by {by}. nbprof.runs lists them,"
+        f"{newest.name} is the newest of {len(candidates):,} runs here, by {by}. nbprof.runs lists them,"
         " and run= opens another."
     )
-    return replace(newest, newest_of=len(found), notes=(note, *newest.notes))
+    return replace(newest, newest_of=len(candidates), notes=(note, *newest.notes))
 
 
 def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     """The runs, and the error for when there are none."""
     if _is_several(source):
-        return [_joined([find(one, None, ways) for one in source])], lambda: ReadError(
+        return [_joined([find(part, None, ways) for part in source])], lambda: ReadError(
             "no file was given."
         )
-    where = _place(source, ways)
-    if not hasattr(where, "listing"):
-        head = head_of(where)
-        kind = recognise(head, where.name)
+    location = _place(source, ways)
+    if not hasattr(location, "listing"):
+        head = head_of(location)
+        kind = recognise(head, location.name)
         if kind.format != "archive":
-            return _named(where, head)
-        where = _Inside(_archive(where, kind, ways), "")
-    folder = cast(Folder, where)
+            return _named(location, head)
+        location = _Inside(_archive(location, kind, ways), "")
+    folder = cast(Folder, location)
     try:
         return _below(folder)
     finally:
@@ -206,23 +206,23 @@ def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], Read
 def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     try:
         listing = folder.listing()
-    except _IsFile as inside:
-        file = inside.found.file
+    except _IsFile as is_file:
+        file = is_file.found.file
         head = head_of(file)
         if recognise(head, file.name).format == "archive":
             raise ReadError(
                 "archives inside archives are not opened. Unpack the outer one, and load this one.",
                 path=file.label,
             ) from None
-        beside = [
+        sidecar_files = [
             f.file
-            for f in inside.listing.files
-            if f.promise == BESIDE and f.parent == inside.found.parent
+            for f in is_file.listing.files
+            if f.promise == BESIDE and f.parent == is_file.found.parent
         ]
-        return _named(file, head, next(iter(beside), None))
+        return _named(file, head, next(iter(sidecar_files), None))
     sidecars = [f for f in listing.files if f.promise == BESIDE]
-    found = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
-    found = _with_unread(found, folder, listing)
+    runs_here = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
+    runs_here = _with_unread(runs_here, folder, listing)
     notes = _notes(folder, listing)
     doubts = tuple(listing.doubts)
     unexported: list[str] = []
@@ -230,14 +230,18 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     for recordings, claim in listing.claims.items():
         if not claim.sign:
             continue
-        whole, more = recordings.runs_at(folder, claim, written)
+        folder_runs, more = recordings.runs_at(folder, claim, written)
         unexported += more
-        if whole:
+        if folder_runs:
             # A timeline lies beside the tables that it belongs to.
-            taken = {file.label for run in whole for file in run.files}
-            found = [run for run in found if any(file.label not in taken for file in run.files)]
-            found = sorted([*found, *whole], key=lambda run: (run.modified, run.name), reverse=True)
-    told = [
+            taken = {file.label for run in folder_runs for file in run.files}
+            runs_here = [
+                run for run in runs_here if any(file.label not in taken for file in run.files)
+            ]
+            runs_here = sorted(
+                [*runs_here, *folder_runs], key=lambda run: (run.modified, run.name), reverse=True
+            )
+    with_notes = [
         (
             replace(
                 run,
@@ -247,19 +251,19 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
             if doubts or str(run.folder) in notes
             else run
         )
-        for run in found
+        for run in runs_here
     ]
     if listing.unfinished:
-        told = [_beside_unfinished(run, listing.unfinished) for run in told]
-    return told, lambda: _nothing(folder, listing, unexported)
+        with_notes = [_beside_unfinished(run, listing.unfinished) for run in with_notes]
+    return with_notes, lambda: _nothing(folder, listing, unexported)
 
 
-def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> list[RunFiles]:
+def _with_unread(found_runs: list[RunFiles], folder: Folder, listing: Listing) -> list[RunFiles]:
     """The runs with the files that they lack because they cannot be read; of other files called
     traces, a note in the listing.
     """
     by_folder: dict[str, list[int]] = {}
-    for i, run in enumerate(found):
+    for i, run in enumerate(found_runs):
         by_folder.setdefault(str(run.folder), []).append(i)
     refused_in: dict[str, list[tuple[Found, str, bool]]] = {}
     for each in listing.refused:
@@ -272,7 +276,9 @@ def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> lis
         compared = len(refused) * len(runs_here) <= _MOST_COMPARED
         for file, text, named in refused:
             lacking = (
-                [i for i in runs_here if detect.lacks(found[i], file.file.name)] if compared else []
+                [i for i in runs_here if detect.lacks(found_runs[i], file.file.name)]
+                if compared
+                else []
             )
             for i in lacking:
                 unread.setdefault(i, []).append(
@@ -282,24 +288,24 @@ def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> lis
                 listing.notes.append((parent, text))
     return [
         replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run
-        for i, run in enumerate(found)
+        for i, run in enumerate(found_runs)
     ]
 
 
 def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
     """The notes of a listing by the folder that they are about, of each folder so many."""
     by_place: dict[str, list[str]] = {}
-    for at, text in listing.notes:
-        by_place.setdefault(at, []).append(text)
+    for path, text in listing.notes:
+        by_place.setdefault(path, []).append(text)
     notes: dict[str, list[str]] = {}
-    for at, texts in by_place.items():
+    for path, texts in by_place.items():
         more = len(texts) - _MOST_NOTES
         left_out = (
             [f"{more:,} more files here could not be read, or are not profiles."]
             if more > 0
             else []
         )
-        notes.setdefault(str(folder.below(at)), []).extend([*texts[:_MOST_NOTES], *left_out])
+        notes.setdefault(str(folder.below(path)), []).extend([*texts[:_MOST_NOTES], *left_out])
     return notes
 
 
@@ -338,19 +344,19 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
             path=odd.files[0].label,
         )
     folders = {str(part.folder) for part in parts}
-    one = parts[0]
+    first = parts[0]
     if len(parts) == 1:
-        return one
-    name = (printable(Path(one.folder).name) if len(folders) == 1 else "") or one.name
+        return first
+    name = (printable(Path(first.folder).name) if len(folders) == 1 else "") or first.name
     return RunFiles(
         name,
-        one.folder,
+        first.folder,
         tuple(file for part in parts for file in part.files),
         max(part.modified for part in parts),
-        one.format,
+        first.format,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
-        sidecar=one.sidecar,
+        sidecar=first.sidecar,
         copies=tuple(dict.fromkeys(file for part in parts for file in part.copies)),
         unread=tuple(dict.fromkeys(file for part in parts for file in part.unread)),
     )
@@ -407,18 +413,18 @@ def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
 
 
 def _not_there(error: OSError, path: Path, confinement: Confinement | None) -> ReadError:
-    out = could_not_open(error, path)
+    reason = could_not_open(error, path)
     try:
         if path.is_symlink():
-            return out
+            return reason
         with scan(path.parent, confinement) as entries:
             near = difflib.get_close_matches(path.name, [entry.name for entry in entries], 1, 0.75)
     except OSError:
         near = []
     return (
-        ReadError(f"{out.reason} Did you mean {printable(near[0])}?", path=out.path)
+        ReadError(f"{reason.reason} Did you mean {printable(near[0])}?", path=reason.path)
         if near
-        else out
+        else reason
     )
 
 
@@ -520,14 +526,18 @@ def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
     """A run with what is to be said of later recordings in its logdir that are not finished, and of
     its own as a warning.
     """
-    inside = [one for one in unfinished if Path(run.folder).is_relative_to(one.folder)]
-    others = [
-        one.sentence for one in unfinished if one not in inside and one.started > run.modified
+    containing = [
+        recording for recording in unfinished if Path(run.folder).is_relative_to(recording.folder)
+    ]
+    later = [
+        recording.sentence
+        for recording in unfinished
+        if recording not in containing and recording.started > run.modified
     ]
     return replace(
         run,
-        notes=run.notes + tuple(others),
-        warnings=run.warnings + tuple(one.sentence for one in inside),
+        notes=run.notes + tuple(later),
+        warnings=run.warnings + tuple(recording.sentence for recording in containing),
     )
 
 
@@ -537,25 +547,25 @@ def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
     if (recordings := listing.claimed) is not None:
         return recordings.nothing(folder, unread)
     suffixes = [form.suffixes[0] for form in register.FORMATS if form.names is not None]
-    known = " and ".join(f"*{suffix}" for suffix in suffixes)
-    said = [
+    patterns = " and ".join(f"*{suffix}" for suffix in suffixes)
+    sentences = [
         f"there is no profile in this {'archive' if archive else 'folder'}.",
-        f"nbprof looks for {known} in it and its subfolders, where TensorBoard keeps them:",
+        f"nbprof looks for {patterns} in it and its subfolders, where TensorBoard keeps them:",
         f"<logdir>/plugins/profile/<run>/<host>{suffixes[0]}.",
     ]
     top = sorted(printable(name) for name in listing.top)
     if listing.archives:
         how = "unpack the outer one first" if archive else "pass its path to load its contents"
-        said.append(
+        sentences.append(
             f"It holds {join_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}."
         )
     elif not top:
-        said.append(
+        sentences.append(
             f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped without"
             " an error?"
         )
     else:
-        said.append(f"It holds {join_some(top, 5)}.")
-    said[1:1] = [one.sentence for one in listing.unfinished]
-    said += (listing.doubts + [text for _, text in listing.notes])[:3]
-    return ReadError(" ".join(said), path=folder.label)
+        sentences.append(f"It holds {join_some(top, 5)}.")
+    sentences[1:1] = [recording.sentence for recording in listing.unfinished]
+    sentences += (listing.doubts + [text for _, text in listing.notes])[:3]
+    return ReadError(" ".join(sentences), path=folder.label)

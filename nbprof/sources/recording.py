@@ -192,14 +192,14 @@ class CaptureInfo:
             "predicted_ms": (float, type(None)),
         }
         kinds["slowed"] = bool
-        told = fit.get("probe", {})
-        if told:
+        probe = fit.get("probe", {})
+        if probe:
             # Older recordings do not say it.
-            told = {"slowed": False, **told}
+            probe = {"slowed": False, **probe}
         fit["probe"] = (
-            told
-            if told.keys() == kinds.keys()
-            and all(isinstance(told[key], kind) for key, kind in kinds.items())
+            probe
+            if probe.keys() == kinds.keys()
+            and all(isinstance(probe[key], kind) for key, kind in kinds.items())
             else {}
         )
         counts = fit.get("cells", {}).items()
@@ -296,13 +296,13 @@ class Recording:
         from nbprof.formats.register import FORMATS
 
         for form in FORMATS:
-            found = sorted(
+            files = sorted(
                 file
                 for file in self.path.glob("*")
                 if form.names is not None and form.names.search(file.name)
             )
-            if found:
-                return found[0]
+            if files:
+                return files[0]
         return self.path
 
     @property
@@ -346,9 +346,9 @@ def windows_of(folder: Path, info: CaptureInfo) -> list[tuple[Path, CaptureInfo]
     """
     if not info.group:
         return [(folder, info)]
-    found = []
+    windows = []
     for sidecar in folder.parent.glob(f"*/{SIDECAR}"):
         other = info if sidecar.parent == folder else CaptureInfo.read(sidecar.parent)
         if other is not None and other.group == info.group:
-            found.append((sidecar.parent, other))
-    return sorted(found, key=lambda each: (each[1].window or [2**62], each[0].name))
+            windows.append((sidecar.parent, other))
+    return sorted(windows, key=lambda each: (each[1].window or [2**62], each[0].name))

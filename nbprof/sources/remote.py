@@ -76,10 +76,10 @@ class Storage:
     def label(self, path: str) -> str:
         """What is shown for a path of this storage."""
         try:
-            whole = str(self.fs.unstrip_protocol(path))
+            url = str(self.fs.unstrip_protocol(path))
         except Exception:
-            whole = path
-        return shown(whole)
+            url = path
+        return shown(url)
 
     @contextlib.contextmanager
     def errors(self, label: str) -> Iterator[None]:
@@ -102,14 +102,16 @@ class Storage:
             # Backends raise errors of their own kinds (botocore, aiohttp, google.auth ...), and
             # their traceback has the URL in it.
             name = type(cause).__name__
-            said = scrubbed(str(cause), self.url, self.options)
-            what = f"{name} {said}"
-            if isinstance(cause, PermissionError) or re.search(r"forbidden|denied|403", what, re.I):
+            message = scrubbed(str(cause), self.url, self.options)
+            description = f"{name} {message}"
+            if isinstance(cause, PermissionError) or re.search(
+                r"forbidden|denied|403", description, re.I
+            ):
                 remedy = (
                     "Check the permissions to list and read it, or pass other credentials:"
                     " nbprof.load(..., storage_options={...})."
                 )
-            elif re.search(r"credential|unauthori[sz]ed|401", what, re.I):
+            elif re.search(r"credential|unauthori[sz]ed|401", description, re.I):
                 remedy = (
                     "If it needs credentials, set them up for fsspec, or pass them:"
                     " nbprof.load(..., storage_options={...})."
@@ -117,7 +119,8 @@ class Storage:
             else:
                 remedy = "Check the address and the connection, and try again."
             raise ReadError(
-                f"could not be read ({name}{': ' + said if said else ''}). {remedy}", path=label
+                f"could not be read ({name}{': ' + message if message else ''}). {remedy}",
+                path=label,
             ) from None
 
 
@@ -133,17 +136,17 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
 
     label = shown(url)
     scheme = re.split(r"://|::", url, maxsplit=1)[0].lower()
-    given = dict(options or {})
+    settings = dict(options or {})
     try:
-        if scheme in ("http", "https") and "::" not in url and "client_kwargs" not in given:
+        if scheme in ("http", "https") and "::" not in url and "client_kwargs" not in settings:
             import aiohttp
 
             # aiohttp gives up after five minutes in all, which a large profile may take; a server
             # that sends nothing is another matter.
-            given["client_kwargs"] = {
+            settings["client_kwargs"] = {
                 "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
             }
-        fs, path = fsspec.core.url_to_fs(url, **given)
+        fs, path = fsspec.core.url_to_fs(url, **settings)
     except ImportError as error:
         how = missing_backend(url) or scrubbed(str(error), url, options)
         raise ReadError(
@@ -158,9 +161,9 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
             f"the URL could not be used: {scrubbed(str(error), url, options)}", path=label
         ) from None
     except Exception as error:
-        with Storage(None, url, given).errors(label):
+        with Storage(None, url, settings).errors(label):
             raise error
-    return Storage(fs, url, given), path
+    return Storage(fs, url, settings), path
 
 
 def missing_backend(url: str) -> str:
@@ -245,11 +248,11 @@ class RemoteFile:
             if not self.storage.http:
                 return bytes(self.storage.fs.cat_file(self.path, start=0, end=count))
             # A server that knows no parts would send the whole file.
-            out = b""
+            content = b""
             with self.storage.fs.open(self.path, "rb", block_size=0) as file:
-                while len(out) < count and (block := file.read(count - len(out))):
-                    out += block
-            return out
+                while len(content) < count and (block := file.read(count - len(content))):
+                    content += block
+            return content
 
     def open(self) -> BinaryIO:
         """A file that can be sought; downloaded first where the storage sends no parts."""
@@ -272,7 +275,7 @@ class RemoteFile:
         with self.storage.errors(self.label):
             before = self._stamp()
             size = before.get("size")
-            out = (
+            buffer = (
                 self._stream(size) if self.storage.http or size is None else self._parts(int(size))
             )
             if before != self._stamp():
@@ -280,7 +283,7 @@ class RemoteFile:
                     "changed while being read; load it again when the profiler has finished"
                     " writing."
                 )
-        return out
+        return buffer
 
     def stamp(self) -> Stamp | None:
         """What the storage tells of its state; None where it tells nothing that changes with the
@@ -288,17 +291,19 @@ class RemoteFile:
         """
         with self.storage.errors(self.label):
             state = self._stamp()
-        own = [key for key in _OF_CONTENT if key in state and not str(state[key]).startswith("W/")]
+        content_keys = [
+            key for key in _OF_CONTENT if key in state and not str(state[key]).startswith("W/")
+        ]
         changed = time_of(state)
-        if not own and not changed:
+        if not content_keys and not changed:
             return None
         # The label does not tell URLs apart that differ in what is not shown.
-        where = hashlib.sha256(
+        location = hashlib.sha256(
             f"{self.storage.url}\n{self.path}".encode("utf-8", "surrogatepass")
         ).hexdigest()
         return Stamp(
-            (where, *(f"{key} {value}" for key, value in sorted(state.items()))),
-            0 if own else int(changed * 1e9),
+            (location, *(f"{key} {value}" for key, value in sorted(state.items()))),
+            0 if content_keys else int(changed * 1e9),
         )
 
     def _stamp(self) -> dict[str, Any]:
@@ -317,42 +322,42 @@ class RemoteFile:
             self.progress(f"downloading {self.name}: {size_text(done)}{total}")
 
     def _parts(self, size: int) -> Buffer:
-        out = Buffer(size)
-        view = out.data
-        at = 0
+        buffer = Buffer(size)
+        view = buffer.data
+        offset = 0
         with contextlib.ExitStack() as stack:
             file: Any = None
             if not getattr(self.storage.fs, "async_impl", False):
                 file = stack.enter_context(self.storage.fs.open(self.path, "rb"))
-            while at < size:
+            while offset < size:
                 if file is None:
-                    starts = list(range(at, min(at + _PART * _PARTS, size), _PART))
+                    starts = list(range(offset, min(offset + _PART * _PARTS, size), _PART))
                     ends = [min(start + _PART, size) for start in starts]
                     blocks = self.storage.fs.cat_ranges(
                         [self.path] * len(starts), starts, ends, on_error="raise"
                     )
                 else:
-                    blocks, ends = [file.read(min(_PART, size - at))], []
+                    blocks, ends = [file.read(min(_PART, size - offset))], []
                 for i, block in enumerate(blocks):
-                    if not block or (ends and len(block) != ends[i] - at):
+                    if not block or (ends and len(block) != ends[i] - offset):
                         raise ReadError(
-                            f"only {at + len(block):,} of {size:,} bytes arrived. Try again; if it"
+                            f"only {offset + len(block):,} of {size:,} bytes arrived. Try again; if it"
                             " is being written, wait."
                         )
-                    view[at : at + len(block)] = block
-                    at += len(block)
-                self._told(at, size)
-        return out
+                    view[offset : offset + len(block)] = block
+                    offset += len(block)
+                self._told(offset, size)
+        return buffer
 
     def _stream(self, size: int | None) -> Buffer:
         grown = Growing(self.label, max(self.limit, size or 0))
-        told = 0
+        reported = 0
         with self.storage.fs.open(self.path, "rb", block_size=0) as file:
             while block := file.read(_STREAM):
                 grown.add(block)
-                if grown.size - told >= _PART:
-                    told = grown.size
-                    self._told(told, size)
+                if grown.size - reported >= _PART:
+                    reported = grown.size
+                    self._told(reported, size)
         # A server may have unpacked or packed the content on its way, so its size is no proof; a
         # connection that breaks is an error.
         return grown.buffer()
@@ -382,13 +387,13 @@ class RemoteFolder:
     def close(self) -> None:
         """Nothing is kept open."""
 
-    def below(self, at: str) -> str:
+    def below(self, path: str) -> str:
         """The URL of a folder below."""
-        return f"{self.label.rstrip('/')}/{printable(at)}" if at else self.label
+        return f"{self.label.rstrip('/')}/{printable(path)}" if path else self.label
 
     def listing(self) -> Listing:
         """Everything below, from the storage's own listing."""
-        out = Listing.of(
+        listing = Listing.of(
             [
                 unquote(part) if self.storage.http else part
                 for part in self.path.strip("/").split("/")
@@ -400,11 +405,13 @@ class RemoteFolder:
             if self.progress:
                 self.progress(f"listing {self.label}")
             if self.storage.http:
-                self._pages(out)
+                self._pages(listing)
             else:
                 for path, info in sorted(self.storage.fs.find(self.path, detail=True).items()):
-                    out.take(self._at(path), lambda path=path, info=info: self._file(path, info))  # type: ignore[misc]
-        return out
+                    listing.take(
+                        self._at(path), lambda path=path, info=info: self._file(path, info)
+                    )  # type: ignore[misc]
+        return listing
 
     def _file(self, path: str, info: Mapping[str, Any]) -> RemoteFile:
         return RemoteFile(self.storage, path, info, self.limit, self.progress)
@@ -413,7 +420,7 @@ class RemoteFolder:
         root = self.path.rstrip("/") + "/"
         return path[len(root) :] if path.startswith(root) else path.lstrip("/")
 
-    def _pages(self, out: Listing) -> None:
+    def _pages(self, listing: Listing) -> None:
         """The pages that a web server shows for folders, link by link; only what lies below is
         followed.
         """
@@ -428,21 +435,21 @@ class RemoteFolder:
                 self.storage.fs.ls(page, detail=True), key=lambda e: str(e["name"])
             ):
                 link = str(entry["name"])
-                at = unquote(self._at(link.split("?")[0].split("#")[0]))
+                relative = unquote(self._at(link.split("?")[0].split("#")[0]))
                 if (
                     not link.startswith(self.path.rstrip("/") + "/")
                     or "?" in link
                     or "#" in link
-                    or not at.strip("/")
-                    or ".." in at.split("/")
+                    or not relative.strip("/")
+                    or ".." in relative.split("/")
                 ):
                     continue
                 if link.endswith("/"):
-                    if out.walks(at.rstrip("/")):
+                    if listing.walks(relative.rstrip("/")):
                         queue.append(link)
                 else:
-                    out.take(at, lambda link=link: self._file(link, {}))  # type: ignore[misc]
+                    listing.take(relative, lambda link=link: self._file(link, {}))  # type: ignore[misc]
         if len(seen) >= _MOST_PAGES:
-            out.doubts.append(
+            listing.doubts.append(
                 f"There are more than {_MOST_PAGES:,} subfolders; the rest were not examined."
             )

@@ -56,9 +56,9 @@ def runs(
     >>> nbprof.runs("logs/")                              # doctest: +SKIP
     >>> nbprof.load(nbprof.runs("logs/").path[1])         # doctest: +SKIP
     """
-    found = find_runs(source, Ways(storage_options or {}, progress=progress))
+    located = find_runs(source, Ways(storage_options or {}, progress=progress))
     # A folder leads back to a run only if no other is in it or below it.
-    above = Counter(folder for r in found for folder in _above(str(r.folder)))
+    above = Counter(folder for r in located for folder in _above(str(r.folder)))
     rows = [
         {
             "run": r.name,
@@ -71,7 +71,7 @@ def runs(
             if above[str(r.folder)] > 1 and len(r.files) == 1
             else str(r.folder),
         }
-        for r in found
+        for r in located
     ]
     frame = pd.DataFrame(
         rows, columns=["run", "label", "hosts", "format", "bytes", "modified", "path"]
@@ -97,7 +97,7 @@ def _label(run: RunFiles) -> str:
 
 def _above(folder: str) -> list[str]:
     """A folder and those that it is in."""
-    return [folder[: cut.start()] for cut in re.finditer(r"!?[/\\]|$", folder)]
+    return [folder[: separator.start()] for separator in re.finditer(r"!?[/\\]|$", folder)]
 
 
 def _bytes(run: RunFiles) -> int | None:

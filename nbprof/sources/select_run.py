@@ -27,7 +27,7 @@ from nbprof.formats.format import Format, Kind
 from nbprof.sources.sniff import HEAD, head_of, recognise
 
 
-def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
+def choose(runs: list[RunFiles], run: str | int, label: str) -> RunFiles:
     """The run of that name, of that beginning, or of that number.
 
     Raises
@@ -35,23 +35,23 @@ def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
     ReadError
         There is none, or several begin so; says which there are.
     """
-    names = [one.name for one in found]
+    names = [candidate.name for candidate in runs]
     if isinstance(run, int) and not isinstance(run, bool):
-        if -len(found) <= run < len(found):
-            return found[run]
+        if -len(runs) <= run < len(runs):
+            return runs[run]
         raise ReadError(
-            f"there is no run {run}: {_count(len(found))} here, 0 the newest and -1 the oldest.",
+            f"there is no run {run}: {_count(len(runs))} here, 0 the newest and -1 the oldest.",
             path=label,
         )
     text = str(run)
     if text in names:
-        return found[names.index(text)]
-    begin = [one for one in found if one.name.startswith(text)] if text else []
+        return runs[names.index(text)]
+    begin = [candidate for candidate in runs if candidate.name.startswith(text)] if text else []
     if len(begin) == 1:
         return begin[0]
     if begin:
         raise ReadError(
-            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Give"
+            f"{len(begin)} runs begin with {text!r}: {join_some([candidate.name for candidate in begin])}. Give"
             " more of the name.",
             path=label,
         )
@@ -106,17 +106,17 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
         for file, kind in kinds
         if kind.format != form.name
     ]
-    kept, copies, twice = _once([file for file, _ in fits])
+    originals, copies, twice = _once([file for file, _ in fits])
     packing = {id(file): kind.packed for file, kind in fits}
     for archive in archives:
-        archive.prepare([file for file in kept if getattr(file, "archive", None) is archive])
+        archive.prepare([file for file in originals if getattr(file, "archive", None) is archive])
     files = tuple(
         (
             Unpacked(file, packing[id(file)], limit)
             if packing[id(file)] and packing[id(file)] not in form.unpacks
             else file
         )
-        for file in kept
+        for file in originals
     )
     return replace(
         run,
@@ -138,7 +138,7 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
         It is no profile; says what it is.
     """
     head = head_of(file) if head is None else head
-    kind = recognise(head, file.name, whole=len(head) < HEAD, named=True)
+    kind = recognise(head, file.name, complete=len(head) < HEAD, named=True)
     if kind.format and kind.format != "archive":
         return kind
     if kind.what == "empty":
@@ -208,8 +208,8 @@ def _siblings(file: SourceFile, suffix: str) -> list[str]:
 
 
 def _readable() -> str:
-    *others, last = [form.label for form in register.FORMATS]
-    return f"nbprof reads {', '.join(others)}, and {last}."
+    *labels, last = [form.label for form in register.FORMATS]
+    return f"nbprof reads {', '.join(labels)}, and {last}."
 
 
 def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Missing]]:

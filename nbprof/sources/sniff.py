@@ -65,7 +65,7 @@ def head_of(file: SourceFile) -> bytes:
     return data
 
 
-def recognise(data: bytes, name: str = "", *, whole: bool = False, named: bool = False) -> Kind:
+def recognise(data: bytes, name: str = "", *, complete: bool = False, named: bool = False) -> Kind:
     """What a file is, from its first bytes.
 
     Parameters
@@ -90,7 +90,7 @@ def recognise(data: bytes, name: str = "", *, whole: bool = False, named: bool =
         return _zip(data, name)
     if is_tar(data):
         return Kind("archive", "a tar archive")
-    head = Head(data, name, whole, named)
+    head = Head(data, name, complete, named)
     # A format of whole folders first: files of it may be what is a profile of another format
     # elsewhere.
     kinds = [
@@ -107,9 +107,9 @@ def recognise(data: bytes, name: str = "", *, whole: bool = False, named: bool =
 
 def _known(head: bytes) -> Kind | None:
     """What has bytes of its own at its beginning, and is no profile."""
-    for magic, what, remedy in _MAGIC:
+    for magic, kind, remedy in _MAGIC:
         if head.startswith(magic):
-            return Kind("", what, remedy)
+            return Kind("", kind, remedy)
     if b"brain.Event:" in head[:64]:
         return Kind(
             "",
@@ -141,10 +141,10 @@ def is_tar(head: bytes) -> bool:
     if head[257:262] == b"ustar":
         return True
     try:
-        stated = int(head[148:156].strip(b" \0") or b"x", 8)
+        checksum = int(head[148:156].strip(b" \0") or b"x", 8)
     except ValueError:
         return False
-    return stated == sum(head[:148]) + 8 * 32 + sum(head[156:512])
+    return checksum == sum(head[:148]) + 8 * 32 + sum(head[156:512])
 
 
 def _inside(head: bytes, name: str, packing: str) -> Kind:
@@ -180,9 +180,9 @@ def _other(head: bytes, name: str) -> Kind:
     if head.startswith(sqlite.MAGIC):
         return Kind("", "an SQLite database that is not a profile", "")
     lower = name.lower()
-    for suffix, what, remedy in _BY_NAME:
+    for suffix, kind, remedy in _BY_NAME:
         if lower.endswith(suffix):
-            return Kind("", what, remedy)
+            return Kind("", kind, remedy)
     return Kind(
         "", "a text file" if is_text(head[:4096]) else "not a profile format that nbprof knows"
     )

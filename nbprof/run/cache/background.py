@@ -46,7 +46,7 @@ class _Desk:
         self._closing = False
         self._deadline = float("inf")
 
-    def write(self, one: Flushable, seconds: float) -> None:
+    def write(self, flushable: Flushable, seconds: float) -> None:
         with self._wake:
             if self._thread is None:
                 thread = threading.Thread(target=self._work, name="nbprof cache", daemon=True)
@@ -56,7 +56,7 @@ class _Desk:
                     # A process that is ending, or that may have no more threads.
                     return
                 self._thread = thread
-            self._due[one] = time.monotonic() + seconds
+            self._due[flushable] = time.monotonic() + seconds
             self._wake.notify_all()
 
     def finish(self, seconds: float) -> bool:
@@ -87,18 +87,18 @@ class _Desk:
                         self._thread = None
                         self._wake.notify_all()
                         return
-                    one = min(self._due, key=self._due.__getitem__)
-                    wait = self._due[one] - time.monotonic()
-                    if wait <= 0 and (one.busy or _recording()) and not self._closing:
-                        self._due[one] = time.monotonic() + 0.5
+                    next_due = min(self._due, key=self._due.__getitem__)
+                    wait = self._due[next_due] - time.monotonic()
+                    if wait <= 0 and (next_due.busy or _recording()) and not self._closing:
+                        self._due[next_due] = time.monotonic() + 0.5
                         continue
                     if wait <= 0:
                         break
                     self._wake.wait(wait)
-                del self._due[one]
+                del self._due[next_due]
                 self._writing = True
             try:
-                quietly(one.flush, lambda: time.monotonic() > self._deadline)
+                quietly(next_due.flush, lambda: time.monotonic() > self._deadline)
             finally:
                 with self._wake:
                     self._writing = False
@@ -108,9 +108,9 @@ class _Desk:
 _desk = _Desk()
 
 
-def write(one: Flushable, seconds: float) -> None:
+def write(flushable: Flushable, seconds: float) -> None:
     """Flushes something once it has been idle for some seconds."""
-    _desk.write(one, seconds)
+    _desk.write(flushable, seconds)
 
 
 def finish(seconds: float = AT_EXIT_S) -> bool:

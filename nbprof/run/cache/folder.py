@@ -100,23 +100,25 @@ class Folder:
 
     def entries(self) -> list[Entry]:
         """What is in it, longest unused first."""
-        found = []
+        entries = []
         for path in _inside(self.path / "entries"):
             with contextlib.suppress(OSError):
                 used = path.stat().st_mtime
-                found.append(Entry(path, sum(part.stat().st_size for part in _inside(path)), used))
-        return sorted(found, key=lambda e: (e.used, e.path.name))
+                entries.append(
+                    Entry(path, sum(part.stat().st_size for part in _inside(path)), used)
+                )
+        return sorted(entries, key=lambda e: (e.used, e.path.name))
 
     def parts(self, key: str) -> list[Path]:
         """The files of an entry; none where there is no such entry. Counts as use of it."""
         entry = self.path / "entries" / key
         if not _is_private_folder(entry):
             return []
-        found = sorted(path for path in _inside(entry) if path.suffix == SUFFIX)
-        if found:
+        parts = sorted(path for path in _inside(entry) if path.suffix == SUFFIX)
+        if parts:
             with contextlib.suppress(OSError):
                 os.utime(entry)
-        return found
+        return parts
 
     def has_size(self, size: int) -> bool:
         """Whether there is an entry of a run of that many bytes; without one, the run need not be

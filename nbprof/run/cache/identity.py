@@ -54,11 +54,11 @@ def stamp(piece: SourceFile) -> Stamp | None:
     """
     state = getattr(piece, "stamp", None)
     try:
-        said = state() if state is not None else None
+        current = state() if state is not None else None
     except ReadError:
         # Whoever reads it says so.
         return None
-    return said if isinstance(said, Stamp) else None
+    return current if isinstance(current, Stamp) else None
 
 
 def digest(buffer: Buffer) -> str:
@@ -67,8 +67,8 @@ def digest(buffer: Buffer) -> str:
     """
     data = buffer.data
 
-    def one(at: int) -> bytes:
-        return hashlib.sha256(data[at : at + _CHUNK]).digest()
+    def one(offset: int) -> bytes:
+        return hashlib.sha256(data[offset : offset + _CHUNK]).digest()
 
     return _of_all(_side_by_side(one, buffer.size))
 
@@ -85,25 +85,29 @@ def digest_of_file(file: LocalFile, stop: Callable[[], bool] | None = None) -> s
         It cannot be read.
     """
 
-    def one(at: int) -> bytes | None:
-        made = hashlib.sha256()
+    def one(offset: int) -> bytes | None:
+        chunk_digest = hashlib.sha256()
         left = _CHUNK
         with file.open() as opened:
-            opened.seek(at)
+            opened.seek(offset)
             while left and (some := opened.read(min(_BLOCK, left))):
                 if stop is not None and stop():
                     return None
-                made.update(some)
+                chunk_digest.update(some)
                 left -= len(some)
-        return made.digest()
+        return chunk_digest.digest()
 
     size = file.size or 0
-    found = _side_by_side(one, size) if stop is None else [one(at) for at in range(0, size, _CHUNK)]
-    whole = [part for part in found if part is not None]
-    return _of_all(whole) if len(whole) == len(found) else None
+    parts = (
+        _side_by_side(one, size)
+        if stop is None
+        else [one(offset) for offset in range(0, size, _CHUNK)]
+    )
+    digests = [part for part in parts if part is not None]
+    return _of_all(digests) if len(digests) == len(parts) else None
 
 
-def _side_by_side(one: Callable[[int], T], size: int) -> list[T]:
+def _side_by_side(digest_at: Callable[[int], T], size: int) -> list[T]:
     starts = range(0, size, _CHUNK)
     if len(starts) > 1:
         # A process may have as many threads as it is allowed already.
@@ -111,8 +115,8 @@ def _side_by_side(one: Callable[[int], T], size: int) -> list[T]:
             contextlib.suppress(RuntimeError),
             ThreadPoolExecutor(min(_THREADS, len(starts))) as pool,
         ):
-            return list(pool.map(one, starts))
-    return list(map(one, starts))
+            return list(pool.map(digest_at, starts))
+    return list(map(digest_at, starts))
 
 
 def _of_all(parts: list[bytes]) -> str:
@@ -239,10 +243,10 @@ class Watched:
             The file is not there any more.
         """
         if self.digest is None and isinstance(self._piece, LocalFile):
-            found = digest_of_file(self._piece, stop)
-            if found is None or stamp(self._piece) != self.state:
+            current = digest_of_file(self._piece, stop)
+            if current is None or stamp(self._piece) != self.state:
                 return False
-            self.digest = found
+            self.digest = current
         return self.digest is not None
 
 
@@ -258,8 +262,8 @@ def software() -> str:
     modules: list[tuple[str, int, int]] = []
     below = [str(root)]
     while below:
-        with os.scandir(below.pop()) as found:
-            for entry in found:
+        with os.scandir(below.pop()) as entries:
+            for entry in entries:
                 if entry.name.endswith(".py"):
                     modules.append((entry.path, (state := entry.stat()).st_size, state.st_mtime_ns))
                 elif entry.is_dir() and entry.name not in _NOT_CODE:
@@ -274,8 +278,8 @@ def key(pieces: Sequence[Watched], options: dict[str, Any]) -> str | None:
     if any(piece.digest is None for piece in pieces):
         return None
     read = [[piece.name, piece.digest] for piece in pieces]
-    told = json.dumps([software(), options, read], sort_keys=True).encode()
-    return f"{sum(piece.size or 0 for piece in pieces):x}-{hashlib.sha256(told).hexdigest()[:40]}"
+    description = json.dumps([software(), options, read], sort_keys=True).encode()
+    return f"{sum(piece.size or 0 for piece in pieces):x}-{hashlib.sha256(description).hexdigest()[:40]}"
 
 
 class Place:
@@ -295,7 +299,7 @@ class Place:
         self._stamps = [list(piece.state.facts) for piece in pieces if piece.state is not None]
         self._complete = len(self._stamps) == len(pieces)
         self._settled = all(piece.settled for piece in pieces)
-        told = json.dumps(
+        description = json.dumps(
             [
                 software(),
                 options,
@@ -303,15 +307,15 @@ class Place:
             ],
             sort_keys=True,
         )
-        self._name = hashlib.sha256(told.encode()).hexdigest()[:40]
+        self._name = hashlib.sha256(description.encode()).hexdigest()[:40]
 
     def key(self) -> str | None:
         """The entry of these files, if they are certainly unchanged since it was noted."""
         noted = self._folder.noted(self._name) if self._complete else None
         if not isinstance(noted, dict) or noted.get("stamps") != self._stamps:
             return None
-        known = noted.get("key")
-        return known if isinstance(known, str) and _KEY.fullmatch(known) else None
+        entry_key = noted.get("key")
+        return entry_key if isinstance(entry_key, str) and _KEY.fullmatch(entry_key) else None
 
     def note(self, key: str) -> None:
         """Remembers the entry, where the files had been left alone for long enough when they were

@@ -120,10 +120,10 @@ class DiskRunCache(RunCache):
         self._find()
         if FACTS in self._index:
             with contextlib.suppress(KeyError):
-                out = StoredTrace(self._load, lambda: self._again(read), self._labels())
+                stored_trace = StoredTrace(self._load, lambda: self._again(read), self._labels())
                 # What it cost to read is known to be worth it.
                 self._spent_s = WORTH_S
-                return out
+                return stored_trace
             self._miss()
         began = time.perf_counter()
         trace = read()
@@ -138,8 +138,8 @@ class DiskRunCache(RunCache):
         name = f"value.{name}"
         if name in self._index:
             with contextlib.suppress(KeyError):
-                kept: T = self._load(name)
-                return kept
+                cached: T = self._load(name)
+                return cached
         began = time.perf_counter()
         with self._lock:
             self._computing += 1
@@ -269,30 +269,34 @@ class DiskRunCache(RunCache):
                 self._waiting.clear()
                 self._kept = None
 
-    def _flush(self, known: str, stop: Callable[[], bool]) -> None:
+    def _flush(self, entry_key: str, stop: Callable[[], bool]) -> None:
         with self._lock:
             self._open()
             waiting, self._waiting = self._waiting, {}
-            kept = self._kept
+            trace_to_store = self._kept
         values: dict[str, object] = {
             name: value for name, value in waiting.items() if name not in self._index
         }
-        if kept is not None and FACTS not in self._index:
-            values.update(kept.facts())
+        if trace_to_store is not None and FACTS not in self._index:
+            values.update(trace_to_store.facts())
         if values:
             name = hashlib.sha256("\n".join(sorted(values)).encode()).hexdigest()[:24]
-            self._write(known, name, values.items(), stop)
+            self._write(entry_key, name, values.items(), stop)
         self._note()
-        if kept is not None:
+        if trace_to_store is not None:
             if COLUMNS + SUFFIX not in self._parts:
-                self._write(known, COLUMNS, kept.columns(), stop)
+                self._write(entry_key, COLUMNS, trace_to_store.columns(), stop)
             with self._lock:
                 self._kept = None
 
     def _write(
-        self, known: str, name: str, content: Iterable[tuple[str, object]], stop: Callable[[], bool]
+        self,
+        entry_key: str,
+        name: str,
+        content: Iterable[tuple[str, object]],
+        stop: Callable[[], bool],
     ) -> None:
-        room = self._folder.room(known)
+        room = self._folder.room(entry_key)
 
         def fill(file: IO[bytes]) -> None:
             writer = Writer(file)
@@ -304,7 +308,7 @@ class DiskRunCache(RunCache):
                     raise _NotKept("it exceeds the size limit of the cache")
             writer.close()
 
-        self._folder.add(known, name, fill)
+        self._folder.add(entry_key, name, fill)
 
     def _patiently(
         self, content: Iterable[tuple[str, object]], stop: Callable[[], bool]
