@@ -1,6 +1,4 @@
-"""Texts in a file as codes: equal ones are found by a hash of their bytes, then held against each
-other byte by byte.
-"""
+"""Texts in a file as codes: equal texts are found by a hash, then compared byte by byte."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-# As in `core.trace`, which imports more than who looks for files needs.
+# As in `core.trace`, which imports pandas: listing files does not need it.
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -18,23 +16,22 @@ Words = npt.NDArray[np.uint64]
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _FACTORS = np.array([pow(0x9E3779B97F4A7C15, i + 2, 1 << 64) for i in range(32)], np.uint64)
 _TABLE_BITS = 13
-# Texts up to so many bytes are laid side by side in rows of that width; longer ones go through a
-# dict.
+# Texts of up to so many bytes are copied into rows of that width; longer ones go through a dict.
 _WIDTHS = (16, 32, 64, 128, 256)
-# So few texts go through a dict, too.
+# Fewer texts go through a dict as well.
 _FEW = 64
-# Rows that are made at a time, so that they stay in the cache until they are hashed.
+# Rows that are built at a time, so that they are still in the processor's cache when hashed.
 _BLOCK = 1 << 13
 
 
 def distinct(buf: Bytes, start: Int64s, length: Int64s) -> tuple[Int32s, list[bytes]]:
-    """Codes of texts, and the texts by code, each once.
+    """Codes of texts, and the distinct texts by code.
 
     Parameters
     ----------
     buf : uint8[n]
-    at, length : int64[texts]
-        Where they are in `buf`.
+    start, length : int64[texts]
+        Position and length of each text in `buf`.
     """
     code = np.empty(len(start), np.int32)
     texts: list[bytes] = []
@@ -63,7 +60,7 @@ def distinct(buf: Bytes, start: Int64s, length: Int64s) -> tuple[Int32s, list[by
 
 
 def _by_dict(buf: Bytes, start: Int64s, length: Int64s) -> Int64s:
-    """For each text the first that equals it."""
+    """Index of the first text that equals each text."""
     seen: dict[bytes, int] = {}
     spans = zip(start.tolist(), length.tolist(), strict=True)
     return np.array(
@@ -72,9 +69,7 @@ def _by_dict(buf: Bytes, start: Int64s, length: Int64s) -> Int64s:
 
 
 def _alike(buf: Bytes, start: Int64s, length: Int64s, width: int) -> Int64s:
-    """For each text of at most `width` bytes the place of one that equals it, the same for all
-    equal ones.
-    """
+    """Index of an equal text for each text of up to `width` bytes, the same for all equal ones."""
     words = np.empty((len(start), width // 8), np.uint64)
     value = np.empty(len(start), np.uint64)
     for low in range(0, len(start), _BLOCK):
@@ -91,16 +86,16 @@ def _alike(buf: Bytes, start: Int64s, length: Int64s, width: int) -> Int64s:
     different = np.flatnonzero(differs.any(1)) if differs.any() else np.zeros(0, np.int64)
     different = np.union1d(different, np.flatnonzero(length != length[first]))
     if len(different):
-        # Other texts of one hash; what they are is found without one.
+        # Different texts with equal hashes.
         first[different] = different[_by_dict(buf, start[different], length[different])]
     return first
 
 
 def _rows(buf: Bytes, start: Int64s, length: Int64s, width: int) -> Words:
-    """Texts side by side, with zeros behind each."""
+    """Texts as rows, padded with zeros."""
     last = len(buf) - width
     if len(start) and int(start.max()) > last:
-        # Rows of the last texts reach behind the buffer.
+        # Rows of the last texts reach beyond the buffer.
         low = int(start.min())
         buf, start = np.concatenate([buf[low:], np.zeros(width, np.uint8)]), start - low
         last = len(buf) - width
@@ -112,13 +107,13 @@ def _rows(buf: Bytes, start: Int64s, length: Int64s, width: int) -> Words:
 
 @cache
 def _masks(width: int) -> Words:
-    """The bits that count in a row of a text, by its length."""
+    """Masks of the bits of a row that belong to its text, by the length of the text."""
     in_text = np.arange(width) < np.arange(width + 1)[:, None]
     return np.where(in_text, 0xFF, 0).astype(np.uint8).view("<u8")
 
 
 def first_alike(value: Words) -> Int64s:
-    """For each hash the place of an equal one, the same for all equal ones."""
+    """Index of an equal hash for each hash, the same for all equal ones."""
     first = np.arange(len(value))
     rows = np.arange(len(value))
     table = np.zeros(1 << _TABLE_BITS, np.int64)

@@ -169,7 +169,7 @@ class PythonSamples:
         return samples if samples._consistent() else None
 
     def _consistent(self) -> bool:
-        """Whether times ascend and indices exist."""
+        """True if times ascend and indices exist."""
         nodes, count = len(self.parent), len(self.at)
         if (
             not count

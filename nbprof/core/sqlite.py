@@ -1,11 +1,10 @@
-"""Columns of SQLite databases as arrays, read from their pages: the rows of a table are decoded
-together.
+"""Columns of SQLite databases as arrays, decoded from the pages many rows at a time.
 
-Recorders export tables of millions of rows. The standard library makes a Python object of each
-value: the export of 1.2 million events of `benchmarks/decode_nsys.py` takes 0.4 s of CPU time this
-way, and over 1 s to be fetched as tuples by `sqlite3` alone. Only the b-trees of ordinary tables
-are read (https://www.sqlite.org/fileformat2.html). A damaged database is a `ReadError` that names
-the page, and nothing outside the file is accessed.
+Recorders export tables of millions of rows, and the standard library creates a Python object per
+value: the 1.2 million events of `benchmarks/decode_nsys.py` take 0.4 s of CPU time here, and over
+1 s to be fetched as tuples by `sqlite3` alone. Only the b-trees of ordinary tables are read
+(https://www.sqlite.org/fileformat2.html). A damaged database is a `ReadError` that names the page,
+and nothing outside the file is accessed.
 """
 
 from __future__ import annotations
@@ -26,53 +25,48 @@ _LEAF, _INTERIOR = 0x0D, 0x05
 _DEEPEST = 40
 _MOST_PAGES = 64
 _ROWS = 1 << 14
-"""So many rows at a time that what is made of them stays in the processor's cache."""
+"""Rows that are decoded at a time, so that intermediate arrays stay in the processor's cache."""
 _ENCODINGS = {0: "utf-8", 1: "utf-8", 2: "utf-16-le", 3: "utf-16-be"}
 _TABLE = re.compile(rb"CREATE TABLE\s+(?:IF NOT EXISTS\s+)?[\"'`\[]?(\w{1,80})", re.IGNORECASE)
 _NAME = re.compile(r"\s*(?:\"([^\"]*)\"|`([^`]*)`|\[([^\]]*)\]|'([^']*)'|(\w+))")
 _CONSTRAINTS = ("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN")
 
 Column = npt.NDArray[Any]
-"""int64, masked where some rows are NULL; float64 with NaN for NULL; or objects (str, bytes, None)
-where a text or blob is among them.
+"""int64, masked if some rows are NULL; float64 with NaN for NULL; or objects (str, bytes, None) if
+there are texts or blobs.
 """
 
-# Bytes of a value by the serial type of 0 to 11, and of texts and blobs up to 127.
+# Bytes of a value by its serial type: 0 to 11, and texts and blobs of up to 121 bytes.
 _SIZES = np.array(
     [0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((i - 12) // 2 for i in range(12, 256))], np.int64
 )
-# By how many bits a value of eight bytes is moved so that only those of the number are left.
+# Bits to shift a word of eight bytes by, so that only those of the number are left.
 _SHIFTS = np.where(np.arange(256) < 12, 64 - 8 * _SIZES, 0)
 _REAL, _ONE = 7, 9
 _NULL = np.array(None, object)
 
 
 def tables_named(head: bytes) -> set[str]:
-    """Names of tables that the first bytes of a database tell, which may be some of them only; none
-    where it is no database.
-    """
-    # Without zeros a text in UTF-16 reads as the others do.
-    return (
-        {name.decode() for name in _TABLE.findall(head.replace(b"\0", b""))}
-        if head.startswith(MAGIC)
-        else set()
-    )
+    """Names of tables in the first bytes of a database, maybe not all; none for other files."""
+    if not head.startswith(MAGIC):
+        return set()
+    # Without zeros, UTF-16 reads like UTF-8.
+    return {name.decode() for name in _TABLE.findall(head.replace(b"\0", b""))}
 
 
 def stated_bytes(head: bytes) -> int:
-    """How large a database says that it is; 0 where that does not hold, or it is none."""
+    """Size of a database according to its header; 0 if it is not valid, or for other files."""
     if not head.startswith(MAGIC) or len(head) < 100 or head[24:28] != head[92:96]:
-        # The count is valid where the version that wrote it is that of the last change.
+        # The count of pages is only valid if the last writer has updated it.
         return 0
     page = int.from_bytes(head[16:18], "big")
     return (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
 
 
 def schema(file: BinaryIO) -> bytes:
-    """The pages that state the tables of a database, as far as they are not its first one:
-    `tables_named` does not find them in its head.
+    """Pages after the first one that declare the tables of a database, for `tables_named`.
 
-    They lie where the file ended as the tables were made.
+    They may be anywhere in the file.
     """
     file.seek(0)
     head = file.read(108)
@@ -102,8 +96,8 @@ def schema(file: BinaryIO) -> bytes:
 
 @dataclass(frozen=True)
 class Table:
-    """One table: its columns in order, which of them is the row's number (-1: none), and its first
-    page.
+    """A table: its columns in order, the index of the one that is the rowid (-1: none), and its
+    first page.
     """
 
     name: str
@@ -119,12 +113,12 @@ class Database:
     ----------
     buffer : Buffer
     label : str
-        What errors name.
+        Name in errors.
 
     Raises
     ------
     ReadError
-        It is no database, or damaged.
+        It is damaged, or not a database.
 
     Attributes
     ----------
@@ -163,12 +157,13 @@ class Database:
         return table in self.tables
 
     def count(self, table: str) -> int:
-        """How many rows a table has; 0 where there is none of that name."""
+        """Number of rows of a table; 0 if there is no table of that name."""
         return len(self._cells(self.tables[table].root)) if table in self.tables else 0
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
-        """Some columns of a table, those that it has; all without names. Nothing where there is no
-        such table.
+        """Columns of a table by name, all by default; without those that it does not have.
+
+        Empty if there is no such table.
         """
         if table not in self.tables:
             return {}
@@ -188,7 +183,7 @@ class Database:
         for kind, name, root, sql in zip(
             *(rows[key].tolist() for key in ("type", "name", "rootpage", "sql")), strict=True
         ):
-            # A virtual table has no page; one without row numbers is another kind of tree.
+            # A virtual table has no page; one without rowids is another kind of tree.
             if (
                 kind != "table"
                 or not isinstance(sql, str)
@@ -215,12 +210,12 @@ class Database:
         return (self._u16(offset) << 16) | self._u16(offset + 2)
 
     def _cells(self, root: int) -> Int64s:
-        """Where the rows of a table begin, in their order."""
+        """Offsets of the rows of a table, in their order."""
         if root not in self._rows_of:
-            self._rows_of[root] = self._found(root)
+            self._rows_of[root] = self._walk(root)
         return self._rows_of[root]
 
-    def _found(self, root: int) -> Int64s:
+    def _walk(self, root: int) -> Int64s:
         seen = np.zeros(self._pages + 1, np.bool_)
         level = np.array([root], np.int64)
         leaves: list[Int64s] = []
@@ -249,7 +244,7 @@ class Database:
             if not inner.any():
                 leaves.append(cell)
                 break
-            # Leaves lie all at one depth; a tree where they don't is read as well.
+            # All leaves should have the same depth; a tree in which they have not is read as well.
             leaves.append(cell[~inner[page]])
             below = np.concatenate([self._u32(cell[inner[page]]), self._u32(head[inner] + 8)])
             order = np.lexsort(
@@ -264,7 +259,7 @@ class Database:
         return np.concatenate(leaves)
 
     def _varint(self, data: Bytes, offset: Int64s) -> tuple[Int64s, Int64s]:
-        """Numbers of 1 to 9 bytes, and where they end."""
+        """Numbers of 1 to 9 bytes, and their ends."""
         byte = data[offset]
         value = byte.astype(np.int64)
         end = offset + 1
@@ -299,7 +294,7 @@ class Database:
         return columns
 
     def _fit(self, length: int, table: str) -> None:
-        """Rows that lie over one another could be any number of texts."""
+        """Refuse rows that overlap each other: they could claim any amount of memory."""
         if not 0 <= length <= self._size:
             raise self._damaged(f"rows of {table} are longer than the file")
 
@@ -312,9 +307,7 @@ class Database:
         parts: dict[str, _Values],
         rowid: Int64s | None,
     ) -> int:
-        """Takes values out of rows of any layout, the next column of each in one round; how many
-        bytes they have.
-        """
+        """Decode rows of any layout, one column of all rows at a time; returns their bytes."""
         length, start = self._varint(self._bytes, cells)
         number, start = self._varint(self._bytes, start)
         if rowid is not None:
@@ -333,9 +326,7 @@ class Database:
         return total
 
     def _overflowing(self, start: Int64s, length: Int64s, table: str) -> tuple[Bytes, Int64s]:
-        """Rows that are continued on pages of their own, one behind the other, and where each
-        begins.
-        """
+        """Rows that continue on overflow pages, joined, and the begin of each."""
         usable = self._usable
         least = (usable - 12) * 32 // 255 - 23
         joined = bytearray(8)
@@ -366,7 +357,7 @@ class Database:
         parts: dict[str, _Values],
         rows: Int64s | slice,
     ) -> None:
-        """Takes values out of some records."""
+        """Decode the values of some records."""
         if not len(start) or not index_of:
             return
         last = max(index_of.values()) + 1
@@ -376,7 +367,7 @@ class Database:
         if (head < 1).any() or (head > length).any():
             raise self._damaged("the header of a row is damaged")
         width = int(min(last, (head - (first - start)).max(initial=0)))
-        # A row may have fewer values than the table has columns: those added later.
+        # A row has fewer values than the table has columns if columns were added later.
         types: npt.NDArray[Any] = (
             _windows(data, first, width).T if width else np.zeros((0, len(start)), np.uint8)
         )
@@ -406,7 +397,7 @@ class Database:
         for name, index in index_of.items():
             if index in ends:
                 stop, low, high = ends[index]
-                # A number's last byte is the lowest; a text is put apart.
+                # The last byte of a number is the lowest. Texts follow below.
                 numbers = view[
                     stop - 8 if high < 12 else np.where(types[index] < 12, stop - 8, 0)
                 ].astype(np.int64)
@@ -417,7 +408,7 @@ class Database:
                 parts[name].nulls(rows)
 
     def _wide_types(self, data: Bytes, offset: Int64s, end: Int64s, columns: int) -> Int64s:
-        """Serial types of more than one byte: those of long texts."""
+        """Serial types of one or more bytes: long texts have larger ones."""
         types = np.zeros((columns, len(offset)), np.int64)
         for i in range(columns):
             value, after = self._varint(data, np.minimum(offset, len(data) - 1))
@@ -430,9 +421,7 @@ class Database:
 
 
 def _windows(data: Bytes, offset: Int64s, width: int) -> Bytes:
-    """uint8[n, width]: so many bytes from each place on; behind the end of the data its last
-    byte.
-    """
+    """uint8[n, width]: bytes from each offset on; the last byte of the data is repeated."""
     room = len(data) - width
     if room < 0 or int(offset.max()) > room:
         few: Bytes = data[np.minimum(offset[:, None] + np.arange(width), len(data) - 1)]
@@ -443,15 +432,14 @@ def _windows(data: Bytes, offset: Int64s, width: int) -> Bytes:
 
 
 def _together(rows: Int64s) -> Int64s | slice:
-    """Ascending rows as a slice where none is left out: what is written there need not look each
-    up.
-    """
-    consecutive = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
-    return slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
+    """Ascending rows as a slice if they are consecutive, which is faster to assign to."""
+    if not len(rows) or int(rows[-1]) - int(rows[0]) != len(rows) - 1:
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
 class _Values:
-    """The values of one column on their way."""
+    """The values of one column while rows are decoded."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -461,39 +449,43 @@ class _Values:
         self._texts: npt.NDArray[np.object_] | None = None
 
     def nulls(self, rows: Int64s | slice) -> None:
-        """Rows without a value."""
-        self._null = np.zeros(self._count, np.bool_) if self._null is None else self._null
+        """Store NULL in some rows."""
+        self._null = self._flags(self._null)
         self._null[rows] = True
+
+    def _flags(self, flags: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_]:
+        return np.zeros(self._count, np.bool_) if flags is None else flags
 
     def put(
         self, rows: Int64s | slice, ending: Int64s, types: npt.NDArray[Any], low: int, high: int
     ) -> None:
-        """Numbers by the eight bytes that end with each, of a serial type each, from `low` to
+        """Store numbers, given the eight bytes that end with each, of serial types from `low` to
         `high`.
         """
         if high == 0:
             self.nulls(rows)
             return
-        shift = (
-            _SHIFTS[min(low, 12)]
-            if low == high
-            else _SHIFTS[types if high < 256 else np.minimum(types, 12)]
-        )
+        if low == high:
+            shift = _SHIFTS[min(low, 12)]
+        elif high < 256:
+            shift = _SHIFTS[types]
+        else:
+            shift = _SHIFTS[np.minimum(types, 12)]
         value = (ending << shift) >> shift if low != high or shift else ending
         if low <= _ONE <= high:
             value += types == _ONE
         self._numbers[rows] = value
         if low == 0:
-            self._null = np.zeros(self._count, np.bool_) if self._null is None else self._null
+            self._null = self._flags(self._null)
             self._null[rows] = types == 0
         if low <= _REAL <= high and (types == _REAL).any():
-            self._real = np.zeros(self._count, np.bool_) if self._real is None else self._real
+            self._real = self._flags(self._real)
             self._real[rows] = types == _REAL
 
     def put_texts(
         self, rows: Int64s | slice, data: Bytes, end: Int64s, types: npt.NDArray[Any], text: str
     ) -> None:
-        """The texts and blobs among values that end at some bytes; equal ones are one object."""
+        """Store texts and blobs, given the ends of the values; equal ones become one object."""
         if self._texts is None:
             self._texts = np.full(self._count, None, object)
         text_rows = np.flatnonzero(types >= 12)
@@ -531,18 +523,16 @@ class _Values:
 
 
 def no_value(column: Column) -> npt.NDArray[np.bool_]:
-    """Which rows are NULL."""
+    """Rows that are NULL, as a mask."""
     if column.dtype == np.float64:
         return np.isnan(column)
-    return (
-        np.asarray(column == _NULL, np.bool_)
-        if column.dtype == object
-        else np.ma.getmaskarray(column)
-    )
+    if column.dtype == object:
+        return np.asarray(column == _NULL, np.bool_)
+    return np.ma.getmaskarray(column)
 
 
 def integers(column: Column, missing: int = -1) -> Int64s:
-    """The whole numbers of a column; `missing` for NULL and for what is none."""
+    """The integers of a column; `missing` for NULL and for values of other types."""
     if column.dtype == np.int64:
         return np.ma.filled(column, missing)
     if column.dtype == np.float64:
@@ -554,7 +544,7 @@ def integers(column: Column, missing: int = -1) -> Int64s:
 
 
 def floats(column: Column) -> npt.NDArray[np.float64]:
-    """The numbers of a column; NaN for NULL and for what is none."""
+    """The numbers of a column; NaN for NULL and for values of other types."""
     if column.dtype == np.int64:
         return np.ma.filled(np.ma.asarray(column).astype(np.float64), np.nan)
     if column.dtype == np.float64:
@@ -566,15 +556,12 @@ def floats(column: Column) -> npt.NDArray[np.float64]:
 
 
 def texts(column: Column) -> list[str]:
-    """The texts of a column; numbers as they are written, '' for NULL."""
-    return [
-        "" if value is None else value if isinstance(value, str) else str(value)
-        for value in column.tolist()
-    ]
+    """The texts of a column; numbers are formatted, '' for NULL."""
+    return ["" if value is None else str(value) for value in column.tolist()]
 
 
 def _columns(sql: str) -> tuple[tuple[str, ...], int]:
-    """Names of the columns that a CREATE TABLE states, and which of them is the row's number."""
+    """Names of the columns of a CREATE TABLE statement, and the index of the rowid among them."""
     text = re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql, flags=re.DOTALL)
     body = text[text.find("(") + 1 :]
     parts, depth, begin, quote = [], 0, 0, ""

@@ -1,4 +1,4 @@
-"""The runs of a folder: found in a process, selected by the user, and checked for changes."""
+"""The runs of a folder: searched in a process, selected by the user, checked for changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chosen:
-    """One run of a folder, and which others there are.
+    """A run of a folder, with a list of all runs.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Chosen:
 
 
 def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
-    """The run of that name, or the newest. It looks into the folders below, so it is for a process.
+    """The run of a name, or the newest. It searches the folders below, so it runs in a process.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
     run : str
         The name; the empty text for the newest.
     confinement : Confinement or None
-        Runs of which a file may not be opened are left out.
+        Runs with files that may not be opened are ignored.
 
     Raises
     ------
     ReadError
-        There is no run, or none of that name; says what there is.
+        There is no run, or none of that name; the message lists what there is.
     """
     from nbprof.sources import locate, select_run
     from nbprof.sources.budget import Budget
@@ -70,7 +70,7 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
             path=str(folder),
         )
     if not permitted:
-        # It says what is there instead.
+        # Lists what is there instead.
         raise nothing()
     chosen = select_run.choose(permitted, run, str(folder)) if run else permitted[0]
     listed = [
@@ -81,12 +81,12 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
 
 
 def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None = None) -> Place:
-    """The place of a run: its version is another one when one of its files has changed.
+    """The place of a run; its version changes when one of its files changes.
 
     Raises
     ------
     RefusedError
-        A file is gone, or they are too large together.
+        A file does not exist any more, or the files are too large together.
     """
     states = []
     confinement = confinement_of(place.root, hidden=place.hidden)
@@ -95,19 +95,18 @@ def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None 
             now = Path(file).stat() if confinement is None else confinement.stat(file)
             states.append((file, now.st_size, now.st_mtime_ns, now.st_ino))
     except OSError as error:
-        raise could_not(error, place.shown) from None
+        raise could_not(error, place.browser_path) from None
     count = sum(size for _, size, *_ in states)
     if largest is not None and count > largest:
-        raise too_large(place.shown, count, largest)
-    version = hashlib.sha256(repr((run, states)).encode("utf-8", "surrogateescape")).hexdigest()[
-        :32
-    ]
+        raise too_large(place.browser_path, count, largest)
+    state = repr((run, states)).encode("utf-8", "surrogateescape")
+    version = hashlib.sha256(state).hexdigest()[:32]
     return replace(place, run=run, bytes=count, version=version)
 
 
 def _files(run: RunFiles) -> list[Path]:
-    pieces = [*run.files, *([run.sidecar] if run.sidecar is not None else [])]
-    return [path for piece in pieces if isinstance(path := getattr(piece, "path", None), Path)]
+    paths = [getattr(piece, "path", None) for piece in (*run.files, run.sidecar)]
+    return [path for path in paths if isinstance(path, Path)]
 
 
 def _iso(seconds: float) -> str:

@@ -7,23 +7,25 @@ from pathlib import Path
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.format import Recordings
-from nbprof.server.found import OnDisk, Problem
+from nbprof.server.on_disk import OnDisk, Problem
 from nbprof.sources.folders import LocalFolder
 
 
-def found(recordings: Recordings, browser_path: str, folder: LocalFolder) -> list[OnDisk | Problem]:
-    """The runs right in a folder, newest first, and a problem for each recording that is not
-    exported yet.
+def runs_in_folder(
+    recordings: Recordings, browser_path: str, folder: LocalFolder
+) -> list[OnDisk | Problem]:
+    """The runs directly in a folder, newest first, and a problem for each recording that must be
+    exported first.
 
-    The folder stands for several ranks that are one run where it holds nothing else; else each is
-    listed by itself, as what a path of the file browser leads to has to be one folder.
+    If the ranks of one run are all that the folder contains, its path stands for the run; otherwise
+    each rank is listed separately, because a path of the file browser is one folder.
 
     Parameters
     ----------
     recordings : Recordings
-    shown : str
-        The folder as the file browser calls it.
-    place : LocalFolder
+    browser_path : str
+        Path of the folder in the file browser.
+    folder : LocalFolder
     """
     runs, raw = recordings.runs_in(folder.path, near=True, confinement=folder.confinement)
     results: list[OnDisk | Problem] = []
@@ -35,7 +37,7 @@ def found(recordings: Recordings, browser_path: str, folder: LocalFolder) -> lis
             try:
                 results.append(_on_disk(recordings, part, browser_path, folder.path))
             except NbprofError:
-                # It has vanished.
+                # A file was removed.
                 continue
     return results + [
         Problem(_join(browser_path, path), recordings.not_yet(_join(browser_path, path)))
@@ -50,13 +52,13 @@ def _count(recordings: Recordings, run: RunFiles) -> int:
 
 
 def _folder(recordings: Recordings, path: Path) -> Path:
-    """The folder of the recording that a file is of."""
+    """The folder of the recording of a file."""
     parts = path.parent.parts
     return Path(*parts[: recordings.recording_of(parts)])
 
 
 def _parts(recordings: Recordings, run: RunFiles, around: LocalFolder) -> list[RunFiles]:
-    """Each recording of a run as a run."""
+    """The recordings of a run as separate runs."""
     folders = sorted(
         {_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)}
     )

@@ -1,7 +1,7 @@
-"""Profiles inside zip and tar archives, read where they are.
+"""Profiles inside zip and tar archives, read without unpacking them to a disk.
 
-Nothing is unpacked to a disk, so what a member is called can do no harm (`../../x`, links, absolute
-paths): a name is text to show, and to choose by. Archives inside archives are named, not opened.
+Names of members (`../../x`, links, absolute paths) can do no harm, because they are only shown and
+compared. Archives inside archives are reported, not opened.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Member:
         return f"{self.archive.label}!/{printable(self.at)}"
 
     def stamp(self) -> Stamp | None:
-        """The state of the archive, and the place in it."""
-        outer = getattr(self.archive.source, "stamp", None)
-        state = outer() if outer is not None else None
+        """The state of the archive, and the position in it."""
+        if not hasattr(self.archive.source, "stamp"):
+            return None
+        state = self.archive.source.stamp()
         if not isinstance(state, Stamp):
             return None
-        offset = (
-            self.key.header_offset if isinstance(self.key, zipfile.ZipInfo) else self.key.offset
-        )
+        is_zip = isinstance(self.key, zipfile.ZipInfo)
+        offset = self.key.header_offset if is_zip else self.key.offset
         return Stamp((*state.facts, self.at, int(offset)), state.changed_ns)
 
     def head(self, count: int) -> bytes:
@@ -81,7 +81,7 @@ class Member:
 
 
 class _Archive:
-    """The common part of zip and tar archives."""
+    """Base class of zip and tar archives."""
 
     cheap = True
 
@@ -109,12 +109,10 @@ class _Archive:
         return f"{self.label}!/{printable(path)}" if path else self.label
 
     def close(self) -> None:
-        """Closes the file; it is opened again when a member is read."""
+        """Close the file; it is opened again when a member is read."""
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that what is fetched or unpacked once can
-        serve them all.
-        """
+        """Announce the members to read, so that it is fetched and unpacked once for all."""
 
     def _unchanged(self) -> None:
         if (self.source.size, self.source.modified) != self._seen:
@@ -131,13 +129,13 @@ def _clean(name: str) -> str:
 
 
 class ZipArchive(_Archive):
-    """A zip archive; members are reached directly."""
+    """A zip archive; members are accessed directly."""
 
     _zip: zipfile.ZipFile | None = None
-    _wanted: frozenset[str] = frozenset()
+    _expected: frozenset[str] = frozenset()
 
     def listing(self, also: str = "") -> Listing:
-        """Everything in it, from its directory; the member `also` whatever its name promises."""
+        """All members, from its directory; the member `also` is listed whatever its name."""
         listing = Listing.of([self.name], also)
         with in_archive(self.label):
             infos = [
@@ -148,17 +146,13 @@ class ZipArchive(_Archive):
         return listing
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that what is fetched once can serve them
-        all.
-        """
-        self._wanted = frozenset(member.at for member in members)
+        """Announce the members to read, so that the archive is fetched once for all."""
+        self._expected = frozenset(member.at for member in members)
 
     def close(self) -> None:
-        """Lets go of the file; one that is far away stays until all members that are wanted have
-        come.
-        """
+        """Close the file; a remote one stays open until all announced members are read."""
         with self._lock:
-            if self._wanted and not isinstance(self.source, LocalFile):
+            if self._expected and not isinstance(self.source, LocalFile):
                 return
             archive, self._zip = self._zip, None
             if archive is not None:
@@ -168,8 +162,7 @@ class ZipArchive(_Archive):
                     file.close()
 
     def _directory(self) -> zipfile.ZipFile:
-        # The directory of a large archive takes a while to read, so it is kept while members are
-        # looked into.
+        # The directory of a large archive takes a while to read, so it is read once.
         with self._lock:
             if self._zip is None:
                 file = self.source.open()
@@ -211,15 +204,15 @@ class ZipArchive(_Archive):
                     member.size,
                 )
         finally:
-            self._wanted -= {member.at}
+            self._expected -= {member.at}
             self.close()
         self._unchanged()
         return buffer
 
 
 class TarArchive(_Archive):
-    """A tar archive. In a packed one a member is reached by unpacking what lies before it, so the
-    heads are kept from the first pass.
+    """A tar archive. In a compressed one everything before a member must be decompressed, so the
+    heads of all members are stored in the first pass.
 
     Parameters
     ----------
@@ -238,12 +231,12 @@ class TarArchive(_Archive):
         super().__init__(source, limit, progress)
         self.packing = packing
         self._heads: dict[int, bytes] = {}
-        self._wanted: dict[int, Member] = {}
+        self._expected: dict[int, Member] = {}
         self._ready: dict[int, Buffer] = {}
         self._fetched: Buffer | None = None
 
     def listing(self, also: str = "") -> Listing:
-        """Everything in it, in one pass; the member `also` whatever its name promises."""
+        """All members, in one pass; the member `also` is listed whatever its name."""
         listing = Listing.of([self.name], also)
         with in_archive(self.label), self._opened() as archive:
             for info in archive:
@@ -252,12 +245,8 @@ class TarArchive(_Archive):
                     continue
                 if not info.isreg():
                     if promised(path.rpartition("/")[2]) == NAMED:
-                        listing.notes.append(
-                            (
-                                path.rpartition("/")[0],
-                                f"{printable(path)} in the archive is a link, and was not followed.",
-                            )
-                        )
+                        text = f"{printable(path)} in the archive is a link, and was not followed."
+                        listing.notes.append((path.rpartition("/")[0], text))
                     continue
                 before = len(listing.files)
                 listing.take(
@@ -265,8 +254,8 @@ class TarArchive(_Archive):
                     lambda info=info, path=path: self._member(info, path),  # type: ignore[misc]
                 )
                 if self.packing and len(listing.files) > before:
-                    self._heads[info.offset] = self._inside(archive, info).read(HEAD)
-            if not archive.whole:
+                    self._heads[info.offset] = self._extracted(archive, info).read(HEAD)
+            if not archive.has_end_marker:
                 listing.doubts.append(
                     "The archive has no end marker: it may be truncated, and files may be missing."
                 )
@@ -290,14 +279,14 @@ class TarArchive(_Archive):
                     yield archive
 
     def _file(self) -> BinaryIO:
-        # All of a packed archive is needed at each pass, so one that is far away comes once.
+        # Each pass needs all of a compressed archive, so a remote one is fetched once.
         if not self.packing or isinstance(self.source, LocalFile):
             return self.source.open()
         if self._fetched is None:
             self._fetched = self.source.read()
         return as_file(self._fetched)
 
-    def _inside(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    def _extracted(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
         content = archive.extractfile(info)
         assert content is not None, "only ordinary files become members"
         return content
@@ -308,14 +297,12 @@ class TarArchive(_Archive):
         if head is not None:
             return head[:count]
         with in_archive(member.label), self._opened() as archive:
-            return self._inside(archive, member.key).read(count)
+            return self._extracted(archive, member.key).read(count)
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that what is fetched or unpacked once can
-        serve them all.
-        """
+        """Announce the members to read, so that it is fetched and unpacked once for all."""
         if self.packing:
-            self._wanted = {member.key.offset: member for member in members}
+            self._expected = {member.key.offset: member for member in members}
         self._heads.clear()
 
     def read(self, member: Member) -> Buffer:
@@ -328,19 +315,20 @@ class TarArchive(_Archive):
     def _direct(self, member: Member) -> Buffer:
         with in_archive(member.label), self._opened() as archive:
             return read_all(
-                self._inside(archive, member.key), member.label, self.limit, member.size
+                self._extracted(archive, member.key), member.label, self.limit, member.size
             )
 
     def _pass(self, member: Member) -> Buffer:
         offset = member.key.offset
         if offset not in self._ready:
-            remaining = self._wanted if offset in self._wanted else {offset: member}
-            remaining, self._wanted = dict(remaining), {}
+            remaining = self._expected if offset in self._expected else {offset: member}
+            remaining, self._expected = dict(remaining), {}
             with in_archive(self.label), self._opened() as archive:
                 for info in archive:
-                    if (expected := remaining.pop(info.offset, None)) is not None:
+                    expected = remaining.pop(info.offset, None)
+                    if expected is not None:
                         self._ready[info.offset] = read_all(
-                            self._inside(archive, info), expected.label, self.limit, info.size
+                            self._extracted(archive, info), expected.label, self.limit, info.size
                         )
                     if not remaining:
                         break
@@ -353,24 +341,23 @@ class TarArchive(_Archive):
         return self._ready.pop(offset)
 
 
+_NAME_TYPES = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    b"X",
+)
+"""Members that contain names of others, which tarfile loads into memory."""
+
+
 class _Header(tarfile.TarInfo):
-    """A header of a tar archive; a damaged one is an error, where tarfile takes it for the end."""
+    """A header of a tar archive; a damaged one is an error, not the end as in tarfile."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
         header = super().frombuf(buf, encoding, errors)
-        # tarfile holds these in memory.
-        if (
-            header.type
-            in (
-                tarfile.GNUTYPE_LONGNAME,
-                tarfile.GNUTYPE_LONGLINK,
-                tarfile.XHDTYPE,
-                tarfile.XGLTYPE,
-                b"X",
-            )
-            and header.size > 1 << 20
-        ):
+        if header.type in _NAME_TYPES and header.size > 1 << 20:
             raise ReadError(DAMAGED.format(f"a file name of {size_text(header.size)}"))
         return header
 
@@ -383,7 +370,7 @@ class _Header(tarfile.TarInfo):
                 raise ReadError(DAMAGED.format(str(error)), offset=tarfile.offset) from None
             raise
         except EMPTY_HEADER:
-            cast(_Tar, tarfile).whole = False
+            cast(_Tar, tarfile).has_end_marker = False
             raise
 
 
@@ -397,26 +384,26 @@ EMPTY_HEADER: Any = tarfile.EmptyHeaderError  # type: ignore[attr-defined]
 
 class _Tar(tarfile.TarFile):
     tarinfo = _Header
-    whole = True
+    has_end_marker = True
     """False once the archive has ended without the blocks of zeros that mark its end."""
 
 
 class _Bounded:
-    """A stream that ends with an error when it gives more than it may."""
+    """A stream with a limit of bytes, beyond which it raises `ReadError`."""
 
     def __init__(self, file: BinaryIO, label: str, limit: int, progress: Progress) -> None:
         self._file = file
         self._label = label
         self._limit = limit
         self._progress = progress
-        self._came = self._told = 0
+        self._came = self._reported = 0
 
     def read(self, count: int = -1) -> bytes:
         data = self._file.read(count)
         self._came += len(data)
         if self._came > self._limit:
             raise too_large(self._label, self._limit)
-        if self._progress and self._came - self._told >= 1 << 28:
-            self._told = self._came
+        if self._progress and self._came - self._reported >= 1 << 28:
+            self._reported = self._came
             self._progress(f"unpacking {self._label}: {size_text(self._came)}")
         return data

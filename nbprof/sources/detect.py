@@ -1,7 +1,7 @@
-"""Which files of a place are profiles, and which of them are one run.
+"""Detection of profiles among the files of a place, and of the runs that they form.
 
-Names say which files to look into, and their heads decide; then the formats gather each folder in
-turn.
+Names select the files to examine, and their first bytes decide; then each format groups the files
+of each folder.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ from nbprof.sources.folders import MAYBE, NAMED, NAMELESS, Folder, Found, Listin
 from nbprof.sources.sniff import HEAD, head_of, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
-"""How many files' first bytes are read in one place: on a disk or in an archive, and over a
-network.
-"""
+"""Files whose first bytes are read in one place: on a disk or in an archive, and over a network."""
 _MOST_TRACES = 20_000
-"""Traces of a place of which runs are made where what may be looked at is bounded."""
-# Enough for most files to show what they are.
+"""Traces of a place that are examined at most if there is a budget."""
+# Enough to recognize most files.
 _SHORT = 1 << 13
 
 
 def candidates(folder: Folder, listing: Listing) -> list[Member]:
     """The files of a place that are profiles.
 
-    A file whose name is believed is looked into when it is to be read, and so is a copy of the same
-    recording beside it. Another whose name tells its format is looked into, but where each costs a
-    request, only if several in one folder have to be told apart. Other files are looked into only
-    in folders that have neither, and only so many; how many were not is put among the notes of the
-    listing.
+    An XSpace file, and an export of it in the same folder, is accepted by its name and examined
+    when it is read. Traces are examined now; if each costs a request, only where a folder may
+    contain several runs. Files with other names are examined only in folders that have neither, up
+    to a limit; the number of the others is a note of the listing.
     """
-    named = [
-        (f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.file.name))
-    ]
+    named = []
+    for file in listing.files:
+        form = telling(file.file.name) if file.promise == NAMED else None
+        if form:
+            named.append((file, form))
     members = [_member(f, Kind(form.name, sure=False)) for f, form in named if form.by_folder]
     hosts: dict[str, set[str]] = {}
     for host in members:
@@ -71,7 +70,7 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     several = {id(f) for f in _unclear(traces)}
     unclear = traces if folder.cheap else [f for f in traces if id(f) in several]
     if len(unclear) > looks:
-        # The newest runs are what people come for.
+        # The newest runs are the most relevant ones.
         unclear.sort(key=lambda f: f.modified, reverse=True)
     looked, refused, left_out = _look(folder, unclear[:looks], several, listing.budget)
     examined = {id(f) for f in unclear[:looks]} - {id(f) for f in left_out}
@@ -79,7 +78,7 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     members += [member for member in looked if member.kind.format in alone and member.kind.sure]
     unseen = [f for f in traces if id(f) not in examined]
     if folder.cheap:
-        # Its state tells of an empty file what its head would.
+        # Empty files are known without reading their heads.
         empty, unseen = _parted(unseen, _is_empty)
         refused += [(f, _no_profile(f, "empty")) for f in empty]
     members += [_member(f, Kind(format_of[id(f)], sure=False)) for f in unseen]
@@ -116,8 +115,8 @@ def _unclear(traces: list[Found]) -> list[Found]:
 
 
 class _Looked(NamedTuple):
-    """Files that are profiles by their heads, those that are none with a sentence, and those for
-    which the budget was used up.
+    """Files that are profiles by their heads, other files with a message, and files that were not
+    examined because the budget was exhausted.
     """
 
     members: list[Member]
@@ -126,11 +125,9 @@ class _Looked(NamedTuple):
 
 
 def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget | None) -> _Looked:
-    """What the heads of some files say; of files in `several` also the rank is wanted, which may
-    stand further behind.
-    """
+    """Examine the heads of files; those in `several` completely, because the rank may come late."""
 
-    def one(file: Found) -> Member | str | None:
+    def examine(file: Found) -> Member | str | None:
         if budget is not None and budget.over:
             return None
         try:
@@ -146,10 +143,10 @@ def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget 
         return _member(file, kind) if kind.format else _no_profile(file, kind.what)
 
     if folder.cheap:
-        done = [one(file) for file in files]
+        done = [examine(file) for file in files]
     else:
         with ThreadPoolExecutor(16) as pool:
-            done = list(pool.map(one, files))
+            done = list(pool.map(examine, files))
     refused = [
         (file, text) for file, text in zip(files, done, strict=True) if isinstance(text, str)
     ]
@@ -165,7 +162,7 @@ def _is_empty(file: Found) -> bool:
     try:
         return file.size == 0
     except ReadError:
-        # It has vanished; whoever reads it says so.
+        # It was removed; reading it reports the error.
         return False
 
 
@@ -183,18 +180,18 @@ def runs(
     root: str,
     below: Callable[[str], Path | str],
 ) -> list[RunFiles]:
-    """The runs that some files make, newest first.
+    """The runs that some files form, newest first.
 
     Parameters
     ----------
     members : iterable of Member
-        Files that are profiles, from one place.
+        Profiles from one place.
     sidecars : iterable of Found
-        What nbprof wrote beside files that it recorded.
+        Files that nbprof wrote next to its recordings.
     root : str
-        Name of the place, for a run that lies right in it.
+        Name of the place, for a run directly in it.
     below : callable
-        Gives the path or label of a folder of the place.
+        Returns the path or label of a folder of the place.
     """
     folders: dict[str, list[Member]] = {}
     for member in members:
@@ -222,8 +219,8 @@ def runs(
 def _across(
     folders: dict[str, list[Member]], root: str, below: Callable[[str], Path | str]
 ) -> list[tuple[str, str, RunFiles]]:
-    """The runs that have files in several folders, which are taken out of `folders`; each with the
-    folder around them and its name.
+    """Runs with files in several folders, which are removed from `folders`; each with the folder
+    around them and its name.
     """
     named: list[tuple[str, str, RunFiles]] = []
     for form in register.FORMATS:
@@ -242,7 +239,7 @@ def _across(
 
 
 def lacks(run: RunFiles, name: str) -> bool:
-    """Whether a file that cannot be read is, by its name, one that a run lacks."""
+    """True if a file that cannot be read is, by its name, missing from a run."""
     return register.by_name(run.format).lacks(stem(name), [stem(file.name) for file in run.files])
 
 
@@ -252,7 +249,7 @@ def _is_run_folder(folder: Path | str) -> bool:
 
 
 def _distinct(named: list[tuple[str, str, RunFiles]]) -> list[RunFiles]:
-    """Runs of one name are told apart by the folder they are in, as TensorBoard does:
+    """Runs with unique names: equal ones get their folder in front, as in TensorBoard:
     `train/2024_05_01` and `eval/2024_05_01`.
     """
     seen: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The contents of a folder, by names alone: which files may be profiles, and what else is there."""
+"""Listing of a folder by names only: files that may be profiles, and other content."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MOST_FILES = 1_000_000
 """A folder with more files below it is not a logdir; scanning on would look like a hung kernel."""
 
 NAMED, MAYBE, NAMELESS, BESIDE = range(4)
-"""How likely a name is a profile: the suffix of a format, another suffix that profiles have, no
-suffix; and nbprof's own files.
+"""Classes of names: suffix of a format, another suffix that profiles can have, no suffix; and
+sidecar files of nbprof.
 """
 
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
@@ -35,16 +35,16 @@ _NEVER = {
     "keras_metadata.pb",
     "fingerprint.pb",
 }
-# Of these folders nothing is a profile, and some hold very many files.
+# Folders without profiles, some with very many files.
 _PRUNED = {".git", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 
 
 @dataclass
 class Found:
-    """A file that may be a profile: where it is below the folder, with slashes; what its name
-    promises; and the file.
+    """A file that may be a profile: its path below the folder, with slashes, the class of its name,
+    and the file.
 
-    `state` is what the file system said of it when it was listed, where that was asked for.
+    `state` is its state at the time of the listing, if it was requested.
     """
 
     at: str
@@ -59,44 +59,42 @@ class Found:
 
     @property
     def size(self) -> int | None:
-        """Bytes, None where unknown."""
+        """Bytes; None if unknown."""
         return self.file.size if self.state is None else self.state.st_size
 
     @property
     def parent(self) -> str:
-        """The folder that it is in, below the place that was listed; the empty text for that place
-        itself.
-        """
+        """Its folder, relative to the listed place; empty for the place itself."""
         return self.at.rpartition("/")[0]
 
 
 @dataclass
 class Listing:
-    """The result of walking a place."""
+    """The files of a place."""
 
     files: list[Found] = field(default_factory=list)
     top: set[str] = field(default_factory=set)
     """Names at the top level; folders end with a slash."""
     archives: list[str] = field(default_factory=list)
     claims: dict[Recordings, Claim] = field(default_factory=dict)
-    """Recordings that are folders, by the function with which their format finds them."""
+    """Recordings that are folders, by the `Recordings` of their format."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """Sentences about files that were not read, each with its folder."""
     refused: list[tuple[Found, str, bool]] = field(default_factory=list)
-    """Files that are not profiles, a sentence about each, and whether their name says trace."""
+    """Files that are not profiles, each with a message, and True if its name is that of a trace."""
     doubts: list[str] = field(default_factory=list)
     """Sentences about the place as a whole, such as a truncated archive."""
     budget: Budget | None = None
-    """What may be looked at; None where nothing but `MOST_FILES` bounds it."""
+    """Limits of the search; None if there is only `MOST_FILES`."""
     unfinished: list[Unfinished] = field(default_factory=list)
-    """Recordings right in the place that are not finished."""
+    """Unfinished recordings directly in the place."""
     also: str = ""
     """A file that is included whatever its name, because it was requested."""
     count: int = 0
 
     @classmethod
     def of(cls, parts: Sequence[str] = (), also: str = "") -> Listing:
-        """One of a place that is the last of some folders, each in the one before."""
+        """An empty listing of a place, given the names of the folders of its path."""
         kinds = [form.recordings for form in register.FORMATS if form.recordings is not None]
         return cls(
             also=also,
@@ -108,12 +106,12 @@ class Listing:
 
     @property
     def within(self) -> bool:
-        """Whether the place itself is, or lies in, a recording that is a folder."""
+        """True if the place is, or is inside, a recording that is a folder."""
         return any(claim.within for claim in self.claims.values())
 
     @property
     def claimed(self) -> Recordings | None:
-        """Those of which there is a sign."""
+        """Recordings that are folders, if there is a sign of one."""
         return next((recordings for recordings, claim in self.claims.items() if claim.sign), None)
 
     def add(
@@ -122,9 +120,7 @@ class Listing:
         file: Callable[[], SourceFile],
         state: Callable[[], os.stat_result] | None = None,
     ) -> None:
-        """Takes in a file, which is made, and its state asked for, only if the name says that it
-        may be a profile.
-        """
+        """Add a file. `file` and `state` are only called if its name can be that of a profile."""
         first, slash, _ = path.partition("/")
         self.top.add(first + slash)
         self.count += 1
@@ -143,14 +139,14 @@ class Listing:
         self.note(path)
 
     def note(self, path: str) -> None:
-        """Sees whether the name of a file shows that there is a recording of which it was taken."""
+        """Check whether the name of a file is a sign of a recording that it was copied from."""
         name = path.rpartition("/")[2]
         for recordings, claim in self.claims.items():
             if not claim.sign and recordings.is_sign(name):
                 claim.sign = path
 
     def enters(self, path: str) -> bool:
-        """Whether the files of a folder are to be added."""
+        """True if the files of a folder should be added."""
         name = path.rpartition("/")[2]
         if "/" not in path:
             self.top.add(name + "/")
@@ -158,11 +154,11 @@ class Listing:
             if recordings.is_folder(path):
                 claim.sign = path + "/"
                 return False
-        # A recording that was never finished lies in a folder of its own, hidden.
+        # Unfinished recordings are in hidden folders.
         return name not in _PRUNED and not name.startswith(SCRATCH)
 
     def take(self, path: str, file: Callable[[], SourceFile]) -> None:
-        """Takes in a file of a place that lists whole paths, unless it is in a folder that is not
+        """Add a file of a place that lists full paths, unless it is in a folder that is not
         entered.
         """
         *parts, name = path.split("/")
@@ -180,8 +176,8 @@ class Listing:
                 claim.files[path] = file()
 
     def walks(self, path: str) -> bool:
-        """Whether a place that shows one folder at a time is to be asked for this one; of a
-        recording, for those that are read.
+        """True if a place that lists one folder at a time should list this one; in a recording,
+        only folders that are read.
         """
         *parts, name = path.split("/")
         for recordings, claim in self.claims.items():
@@ -193,7 +189,7 @@ class Listing:
         return self.enters(path) or any(recordings.is_folder(path) for recordings in self.claims)
 
     def under(self, subfolder: str) -> Listing:
-        """What is below one of its folders, as a listing of that folder."""
+        """The listing of one of its folders."""
         start = subfolder + "/"
         listing = Listing(doubts=self.doubts)
         listing.notes = [
@@ -223,7 +219,7 @@ class Listing:
 
 
 def promised(name: str) -> int:
-    """How much the name of a file promises, see `NAMED`; -1 for the name of something else."""
+    """The class of a file name, see `NAMED`; -1 for names of other files."""
     if name == SIDECAR:
         return BESIDE
     if register.telling(name) is not None:
@@ -236,17 +232,17 @@ def promised(name: str) -> int:
 
 
 class Folder(Place, Protocol):
-    """A place with files below it that can be walked over."""
+    """A place whose files can be listed."""
 
     @property
     def cheap(self) -> bool:
-        """Whether looking into many files costs little."""
+        """True if examining many files is fast."""
 
     def listing(self) -> Listing:
-        """Everything below, in one walk."""
+        """All files below."""
 
     def close(self) -> None:
-        """Lets go of what was kept open to look into files."""
+        """Close the files that are open for examination."""
 
 
 @dataclass(frozen=True)
@@ -257,9 +253,9 @@ class LocalFolder:
     ----------
     path : Path
     confinement : Confinement or None
-        The folders that everything that is opened must be in; None where it may be anywhere.
+        The folders that all opened files must be in; None for no restriction.
     budget : Budget or None
-        What may be looked at; None where nothing but `MOST_FILES` bounds it.
+        Limits of the search; None if there is only `MOST_FILES`.
     """
 
     path: Path
@@ -279,15 +275,15 @@ class LocalFolder:
         return printable(str(self.path))
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is open."""
 
     def below(self, path: str) -> Path:
         """The path of a folder below."""
         return self.path / path if path else self.path
 
     def listing(self) -> Listing:
-        """Everything below. Links to folders are followed, each folder is entered once, and pipes
-        and sockets are left alone.
+        """All files below. Links to folders are followed, each folder is entered once, and pipes
+        and sockets are ignored.
 
         Raises
         ------
@@ -311,8 +307,7 @@ class LocalFolder:
                 except OSError as error:
                     listing.notes.append((link.rpartition("/")[0], _unexamined(link, error)))
                     continue
-                # What the link points to may hold this folder, or lie in one that has been walked
-                # already.
+                # The target may contain this folder, or be inside a folder that was listed already.
                 if any(_contains(done, target) or _contains(target, done) for done in entered):
                     continue
                 entered.append(target)
@@ -322,9 +317,7 @@ class LocalFolder:
         return listing
 
     def _left(self, listing: Listing, path: str) -> bool:
-        """Whether a hidden folder is that of a recording that ended before its profile was
-        complete, and has files.
-        """
+        """True if a hidden folder contains files of a recording whose process was killed."""
         parent, _, name = path.rpartition("/")
         if not name.startswith(SCRATCH):
             return False
@@ -341,10 +334,8 @@ class LocalFolder:
             folders: list[str] = []
             try:
                 with scan(self.path / parent, self.confinement) as entries:
-                    for entry in sorted(
-                        self.budget.entries(entries) if self.budget else entries,
-                        key=lambda e: e.name,
-                    ):
+                    allowed = self.budget.entries(entries) if self.budget else entries
+                    for entry in sorted(allowed, key=lambda entry: entry.name):
                         self._entry(listing, parent, entry, folders, links)
             except OSError as error:
                 if not parent:
@@ -373,10 +364,9 @@ class LocalFolder:
                 if listing.enters(path):
                     links.append(path)
             elif entry.is_file():
-                # Asking a confined file takes several looks; its folder is open here.
-                state = (
-                    entry.stat if self.confinement is not None and not entry.is_symlink() else None
-                )
+                # The state of a confined file takes several calls later; its folder is open here.
+                confined = self.confinement is not None and not entry.is_symlink()
+                state = entry.stat if confined else None
                 listing.add(
                     path, lambda: LocalFile(self.path / path, confinement=self.confinement), state
                 )

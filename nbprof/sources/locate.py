@@ -1,4 +1,4 @@
-"""Finds profiles in files, run folders, logdirs, archives and URLs, and picks the run to load."""
+"""Location of profiles in files, run folders, logdirs, archives and URLs."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ Source = Any
 
 @dataclass(frozen=True)
 class Ways:
-    """How places are opened.
+    """Options for opening places.
 
     Attributes
     ----------
     storage_options : mapping
         Passed on to fsspec.
     limit_bytes : int
-        The most that a packed file may unpack to.
+        Limit for a decompressed file.
     progress : callable or None
-        Called with a sentence as downloads go on.
+        Called with messages during downloads.
     confinement : Confinement or None
-        The folders of this machine that everything that is opened must be in.
+        The folders of this machine that all opened files must be in.
     budget : callable or None
-        Gives what may be looked at of a folder of this machine at each request.
+        Creates the limits of each search of a folder of this machine.
     """
 
     storage_options: Mapping[str, Any] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Ways:
 
 
 @dataclass
-class _Inside:
+class _ArchiveFolder:
     """A folder inside an archive."""
 
     archive: ZipArchive | TarArchive
@@ -106,7 +106,7 @@ class _Inside:
 
 
 class _IsFile(Exception):  # noqa: N818 - not an error
-    """The place is a file, after all."""
+    """The place is a file, not a folder."""
 
     def __init__(self, file: Found, listing: Listing) -> None:
         super().__init__()
@@ -120,19 +120,19 @@ def runs(source: Source, ways: Ways | None = None) -> list[RunFiles]:
     Raises
     ------
     ReadError
-        Nothing is there, or it may not be read.
+        The place does not exist, or may not be read.
     """
     return _runs(source, ways or Ways())[0]
 
 
 def survey(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
-    """The runs at a place as `runs` has them, and what makes the error that says why there are
-    none, without a second look.
+    """The runs at a place as in `runs`, and a function that creates the error for no runs, without
+    another search.
 
     Raises
     ------
     ReadError
-        As `runs`.
+        As in `runs`.
     """
     return _runs(source, ways)
 
@@ -144,15 +144,15 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     ----------
     source : path, URL, several of them, or RunFiles
     run : str or int, optional
-        Its name, or the beginning of it; or its place in the list, newest first: 0 the newest, -1
-        the oldest. The newest when left out.
+        Its name or the beginning of it; or its index, newest first: 0 the newest, -1 the oldest. By
+        default the newest.
     ways : Ways, optional
 
     Raises
     ------
     ReadError
-        Nothing is there, or no profile is in it, or no run has that name; says what was looked for
-        and what is there.
+        The place does not exist, contains no profile, or no run has that name; the message says
+        what was searched for, and what there is.
     """
     ways = ways or Ways()
     if isinstance(source, RunFiles):
@@ -165,37 +165,33 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
 
 
 def _newest(candidates: list[RunFiles]) -> RunFiles:
-    """The first of the runs, which are sorted, with a line for its receipt that it was chosen, and
-    by what.
-    """
+    """The first of the sorted runs, with a line for its receipt about the choice."""
     newest = candidates[0]
     if len(candidates) == 1:
         return newest
-    by = (
-        "when they were recorded"
-        if all(run.dated for run in candidates)
-        else "when their files were last changed, because not all have a recording time"
-    )
+    by = "when they were recorded"
+    if not all(run.dated for run in candidates):
+        by = "when their files were last changed, because not all have a recording time"
     note = (
-        f"{newest.name} is the newest of {len(candidates):,} runs here, by {by}. nbprof.runs lists them,"
-        " and run= opens another."
+        f"{newest.name} is the newest of {len(candidates):,} runs here, by {by}. nbprof.runs lists"
+        " them, and run= opens another."
     )
     return replace(newest, newest_of=len(candidates), notes=(note, *newest.notes))
 
 
 def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
-    """The runs, and the error for when there are none."""
+    """The runs, and a function that creates the error for no runs."""
     if _is_several(source):
         return [_joined([find(part, None, ways) for part in source])], lambda: ReadError(
             "no file was given."
         )
-    location = _place(source, ways)
+    location = _open_source(source, ways)
     if not hasattr(location, "listing"):
         head = head_of(location)
         kind = recognise(head, location.name)
         if kind.format != "archive":
             return _named(location, head)
-        location = _Inside(_archive(location, kind, ways), "")
+        location = _ArchiveFolder(_archive(location, kind, ways), "")
     folder = cast(Folder, location)
     try:
         return _below(folder)
@@ -233,13 +229,13 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         folder_runs, more = recordings.runs_at(folder, claim, written)
         unexported += more
         if folder_runs:
-            # A timeline lies beside the tables that it belongs to.
-            taken = {file.label for run in folder_runs for file in run.files}
-            runs_here = [
-                run for run in runs_here if any(file.label not in taken for file in run.files)
+            # A timeline file next to the tables is part of the same run.
+            labels = {file.label for run in folder_runs for file in run.files}
+            separate = [
+                run for run in runs_here if not labels.issuperset(file.label for file in run.files)
             ]
             runs_here = sorted(
-                [*runs_here, *folder_runs], key=lambda run: (run.modified, run.name), reverse=True
+                [*separate, *folder_runs], key=lambda run: (run.modified, run.name), reverse=True
             )
     with_notes = [
         (
@@ -259,8 +255,8 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
 
 
 def _with_unread(found_runs: list[RunFiles], folder: Folder, listing: Listing) -> list[RunFiles]:
-    """The runs with the files that they lack because they cannot be read; of other files called
-    traces, a note in the listing.
+    """The runs with their unread files: files that are missing from them because they cannot be
+    read. Other files with names of traces become notes of the listing.
     """
     by_folder: dict[str, list[int]] = {}
     for i, run in enumerate(found_runs):
@@ -271,15 +267,13 @@ def _with_unread(found_runs: list[RunFiles], folder: Folder, listing: Listing) -
     unread: dict[int, list[Missing]] = {}
     for parent, refused in refused_in.items():
         runs_here = by_folder.get(str(folder.below(parent)), [])
-        # Each is compared with each run beside it: very many of both are no job of which some files
-        # are damaged.
+        # Each file is compared with each run of the folder. A job with a few damaged files does not
+        # have very many of both.
         compared = len(refused) * len(runs_here) <= _MOST_COMPARED
         for file, text, named in refused:
-            lacking = (
-                [i for i in runs_here if detect.lacks(found_runs[i], file.file.name)]
-                if compared
-                else []
-            )
+            lacking = []
+            if compared:
+                lacking = [i for i in runs_here if detect.lacks(found_runs[i], file.file.name)]
             for i in lacking:
                 unread.setdefault(i, []).append(
                     Missing(file.file.name, f"It {text.removeprefix(printable(file.at)).strip()}")
@@ -293,26 +287,24 @@ def _with_unread(found_runs: list[RunFiles], folder: Folder, listing: Listing) -
 
 
 def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
-    """The notes of a listing by the folder that they are about, of each folder so many."""
-    by_place: dict[str, list[str]] = {}
+    """The notes of a listing by their folder, with a limit per folder."""
+    by_folder: dict[str, list[str]] = {}
     for path, text in listing.notes:
-        by_place.setdefault(path, []).append(text)
+        by_folder.setdefault(path, []).append(text)
     notes: dict[str, list[str]] = {}
-    for path, texts in by_place.items():
+    for path, texts in by_folder.items():
+        here = notes.setdefault(str(folder.below(path)), [])
+        here += texts[:_MOST_NOTES]
         more = len(texts) - _MOST_NOTES
-        left_out = (
-            [f"{more:,} more files here could not be read, or are not profiles."]
-            if more > 0
-            else []
-        )
-        notes.setdefault(str(folder.below(path)), []).extend([*texts[:_MOST_NOTES], *left_out])
+        if more > 0:
+            here.append(f"{more:,} more files here could not be read, or are not profiles.")
     return notes
 
 
 def _named(
     file: SourceFile, head: bytes, sidecar: SourceFile | None = None
 ) -> tuple[list[RunFiles], Callable[[], ReadError]]:
-    """One file that was named: a run, or no profile and the error that says what it is."""
+    """The run of a file that was named, or the error if it is not a profile."""
     try:
         run = _of_file(file, kind_of(file, head))
     except ReadError as error:
@@ -330,12 +322,11 @@ def _is_several(source: Source) -> bool:
 
 
 def _joined(parts: list[RunFiles]) -> RunFiles:
-    """Files that were named one by one, as the hosts of one run."""
+    """One run of files that were named one by one, as its hosts."""
     if not parts:
         raise ReadError("no files were given: the list is empty.")
-    labels = [
-        form.label for form in register.FORMATS if form.name in {part.format for part in parts}
-    ]
+    formats = {part.format for part in parts}
+    labels = [form.label for form in register.FORMATS if form.name in formats]
     if len(labels) > 1:
         odd = next(part for part in parts if part.format != parts[0].format)
         raise ReadError(
@@ -367,8 +358,8 @@ def _label(source: Source) -> str:
     return shown(text) if is_url(text) else printable(text)
 
 
-def _place(source: Source, ways: Ways) -> SourceFile | Folder:
-    """What a path or URL leads to."""
+def _open_source(source: Source, ways: Ways) -> SourceFile | Folder:
+    """The file or folder at a path or URL."""
     if hasattr(source, "fs") and hasattr(source, "path") and not isinstance(source, (str, Path)):
         protocol = getattr(source, "protocol", None)
         if protocol not in ("", "file", "local"):
@@ -399,7 +390,7 @@ def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
     except (FileNotFoundError, NotADirectoryError) as error:
         if "!/" in text:
             outer, _, inner = text.partition("!/")
-            return _inside(_at_path(outer, ways), inner, ways)
+            return _folder_in_archive(_at_path(outer, ways), inner, ways)
         raise _not_there(error, path, ways.confinement) from None
     except (OSError, ValueError) as error:
         raise could_not_open(error, Path(text)) from None
@@ -421,11 +412,9 @@ def _not_there(error: OSError, path: Path, confinement: Confinement | None) -> R
             near = difflib.get_close_matches(path.name, [entry.name for entry in entries], 1, 0.75)
     except OSError:
         near = []
-    return (
-        ReadError(f"{reason.reason} Did you mean {printable(near[0])}?", path=reason.path)
-        if near
-        else reason
-    )
+    if not near:
+        return reason
+    return ReadError(f"{reason.reason} Did you mean {printable(near[0])}?", path=reason.path)
 
 
 def _at_url(text: str, ways: Ways) -> SourceFile | Folder:
@@ -433,22 +422,21 @@ def _at_url(text: str, ways: Ways) -> SourceFile | Folder:
         r"^(zip|tar)()::(.+)$", text, re.DOTALL
     )
     if chained:
-        return _inside(_place(chained[3], ways), chained[2], ways)
+        return _folder_in_archive(_open_source(chained[3], ways), chained[2], ways)
     if re.match(r"^(file|local)://", text):
-        # As written, or with the escapes of a URL (%20) taken for what they stand for.
-        bare = (
-            urlsplit(text).path
-            if text.startswith("file://localhost/")
-            else text.partition("://")[2]
-        )
-        bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare) if os.name == "nt" else bare
+        # As written, or with the escapes of a URL (%20) decoded.
+        bare = text.partition("://")[2]
+        if text.startswith("file://localhost/"):
+            bare = urlsplit(text).path
+        if os.name == "nt":
+            bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare)
         return _at_path(bare if os.path.lexists(bare) else unquote(bare), ways)
     from nbprof.sources.remote import connect
 
     outer, mark, inner = text.partition("!/")
     storage, path = connect(outer if mark else text, ways.storage_options)
     there = _remote(storage, path, ways)
-    return _inside(there, inner, ways) if mark else there
+    return _folder_in_archive(there, inner, ways) if mark else there
 
 
 def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
@@ -463,7 +451,7 @@ def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
     if info.get("type") == "directory":
         return folder
     file = RemoteFile(storage, path, info, ways.limit_bytes, ways.progress)
-    # A web server shows a page for a folder; there is no other sign.
+    # A web server returns a page for a folder; there is no other sign.
     if (
         storage.http
         and info.get("mimetype") == "text/html"
@@ -487,20 +475,20 @@ def _archive(file: SourceFile, kind: Kind, ways: Ways) -> ZipArchive | TarArchiv
     return TarArchive(file, kind.packed, ways.limit_bytes, ways.progress)
 
 
-def _inside(outer: SourceFile | Folder, inner: str, ways: Ways) -> Folder:
+def _folder_in_archive(outer: SourceFile | Folder, inner: str, ways: Ways) -> Folder:
     if hasattr(outer, "listing"):
         raise ReadError("this is a folder, not an archive.", path=outer.label)
     kind = recognise(outer.head(HEAD), outer.name)
     if kind.format != "archive":
         raise ReadError(f"this is {kind.what}, not a zip or tar archive.", path=outer.label)
-    return _Inside(
+    return _ArchiveFolder(
         _archive(outer, kind, ways),
         "/".join(part for part in inner.split("/") if part not in ("", ".", "..")),
     )
 
 
 def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
-    """One file that was named, as a run."""
+    """The run of a single file."""
     folder: Path | str
     sidecar: SourceFile | None = None
     if isinstance(file, LocalFile):
@@ -523,9 +511,7 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
 
 
 def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
-    """A run with what is to be said of later recordings in its logdir that are not finished, and of
-    its own as a warning.
-    """
+    """A run with notes on later unfinished recordings in its logdir, and a warning if it is one."""
     containing = [
         recording for recording in unfinished if Path(run.folder).is_relative_to(recording.folder)
     ]
@@ -542,8 +528,8 @@ def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
 
 
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
-    """The error for a place without a profile: what nbprof looked for, and what is there."""
-    archive = isinstance(folder, _Inside)
+    """The error for a place without a profile: what nbprof searched for, and what there is."""
+    archive = isinstance(folder, _ArchiveFolder)
     if (recordings := listing.claimed) is not None:
         return recordings.nothing(folder, unread)
     suffixes = [form.suffixes[0] for form in register.FORMATS if form.names is not None]

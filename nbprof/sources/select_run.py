@@ -1,6 +1,4 @@
-"""The run that is going to be read: every file of it looked into, what is no profile left out, and
-copies read once.
-"""
+"""Preparation of the run to read: every file is examined, copies and other files are left out."""
 
 from __future__ import annotations
 
@@ -28,14 +26,14 @@ from nbprof.sources.sniff import HEAD, head_of, recognise
 
 
 def choose(runs: list[RunFiles], run: str | int, label: str) -> RunFiles:
-    """The run of that name, of that beginning, or of that number.
+    """The run with a name, with a unique beginning of it, or at an index.
 
     Raises
     ------
     ReadError
-        There is none, or several begin so; says which there are.
+        There is none, or several match; the message lists what there is.
     """
-    names = [candidate.name for candidate in runs]
+    names = [each.name for each in runs]
     if isinstance(run, int) and not isinstance(run, bool):
         if -len(runs) <= run < len(runs):
             return runs[run]
@@ -50,10 +48,9 @@ def choose(runs: list[RunFiles], run: str | int, label: str) -> RunFiles:
     if len(begin) == 1:
         return begin[0]
     if begin:
+        matches = join_some([match.name for match in begin])
         raise ReadError(
-            f"{len(begin)} runs begin with {text!r}: {join_some([candidate.name for candidate in begin])}. Give"
-            " more of the name.",
-            path=label,
+            f"{len(begin)} runs begin with {text!r}: {matches}. Give more of the name.", path=label
         )
     near = difflib.get_close_matches(text, names, 1, 0.8)
     hint = f" Did you mean {near[0]}?" if near else ""
@@ -70,11 +67,11 @@ def resolve(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     Raises
     ------
     ReadError
-        None of the files is a profile; says what it is.
+        None of the files is a profile; the message says what the first one is.
     """
     archives = {id(file.archive): file.archive for file in run.files if hasattr(file, "archive")}
     if register.by_name(run.format).recordings is not None:
-        # Files of several kinds; their reader looks into each.
+        # Files of several kinds, which their reader examines.
         for archive in archives.values():
             archive.prepare(
                 [file for file in run.files if getattr(file, "archive", None) is archive]
@@ -130,12 +127,12 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
 
 
 def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
-    """What a file is, whose head may be known already.
+    """The kind of a file; pass its head if it is known already.
 
     Raises
     ------
     ReadError
-        It is no profile; says what it is.
+        It is not a profile; the message says what it is.
     """
     head = head_of(file) if head is None else head
     kind = recognise(head, file.name, complete=len(head) < HEAD, named=True)
@@ -150,7 +147,7 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
             path=file.label,
         )
     if file.size is not None and file.size < (size := stated_bytes(head)):
-        # What it lacks may be what would tell whose it is.
+        # The missing part may be what identifies it.
         raise ReadError(
             f"this SQLite database is truncated: {file.size:,} of its {size:,} bytes are present."
             " Copy or export it again.",
@@ -165,24 +162,20 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
 
 
 def _source(file: SourceFile, suffix: str) -> str:
-    """Which file to open instead of one that was made from it; empty where nothing is known of
-    it.
-    """
+    """Advice on the file that a file was created from; empty if unknown."""
     if not suffix:
         return ""
     names = _siblings(file, suffix)
     if not names:
         return f"Give the path of the *{suffix} that it was created from."
-    return (
-        f"Give the path of {names[0]} next to it."
-        if len(names) == 1
-        else f"Give the path of a *{suffix} next to it: {join_some(names)}."
-    )
+    if len(names) == 1:
+        return f"Give the path of {names[0]} next to it."
+    return f"Give the path of a *{suffix} next to it: {join_some(names)}."
 
 
 def _instead_of_empty(file: SourceFile) -> str:
-    """What to do about an empty XSpace: a profile that is too large for it is beside it in parts,
-    or nowhere.
+    """Advice on an empty XSpace: a profile that is too large for it is in parts next to it, or
+    missing.
     """
     if ".xplane.pb" not in file.name.lower():
         return ""
@@ -195,7 +188,7 @@ def _instead_of_empty(file: SourceFile) -> str:
 
 
 def _siblings(file: SourceFile, suffix: str) -> list[str]:
-    """The names in the folder of a file of this machine that end in some text."""
+    """Names with a suffix in the folder of a local file."""
     if not isinstance(file, LocalFile):
         return []
     with contextlib.suppress(OSError):
@@ -213,9 +206,7 @@ def _readable() -> str:
 
 
 def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Missing]]:
-    """The files without those that are a copy of another, byte for byte; a line for each that
-    others are copies of; and the copies.
-    """
+    """The files without copies of others; a line for each file that has copies; and the copies."""
     copies = copies_of(files, HEAD)
     by_first: dict[str, list[str]] = {}
     for file in files:

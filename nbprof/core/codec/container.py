@@ -161,7 +161,7 @@ class Container:
         return iter(self._values)
 
     def load(self, name: str) -> Any:
-        """The value of a name.
+        """Decode the value of a name.
 
         Raises
         ------

@@ -146,7 +146,7 @@ def _data_and_mask(array: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]
 
 
 # Columns of texts are dictionary coded: long columns (ops, hosts, types) have few distinct texts.
-# None, NaN and NA are different missing values, so each has a code of its own.
+# None, NaN and NA are different missing values, so they have different codes.
 
 
 def _write_objects(array: npt.NDArray[Any], put: Put) -> Tree:

@@ -23,16 +23,14 @@ class Flushable(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a caller is waiting for it: then it is not written yet."""
+        """True while a caller is waiting for it: then it is not written yet."""
 
     def flush(self, stop: Callable[[], bool]) -> None:
-        """Writes; gives up when `stop` says so."""
+        """Write; give up when `stop` returns True."""
 
 
 def _recording() -> bool:
-    """Whether a cell is being recorded: what is written meanwhile would be part of what it
-    measures.
-    """
+    """True while a cell is recorded: writing would disturb its measurement."""
     session = sys.modules.get("nbprof.capture.session")
     return session is not None and session.active() is not None
 
@@ -60,7 +58,7 @@ class _Desk:
             self._wake.notify_all()
 
     def finish(self, seconds: float) -> bool:
-        """Writes what is due now; False if that took longer than allowed."""
+        """Write everything now; False if that takes longer than `seconds`."""
         end = time.monotonic() + seconds
         with self._wake:
             self._due = dict.fromkeys(self._due, 0.0)
@@ -83,7 +81,7 @@ class _Desk:
             with self._wake:
                 while True:
                     if not self._due:
-                        # A thread that is not needed is not kept; the next to write starts another.
+                        # The next write starts another thread.
                         self._thread = None
                         self._wake.notify_all()
                         return
@@ -109,17 +107,17 @@ _desk = _Desk()
 
 
 def write(flushable: Flushable, seconds: float) -> None:
-    """Flushes something once it has been idle for some seconds."""
+    """Flush `flushable` once nothing has been added to it for some seconds."""
     _desk.write(flushable, seconds)
 
 
 def finish(seconds: float = AT_EXIT_S) -> bool:
-    """Waits until everything due is written; False if that takes longer than `seconds`."""
+    """Write everything now; False if that takes longer than `seconds`."""
     return _desk.finish(seconds)
 
 
 def _renew() -> None:
-    # The thread of a process does not go with its fork.
+    # A forked process does not have the thread.
     global _desk
     _desk = _Desk()
 

@@ -112,7 +112,7 @@ def _relabelled(receipt: Receipt, replacements: Mapping[str, str]) -> Receipt:
 
 
 class _Source(NamedTuple):
-    """Where the values of a stored trace come from: the cache, else the profile itself."""
+    """The sources of the values of a stored trace: the cache, or the profile itself."""
 
     load: Load
     read: Callable[[], Trace]
@@ -150,8 +150,8 @@ class StoredTrace(Trace):
         self.events = _StoredEvents(facts["events"], source)
         self.args = _StoredArgs(facts["args"], source)
         self.modules = [
-            _StoredModule(number, *facts_of_module, source)
-            for number, facts_of_module in enumerate(facts["modules"])
+            _StoredModule(number, name, ident, host, source)
+            for number, (name, ident, host) in enumerate(facts["modules"])
         ]
 
     def __getattr__(self, name: str) -> Any:
@@ -236,7 +236,7 @@ class _StoredModule(Module):
 
 
 def _packed_texts(texts: Sequence[str]) -> object:
-    """Texts as one block of UTF-8, each followed by a zero byte; a list if a text has one itself."""
+    """Texts as one block of UTF-8, each followed by a zero byte; a list if a text contains one."""
     joined = "".join(f"{text}\0" for text in texts)
     if joined.count("\0") != len(texts):
         return list(texts)
