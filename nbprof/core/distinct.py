@@ -35,19 +35,16 @@ def distinct(buf: Bytes, start: Int64s, length: Int64s) -> tuple[Int32s, list[by
     """
     code = np.empty(len(start), np.int32)
     texts: list[bytes] = []
-    kind = (
-        np.searchsorted(_WIDTHS, length)
-        if len(start) >= _FEW
-        else np.full(len(start), len(_WIDTHS))
-    )
-    for width_index, width in enumerate((*_WIDTHS, 0)):
-        rows = np.flatnonzero(kind == width_index)
+    width_index = np.full(len(start), len(_WIDTHS))
+    if len(start) >= _FEW:
+        width_index = np.searchsorted(_WIDTHS, length)
+    for index, width in enumerate((*_WIDTHS, 0)):
+        rows = np.flatnonzero(width_index == index)
         if len(rows):
-            first = (
-                _alike(buf, start[rows], length[rows], width)
-                if width
-                else _by_dict(buf, start[rows], length[rows])
-            )
+            if width:
+                first = _alike(buf, start[rows], length[rows], width)
+            else:
+                first = _by_dict(buf, start[rows], length[rows])
             chosen = np.zeros(len(rows), np.bool_)
             chosen[first] = True
             picked = np.flatnonzero(chosen)

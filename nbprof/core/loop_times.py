@@ -362,14 +362,13 @@ def _outermost(times: LoopTimes, least_ns: float) -> int | None:
 def _inner(times: LoopTimes, outer: int) -> int | None:
     """The inner loop that takes most of an outer one, unless the outer one is the better unit."""
     around = times.loops[outer]
-    inner_loops = [
-        (loop.inside.get(outer, 0), -index)
-        for index, loop in enumerate(times.loops)
-        if index != outer
-    ]
-    if not inner_loops or max(inner_loops)[0] < _INNER_SHARE * around.total_ns:
+    others = [index for index in range(len(times.loops)) if index != outer]
+    # The first of the longest ones.
+    inner = max(others, key=lambda index: times.loops[index].inside.get(outer, 0), default=None)
+    if inner is None:
         return None
-    inner = -max(inner_loops)[1]
+    if times.loops[inner].inside.get(outer, 0) < _INNER_SHARE * around.total_ns:
+        return None
     if _is_unit(times, outer) and not _over_epochs(around):
         loop = times.loops[inner]
         if (

@@ -30,6 +30,13 @@ _ENCODINGS = {0: "utf-8", 1: "utf-8", 2: "utf-16-le", 3: "utf-16-be"}
 _TABLE = re.compile(rb"CREATE TABLE\s+(?:IF NOT EXISTS\s+)?[\"'`\[]?(\w{1,80})", re.IGNORECASE)
 _NAME = re.compile(r"\s*(?:\"([^\"]*)\"|`([^`]*)`|\[([^\]]*)\]|'([^']*)'|(\w+))")
 _CONSTRAINTS = ("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN")
+_PRIMARY_KEY = re.compile(
+    r"\s*(?:CONSTRAINT\s+\w+\s+)?PRIMARY\s+KEY\s*\(\s*[\"`\[]?(\w+)[\"`\]]?\s*\)", re.IGNORECASE
+)
+_INTEGER = re.compile(r"\s*INTEGER\b", re.IGNORECASE)
+_INTEGER_PRIMARY_KEY = re.compile(
+    r"\s*INTEGER\b.*\bPRIMARY\s+KEY\b(?!\s+DESC)", re.IGNORECASE | re.DOTALL
+)
 
 Column = npt.NDArray[Any]
 """int64, masked if some rows are NULL; float64 with NaN for NULL; or objects (str, bytes, None) if
@@ -562,10 +569,34 @@ def texts(column: Column) -> list[str]:
 
 def _columns(sql: str) -> tuple[tuple[str, ...], int]:
     """Names of the columns of a CREATE TABLE statement, and the index of the rowid among them."""
+    names: list[str] = []
+    is_integer: dict[str, bool] = {}
+    rowid, key = -1, ""
+    for part in _definitions(sql):
+        match = _NAME.match(part)
+        if match is None:
+            continue
+        name = next(group for group in match.groups() if group is not None)
+        if match[5] and name.upper() in _CONSTRAINTS:
+            single = _PRIMARY_KEY.match(part)
+            key = single[1].lower() if single is not None else key
+            continue
+        declaration = part[match.end() :]
+        if _INTEGER_PRIMARY_KEY.match(declaration):
+            rowid = len(names)
+        is_integer.setdefault(name.lower(), _INTEGER.match(declaration) is not None)
+        names.append(name)
+    if rowid < 0 and is_integer.get(key):
+        rowid = [name.lower() for name in names].index(key)
+    return tuple(names), rowid
+
+
+def _definitions(sql: str) -> list[str]:
+    """The column definitions and constraints of a CREATE TABLE statement."""
     text = re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql, flags=re.DOTALL)
     body = text[text.find("(") + 1 :]
     parts, depth, begin, quote = [], 0, 0, ""
-    for i, letter in enumerate(body):
+    for index, letter in enumerate(body):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "\"'`[":
@@ -575,45 +606,8 @@ def _columns(sql: str) -> tuple[tuple[str, ...], int]:
         elif letter == ")" and depth:
             depth -= 1
         elif letter in ",)" and not depth:
-            parts.append(body[begin:i])
-            begin = i + 1
+            parts.append(body[begin:index])
+            begin = index + 1
             if letter == ")":
                 break
-    names: list[str] = []
-    rowid, key = -1, ""
-    for part in parts:
-        match = _NAME.match(part)
-        if match is None:
-            continue
-        name = next(group for group in match.groups() if group is not None)
-        if match[5] and name.upper() in _CONSTRAINTS:
-            if single := re.match(
-                r"\s*(?:CONSTRAINT\s+\w+\s+)?PRIMARY\s+KEY\s*\(\s*[\"`\[]?(\w+)[\"`\]]?\s*\)",
-                part,
-                re.IGNORECASE,
-            ):
-                key = single[1].lower()
-            continue
-        if re.match(
-            r"\s*INTEGER\b.*\bPRIMARY\s+KEY\b(?!\s+DESC)",
-            part[match.end() :],
-            re.IGNORECASE | re.DOTALL,
-        ):
-            rowid = len(names)
-        names.append(name)
-    if key and rowid < 0:
-        kinds = [
-            part
-            for part in parts
-            if (m := _NAME.match(part)) and not (m[5] and m[5].upper() in _CONSTRAINTS)
-        ]
-        rowid = next(
-            (
-                i
-                for i, (name, part) in enumerate(zip(names, kinds, strict=True))
-                if name.lower() == key
-                and re.match(r"\s*[\"`\[]?\w+[\"`\]]?\s+INTEGER\b", part, re.IGNORECASE)
-            ),
-            -1,
-        )
-    return tuple(names), rowid
+    return parts

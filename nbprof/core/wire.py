@@ -378,27 +378,7 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
         if wrong.any():
             _explain(buf, pos, limit, wrong, depth)
         kind = tag & 7
-        value = after.copy()
-        stop = after.copy()
-        for wire in np.unique(kind):
-            rows = np.flatnonzero(kind == wire)
-            if wire == VARINT:
-                value[rows], stop[rows] = varints(buf, after[rows])
-            elif wire == LENGTH:
-                length, content = varints(buf, after[rows])
-                bad = (length < 0) | (length > _MOST_LENGTH) | (content - after[rows] > 5)
-                value[rows] = content
-                stop[rows] = content + np.where(bad, 1 << 40, length)
-            elif wire in (FIXED64, FIXED32):
-                stop[rows] = after[rows] + (8 if wire == FIXED64 else 4)
-            elif wire == GROUP:
-                data = buf.data
-                for row in rows.tolist():
-                    stop[row] = skip_group(
-                        data, int(pos[row]), int(after[row]), int(limit[row]), depth
-                    )
-            else:
-                stop[rows] = 1 << 62
+        value, stop = _content_of_each(buf, kind, pos, after, limit, depth)
         over = stop > limit
         if over.any():
             _explain(buf, pos, limit, over, depth)
@@ -413,10 +393,45 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
     for key, rest in _one_by_one(buf, message, pos, limit, depth).items():
         column = np.array(rest, np.int64)
         rounds_of.setdefault(key, []).append((column[:, 0], column[:, 1], column[:, 2]))
-    return [
-        Field(number, kind, *(np.concatenate(part) for part in zip(*rounds, strict=True)))
-        for (number, kind), rounds in rounds_of.items()
-    ]
+    fields_of_all = []
+    for (number, wire), rounds in rounds_of.items():
+        parts = [np.concatenate(part) for part in zip(*rounds, strict=True)]
+        fields_of_all.append(Field(number, wire, *parts))
+    return fields_of_all
+
+
+def _content_of_each(
+    buf: Bytes, kind: Int64s, pos: Int64s, after: Int64s, limit: Int64s, depth: int
+) -> tuple[Int64s, Int64s]:
+    """Value or start, and end of the content of one field of each message.
+
+    Parameters
+    ----------
+    kind : int64[n]
+        Wire types. An invalid one ends far behind `limit`, like an invalid length.
+    pos, after, limit : int64[n]
+        Begin and end of the tags, and end of the messages.
+    """
+    value = after.copy()
+    stop = after.copy()
+    for wire in np.unique(kind):
+        rows = np.flatnonzero(kind == wire)
+        if wire == VARINT:
+            value[rows], stop[rows] = varints(buf, after[rows])
+        elif wire == LENGTH:
+            length, content = varints(buf, after[rows])
+            bad = (length < 0) | (length > _MOST_LENGTH) | (content - after[rows] > 5)
+            value[rows] = content
+            stop[rows] = content + np.where(bad, 1 << 40, length)
+        elif wire in (FIXED64, FIXED32):
+            stop[rows] = after[rows] + (8 if wire == FIXED64 else 4)
+        elif wire == GROUP:
+            data = buf.data
+            for row in rows.tolist():
+                stop[row] = skip_group(data, int(pos[row]), int(after[row]), int(limit[row]), depth)
+        else:
+            stop[rows] = 1 << 62
+    return value, stop
 
 
 def _groups(tag: Int64s) -> list[Int64s]:

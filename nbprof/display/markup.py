@@ -30,12 +30,10 @@ def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align
     head = "".join(
         f"<th style='{side}'>{text(label)}</th>" for side, label in zip(sides, heads, strict=True)
     )
-    body = "".join(
-        f"<tr style='{_ROW}'>"
-        + "".join(f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True))
-        + "</tr>"
-        for row in rows
-    )
+    body = ""
+    for row in rows:
+        cells = [f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True)]
+        body += f"<tr style='{_ROW}'>{''.join(cells)}</tr>"
     style = "border-collapse:collapse;border:0;margin:0 0 8px;font-size:12px;line-height:18px"
     return (
         f"{heading(title, scope)}<table style='{style}'><thead><tr"

@@ -96,20 +96,16 @@ class Redactor:
         self._seen: dict[str, str] = {}
         self._own = own_texts().union(own) - _NEVER
         # A file with the name of a tab or a column: the page needs the word, which is not private.
-        names = sorted(
-            {name for name in private if len(name) >= _LEAST and name not in self._own},
-            key=len,
-            reverse=True,
-        )
+        names = {name for name in private if len(name) >= _LEAST and name not in self._own}
         # Grouped by their first word, because there may be thousands.
         beginning: dict[str, list[str]] = {}
-        for name in names:
+        for name in sorted(names, key=len, reverse=True):
             first = _RUN.search(name)
             if first is not None:
                 beginning.setdefault(first[0], []).append(re.escape(name[first.start() :]))
         self._private = {
-            first: re.compile(rf"(?:{'|'.join(each)})(?![^\W_])")
-            for first, each in beginning.items()
+            first: re.compile(rf"(?:{'|'.join(patterns)})(?![^\W_])")
+            for first, patterns in beginning.items()
         }
 
     def text(self, text: str) -> str:
@@ -117,33 +113,34 @@ class Redactor:
         if text in self._own:
             return text
         if text not in self._seen:
-            protected: list[str] = []
-
-            def keep(match: re.Match[str], by: Callable[[str], str]) -> str:
-                protected.append(by(match[0]))
-                return f"\0{len(protected) - 1}\0"
-
-            visible = _seen(text.replace("\0", " "))
-            offset, parts = 0, []
-            for run in _RUN.finditer(visible):
-                if (
-                    run.start() >= offset
-                    and (pattern := self._private.get(run[0]))
-                    and (match := pattern.match(visible, run.start()))
-                ):
-                    parts += [visible[offset : match.start()], keep(match, self._pseudonym)]
-                    offset = match.end()
-            visible = "".join([*parts, visible[offset:]])
-            visible = _PATH.sub(lambda match: keep(match, self._path), visible)
-            visible = _ADDRESS.sub(lambda match: keep(match, self._pseudonym), visible)
-            parts = re.split("(\0\\d+\0)", visible)
-            self._seen[text] = "".join(
-                protected[int(part[1:-1])]
-                if part[:1] == "\0"
-                else _SEGMENT.sub(self._segment, part)
-                for part in parts
-            )
+            self._seen[text] = self._redacted(_visible(text.replace("\0", " ")))
         return self._seen[text]
+
+    def _redacted(self, text: str) -> str:
+        # Finished parts are replaced by their number between zero bytes.
+        finished: list[str] = []
+
+        def finish(match: re.Match[str], by: Callable[[str], str]) -> str:
+            finished.append(by(match[0]))
+            return f"\0{len(finished) - 1}\0"
+
+        offset, parts = 0, []
+        for run in _RUN.finditer(text):
+            pattern = self._private.get(run[0]) if run.start() >= offset else None
+            match = pattern.match(text, run.start()) if pattern is not None else None
+            if match is not None:
+                parts += [text[offset : match.start()], finish(match, self._pseudonym)]
+                offset = match.end()
+        text = "".join([*parts, text[offset:]])
+        text = _PATH.sub(lambda match: finish(match, self._path), text)
+        text = _ADDRESS.sub(lambda match: finish(match, self._pseudonym), text)
+        redacted = []
+        for part in re.split("(\0\\d+\0)", text):
+            if part[:1] == "\0":
+                redacted.append(finished[int(part[1:-1])])
+            else:
+                redacted.append(_SEGMENT.sub(self._segment, part))
+        return "".join(redacted)
 
     def tree(self, value: Any) -> Any:
         """The same for every text in lists, dicts (with their keys) and parts of a payload."""
@@ -182,7 +179,7 @@ class Redactor:
         return self.replaced[name]
 
 
-def _seen(text: str) -> str:
+def _visible(text: str) -> str:
     """The text without characters that would split a word."""
     if text.isascii():
         return text
@@ -258,12 +255,9 @@ def _literals(code: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def vocabulary() -> frozenset[str]:
-    """The words that stay: those of names that frameworks give, and those that nbprof itself
-    writes.
-    """
-    texts = [*own_texts(), (_PACKAGE / "tools" / "names.json").read_text(encoding="utf-8")]
-    nbprof_words = {word.lower() for text in texts for word in [*_WORD.findall(text), *words(text)]}
-    public = (_PACKAGE / "display" / "public_words.txt").read_text(encoding="utf-8").split()
-    return frozenset(
-        word for word in nbprof_words.union(public) if len(word) >= _LEAST and word not in _NEVER
-    )
+    """The words that stay: of names that frameworks use, and of texts that nbprof writes."""
+    public = set((_PACKAGE / "display" / "public_words.txt").read_text(encoding="utf-8").split())
+    for text in [*own_texts(), (_PACKAGE / "tools" / "names.json").read_text(encoding="utf-8")]:
+        public.update(word.lower() for word in _WORD.findall(text))
+        public.update(words(text))
+    return frozenset(word for word in public - _NEVER if len(word) >= _LEAST)

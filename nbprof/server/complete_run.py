@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nbprof.core.confinement import ConfinedError, Confinement, real_path, scan
 from nbprof.core.errors import ReadError
@@ -292,7 +293,8 @@ def zipped(run: CompleteRun) -> Iterator[bytes]:
         As `blocks`.
     """
     stream = _Out()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:  # type: ignore[call-overload]
+    output: Any = stream
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name in run.names:
             file = run.real / name
             info = _entry(

@@ -327,17 +327,16 @@ class Search:
                 return runs, True
         sidecar = next((f.file for f in listing.files if f.promise == BESIDE), None)
         # Each of several runs has the path of its file.
-        return [
-            replace(
-                run,
-                name=stem(piece.name),
-                files=(piece,),
-                modified=piece.modified if len(run.files) > 1 else run.modified,
-                sidecar=sidecar,
-            )
-            for run in runs
-            for piece in run.files
-        ], False
+        single: list[RunFiles] = []
+        for run in runs:
+            for piece in run.files:
+                modified = piece.modified if len(run.files) > 1 else run.modified
+                name = stem(piece.name)
+                file_run = replace(
+                    run, name=name, files=(piece,), modified=modified, sidecar=sidecar
+                )
+                single.append(file_run)
+        return single, False
 
     def _problem(self, path: str, message: str, *, gone: bool = False) -> Iterator[Problem]:
         self._problems += 1

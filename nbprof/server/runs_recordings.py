@@ -62,23 +62,20 @@ def _parts(recordings: Recordings, run: RunFiles, around: LocalFolder) -> list[R
     folders = sorted(
         {_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)}
     )
-    below = [folder for folder in folders if folder != around.path]
-    return [
-        part
-        for folder in below
-        for part in recordings.runs_in(folder, confinement=around.confinement)[0]
-    ]
+    parts: list[RunFiles] = []
+    for folder in folders:
+        if folder != around.path:
+            parts += recordings.runs_in(folder, confinement=around.confinement)[0]
+    return parts
 
 
 def _on_disk(recordings: Recordings, run: RunFiles, path: str, real: Path) -> OnDisk:
     files = [piece for piece in run.files if isinstance(piece, LocalFile)]
     states = [piece.stat() for piece in files]
     folder = Path(run.folder)
-    name = (
-        folder.relative_to(real).as_posix()
-        if folder != real and folder.is_relative_to(real)
-        else ""
-    )
+    name = ""
+    if folder != real and folder.is_relative_to(real):
+        name = folder.relative_to(real).as_posix()
     return OnDisk(
         path=_join(path, name),
         real=folder,

@@ -209,7 +209,9 @@ def dask_client(address: str) -> Any:
             f" runs, {clear}"
         ) from None
     try:
-        return Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
+        return Client(  # type: ignore[no-untyped-call]
+            address, timeout=_CONNECT_S, set_as_default=False
+        )
     except (OSError, ValueError) as error:
         raise NbprofError(
             f"there is no Dask scheduler at {address} ({error}). Start it, correct its address,"

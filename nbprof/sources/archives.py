@@ -14,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
@@ -138,11 +139,9 @@ class ZipArchive(_Archive):
         """All members, from its directory; the member `also` is listed whatever its name."""
         listing = Listing.of([self.name], also)
         with in_archive(self.label):
-            infos = [
-                info for info in self._directory().infolist() if info.filename and not info.is_dir()
-            ]
-            for info in infos:
-                listing.take(_clean(info.filename), lambda info=info: self._member(info))  # type: ignore[misc]
+            for info in self._directory().infolist():
+                if info.filename and not info.is_dir():
+                    listing.take(_clean(info.filename), partial(self._member, info))
         return listing
 
     def prepare(self, members: Sequence[Member]) -> None:
@@ -249,10 +248,7 @@ class TarArchive(_Archive):
                         listing.notes.append((path.rpartition("/")[0], text))
                     continue
                 before = len(listing.files)
-                listing.take(
-                    path,
-                    lambda info=info, path=path: self._member(info, path),  # type: ignore[misc]
-                )
+                listing.take(path, partial(self._member, info, path))
                 if self.packing and len(listing.files) > before:
                     self._heads[info.offset] = self._extracted(archive, info).read(HEAD)
             if not archive.has_end_marker:

@@ -38,69 +38,99 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     contain several runs. Files with other names are examined only in folders that have neither, up
     to a limit; the number of the others is a note of the listing.
     """
-    named = []
-    for file in listing.files:
-        form = telling(file.file.name) if file.promise == NAMED else None
-        if form:
-            named.append((file, form))
-    members = [_member(f, Kind(form.name, sure=False)) for f, form in named if form.by_folder]
-    hosts: dict[str, set[str]] = {}
-    for host in members:
-        hosts.setdefault(host.parent, set()).add(host.stem)
-    traces = []
-    format_of = {}
-    for f, form in named:
-        if form.by_folder:
-            continue
-        if f.parent in hosts and form.is_copy(stem(f.file.name), hosts[f.parent]):
-            members.append(_member(f, Kind(form.name, sure=False, exporter=True)))
-        else:
-            traces.append(f)
-            format_of[id(f)] = form.name
+    named = _named(listing)
+    members, traces = named.members, named.traces
     if listing.budget is not None and len(traces) > _MOST_TRACES:
         listing.doubts.append(
             f"Of {len(traces):,} traces here the newest {_MOST_TRACES:,} were examined. Name the"
             " folder of a run."
         )
         traces = sorted(traces, key=lambda f: f.modified, reverse=True)[:_MOST_TRACES]
-    taken = {f.parent for f, _ in named}
-    unnamed = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
-    unnamed.sort(key=lambda f: (f.promise, f.at))
     looks = CHEAP_LOOKS if folder.cheap else DEAR_LOOKS
     several = {id(f) for f in _unclear(traces)}
     unclear = traces if folder.cheap else [f for f in traces if id(f) in several]
     if len(unclear) > looks:
         # The newest runs are the most relevant ones.
         unclear.sort(key=lambda f: f.modified, reverse=True)
-    looked, refused, left_out = _look(folder, unclear[:looks], several, listing.budget)
-    examined = {id(f) for f in unclear[:looks]} - {id(f) for f in left_out}
-    alone = {form.name for form in register.FORMATS if form.recordings is None}
-    members += [member for member in looked if member.kind.format in alone and member.kind.sure]
-    unseen = [f for f in traces if id(f) not in examined]
-    if folder.cheap:
-        # Empty files are known without reading their heads.
-        empty, unseen = _parted(unseen, _is_empty)
-        refused += [(f, _no_profile(f, "empty")) for f in empty]
-    members += [_member(f, Kind(format_of[id(f)], sure=False)) for f in unseen]
+    looked = _look(folder, unclear[:looks], several, listing.budget)
+    members += _single_files(looked.members)
+    listing.refused += [(f, text, True) for f, text in looked.refused]
+    examined = {id(f) for f in unclear[:looks]} - {id(f) for f in looked.left_out}
+    for trace in traces:
+        if id(trace) in examined:
+            continue
+        if folder.cheap and _is_empty(trace):
+            # Known without reading the head.
+            listing.refused.append((trace, _no_profile(trace, "empty"), True))
+        else:
+            members.append(_member(trace, Kind(named.format_of[id(trace)], sure=False)))
     left = looks - min(len(unclear), looks)
-    by_content, others_refused, others_left_out = _look(
-        folder, unnamed[:left], set(), listing.budget
-    )
-    members += [member for member in by_content if member.kind.format in alone and member.kind.sure]
-    listing.refused += [(f, text, True) for f, text in refused] + [
-        (f, text, False) for f, text in others_refused
+    others = _other_names(listing, named.folders)
+    by_content = _look(folder, others[:left], set(), listing.budget)
+    members += _single_files(by_content.members)
+    listing.refused += [(f, text, False) for f, text in by_content.refused]
+    _note_unexamined(listing, max(len(others) - left, 0) + len(by_content.left_out))
+    return members
+
+
+class _Named(NamedTuple):
+    """Files whose names tell their format: profiles, traces to examine with their formats by id,
+    and the folders of all these files.
+    """
+
+    members: list[Member]
+    traces: list[Found]
+    format_of: dict[int, str]
+    folders: set[str]
+
+
+def _named(listing: Listing) -> _Named:
+    named = _Named([], [], {}, set())
+    hosts: dict[str, set[str]] = {}
+    others = []
+    for file in listing.files:
+        form = telling(file.file.name) if file.promise == NAMED else None
+        if form is None:
+            continue
+        named.folders.add(file.parent)
+        if form.by_folder:
+            host = _member(file, Kind(form.name, sure=False))
+            named.members.append(host)
+            hosts.setdefault(host.parent, set()).add(host.stem)
+        else:
+            others.append((file, form))
+    for file, form in others:
+        if file.parent in hosts and form.is_copy(stem(file.file.name), hosts[file.parent]):
+            named.members.append(_member(file, Kind(form.name, sure=False, exporter=True)))
+        else:
+            named.traces.append(file)
+            named.format_of[id(file)] = form.name
+    return named
+
+
+def _other_names(listing: Listing, folders: set[str]) -> list[Found]:
+    """Files with other names outside of some folders, the most likely profiles first."""
+    others = [
+        f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in folders
     ]
-    unexamined = max(len(unnamed) - left, 0) + len(others_left_out)
-    if listing.budget is not None and (reason := listing.budget.reason):
+    return sorted(others, key=lambda f: (f.promise, f.at))
+
+
+def _single_files(members: list[Member]) -> list[Member]:
+    """Files that certainly have a format whose recordings are files, not folders."""
+    formats = {form.name for form in register.FORMATS if form.recordings is None}
+    return [each for each in members if each.kind.format in formats and each.kind.sure]
+
+
+def _note_unexamined(listing: Listing, count: int) -> None:
+    reason = listing.budget.reason if listing.budget is not None else ""
+    if reason:
         listing.doubts.append(
             f"{reason[:1].upper()}{reason[1:]}; the rest was not examined. Name the folder of a"
             " run."
         )
-    if unexamined:
-        listing.notes.append(
-            ("", f"{unexamined:,} more files with unknown names were not examined.")
-        )
-    return members
+    if count:
+        listing.notes.append(("", f"{count:,} more files with unknown names were not examined."))
 
 
 def _member(file: Found, kind: Kind) -> Member:
@@ -166,14 +196,6 @@ def _is_empty(file: Found) -> bool:
         return False
 
 
-def _parted(
-    files: list[Found], is_first: Callable[[Found], bool]
-) -> tuple[list[Found], list[Found]]:
-    first = [f for f in files if is_first(f)]
-    taken = {id(f) for f in first}
-    return first, [f for f in files if id(f) not in taken]
-
-
 def runs(
     members: Iterable[Member],
     sidecars: Iterable[Found],
@@ -231,11 +253,15 @@ def _across(
             )
             folder_of = {id(member.file): member.parent for member in group.members}
             group_runs = form.runs(here, [])
-            if all(len({folder_of[id(file)] for file in run.files}) > 1 for run in group_runs):
+            if all(_folder_count(run, folder_of) > 1 for run in group_runs):
                 named += [(group.outer, last, run) for run in group_runs]
                 for folder in group.folders:
                     del folders[folder]
     return named
+
+
+def _folder_count(run: RunFiles, folder_of: dict[int, str]) -> int:
+    return len({folder_of[id(file)] for file in run.files})
 
 
 def lacks(run: RunFiles, name: str) -> bool:

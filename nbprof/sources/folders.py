@@ -191,30 +191,26 @@ class Listing:
     def under(self, subfolder: str) -> Listing:
         """The listing of one of its folders."""
         start = subfolder + "/"
+        length = len(start)
         listing = Listing(doubts=self.doubts)
-        listing.notes = [
-            (path[len(start) :], text)
-            for path, text in self.notes
-            if (path + "/").startswith(start)
-        ]
-        listing.archives = [path[len(start) :] for path in self.archives if path.startswith(start)]
-        listing.files = [
-            replace(file, at=file.at[len(start) :])
-            for file in self.files
-            if file.at.startswith(start)
-        ]
+        for path, text in self.notes:
+            if (path + "/").startswith(start):
+                listing.notes.append((path[length:], text))
+        listing.archives = [path[length:] for path in self.archives if path.startswith(start)]
+        for file in self.files:
+            if file.at.startswith(start):
+                file = replace(file, at=file.at[length:])
+                listing.files.append(file)
+                name, slash, _ = file.at.partition("/")
+                listing.top.add(name + slash)
         for recordings, claim in self.claims.items():
+            files = {path: file for path, file in claim.files.items() if path.startswith(start)}
             listing.claims[recordings] = Claim(
                 claim.sign,
                 claim.within or within(recordings.is_folder, subfolder.split("/")),
-                {
-                    path[len(start) :]: file
-                    for path, file in claim.files.items()
-                    if path.startswith(start)
-                },
-                {folder[len(start) :] for folder in claim.folders if folder.startswith(start)},
+                {path[length:]: file for path, file in files.items()},
+                {folder[length:] for folder in claim.folders if folder.startswith(start)},
             )
-        listing.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in listing.files}
         return listing
 
 

@@ -34,7 +34,7 @@ from nbprof.sources.budget import Budget
 from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, promised
 from nbprof.sources.select_run import choose, kind_of, resolve
 from nbprof.sources.sniff import HEAD, head_of, recognise
-from nbprof.sources.urls import is_url, shown
+from nbprof.sources.urls import is_url, public_url
 
 if TYPE_CHECKING:
     from nbprof.sources.archives import TarArchive, ZipArchive
@@ -210,12 +210,11 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
                 "archives inside archives are not opened. Unpack the outer one, and load this one.",
                 path=file.label,
             ) from None
-        sidecar_files = [
-            f.file
-            for f in is_file.listing.files
-            if f.promise == BESIDE and f.parent == is_file.found.parent
-        ]
-        return _named(file, head, next(iter(sidecar_files), None))
+        sidecar = None
+        for other in is_file.listing.files:
+            if other.promise == BESIDE and other.parent == is_file.found.parent:
+                sidecar = sidecar or other.file
+        return _named(file, head, sidecar)
     sidecars = [f for f in listing.files if f.promise == BESIDE]
     runs_here = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
     runs_here = _with_unread(runs_here, folder, listing)
@@ -231,27 +230,21 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         if folder_runs:
             # A timeline file next to the tables is part of the same run.
             labels = {file.label for run in folder_runs for file in run.files}
-            separate = [
-                run for run in runs_here if not labels.issuperset(file.label for file in run.files)
-            ]
-            runs_here = sorted(
-                [*separate, *folder_runs], key=lambda run: (run.modified, run.name), reverse=True
-            )
-    with_notes = [
-        (
-            replace(
-                run,
-                notes=run.notes + tuple(notes.get(str(run.folder), ())),
-                warnings=run.warnings + doubts,
-            )
-            if doubts or str(run.folder) in notes
-            else run
-        )
-        for run in runs_here
-    ]
-    if listing.unfinished:
-        with_notes = [_beside_unfinished(run, listing.unfinished) for run in with_notes]
+            runs_here = [run for run in runs_here if not _all_in(run, labels)] + folder_runs
+            runs_here.sort(key=lambda run: (run.modified, run.name), reverse=True)
+    with_notes = []
+    for run in runs_here:
+        if doubts or str(run.folder) in notes:
+            notes_here = tuple(notes.get(str(run.folder), ()))
+            run = replace(run, notes=run.notes + notes_here, warnings=run.warnings + doubts)
+        if listing.unfinished:
+            run = _beside_unfinished(run, listing.unfinished)
+        with_notes.append(run)
     return with_notes, lambda: _nothing(folder, listing, unexported)
+
+
+def _all_in(run: RunFiles, labels: set[str]) -> bool:
+    return all(file.label in labels for file in run.files)
 
 
 def _with_unread(found_runs: list[RunFiles], folder: Folder, listing: Listing) -> list[RunFiles]:
@@ -355,7 +348,7 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
 
 def _label(source: Source) -> str:
     text = os.fsdecode(source) if isinstance(source, (str, bytes, os.PathLike)) else str(source)
-    return shown(text) if is_url(text) else printable(text)
+    return public_url(text) if is_url(text) else printable(text)
 
 
 def _open_source(source: Source, ways: Ways) -> SourceFile | Folder:
@@ -512,19 +505,13 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
 
 def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
     """A run with notes on later unfinished recordings in its logdir, and a warning if it is one."""
-    containing = [
-        recording for recording in unfinished if Path(run.folder).is_relative_to(recording.folder)
-    ]
-    later = [
-        recording.sentence
-        for recording in unfinished
-        if recording not in containing and recording.started > run.modified
-    ]
-    return replace(
-        run,
-        notes=run.notes + tuple(later),
-        warnings=run.warnings + tuple(recording.sentence for recording in containing),
-    )
+    notes, warnings = list(run.notes), list(run.warnings)
+    for recording in unfinished:
+        if Path(run.folder).is_relative_to(recording.folder):
+            warnings.append(recording.sentence)
+        elif recording.started > run.modified:
+            notes.append(recording.sentence)
+    return replace(run, notes=tuple(notes), warnings=tuple(warnings))
 
 
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:

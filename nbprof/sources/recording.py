@@ -13,7 +13,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.files import SourceFile
 from nbprof.core.sidecar import SIDECAR
 from nbprof.sources.upload import Upload
-from nbprof.sources.urls import shown
+from nbprof.sources.urls import public_url
 
 _MOST_BYTES = 1 << 20
 BATCHES_OF_KERAS = "batches of Keras"
@@ -279,7 +279,7 @@ class Recording:
     @property
     def url(self) -> str:
         """The URL that it was copied to, without secrets; "" if it was not copied."""
-        return self.upload.where(self.path) if self.upload is not None else ""
+        return self.upload.url_of(self.path) if self.upload is not None else ""
 
     @property
     def host_file(self) -> Path:
@@ -288,13 +288,11 @@ class Recording:
         from nbprof.formats.register import FORMATS
 
         for form in FORMATS:
-            files = sorted(
-                file
-                for file in self.path.glob("*")
-                if form.names is not None and form.names.search(file.name)
-            )
+            if form.names is None:
+                continue
+            files = [file for file in self.path.glob("*") if form.names.search(file.name)]
             if files:
-                return files[0]
+                return min(files)
         return self.path
 
     @property
@@ -327,8 +325,8 @@ class Recording:
             return
         self.temporary = None
         self.info.notes.append(
-            f"the run could not be copied to {shown(self.upload.url)} ({self.upload.trouble}); it"
-            f" is in {self.path}"
+            f"the run could not be copied to {public_url(self.upload.url)}"
+            f" ({self.upload.trouble}); it is in {self.path}"
         )
 
 

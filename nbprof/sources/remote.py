@@ -22,7 +22,7 @@ from nbprof.core.files import Buffer, Growing, Stamp, printable
 from nbprof.core.packed import as_file
 from nbprof.core.units import size_text
 from nbprof.sources.folders import Listing
-from nbprof.sources.urls import scrubbed, shown
+from nbprof.sources.urls import public_url, scrubbed
 
 Progress = Callable[[str], None] | None
 
@@ -98,7 +98,7 @@ class Storage:
             url = str(self.fs.unstrip_protocol(path))
         except Exception:
             url = path
-        return shown(url)
+        return public_url(url)
 
     @contextlib.contextmanager
     def errors(self, label: str) -> Iterator[None]:
@@ -153,7 +153,7 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
     """
     import fsspec  # type: ignore[import-untyped]
 
-    label = shown(url)
+    label = public_url(url)
     scheme = re.split(r"://|::", url, maxsplit=1)[0].lower()
     settings = dict(options or {})
     try:

@@ -57,21 +57,24 @@ def runs(
     """
     located = find_runs(source, Ways(storage_options or {}, progress=progress))
     # The path of a folder opens the run only if there is no other run in or below it.
-    above = Counter(folder for r in located for folder in _above(str(r.folder)))
-    rows = [
-        {
-            "run": r.name,
-            "hosts": len(r.files),
-            "format": r.format,
-            "bytes": _bytes(r),
-            "modified": _when(r.modified),
-            "label": _label(r),
-            "path": r.files[0].label
-            if above[str(r.folder)] > 1 and len(r.files) == 1
-            else str(r.folder),
+    above: Counter[str] = Counter()
+    for run in located:
+        above.update(_above(str(run.folder)))
+    rows = []
+    for run in located:
+        path = str(run.folder)
+        if above[path] > 1 and len(run.files) == 1:
+            path = run.files[0].label
+        row = {
+            "run": run.name,
+            "hosts": len(run.files),
+            "format": run.format,
+            "bytes": _bytes(run),
+            "modified": _when(run.modified),
+            "label": _label(run),
+            "path": path,
         }
-        for r in located
-    ]
+        rows.append(row)
     frame = pd.DataFrame(
         rows, columns=["run", "label", "hosts", "format", "bytes", "modified", "path"]
     )

@@ -97,27 +97,28 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
         raise failed[0][1]
     formats = [kind.format for _, kind in kinds]
     form = max(register.FORMATS, key=lambda form: formats.count(form.name))
-    fits = [(file, kind) for file, kind in kinds if kind.format == form.name]
-    warnings += [
-        f"{file.label} is {kind.what} among files of another kind; it was not read."
-        for file, kind in kinds
-        if kind.format != form.name
-    ]
-    originals, copies, twice = _once([file for file, _ in fits])
-    packing = {id(file): kind.packed for file, kind in fits}
+    packing: dict[int, str] = {}
+    fits: list[SourceFile] = []
+    for file, kind in kinds:
+        if kind.format == form.name:
+            fits.append(file)
+            packing[id(file)] = kind.packed
+        else:
+            warnings.append(
+                f"{file.label} is {kind.what} among files of another kind; it was not read."
+            )
+    originals, copies, twice = _once(fits)
     for archive in archives:
         archive.prepare([file for file in originals if getattr(file, "archive", None) is archive])
-    files = tuple(
-        (
-            Unpacked(file, packing[id(file)], limit)
-            if packing[id(file)] and packing[id(file)] not in form.unpacks
-            else file
-        )
-        for file in originals
-    )
+    files: list[SourceFile] = []
+    for file in originals:
+        packed = packing[id(file)]
+        if packed and packed not in form.unpacks:
+            file = Unpacked(file, packed, limit)
+        files.append(file)
     return replace(
         run,
-        files=files,
+        files=tuple(files),
         format=form.name,
         warnings=tuple(warnings + copies),
         limit_bytes=limit,
@@ -179,12 +180,10 @@ def _instead_of_empty(file: SourceFile) -> str:
     """
     if ".xplane.pb" not in file.name.lower():
         return ""
-    parts = [
-        name
-        for name in _siblings(file, ".xplane.riegeli")
-        if register.stem(name) == register.stem(file.name)
-    ]
-    return f" Load {parts[0]} next to it." if parts else " In the latter case, record fewer steps."
+    for name in _siblings(file, ".xplane.riegeli"):
+        if register.stem(name) == register.stem(file.name):
+            return f" Load {name} next to it."
+    return " In the latter case, record fewer steps."
 
 
 def _siblings(file: SourceFile, suffix: str) -> list[str]:
@@ -208,26 +207,26 @@ def _readable() -> str:
 def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Missing]]:
     """The files without copies of others; a line for each file that has copies; and the copies."""
     copies = copies_of(files, HEAD)
-    by_first: dict[str, list[str]] = {}
+    by_original: dict[str, list[str]] = {}
+    originals: list[SourceFile] = []
+    missing: list[Missing] = []
     for file in files:
-        if id(file) in copies:
-            by_first.setdefault(copies[id(file)].label, []).append(file.label)
-    lines = [
-        (
-            f"{labels[0]} is a copy of {label}, byte for byte; it was read once. Was one host's"
+        original = copies.get(id(file))
+        if original is None:
+            originals.append(file)
+        else:
+            by_original.setdefault(original.label, []).append(file.label)
+            missing.append(Missing(file.name, f"It is a copy of {original.name}, byte for byte."))
+    return originals, [_about_copies(*each) for each in by_original.items()], missing
+
+
+def _about_copies(original: str, copies: list[str]) -> str:
+    if len(copies) == 1:
+        return (
+            f"{copies[0]} is a copy of {original}, byte for byte; it was read once. Was one host's"
             " file copied over another's?"
-            if len(labels) == 1
-            else (
-                f"{len(labels):,} files are copies of {label}, byte for byte:"
-                f" {join_some(labels, 3)}; it was read once. Was one host's file copied over the"
-                " others'?"
-            )
         )
-        for label, labels in by_first.items()
-    ]
-    missing = [
-        Missing(file.name, f"It is a copy of {copies[id(file)].name}, byte for byte.")
-        for file in files
-        if id(file) in copies
-    ]
-    return [file for file in files if id(file) not in copies], lines, missing
+    return (
+        f"{len(copies):,} files are copies of {original}, byte for byte: {join_some(copies, 3)}; it"
+        " was read once. Was one host's file copied over the others'?"
+    )

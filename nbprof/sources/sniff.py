@@ -90,7 +90,11 @@ def recognise(data: bytes, name: str = "", *, complete: bool = False, named: boo
     head = Head(data, name, complete, named)
     # Formats of whole folders first: some of their files can be profiles of another format, too.
     formats = sorted(register.FORMATS, key=lambda form: form.recordings is None)
-    kinds = [kind for kind in (form.sniff(head) for form in formats) if kind]
+    kinds = []
+    for form in formats:
+        kind = form.sniff(head)
+        if kind:
+            kinds.append(kind)
     for kind in sorted(kinds, key=lambda kind: not kind.sure):
         if kind.format:
             return kind

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nbprof.sources.urls import scrubbed, shown
+from nbprof.sources.urls import public_url, scrubbed
 
 _READ_ONLY = ("http", "https", "github", "gist", "hf", "zip", "tar", "data")
 
@@ -21,12 +21,12 @@ def refusal(url: str) -> str:
     scheme = re.split(r"://|::", url, maxsplit=1)[0].lower()
     if scheme in _READ_ONLY:
         return (
-            f"{shown(url)} cannot be written to: choose a folder, or a bucket such as"
+            f"{public_url(url)} cannot be written to: choose a folder, or a bucket such as"
             " gs://bucket/logs or s3://bucket/logs"
         )
     missing = remote.missing_backend(url)
     if missing:
-        return f"{shown(url)} needs a backend of fsspec that is not installed: {missing}"
+        return f"{public_url(url)} needs a backend of fsspec that is not installed: {missing}"
     return ""
 
 
@@ -70,10 +70,10 @@ class Upload:
             # Backends have their own exceptions, which may contain secrets.
             self.trouble = f"{type(error).__name__}: {scrubbed(str(error), self.url, None)}"
 
-    def where(self, run: Path) -> str:
+    def url_of(self, run: Path) -> str:
         """The URL of a run without secrets; "" if it was not copied."""
         name = self._targets.get(run, "")
-        return f"{shown(self.url)}/plugins/profile/{name}" if name and not self.trouble else ""
+        return f"{public_url(self.url)}/plugins/profile/{name}" if name and not self.trouble else ""
 
     def _target(self, fs: object, path: str, run: Path) -> str:
         """The folder of a run, with a name that was free when it was first copied."""

@@ -14,7 +14,7 @@ def is_url(text: str) -> bool:
     return bool(_SCHEME.match(text)) or bool(re.match(r"^[a-z][a-z0-9+.-]*::", text))
 
 
-def shown(url: str) -> str:
+def public_url(url: str) -> str:
     """A URL without user, password, query and fragment."""
     # Imported late, because it imports numpy, which a recorded cell may not use.
     from nbprof.core.files import printable
@@ -38,7 +38,7 @@ def scrubbed(text: str, url: str, options: Mapping[str, Any] | None) -> str:
         if len(secret) >= 4 and not re.match(r"^https?://[^@?]*$", secret):
             text = text.replace(secret, "***")
     for part in url.split("::"):
-        text = text.replace(part, shown(part))
+        text = text.replace(part, public_url(part))
     text = re.sub(r"://[^/@\s'\"]*@", "://", text)
     text = re.sub(r"(https?://[^\s'\"?]*)\?[^\s'\"]*", r"\1", text)
     text = " ".join(text.split())

@@ -252,11 +252,8 @@ class DiskRunCache(RunCache):
             return
         try:
             if self._trace_to_store is not None:
-                self._key = (
-                    key(self._watched, self._options)
-                    if all(piece.complete(stop) for piece in self._watched)
-                    else None
-                )
+                complete = all(piece.complete(stop) for piece in self._watched)
+                self._key = key(self._watched, self._options) if complete else None
             if self._key is None:
                 raise _NotWritten("the files are not those that were read")
             self._flush(self._key, stop)
