@@ -137,6 +137,17 @@ class Confinement:
         raise ConfinedError(errno.EACCES, text, os.fspath(path))
 
 
+def state_of(path: Path, confinement: Confinement | None) -> os.stat_result:
+    """The state of a file or folder, confined or not.
+
+    Raises
+    ------
+    OSError, ValueError
+        As `Confinement.stat`, or as `os.stat`.
+    """
+    return path.stat() if confinement is None else confinement.stat(path)
+
+
 @contextmanager
 def scan(path: Path, confinement: Confinement | None) -> Iterator[Iterator[os.DirEntry[str]]]:
     """The entries of a folder, valid only inside the `with` block. Their `path` may be the name

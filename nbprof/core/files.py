@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.confinement import ConfinedError, Confinement
+from nbprof.core.confinement import ConfinedError, Confinement, state_of
 from nbprof.core.errors import ReadError
 from nbprof.core.units import size_text
 
@@ -273,9 +273,7 @@ class LocalFile:
         ReadError
         """
         try:
-            return (
-                self.path.stat() if self.confinement is None else self.confinement.stat(self.path)
-            )
+            return state_of(self.path, self.confinement)
         except (OSError, ValueError) as error:
             raise could_not_open(error, self.path) from None
 
@@ -430,6 +428,11 @@ class RunFiles:
     """Files of hosts that turned out to be copies of other files of the run."""
     unread: tuple[Missing, ...] = field(default=())
     """Files of hosts that cannot be read."""
+
+    @property
+    def with_sidecar(self) -> tuple[SourceFile, ...]:
+        """The files, and the sidecar if there is one."""
+        return self.files if self.sidecar is None else (*self.files, self.sidecar)
 
 
 def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:

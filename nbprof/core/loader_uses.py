@@ -102,24 +102,21 @@ def unpacked(values: object) -> tuple[LoaderUse, ...]:
 def _row(values: object) -> LoaderUse | None:
     if not isinstance(values, dict) or values.keys() != {field.name for field in fields(LoaderUse)}:
         return None
-    if not all(
-        isinstance(values[name], str) and len(values[name]) <= _LONGEST
-        for name in ("kind", "dataset")
-    ):
+    texts = [values["kind"], values["dataset"]]
+    if not all(isinstance(text, str) and len(text) <= _LONGEST for text in texts):
         return None
     counts = [values[name] for name in _COUNTS if values[name] is not None or name in _NEEDED]
     flags = [values[name] for name in _FLAGS if values[name] is not None]
     times = [values[name] for name in _TIMES]
-    if not all(
-        isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**63
-        for count in counts
-    ):
+    if not all(map(_is_count, counts)) or not all(map(_is_time, times)):
         return None
-    if not all(isinstance(flag, bool) for flag in flags) or not all(
-        _is_time(time) for time in times
-    ):
+    if not all(isinstance(flag, bool) for flag in flags):
         return None
     return LoaderUse(**values)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _is_time(value: object) -> bool:

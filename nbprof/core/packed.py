@@ -202,7 +202,7 @@ class _Bytes(io.RawIOBase):
 
     def __init__(self, buffer: Buffer) -> None:
         self._data = buffer.data
-        self._at = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -211,19 +211,19 @@ class _Bytes(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._data)}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: len(self._data)}[whence]
         if base + offset < 0:
             raise OSError("a seek before the beginning")
-        self._at = base + offset
-        return self._at
+        self._position = base + offset
+        return self._position
 
     def readinto(self, target: Any) -> int:
-        part = self._data[self._at : self._at + len(target)]
+        part = self._data[self._position : self._position + len(target)]
         target[: len(part)] = part
-        self._at += len(part)
+        self._position += len(part)
         return len(part)
 
 

@@ -176,11 +176,8 @@ class Database:
             return {}
         declaration = self.tables[table]
         places = {name.lower(): i for i, name in enumerate(declaration.columns)}
-        index_of = {
-            name: places[name.lower()]
-            for name in columns or declaration.columns
-            if name.lower() in places
-        }
+        names = [name for name in columns or declaration.columns if name.lower() in places]
+        index_of = {name: places[name.lower()] for name in names}
         return self._read(declaration, index_of)
 
     def _schema(self) -> dict[str, Table]:

@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,11 +139,14 @@ def look(folder: Path) -> Unfinished:
         facts = read if isinstance(read, dict) else {}
     written = False
     with contextlib.suppress(OSError):
-        written = any(
-            path.is_file() and path.name != MARK and path.stat().st_size
-            for path in folder.rglob("*")
-        )
+        written = any(path.stat().st_size for path in _written_files(folder))
     return Unfinished(folder, facts, written)
+
+
+def _written_files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name != MARK:
+            yield path
 
 
 def unfinished(logdir: Path) -> list[Unfinished]:

@@ -94,9 +94,9 @@ class Redactor:
         self.replaced: dict[str, str] = {}
         self._key = key
         self._seen: dict[str, str] = {}
-        self._own = own_texts().union(own) - _NEVER
+        self._allowed = own_texts().union(own) - _NEVER
         # A file with the name of a tab or a column: the page needs the word, which is not private.
-        names = {name for name in private if len(name) >= _LEAST and name not in self._own}
+        names = {name for name in private if len(name) >= _LEAST and name not in self._allowed}
         # Grouped by their first word, because there may be thousands.
         beginning: dict[str, list[str]] = {}
         for name in sorted(names, key=len, reverse=True):
@@ -110,7 +110,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text with pseudonyms instead of names."""
-        if text in self._own:
+        if text in self._allowed:
             return text
         if text not in self._seen:
             self._seen[text] = self._redacted(_visible(text.replace("\0", " ")))
@@ -183,11 +183,8 @@ def _visible(text: str) -> str:
     """The text without characters that would split a word."""
     if text.isascii():
         return text
-    return "".join(
-        char
-        for char in unicodedata.normalize("NFC", text)
-        if not unicodedata.category(char).startswith(_UNSEEN)
-    )
+    normal = unicodedata.normalize("NFC", text)
+    return "".join(char for char in normal if not unicodedata.category(char).startswith(_UNSEEN))
 
 
 def words(name: str) -> list[str]:
@@ -198,11 +195,11 @@ def words(name: str) -> list[str]:
 @lru_cache(maxsize=100_000)
 def _public(segment: str) -> bool:
     return _LIBRARY_KERNEL.fullmatch(segment) is not None or all(
-        _known(part) for part in re.split(r"[_$-]+", segment) if part
+        _is_public(part) for part in re.split(r"[_$-]+", segment) if part
     )
 
 
-def _known(part: str) -> bool:
+def _is_public(part: str) -> bool:
     """True if a run of letters and digits consists of public words."""
     if not part.isascii():
         return part == "µs" or not any(char.isalpha() for char in part)

@@ -30,7 +30,12 @@ def number(value: Any, digits: int = 0) -> str:
     if value is None:
         return MISSING
     text = f"{abs(value):,.{digits}f}"
-    return f"−{text}" if value < 0 and any(c in "123456789" for c in text) else text
+    return f"−{text}" if value < 0 and not _is_zero(text) else text
+
+
+def _is_zero(text: str) -> bool:
+    """True if a formatted number was rounded to zero."""
+    return not any(digit in "123456789" for digit in text)
 
 
 def percent(value: Any, digits: int = 1) -> str:
@@ -77,7 +82,7 @@ def millis(ms: Any, digits: int = 2) -> str:
 
 def rise(text: str, value: Any) -> str:
     """The text of a number, with a plus if it is positive and not rounded to 0: `+6.20 ms`."""
-    return f"+{text}" if (real(value) or 0.0) > 0 and any(c in "123456789" for c in text) else text
+    return f"+{text}" if (real(value) or 0.0) > 0 and not _is_zero(text) else text
 
 
 def millis_two(first: Any, second: Any, between: str, digits: int = 2) -> str:
@@ -116,12 +121,16 @@ def gain(
 
 def plural(count: int, singular: str, many: str = "") -> str:
     """`1 step`, `32 steps`."""
-    return f"{count:,} {singular if count == 1 else many or singular + 's'}"
+    if count == 1:
+        return f"1 {singular}"
+    return f"{count:,} {many or singular + 's'}"
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def cut(text: object, limit: int) -> str:

@@ -15,13 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbprof.core.confinement import ConfinedError, Confinement, real_path, scan
+from nbprof.core.confinement import ConfinedError, Confinement, real_path, scan, state_of
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.register import by_name, stem
 from nbprof.server.on_disk import OnDisk
-from nbprof.server.paths import RefusedError, confinement_of, could_not, locate, nameable, reaches
+from nbprof.server.paths import (
+    RefusedError,
+    confinement_of,
+    could_not,
+    join,
+    locate,
+    nameable,
+    reaches,
+)
 from nbprof.server.runs import Search, is_run_folder
 from nbprof.sources.folders import BESIDE, NAMED, promised
 
@@ -82,7 +90,7 @@ class CompleteRun:
     @property
     def paths(self) -> list[str]:
         """Paths of its files in the file browser."""
-        return [f"{self.parent}/{name}" if self.parent else name for name in self.names]
+        return [join(self.parent, name) for name in self.names]
 
 
 def complete_run(
@@ -103,7 +111,7 @@ def complete_run(
     browser_path, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
     try:
         confinement = confinement_of(None if follow_links else top, hidden=hidden)
-        now = real.stat() if confinement is None else confinement.stat(real)
+        now = state_of(real, confinement)
         search = Search(top, hidden=hidden, follow_links=follow_links, stop=stop)
         runs = [
             result

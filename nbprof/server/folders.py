@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbprof.core.confinement import state_of
 from nbprof.core.errors import ReadError
 from nbprof.server.paths import Place, confinement_of, could_not, too_large
 
@@ -92,7 +93,7 @@ def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None 
     confinement = confinement_of(place.root, hidden=place.hidden)
     try:
         for file in files:
-            now = Path(file).stat() if confinement is None else confinement.stat(file)
+            now = state_of(Path(file), confinement)
             states.append((file, now.st_size, now.st_mtime_ns, now.st_ino))
     except OSError as error:
         raise could_not(error, place.browser_path) from None
@@ -105,7 +106,7 @@ def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None 
 
 
 def _files(run: RunFiles) -> list[Path]:
-    paths = [getattr(piece, "path", None) for piece in (*run.files, run.sidecar)]
+    paths = [getattr(piece, "path", None) for piece in run.with_sidecar]
     return [path for path in paths if isinstance(path, Path)]
 
 

@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbprof.core.confinement import ConfinedError, Confinement, real_path
+from nbprof.core.confinement import ConfinedError, Confinement, real_path, state_of
 from nbprof.core.errors import ReadError
 from nbprof.core.units import size_text
 
@@ -94,7 +94,7 @@ def resolve(
     confined = None if follow_links else top
     confinement = confinement_of(confined, hidden=hidden)
     try:
-        now = real.stat() if confinement is None else confinement.stat(real)
+        now = state_of(real, confinement)
     except (OSError, ValueError) as error:
         raise could_not(error, browser_path) from None
     if not stat.S_ISREG(now.st_mode) and not stat.S_ISDIR(now.st_mode):
@@ -199,6 +199,11 @@ def reaches(target: Path, top: Path, *, follow_links: bool, hidden: bool) -> boo
 def is_within(path: Path, root: Path) -> bool:
     """True if a path without links is a folder or is in it."""
     return path == root or root in path.parents
+
+
+def join(folder: str, name: str) -> str:
+    """A path of the file browser; either part may be empty."""
+    return f"{folder}/{name}" if folder and name else folder or name
 
 
 def could_not(error: Exception, browser_path: str) -> RefusedError:

@@ -151,8 +151,7 @@ class Pool:
         async with self._looks:
             if self._closed:
                 raise EndedError("the server is being stopped.")
-            spare, self._spare = self._spare, None
-            process = spare if spare is not None and spare.alive else self._start()
+            process = self._take_spare()
             self._looking.append(process)
             try:
                 root = None if place.root is None else str(place.root)
@@ -317,6 +316,10 @@ class Pool:
             opened.tell(f"Waiting: {self.limits.profiles} other profiles are being read")
             self._free.clear()
             await self._free.wait()
+        return self._take_spare()
+
+    def _take_spare(self) -> Process:
+        """The spare process, or a new one."""
         spare, self._spare = self._spare, None
         return spare if spare is not None and spare.alive else self._start()
 

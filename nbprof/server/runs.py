@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbprof.core import unfinished
-from nbprof.core.confinement import Confinement, real_path, scan
+from nbprof.core.confinement import Confinement, real_path, scan, state_of
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
 from nbprof.core.sidecar import SIDECAR
@@ -24,7 +24,7 @@ from nbprof.core.unfinished import SCRATCH
 from nbprof.formats.register import by_name, stem
 from nbprof.server import runs_recordings
 from nbprof.server.on_disk import OnDisk, Problem
-from nbprof.server.paths import confinement_of, could_not, is_within, reaches
+from nbprof.server.paths import confinement_of, could_not, is_within, join, reaches
 from nbprof.sources import detect, locate
 from nbprof.sources.budget import Budget
 from nbprof.sources.folders import BESIDE, MAYBE, NAMED, Listing, LocalFolder, promised
@@ -93,7 +93,7 @@ class Search:
         """
         confinement = self.confinement
         try:
-            mode = (real.stat() if confinement is None else confinement.stat(real)).st_mode
+            mode = state_of(real, confinement).st_mode
         except (OSError, ValueError) as error:
             yield from self._problem(
                 path, could_not(error, path).reason, gone=isinstance(error, FileNotFoundError)
@@ -161,15 +161,13 @@ class Search:
                 yield from self._problem(path, could_not(error, path).reason)
             return
         for name, message in here.refused:
-            yield from self._problem(_join(path, name), message)
+            yield from self._problem(join(path, name), message)
         for sentence in here.unfinished:
             yield from self._problem(path, sentence)
         for names in _alike(here.folders):
             below = self._folders(here, names if depth > 0 else [], depth - 1, links)
             yield from self._joined(here, list(below)) if len(names) > 1 and path else below
-        links += [
-            (_join(path, name), target, depth - 1) for name, target in here.links if depth > 0
-        ]
+        links += [(join(path, name), target, depth - 1) for name, target in here.links if depth > 0]
         if not self._full and not self.stop():
             unknown = bool(here.links) or (depth == 0 and bool(here.folders)) or self.budget.over
             yield from self._runs_of_files(here, folder_may_stand=bool(path) and not unknown)
@@ -181,7 +179,7 @@ class Search:
         """The runs below some folders of a folder."""
         for name in names:
             if not self._over:
-                yield from self._folder(_join(here.path, name), here.real / name, depth, links)
+                yield from self._folder(join(here.path, name), here.real / name, depth, links)
 
     def _joined(self, here: _Here, results: list[OnDisk | Problem]) -> list[OnDisk | Problem]:
         """Results from folders with similar names, joined into one run if they are its ranks and
@@ -278,7 +276,7 @@ class Search:
             if self._problems > _MOST_PROBLEMS:
                 return
             about = next((start for start in _starts(text) if start in names), "")
-            path = _join(here.path, names.get(about, ""))
+            path = join(here.path, names.get(about, ""))
             yield from self._problem(path, text[len(about) :].lstrip() if about else text)
 
     def _of_folders(self, here: _Here) -> Iterator[OnDisk | Problem]:
@@ -441,8 +439,7 @@ class _Here:
         ------
         OSError
         """
-        path = self.real / name
-        return path.stat() if self._confinement is None else self._confinement.stat(path)
+        return state_of(self.real / name, self._confinement)
 
     def run(self, run: RunFiles, *, folder: bool) -> OnDisk:
         """A run of this folder with its path and its state.
@@ -454,19 +451,20 @@ class _Here:
         """
         files = [piece for piece in run.files if isinstance(piece, LocalFile)]
         states = [piece.stat() for piece in files]
+        bytes_of_all = sum(state.st_size for state in states)
         sidecar = run.sidecar if isinstance(run.sidecar, LocalFile) else None
-        with_sidecar = [*states, *([sidecar.stat()] if sidecar is not None else [])]
+        if sidecar is not None:
+            states.append(sidecar.stat())
         return OnDisk(
-            path=self.path if folder else _join(self.path, files[0].path.name),
+            path=self.path if folder else join(self.path, files[0].path.name),
             real=self.real if folder else files[0].path,
             name=run.name,
             modified=run.modified,
-            bytes=sum(state.st_size for state in states),
+            bytes=bytes_of_all,
             format=run.format,
             files=tuple(piece.path for piece in files),
             state=tuple(
-                (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
-                for state in with_sidecar
+                (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states
             ),
             sidecar=sidecar.path if sidecar is not None else None,
             capture=_capture(sidecar) if sidecar is not None else None,
@@ -511,7 +509,3 @@ def _starts(text: str) -> Iterator[str]:
     for i, letter in enumerate(text):
         if letter == " ":
             yield text[:i]
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder and name else folder or name

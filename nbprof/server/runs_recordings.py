@@ -8,6 +8,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.format import Recordings
 from nbprof.server.on_disk import OnDisk, Problem
+from nbprof.server.paths import join
 from nbprof.sources.folders import LocalFolder
 
 
@@ -40,7 +41,7 @@ def runs_in_folder(
                 # A file was removed.
                 continue
     return results + [
-        Problem(_join(browser_path, path), recordings.not_yet(_join(browser_path, path)))
+        Problem(join(browser_path, path), recordings.not_yet(join(browser_path, path)))
         for path in raw
     ]
 
@@ -77,7 +78,7 @@ def _on_disk(recordings: Recordings, run: RunFiles, path: str, real: Path) -> On
     if folder != real and folder.is_relative_to(real):
         name = folder.relative_to(real).as_posix()
     return OnDisk(
-        path=_join(path, name),
+        path=join(path, name),
         real=folder,
         name=run.name,
         modified=run.modified,
@@ -89,7 +90,3 @@ def _on_disk(recordings: Recordings, run: RunFiles, path: str, real: Path) -> On
         ),
         hosts=_count(recordings, run),
     )
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder and name else folder or name

@@ -46,7 +46,7 @@ def state_of(files: RunFiles) -> list[State] | None:
         A file does not exist any more.
     """
     states: list[State] = []
-    for piece in (*files.files, *([files.sidecar] if files.sidecar is not None else [])):
+    for piece in files.with_sidecar:
         inner = getattr(piece, "packed", piece)
         if not isinstance(inner, LocalFile):
             return None

@@ -237,11 +237,7 @@ def confine(files: RunFiles, confinement: Confinement) -> None:
     from nbprof.core.packed import Unpacked
     from nbprof.formats.beside import beside
 
-    for piece in (
-        *files.files,
-        *beside(files),
-        *([files.sidecar] if files.sidecar is not None else []),
-    ):
+    for piece in (*files.with_sidecar, *beside(files)):
         file = piece.packed if isinstance(piece, Unpacked) else piece
         path = getattr(file, "path", None)
         if isinstance(path, Path):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from nbprof.core.confinement import Confinement, scan
+from nbprof.core.confinement import Confinement, scan, state_of
 from nbprof.core.errors import ReadError
 from nbprof.core.files import (
     LIMIT_BYTES,
@@ -377,7 +377,7 @@ def _open_source(source: Source, ways: Ways) -> SourceFile | Folder:
 def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
     try:
         path = Path(text).expanduser()
-        mode = (path.stat() if ways.confinement is None else ways.confinement.stat(path)).st_mode
+        mode = state_of(path, ways.confinement).st_mode
     except RuntimeError:
         raise ReadError("there is no home folder for this user.", path=printable(text)) from None
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -44,7 +44,7 @@ def choose(runs: list[RunFiles], run: str | int, label: str) -> RunFiles:
     text = str(run)
     if text in names:
         return runs[names.index(text)]
-    begin = [candidate for candidate in runs if candidate.name.startswith(text)] if text else []
+    begin = [candidate for candidate in runs if text and candidate.name.startswith(text)]
     if len(begin) == 1:
         return begin[0]
     if begin:
